@@ -1,0 +1,95 @@
+//! [`RunContext`]: who a run is, passed by hand to everything that acts for it.
+//!
+//! It is plain data on purpose. A context that carried a pool, a client or a channel would let code far away do I/O
+//! nobody sees in its signature; a context in a task-local would be lost at the first `spawn`. Both are impossible
+//! here: the fields implement the sealed [`Snapshot`] trait, which only values have, and the lint bans task-locals.
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    id::{Name, RunId, ThreadId},
+    principal::OwnerId,
+};
+
+/// The part a run plays.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Role {
+    Supervisor,
+    Worker,
+    Agent,
+}
+
+impl Role {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Supervisor => "supervisor",
+            Self::Worker => "worker",
+            Self::Agent => "agent",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        [Self::Supervisor, Self::Worker, Self::Agent].into_iter().find(|role| role.as_str() == text)
+    }
+}
+
+/// Where a message that started a run came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct Origin {
+    pub channel: Name,
+    pub chat: String,
+}
+
+/// The immutable identity of one run.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+pub struct RunContext {
+    pub run_id: RunId,
+    /// The top of the tree this run belongs to; the run itself when it has no parent.
+    pub root_run_id: RunId,
+    pub parent_run_id: Option<RunId>,
+    pub owner_id: OwnerId,
+    pub thread_id: Option<ThreadId>,
+    pub session_id: Option<Name>,
+    pub role: Role,
+    pub agent: Option<Name>,
+    pub origin: Option<Origin>,
+    /// W3C trace id of the request that created the run, 32 hexadecimal digits.
+    pub trace_id: Option<String>,
+}
+
+mod sealed {
+    pub trait Sealed {}
+}
+
+/// Plain data: may be stored, sent, compared and forgotten. Sealed, so nothing with a life of its own can join.
+pub trait Snapshot: sealed::Sealed + Clone + Send + Sync + 'static {}
+
+macro_rules! snapshots {
+    ($($type:ty),+ $(,)?) => { $(impl sealed::Sealed for $type {} impl Snapshot for $type {})+ };
+}
+snapshots!(RunId, OwnerId, Name, ThreadId, Role, Origin, String);
+impl<T: Snapshot> sealed::Sealed for Option<T> {}
+impl<T: Snapshot> Snapshot for Option<T> {}
+
+/// The proof that every field is plain data: it names each one, so a new field that is not does not compile.
+const _: fn(RunContext) = |context| {
+    fn plain<T: Snapshot + Serialize>(_: &T) {}
+    let RunContext {
+        run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, role, agent, origin, trace_id,
+    } = context;
+    plain(&run_id);
+    plain(&root_run_id);
+    plain(&parent_run_id);
+    plain(&owner_id);
+    plain(&thread_id);
+    plain(&session_id);
+    plain(&role);
+    plain(&agent);
+    plain(&origin);
+    plain(&trace_id);
+};
+const _: fn() = || {
+    fn crosses_tasks<T: Serialize + Clone + Send + Sync + 'static>() {}
+    crosses_tasks::<RunContext>();
+};

@@ -1,0 +1,215 @@
+//! Names and numbers that are valid once they exist.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+use uuid::Uuid;
+
+use super::limits::{KEY_CHARS_MAX, NAME_BYTES_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX};
+
+/// Which rule a name broke, in words for the person who sent it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Malformed(pub &'static str);
+
+/// A run: UUID version 7 (RFC 9562), so ids sort by the time the run was created.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct RunId(Uuid);
+
+impl RunId {
+    /// Reads back an id that was checked when it was stored.
+    pub fn trusted(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub fn uuid(self) -> Uuid {
+        self.0
+    }
+
+    /// Milliseconds since the Unix epoch that the id carries.
+    pub fn unix_ms(self) -> i64 {
+        (self.0.as_u128() >> 80) as i64
+    }
+
+    /// A client may choose an id of today, so that ids keep sorting by time.
+    pub fn is_of_today(self, now_unix_ms: i64) -> bool {
+        (self.unix_ms() - now_unix_ms).abs() <= RUN_ID_SKEW_MS_MAX
+    }
+}
+
+impl FromStr for RunId {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("a run id is a UUID version 7 in its hyphenated form");
+        let id = Uuid::try_parse(text).map_err(|_| RULE)?;
+        let canonical = text.len() == 36 && id.get_version_num() == 7 && id.get_variant() == uuid::Variant::RFC4122;
+        if canonical { Ok(Self(id)) } else { Err(RULE) }
+    }
+}
+
+impl fmt::Display for RunId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+impl<'de> Deserialize<'de> for RunId {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        std::borrow::Cow::<'de, str>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+    }
+}
+
+/// The place of an event in its run: 1, 2, 3 … without a gap.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Seq(i64);
+
+impl Seq {
+    /// Before the first event.
+    pub const ZERO: Self = Self(0);
+
+    pub fn new(seq: i64) -> Option<Self> {
+        (seq >= 0).then_some(Self(seq))
+    }
+
+    pub fn get(self) -> i64 {
+        self.0
+    }
+
+    #[must_use]
+    pub fn next(self) -> Self {
+        Self(self.0 + 1)
+    }
+
+    #[must_use]
+    pub fn back(self, events: i64) -> Self {
+        Self((self.0 - events).max(0))
+    }
+}
+
+impl fmt::Display for Seq {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// Declares a checked, cheaply cloned string.
+macro_rules! checked_text {
+    ($(#[$doc:meta])* $name:ident, $rule:literal, $valid:expr) => {
+        $(#[$doc])*
+        #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, serde::Serialize)]
+        pub struct $name(std::sync::Arc<str>);
+
+        impl $name {
+            /// Reads back a value that was checked when it was stored.
+            pub fn trusted(text: &str) -> Self {
+                Self(std::sync::Arc::from(text))
+            }
+
+            pub fn as_str(&self) -> &str {
+                &self.0
+            }
+        }
+
+        impl std::str::FromStr for $name {
+            type Err = $crate::domain::id::Malformed;
+
+            fn from_str(text: &str) -> Result<Self, Self::Err> {
+                let valid: fn(&str) -> bool = $valid;
+                if valid(text) { Ok(Self(std::sync::Arc::from(text))) } else { Err($crate::domain::id::Malformed($rule)) }
+            }
+        }
+
+        impl std::fmt::Display for $name {
+            fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str(&self.0)
+            }
+        }
+
+        impl<'de> serde::Deserialize<'de> for $name {
+            fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+                <std::borrow::Cow<'de, str> as serde::Deserialize>::deserialize(deserializer)?.parse().map_err(serde::de::Error::custom)
+            }
+        }
+    };
+}
+pub(crate) use checked_text;
+
+checked_text!(
+    /// An agent, channel, runner or tag.
+    Name,
+    "a name is 1 to 128 visible ASCII characters",
+    |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+);
+checked_text!(
+    /// A thread as its client calls it; it addresses nothing without the principal's key before it.
+    ThreadId,
+    "a thread id is 1 to 255 characters of A-Z a-z 0-9 . _ : @ + -",
+    |text| (1..=THREAD_ID_BYTES_MAX).contains(&text.len())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b))
+);
+checked_text!(
+    /// Pairs `X.started` with `X.completed`: a tool call id, a step id, a message id.
+    SpanId,
+    "a span id is 1 to 128 characters without control characters",
+    is_key
+);
+checked_text!(
+    /// The producer's own id of an event; the same one twice in a run is one event.
+    EventId,
+    "an event id is 1 to 128 characters without control characters",
+    is_key
+);
+checked_text!(
+    /// A line of text for people: a run's title, the reason of a cancel.
+    Title,
+    "a title or reason is at most 512 characters without control characters",
+    |text| text.chars().count() <= TITLE_CHARS_MAX && !text.chars().any(char::is_control)
+);
+
+fn is_key(text: &str) -> bool {
+    !text.is_empty()
+        && text.len() <= KEY_CHARS_MAX * 4
+        && text.chars().count() <= KEY_CHARS_MAX
+        && !text.chars().any(char::is_control)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_id_is_a_hyphenated_version_7_uuid() {
+        assert!("0198c0de-0000-7000-8000-000000000001".parse::<RunId>().is_ok());
+        for bad in [
+            "",
+            "0198c0de00007000800000000000000 1",
+            "0198c0de-0000-4000-8000-000000000001",
+            "0198c0de000070008000000000000001",
+            "{0198c0de-0000-7000-8000-000000000001}",
+            "urn:uuid:0198c0de-0000-7000-8000-000000000001",
+        ] {
+            assert!(bad.parse::<RunId>().is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn a_run_id_tells_its_millisecond() {
+        let id: RunId = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+        assert_eq!(id.unix_ms(), 0x0198_c0de_0000);
+        assert!(id.is_of_today(0x0198_c0de_0000 + RUN_ID_SKEW_MS_MAX));
+        assert!(!id.is_of_today(0x0198_c0de_0000 + RUN_ID_SKEW_MS_MAX + 1));
+    }
+
+    #[test]
+    fn names_refuse_what_a_header_or_a_log_line_could_not_carry() {
+        assert!("gpt-4o/mini".parse::<Name>().is_ok());
+        for bad in ["", "two words", "tab\t", "é", &"x".repeat(129)] {
+            assert!(bad.parse::<Name>().is_err(), "{bad:?}");
+        }
+        assert!("a:b@c+d-e_f.g".parse::<ThreadId>().is_ok());
+        assert!("a/b".parse::<ThreadId>().is_err());
+        assert!("call é 😀".parse::<SpanId>().is_ok());
+        assert!("line\nbreak".parse::<SpanId>().is_err());
+    }
+}

@@ -1,0 +1,212 @@
+//! A client's JSON, checked once and kept to the letter.
+//!
+//! Nothing between the client and a reader may reorder keys or rewrite numbers, so a value is not parsed into a tree:
+//! it stays text. It only loses the white space between its tokens (one event is one line on the wire) and is refused
+//! when it holds what some reader could not carry: `\u0000`, a lone surrogate, or too much nesting.
+
+use std::fmt;
+
+use serde::{Deserialize, Deserializer, Serialize, Serializer};
+use serde_json::value::RawValue;
+
+use super::limits::JSON_DEPTH_MAX;
+
+/// Compact, valid JSON text.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Json(Box<str>);
+
+/// Why a JSON value was refused.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    #[error("this is not valid JSON")]
+    Syntax,
+    #[error("the value is nested deeper than {JSON_DEPTH_MAX} levels")]
+    Depth,
+    #[error("the escape \\u0000 is not allowed in strings")]
+    Nul,
+    #[error("a surrogate escape in a string has no partner")]
+    LoneSurrogate,
+}
+
+impl Json {
+    /// Checks and compacts JSON text.
+    pub fn parse(text: &str) -> Result<Self, Flaw> {
+        let compact = compact(text)?;
+        let value: Box<RawValue> = serde_json::from_str(&compact).map_err(|_| Flaw::Syntax)?;
+        Ok(Self(Box::from(value.get())))
+    }
+
+    /// Text that was checked when it was written, read back from the database.
+    pub fn trusted(text: String) -> Self {
+        Self(text.into_boxed_str())
+    }
+
+    /// The JSON of a value this program made itself.
+    pub fn of(value: &impl Serialize) -> Self {
+        Self(serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()).into_boxed_str())
+    }
+
+    /// `{}`
+    pub fn empty() -> Self {
+        Self(Box::from("{}"))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// One member of an object, read into a type; absent, null and other shapes are `None`.
+    pub fn member<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        let members: std::collections::HashMap<std::borrow::Cow<'_, str>, &RawValue> =
+            serde_json::from_str(&self.0).ok()?;
+        serde_json::from_str(members.get(name)?.get()).ok()
+    }
+
+    /// One member of an object as the text it was sent as; absent and null are `None`.
+    pub fn raw_member(&self, name: &str) -> Option<Self> {
+        let raw: Box<RawValue> = self.member(name)?;
+        (raw.get() != "null").then(|| Self(Box::from(raw.get())))
+    }
+}
+
+impl fmt::Display for Json {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl Serialize for Json {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        raw.serialize(serializer)
+    }
+}
+
+impl<'de> Deserialize<'de> for Json {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        let raw = Box::<RawValue>::deserialize(deserializer)?;
+        compact(raw.get()).map(|text| Self(text.into_boxed_str())).map_err(serde::de::Error::custom)
+    }
+}
+
+/// Drops white space outside strings and checks depth and escapes; the grammar itself is the parser's business.
+fn compact(text: &str) -> Result<String, Flaw> {
+    let bytes = text.as_bytes();
+    let mut out = Vec::with_capacity(bytes.len());
+    let (mut depth, mut at) = (0usize, 0usize);
+    while let Some(&byte) = bytes.get(at) {
+        match byte {
+            b'"' => {
+                let end = string_end(bytes, at)?;
+                out.extend_from_slice(&bytes[at..end]);
+                at = end;
+                continue;
+            }
+            b' ' | b'\t' | b'\n' | b'\r' => {}
+            b'{' | b'[' => {
+                depth += 1;
+                if depth > JSON_DEPTH_MAX {
+                    return Err(Flaw::Depth);
+                }
+                out.push(byte);
+            }
+            b'}' | b']' => {
+                depth = depth.saturating_sub(1);
+                out.push(byte);
+            }
+            b',' | b':' => out.push(byte),
+            _ => {
+                // "1 2" must not become "12": two bare tokens stay apart, so that the parser still refuses them.
+                let gap = at > 0 && bytes[at - 1].is_ascii_whitespace();
+                if gap && out.last().is_some_and(u8::is_ascii_alphanumeric) {
+                    out.push(b' ');
+                }
+                out.push(byte);
+            }
+        }
+        at += 1;
+    }
+    String::from_utf8(out).map_err(|_| Flaw::Syntax)
+}
+
+/// Finds the byte after a string's closing quote; `start` is its opening quote.
+fn string_end(bytes: &[u8], start: usize) -> Result<usize, Flaw> {
+    let mut at = start + 1;
+    loop {
+        match bytes.get(at) {
+            None => return Err(Flaw::Syntax),
+            Some(b'"') => return Ok(at + 1),
+            Some(b'\\') if bytes.get(at + 1) == Some(&b'u') => {
+                at = match unit(bytes, at).ok_or(Flaw::Syntax)? {
+                    0 => return Err(Flaw::Nul),
+                    0xD800..=0xDBFF => match unit(bytes, at + 6) {
+                        Some(0xDC00..=0xDFFF) => at + 12,
+                        _ => return Err(Flaw::LoneSurrogate),
+                    },
+                    0xDC00..=0xDFFF => return Err(Flaw::LoneSurrogate),
+                    _ => at + 6,
+                };
+            }
+            Some(b'\\') => at += 2,
+            Some(_) => at += 1,
+        }
+    }
+}
+
+/// The UTF-16 code unit of the escape `\uXXXX` that starts at `at`.
+fn unit(bytes: &[u8], at: usize) -> Option<u16> {
+    let escape = bytes.get(at..at + 6)?;
+    let digits = escape.strip_prefix(b"\\u")?;
+    if !digits.iter().all(u8::is_ascii_hexdigit) {
+        return None;
+    }
+    u16::from_str_radix(std::str::from_utf8(digits).ok()?, 16).ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn check(input: &str, expected: Result<&str, Flaw>) {
+        assert_eq!(Json::parse(input).as_ref().map(Json::as_str), expected.as_ref().copied(), "{input}");
+    }
+
+    #[test]
+    fn white_space_goes_and_everything_else_stays_to_the_letter() {
+        check("{ \"b\" : 1.50,\n\t\"a\": [ 1e3 , \"x y\\n\" ] }", Ok("{\"b\":1.50,\"a\":[1e3,\"x y\\n\"]}"));
+        check("{\"a\":1,\"a\":2}", Ok("{\"a\":1,\"a\":2}"));
+        check("\"\\uD83D\\uDE00 \u{2028}\"", Ok("\"\\uD83D\\uDE00 \u{2028}\""));
+    }
+
+    #[test]
+    fn what_no_reader_could_carry_is_refused() {
+        check("\"\\u0000\"", Err(Flaw::Nul));
+        check("\"\\ud800\"", Err(Flaw::LoneSurrogate));
+        check("\"\\ud800\\ud800\"", Err(Flaw::LoneSurrogate));
+        check("\"\\udc00\"", Err(Flaw::LoneSurrogate));
+        check(&"[".repeat(JSON_DEPTH_MAX + 1), Err(Flaw::Depth));
+    }
+
+    #[test]
+    fn what_is_not_json_stays_not_json() {
+        for text in ["", "1 2", "tru e", "{\"a\":}", "[1,]", "nul", "\"a", "\"\\u12\"", "01", "\u{feff}1", "1\u{0}"] {
+            check(text, Err(Flaw::Syntax));
+        }
+    }
+
+    proptest! {
+        #[test]
+        fn compacting_keeps_the_value_and_is_stable(text in "[ \\[\\]{}:,\"a-f0-9\\\\u.\\n]{0,40}") {
+            let ours = Json::parse(&text);
+            if let Ok(json) = &ours {
+                let before: serde_json::Value = serde_json::from_str(&text).unwrap();
+                prop_assert_eq!(serde_json::from_str::<serde_json::Value>(json.as_str()).unwrap(), before);
+                prop_assert!(!json.as_str().contains('\n'));
+                prop_assert_eq!(Json::parse(json.as_str()).unwrap(), json.clone());
+            } else if !text.contains("\\u") {
+                prop_assert!(serde_json::from_str::<serde_json::Value>(&text).is_err());
+            }
+        }
+    }
+}

@@ -1,0 +1,21 @@
+//! The vocabulary: what a run, an event, a cursor and a principal are.
+//!
+//! Everything here is a value or a decision about values. There is no async, no SQL, no HTTP, no clock and no
+//! randomness in this folder, so every rule of the product can be tested as a function.
+//!
+//! Invariant kept here: what a type admits is valid everywhere else. Strings become [`id::RunId`], [`event::EventType`]
+//! or [`cursor::Cursor`] at the door and are never checked again.
+//!
+//! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
+
+pub mod context;
+pub mod cursor;
+pub mod event;
+pub mod id;
+pub mod json;
+pub mod limits;
+pub mod open;
+pub mod principal;
+pub mod run;
+pub mod span;
+pub mod splice;

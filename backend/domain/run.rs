@@ -1,0 +1,257 @@
+//! A run's life: [`decide`] says what may happen next, [`evolve`] what it then is.
+//!
+//! The status is a fold of the run's events and of nothing else, so any copy of the log yields it again.
+//!
+//! ```text
+//! queued → running → (waiting | interrupted → running)* → completed | failed | cancelled
+//! ```
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+
+use super::{
+    context::RunContext,
+    event::{EventType, NewEvent},
+    id::{Name, Seq, Title},
+    json::Json,
+};
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Status {
+    Queued,
+    Running,
+    Waiting,
+    Interrupted,
+    Completed,
+    Failed,
+    Cancelled,
+}
+
+impl Status {
+    pub const ALL: [Self; 7] = [
+        Self::Queued, Self::Running, Self::Waiting, Self::Interrupted, Self::Completed, Self::Failed, Self::Cancelled,
+    ];
+
+    pub fn is_terminal(self) -> bool {
+        matches!(self, Self::Completed | Self::Failed | Self::Cancelled)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Queued => "queued",
+            Self::Running => "running",
+            Self::Waiting => "waiting",
+            Self::Interrupted => "interrupted",
+            Self::Completed => "completed",
+            Self::Failed => "failed",
+            Self::Cancelled => "cancelled",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|status| status.as_str() == text)
+    }
+
+    /// The status a lifecycle event leads to; other events change nothing.
+    pub fn after(event_type: &EventType) -> Option<Self> {
+        match event_type.as_str() {
+            "run.created" => Some(Self::Queued),
+            "run.started" | "run.resumed" => Some(Self::Running),
+            "run.waiting" => Some(Self::Waiting),
+            "run.interrupted" => Some(Self::Interrupted),
+            "run.completed" => Some(Self::Completed),
+            "run.failed" => Some(Self::Failed),
+            "run.cancelled" => Some(Self::Cancelled),
+            _ => None,
+        }
+    }
+
+    /// Whether a run may go from here to there.
+    fn leads_to(self, next: Self, event_type: &EventType) -> bool {
+        match (self, next) {
+            (from, _) if from.is_terminal() => false,
+            (_, Self::Failed | Self::Cancelled) => true,
+            (Self::Queued, Self::Running) => event_type.as_str() == "run.started",
+            (Self::Waiting | Self::Interrupted, Self::Running) => event_type.as_str() == "run.resumed",
+            (Self::Running, Self::Waiting | Self::Interrupted | Self::Completed) => true,
+            _ => false,
+        }
+    }
+}
+
+/// Why a run refuses an event.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Refusal {
+    #[error("the run has ended ({})", .status.as_str())]
+    Ended { status: Status },
+    #[error("a run that is {} cannot become {}", .from.as_str(), .to.as_str())]
+    Transition { from: Status, to: Status },
+}
+
+/// What the fold of a run's events knows.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Head {
+    pub status: Status,
+    pub last_seq: Seq,
+    pub created_at: DateTime<Utc>,
+    pub started_at: Option<DateTime<Utc>>,
+    pub ended_at: Option<DateTime<Utc>>,
+    pub last_event_at: DateTime<Utc>,
+    pub output: Option<Json>,
+    pub error: Option<Json>,
+}
+
+impl Head {
+    /// Before the first event.
+    pub fn unborn(now: DateTime<Utc>) -> Self {
+        Self {
+            status: Status::Queued,
+            last_seq: Seq::ZERO,
+            created_at: now,
+            started_at: None,
+            ended_at: None,
+            last_event_at: now,
+            output: None,
+            error: None,
+        }
+    }
+}
+
+/// Whether a run in this state takes these events, all of them, in this order.
+pub fn decide<'a>(status: Status, types: impl IntoIterator<Item = &'a EventType>) -> Result<Status, Refusal> {
+    types.into_iter().try_fold(status, |status, event_type| {
+        if status.is_terminal() {
+            return Err(Refusal::Ended { status });
+        }
+        match Status::after(event_type) {
+            None => Ok(status),
+            Some(to) if status.leads_to(to, event_type) => Ok(to),
+            Some(Status::Queued) if event_type.as_str() == "run.created" => Ok(Status::Queued),
+            Some(to) => Err(Refusal::Transition { from: status, to }),
+        }
+    })
+}
+
+/// One step of the fold.
+#[must_use]
+pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &Json) -> Head {
+    let mut head = head;
+    head.last_seq = head.last_seq.next();
+    head.last_event_at = at;
+    let Some(status) = Status::after(event_type) else {
+        return head;
+    };
+    head.status = status;
+    match event_type.as_str() {
+        "run.created" => head.created_at = at,
+        "run.started" => head.started_at = Some(at),
+        "run.completed" => head.output = payload.raw_member("output"),
+        "run.failed" => head.error = payload.raw_member("error").or_else(|| Some(payload.clone())),
+        _ => {}
+    }
+    if status.is_terminal() {
+        head.ended_at = Some(at);
+    }
+    head
+}
+
+/// Everything a client says when it creates a run.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Spec {
+    pub context: RunContext,
+    pub title: Option<Title>,
+    pub input: Option<Json>,
+    pub metadata: Json,
+    pub tags: Vec<Name>,
+    /// How long a producer may be silent before the run reads as stalled, milliseconds; `None` asks for no lease.
+    pub lease_ms: Option<i64>,
+    pub start: bool,
+}
+
+impl Spec {
+    /// The first events of the run's log: its whole creation is in the log, so the log alone can rebuild the run.
+    pub fn events(&self) -> Vec<NewEvent> {
+        let context = &self.context;
+        let created = json!({
+            "title": self.title, "input": self.input, "metadata": self.metadata, "tags": self.tags,
+            "root_run_id": context.root_run_id, "parent_run_id": context.parent_run_id,
+            "thread_id": context.thread_id, "session_id": context.session_id, "lease_ms": self.lease_ms,
+        });
+        // `json!` sorts members and reads numbers; the input's own text is put back so that its bytes stay the client's.
+        let created = match &self.input {
+            Some(input) => splice_input(&created, input),
+            None => Json::of(&created),
+        };
+        let mut events = vec![NewEvent::new("run.created", created)];
+        if self.start {
+            events.push(NewEvent::new("run.started", Json::empty()));
+        }
+        events
+    }
+}
+
+fn splice_input(created: &serde_json::Value, input: &Json) -> Json {
+    let mut members: serde_json::Map<String, serde_json::Value> = created.as_object().cloned().unwrap_or_default();
+    members.remove("input");
+    let rest = serde_json::to_string(&members).unwrap_or_default();
+    Json::trusted(format!(r#"{{"input":{input},{}"#, &rest[1..]))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn types(words: &[&str]) -> Vec<EventType> {
+        words.iter().map(|word| word.parse().unwrap()).collect()
+    }
+
+    fn check(from: Status, words: &[&str], expected: Result<Status, Refusal>) {
+        assert_eq!(decide(from, &types(words)), expected, "{from:?} {words:?}");
+    }
+
+    #[test]
+    fn a_run_goes_from_queued_through_waiting_to_its_end() {
+        check(Status::Queued, &["run.started", "run.waiting", "run.resumed", "run.completed"], Ok(Status::Completed));
+        check(Status::Running, &["run.interrupted", "run.resumed", "run.failed"], Ok(Status::Failed));
+        check(Status::Queued, &["log.info", "run.cancelled"], Ok(Status::Cancelled));
+    }
+
+    #[test]
+    fn nothing_follows_the_terminal_event() {
+        for last in ["run.completed", "run.failed", "run.cancelled"] {
+            let status = decide(Status::Running, &types(&[last])).unwrap();
+            check(Status::Running, &[last, "log.info"], Err(Refusal::Ended { status }));
+            check(status, &["run.resumed"], Err(Refusal::Ended { status }));
+        }
+    }
+
+    #[test]
+    fn a_waiting_run_must_resume_before_it_completes() {
+        let refusal = Refusal::Transition { from: Status::Waiting, to: Status::Completed };
+        check(Status::Waiting, &["run.completed"], Err(refusal));
+        let refusal = Refusal::Transition { from: Status::Running, to: Status::Running };
+        check(Status::Running, &["run.started"], Err(refusal));
+    }
+
+    proptest! {
+        #[test]
+        fn what_decide_admits_evolve_folds_to_the_same_status(
+            words in proptest::collection::vec(0usize..9, 0..12)
+        ) {
+            const WORDS: [&str; 9] = ["run.started", "run.waiting", "run.interrupted", "run.resumed", "run.completed",
+                "run.failed", "run.cancelled", "tool.started", "custom.x"];
+            let types: Vec<EventType> = words.iter().map(|&i| WORDS[i].parse().unwrap()).collect();
+            let now = DateTime::UNIX_EPOCH;
+            if let Ok(status) = decide(Status::Queued, &types) {
+                let head = types.iter().fold(Head::unborn(now), |head, t| evolve(head, t, now, &Json::empty()));
+                prop_assert_eq!(head.status, status);
+                prop_assert_eq!(head.last_seq.get(), types.len() as i64);
+                prop_assert_eq!(head.ended_at.is_some(), status.is_terminal());
+            }
+        }
+    }
+}

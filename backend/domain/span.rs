@@ -1,0 +1,213 @@
+//! The timeline: events paired into spans, spans nested into a waterfall, and the sums people ask for first.
+//!
+//! `X.started` opens a span and `X.completed` or `X.failed` with the same `span_id` closes it; `parent_span_id` nests.
+//! That is all a waterfall needs, so it is computed from the log and stored nowhere.
+
+use std::collections::BTreeMap;
+
+use chrono::{DateTime, Utc};
+use serde::Serialize;
+
+use super::{
+    event::Recorded,
+    id::{RunId, Seq, SpanId},
+    run::Status,
+};
+
+/// Whether a span has ended, and how.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum SpanStatus {
+    Running,
+    Completed,
+    Failed,
+}
+
+/// One bar of the waterfall.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Span {
+    pub run_id: RunId,
+    /// The run's own bar has the run's id here.
+    pub span_id: String,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub parent_span_id: Option<String>,
+    /// `run`, `step`, `tool`, `message`, `reasoning`, `worker` or the producer's own family.
+    pub kind: String,
+    pub name: String,
+    pub role: &'static str,
+    pub agent: Option<String>,
+    pub status: SpanStatus,
+    pub start_seq: Seq,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub end_seq: Option<Seq>,
+    /// Milliseconds after the run's start.
+    pub start_ms: f64,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub duration_ms: Option<f64>,
+    /// The run a `worker` span stands for.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub child_run_id: Option<String>,
+}
+
+/// Sums over one run.
+#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+pub struct Summary {
+    pub total_ms: f64,
+    pub tool_ms: f64,
+    /// Time in `message` and `reasoning` spans.
+    pub model_ms: f64,
+    /// Time in which the run was waiting or interrupted.
+    pub waiting_ms: f64,
+    pub node_durations_ms: BTreeMap<String, f64>,
+    /// Events by type.
+    pub counts: BTreeMap<String, u64>,
+    /// Numbers found in the `usage` of completed messages, added up.
+    pub usage: BTreeMap<String, f64>,
+}
+
+/// The fold itself: feed it the run's events in order, then [`Timeline::finish`].
+#[derive(Debug)]
+pub struct Timeline {
+    run_id: RunId,
+    zero: DateTime<Utc>,
+    spans: Vec<Span>,
+    open: BTreeMap<(String, SpanId), usize>,
+    summary: Summary,
+    paused_at: Option<DateTime<Utc>>,
+    last_at: DateTime<Utc>,
+    last_seq: Seq,
+}
+
+impl Timeline {
+    pub fn new(run_id: RunId, started_at: DateTime<Utc>) -> Self {
+        Self {
+            run_id,
+            zero: started_at,
+            spans: Vec::new(),
+            open: BTreeMap::new(),
+            summary: Summary::default(),
+            paused_at: None,
+            last_at: started_at,
+            last_seq: Seq::ZERO,
+        }
+    }
+
+    /// Takes the next durable event.
+    pub fn take(&mut self, event: &Recorded) {
+        let seq = event.seq.expect("a timeline is made of durable events");
+        *self.summary.counts.entry(event.event_type.as_str().to_owned()).or_default() += 1;
+        (self.last_at, self.last_seq) = (self.last_at.max(event.at), seq);
+        match (event.event_type.family(), event.event_type.action()) {
+            ("run", _) => self.lifecycle(event, seq),
+            (kind, "started" | "spawned") => self.start(kind, event, seq),
+            (kind, "completed" | "failed") => self.end(kind, event, seq),
+            _ => {}
+        }
+    }
+
+    fn lifecycle(&mut self, event: &Recorded, seq: Seq) {
+        let Some(status) = Status::after(&event.event_type) else { return };
+        match status {
+            Status::Queued => {
+                let mut span = self.bar("run", event, seq);
+                span.span_id = self.run_id.to_string();
+                span.name = event.payload.member("title").or(span.agent.clone()).unwrap_or_else(|| "run".to_owned());
+                self.spans.push(span);
+            }
+            Status::Waiting | Status::Interrupted => self.paused_at = Some(event.at),
+            Status::Running => self.resume(event.at),
+            Status::Completed | Status::Failed | Status::Cancelled => {
+                self.resume(event.at);
+                let failed = status != Status::Completed;
+                if let Some(run) = self.spans.first_mut().filter(|span| span.kind == "run") {
+                    close(run, seq, failed, ms(self.zero, event.at));
+                }
+            }
+        }
+    }
+
+    fn resume(&mut self, at: DateTime<Utc>) {
+        if let Some(paused_at) = self.paused_at.take() {
+            self.summary.waiting_ms += ms(paused_at, at);
+        }
+    }
+
+    fn start(&mut self, kind: &str, event: &Recorded, seq: Seq) {
+        let mut span = self.bar(kind, event, seq);
+        span.child_run_id = event.payload.member("run_id");
+        if let Some(span_id) = &event.span_id {
+            self.open.insert((kind.to_owned(), span_id.clone()), self.spans.len());
+        }
+        self.spans.push(span);
+    }
+
+    fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
+        let failed = event.event_type.action() == "failed";
+        let end_ms = ms(self.zero, event.at);
+        let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
+        let at = opened.unwrap_or_else(|| {
+            // An end without a start (a message, say) is a bar of the length it tells itself.
+            let mut span = self.bar(kind, event, seq);
+            let told: f64 = event.payload.member("duration_ms").unwrap_or(0.0);
+            span.start_ms = (end_ms - told.max(0.0)).max(0.0);
+            self.spans.push(span);
+            self.spans.len() - 1
+        });
+        let span = &mut self.spans[at];
+        close(span, seq, failed, end_ms);
+        let duration_ms = span.duration_ms.unwrap_or(0.0);
+        match kind {
+            "tool" => self.summary.tool_ms += duration_ms,
+            "message" | "reasoning" => self.summary.model_ms += duration_ms,
+            "step" => *self.summary.node_durations_ms.entry(span.name.clone()).or_default() += duration_ms,
+            _ => {}
+        }
+        let usage: BTreeMap<String, serde_json::Value> = event.payload.member("usage").unwrap_or_default();
+        for (name, value) in usage {
+            if let Some(number) = value.as_f64() {
+                *self.summary.usage.entry(name).or_default() += number;
+            }
+        }
+    }
+
+    fn bar(&self, kind: &str, event: &Recorded, seq: Seq) -> Span {
+        let named: Option<String> = event.payload.member("name").or_else(|| event.payload.member("title"));
+        let span_id = event.span_id.as_ref().map_or_else(|| format!("seq-{seq}"), |id| id.as_str().to_owned());
+        Span {
+            run_id: self.run_id,
+            name: named.unwrap_or_else(|| span_id.clone()),
+            span_id,
+            parent_span_id: event.parent_span_id.as_ref().map(|id| id.as_str().to_owned()),
+            kind: kind.to_owned(),
+            role: event.role.as_str(),
+            agent: event.agent.as_deref().map(str::to_owned),
+            status: SpanStatus::Running,
+            start_seq: seq,
+            end_seq: None,
+            start_ms: ms(self.zero, event.at),
+            duration_ms: None,
+            child_run_id: None,
+        }
+    }
+
+    /// The spans in the order they started, the sums, and the last seq they hold.
+    pub fn finish(mut self) -> (Vec<Span>, Summary, Seq) {
+        self.resume(self.last_at);
+        self.summary.total_ms = ms(self.zero, self.last_at);
+        (self.spans, self.summary, self.last_seq)
+    }
+}
+
+fn close(span: &mut Span, seq: Seq, failed: bool, end_ms: f64) {
+    span.status = if failed { SpanStatus::Failed } else { SpanStatus::Completed };
+    span.end_seq = Some(seq);
+    span.duration_ms = Some((end_ms - span.start_ms).max(0.0));
+}
+
+/// Milliseconds from one time to another, never negative.
+fn ms(from: DateTime<Utc>, to: DateTime<Utc>) -> f64 {
+    ((to - from).num_microseconds().unwrap_or(0).max(0)) as f64 / 1_000.0
+}
+
+#[cfg(test)]
+mod tests;

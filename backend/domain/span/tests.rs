@@ -1,0 +1,66 @@
+use std::sync::Arc;
+
+use chrono::TimeDelta;
+
+use super::*;
+use crate::domain::{context::Role, json::Json};
+
+fn fold(events: &[(&str, Option<&str>, i64, &str)]) -> (Vec<Span>, Summary, Seq) {
+    let run_id: RunId = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+    let zero = DateTime::UNIX_EPOCH;
+    let mut timeline = Timeline::new(run_id, zero);
+    for (index, (event_type, span_id, at_ms, payload)) in events.iter().enumerate() {
+        timeline.take(&Recorded {
+            run_id,
+            seq: Seq::new(index as i64 + 1),
+            event_type: event_type.parse().unwrap(),
+            role: Role::Agent,
+            agent: None,
+            owner_id: Arc::from("o"),
+            span_id: span_id.map(|id| id.parse().unwrap()),
+            parent_span_id: None,
+            event_id: None,
+            at: zero + TimeDelta::milliseconds(*at_ms),
+            payload: Json::parse(payload).unwrap(),
+        });
+    }
+    timeline.finish()
+}
+
+#[test]
+fn starts_and_ends_pair_by_family_and_span_even_when_two_families_share_an_id() {
+    let (spans, summary, last) = fold(&[
+        ("run.created", None, 0, r#"{"title":"T"}"#),
+        ("run.started", None, 0, "{}"),
+        ("step.started", Some("a"), 10, r#"{"name":"plan"}"#),
+        ("tool.started", Some("a"), 20, r#"{"name":"grep"}"#),
+        ("tool.failed", Some("a"), 50, "{}"),
+        ("step.completed", Some("a"), 110, "{}"),
+        ("run.completed", None, 120, "{}"),
+    ]);
+    let bars: Vec<_> = spans.iter().map(|s| (s.kind.as_str(), s.name.as_str(), s.status, s.duration_ms)).collect();
+    assert_eq!(bars, [
+        ("run", "T", SpanStatus::Completed, Some(120.0)),
+        ("step", "plan", SpanStatus::Completed, Some(100.0)),
+        ("tool", "grep", SpanStatus::Failed, Some(30.0)),
+    ]);
+    assert_eq!((summary.tool_ms, summary.total_ms, last.get()), (30.0, 120.0, 7));
+    assert_eq!(summary.node_durations_ms["plan"], 100.0);
+}
+
+#[test]
+fn waiting_counts_until_the_run_resumes_and_usage_adds_up() {
+    let (spans, summary, _) = fold(&[
+        ("run.created", None, 0, "{}"),
+        ("run.started", None, 0, "{}"),
+        ("run.waiting", None, 100, "{}"),
+        ("run.resumed", None, 350, "{}"),
+        ("message.completed", Some("m"), 400, r#"{"duration_ms":30,"usage":{"input_tokens":3,"model":"x"}}"#),
+        ("message.completed", Some("n"), 500, r#"{"usage":{"input_tokens":4}}"#),
+    ]);
+    assert_eq!(summary.waiting_ms, 250.0);
+    assert_eq!(summary.model_ms, 30.0);
+    assert_eq!(summary.usage, BTreeMap::from([("input_tokens".to_owned(), 7.0)]));
+    assert_eq!(spans[0].status, SpanStatus::Running);
+    assert_eq!((spans[1].start_ms, spans[1].duration_ms), (370.0, Some(30.0)));
+}

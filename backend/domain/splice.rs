@@ -1,0 +1,196 @@
+//! The splice: how one reader gets from the database onto the live bus without a gap and without a repeat.
+//!
+//! A pure state machine. Its shell (`timeline::follow`) subscribes to the bus first, then feeds in what happens and
+//! carries out what it is told; it decides nothing. The rules are few:
+//!
+//! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost in the meantime: they are all in
+//!   the table, and the page after next will hold them.
+//! * After the last page the machine asks to [`Step::Settle`]: the shell empties the queue of live frames. When, under
+//!   the publisher's lock, the queue is empty and everything the page saw has been published, it hands over the texts
+//!   that are open at that very moment. (A page may be ahead of the bus: committed, but not published yet. Settling
+//!   then would show a message as open whose end the reader already has.)
+//! * While [`Phase::Live`], the next event is delivered, an old one dropped, and a hole or a lagging bus means:
+//!   page again from where we stand. Lag is not loss.
+//!
+//! The tests explore every interleaving of a small world: commits, publications, a ring that overflows, pages.
+
+use super::{
+    cursor::FeedCursor,
+    id::Seq,
+};
+
+/// Where an event stands, for whichever kind of reader looks at it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Place {
+    pub seq: Seq,
+    pub lane: u8,
+    pub position: i64,
+}
+
+/// How far a reader has come.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub enum Track {
+    /// One run: seqs are contiguous, so a hole shows by itself.
+    Run(Seq),
+    /// Many runs: positions only grow; the bus tells of every hole by lagging.
+    Feed(FeedCursor),
+}
+
+enum Fit {
+    Old,
+    Next,
+    Hole,
+}
+
+impl Track {
+    fn fit(&self, place: Place) -> Fit {
+        match self {
+            Self::Run(seen) if place.seq <= *seen => Fit::Old,
+            Self::Run(seen) if place.seq == seen.next() => Fit::Next,
+            Self::Run(_) => Fit::Hole,
+            Self::Feed(seen) if place.position <= seen.at(place.lane) => Fit::Old,
+            Self::Feed(_) => Fit::Next,
+        }
+    }
+
+    fn advance(&mut self, place: Place) {
+        match self {
+            Self::Run(seen) => *seen = place.seq,
+            Self::Feed(seen) => seen.advance(place.lane, place.position),
+        }
+    }
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
+enum Phase {
+    Paging,
+    Settling,
+    Live,
+}
+
+/// What happened.
+#[derive(Debug)]
+pub enum Input<F> {
+    /// A page from the database after the track's place, in order; `complete` when it reached the tail.
+    Page { events: Vec<(Place, F)>, tail: Option<FeedCursor>, complete: bool },
+    /// A durable event from the bus.
+    Durable(Place, F),
+    /// A delta from the bus.
+    Ephemeral(F),
+    /// The bus overwrote frames this reader had not taken.
+    Lagged,
+    /// Under the publisher's lock the queue was empty, and all that the last page saw had been published.
+    Settled,
+}
+
+/// What the shell must do, in order.
+#[derive(Debug, PartialEq, Eq)]
+pub enum Step<F> {
+    /// Read a page after the track's place.
+    Query,
+    /// Empty the live queue, then report [`Input::Settled`].
+    Settle,
+    /// Hand an event to the reader.
+    Deliver(F),
+    /// Retention removed events this reader asked for.
+    Gap { requested_after: Seq, first_seq: Seq },
+    /// The reader has everything there is (said once), and needs the open texts that go with this moment.
+    CaughtUp { first_time: bool },
+}
+
+/// One reader's splice.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Splice {
+    track: Track,
+    phase: Phase,
+    caught_up: bool,
+    /// A live event passed while a page was being read, so the page may be older than it.
+    stale: bool,
+}
+
+impl Splice {
+    /// A reader that has seen everything up to `track` and must begin with a [`Step::Query`].
+    pub fn new(track: Track) -> Self {
+        Self { track, phase: Phase::Paging, caught_up: false, stale: false }
+    }
+
+    pub fn track(&self) -> &Track {
+        &self.track
+    }
+
+    /// Takes one input and says what follows from it.
+    pub fn step<F>(&mut self, input: Input<F>) -> Vec<Step<F>> {
+        match input {
+            Input::Page { events, tail, complete } => self.page(events, tail, complete),
+            Input::Durable(place, frame) => self.durable(place, frame),
+            Input::Ephemeral(frame) if self.phase == Phase::Live => vec![Step::Deliver(frame)],
+            Input::Ephemeral(_) => Vec::new(),
+            Input::Lagged if self.phase == Phase::Paging => {
+                self.stale = true;
+                Vec::new()
+            }
+            Input::Lagged => self.page_again(),
+            Input::Settled if self.phase == Phase::Settling => {
+                self.phase = Phase::Live;
+                let first_time = !std::mem::replace(&mut self.caught_up, true);
+                vec![Step::CaughtUp { first_time }]
+            }
+            Input::Settled => Vec::new(),
+        }
+    }
+
+    fn page<F>(&mut self, events: Vec<(Place, F)>, tail: Option<FeedCursor>, complete: bool) -> Vec<Step<F>> {
+        assert!(self.phase == Phase::Paging, "a page arrives only when one was asked for");
+        let mut steps = Vec::with_capacity(events.len() + 1);
+        for (place, frame) in events {
+            match self.track.fit(place) {
+                Fit::Old => continue,
+                Fit::Next => {}
+                Fit::Hole => {
+                    // A page is a snapshot of a contiguous log: what is missing in it is gone for good.
+                    if let Track::Run(requested_after) = self.track {
+                        steps.push(Step::Gap { requested_after, first_seq: place.seq });
+                    }
+                }
+            }
+            self.track.advance(place);
+            steps.push(Step::Deliver(frame));
+        }
+        if let (Track::Feed(seen), Some(tail)) = (&mut self.track, tail) {
+            // Events of others up to the page's tail were looked at and passed over.
+            *seen = tail;
+        }
+        if complete && !self.stale {
+            self.phase = Phase::Settling;
+            steps.push(Step::Settle);
+        } else {
+            self.stale = false;
+            steps.push(Step::Query);
+        }
+        steps
+    }
+
+    fn durable<F>(&mut self, place: Place, frame: F) -> Vec<Step<F>> {
+        match (self.phase, self.track.fit(place)) {
+            (_, Fit::Old) => Vec::new(),
+            (Phase::Paging, _) => {
+                self.stale = true;
+                Vec::new()
+            }
+            (_, Fit::Next) => {
+                self.track.advance(place);
+                vec![Step::Deliver(frame)]
+            }
+            (_, Fit::Hole) => self.page_again(),
+        }
+    }
+
+    fn page_again<F>(&mut self) -> Vec<Step<F>> {
+        self.phase = Phase::Paging;
+        self.stale = false;
+        vec![Step::Query]
+    }
+}
+
+#[cfg(test)]
+mod tests;

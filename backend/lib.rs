@@ -1,0 +1,2 @@
+//! Runreel.
+pub mod domain;

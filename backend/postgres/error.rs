@@ -1,0 +1,82 @@
+//! Everything that can go wrong, each with what the reader can do about it.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+#[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
+pub enum Error {
+    #[error("cannot use {}: {source}; choose another folder with --data-dir, or mend its permissions", path.display())]
+    File { path: PathBuf, source: io::Error },
+    #[error(
+        "another runreel{} already uses the data directory {}; stop it first, or give this one its own --data-dir",
+        pid.map(|pid| format!(" (pid {pid})")).unwrap_or_default(), data_dir.display()
+    )]
+    InUse { pid: Option<u32>, data_dir: PathBuf },
+    #[error(
+        "no Postgres programs found (looked in {looked}); install them with `apt-get install postgresql` \
+         (Debian/Ubuntu) or `brew install postgresql`, name their folder with --pg-bin, \
+         or set DATABASE_URL to a server of yours"
+    )]
+    NoPrograms { looked: String },
+    #[error(
+        "the Postgres programs found are too old ({found}; {least} or newer is needed); install a newer Postgres, \
+         name its folder with --pg-bin, or set DATABASE_URL to a server of yours"
+    )]
+    TooOld { found: String, least: u32 },
+    #[error(
+        "the cluster {} was made by Postgres {cluster}, but only other versions are found ({found}); \
+         install that one (`apt-get install postgresql-{cluster}` or `brew install postgresql@{cluster}`), \
+         name its folder with --pg-bin, or convert the cluster with pg_upgrade",
+        path.display()
+    )]
+    Version { path: PathBuf, cluster: u32, found: String },
+    #[error(
+        "{} is no Postgres cluster (it has no readable PG_VERSION); move it away and runreel makes a new one",
+        path.display()
+    )]
+    NotACluster { path: PathBuf },
+    #[error(
+        "{} belongs to uid {owner}, and runreel runs as uid {me}; \
+         run it as that user, or give it the folder with `chown -R`{}",
+        path.display(), if *me == 0 { " (Postgres refuses to run as root: choose `postgres`)" } else { "" }
+    )]
+    Owner { path: PathBuf, owner: u32, me: u32 },
+    #[error(
+        "Postgres refuses to run as root, and /etc/passwd has neither `postgres` nor `nobody`; \
+         add one with `useradd --system postgres`, run runreel as an ordinary user, or set DATABASE_URL"
+    )]
+    NoAccount,
+    #[error("the socket folder {} cannot be trusted: {reason}; remove it and start again", path.display())]
+    SocketDir { path: PathBuf, reason: String },
+    #[error("cannot run {}: {source}; name a folder with working Postgres programs with --pg-bin", program.display())]
+    Run { program: PathBuf, source: io::Error },
+    #[error("{} failed, so no cluster was made (the next start tries again): {output}", program.display())]
+    Create { program: PathBuf, output: String },
+    #[error("Postgres did not start; the end of {} says: {tail}", log.display())]
+    Launch { log: PathBuf, tail: String },
+    #[error("Postgres (pid {pid}) was not ready within {waited_s} s and was ended; read {}", log.display())]
+    Slow { pid: i32, waited_s: u64, log: PathBuf },
+    #[error(
+        "a Postgres left from before (pid {pid}) runs on this data directory but does not answer; \
+         if it was stopped, continue it with `kill -CONT {pid}`, else end it with `kill -QUIT {pid}`, then start again"
+    )]
+    Stuck { pid: i32 },
+    #[error("Postgres (pid {pid}) did not stop when told to; end it with `kill -QUIT {pid}`, the next start recovers")]
+    StopTimeout { pid: i32 },
+    #[error("the task that watches Postgres failed: {reason}; start again, the next start adopts the cluster")]
+    Supervisor { reason: String },
+}
+
+impl Error {
+    /// For `map_err`: names the path an operation failed on.
+    pub(super) fn file(path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let path = path.to_path_buf();
+        move |source| Self::File { path, source }
+    }
+
+    pub(super) fn run(program: &Path) -> impl FnOnce(io::Error) -> Self {
+        let program = program.to_path_buf();
+        move |source| Self::Run { program, source }
+    }
+}

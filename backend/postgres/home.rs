@@ -1,0 +1,93 @@
+//! The data directory: its names, its making, and what is known of the cluster in it.
+
+use std::fs::{self, DirBuilder, File, OpenOptions};
+use std::io::{self, Read, Seek, SeekFrom};
+use std::os::unix::fs::{DirBuilderExt, MetadataExt, OpenOptionsExt};
+use std::path::{Path, PathBuf};
+
+use super::error::Error;
+
+/// A log larger than this is set aside (one generation) before Postgres starts.
+const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// As much of the log as an error message carries.
+const LOG_TAIL_BYTES_MAX: u64 = 2000;
+
+#[derive(Debug, Clone)]
+pub(super) struct Home {
+    /// Canonical, so that one directory has one name whatever path led to it.
+    root: PathBuf,
+}
+
+impl Home {
+    /// Makes the directory when absent: closed to others, but as root the cluster's user must pass through it.
+    pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
+        let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(data_dir).map_err(Error::file(data_dir))?;
+        Self::existing(data_dir)
+    }
+
+    pub(super) fn existing(data_dir: &Path) -> Result<Self, Error> {
+        let root = fs::canonicalize(data_dir).map_err(Error::file(data_dir))?;
+        Ok(Self { root })
+    }
+
+    pub(super) fn root(&self) -> &Path {
+        &self.root
+    }
+
+    pub(super) fn cluster(&self) -> PathBuf {
+        self.root.join("postgres")
+    }
+
+    pub(super) fn lock(&self) -> PathBuf {
+        self.root.join("runreel.lock")
+    }
+
+    pub(super) fn log(&self) -> PathBuf {
+        self.root.join("postgres.log")
+    }
+
+    /// The inode names the cluster in its postmaster's command line: it survives a rename of any folder above.
+    pub(super) fn cluster_inode(&self) -> Result<u64, Error> {
+        let path = self.cluster();
+        Ok(fs::metadata(&path).map_err(Error::file(&path))?.ino())
+    }
+
+    /// The major version the cluster was made by; `None` when there is no cluster yet.
+    pub(super) fn cluster_major(&self) -> Result<Option<u32>, Error> {
+        let path = self.cluster();
+        match fs::symlink_metadata(&path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            other => other.map_err(Error::file(&path))?,
+        };
+        let text = fs::read_to_string(path.join("PG_VERSION"));
+        match text.ok().and_then(|text| text.trim().parse().ok()) {
+            Some(major) => Ok(Some(major)),
+            None => Err(Error::NotACluster { path }),
+        }
+    }
+
+    /// Opens the log for appending, after setting a large one aside. Returns it with its length in bytes.
+    pub(super) fn open_log(&self) -> Result<(File, u64), Error> {
+        let path = self.log();
+        if fs::metadata(&path).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
+            fs::rename(&path, self.root.join("postgres.log.1")).map_err(Error::file(&path))?;
+        }
+        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(Error::file(&path))?;
+        let length = log.metadata().map_err(Error::file(&path))?.len();
+        Ok((log, length))
+    }
+
+    /// The end of what was logged since the log had `from` bytes.
+    pub(super) fn log_tail(&self, from: u64) -> String {
+        let read = || -> io::Result<String> {
+            let mut log = File::open(self.log())?;
+            let length = log.metadata()?.len();
+            log.seek(SeekFrom::Start(from.max(length.saturating_sub(LOG_TAIL_BYTES_MAX))))?;
+            let mut bytes = Vec::new();
+            log.take(LOG_TAIL_BYTES_MAX).read_to_end(&mut bytes)?;
+            Ok(String::from_utf8_lossy(&bytes).trim().to_owned())
+        };
+        read().unwrap_or_else(|error| format!("(unreadable: {error})"))
+    }
+}

@@ -1,0 +1,95 @@
+//! The first start: a new cluster with its database, or nothing.
+//!
+//! It is made in `postgres.new-<pid>`, synced, and renamed: a directory called `postgres` is always whole. What a
+//! killed start left behind is removed by the next. The name bears our pid because the `initdb` of a killed owner
+//! may still be writing; it must not write into ours.
+
+use std::fs::{self, DirBuilder, File};
+use std::os::unix::fs::{DirBuilderExt, lchown};
+use std::path::Path;
+use std::process::Stdio;
+
+use tokio::io::AsyncWriteExt;
+use tracing::info;
+
+use super::NAME;
+use super::account::Account;
+use super::command::{self, OnDirectory};
+use super::error::Error;
+use super::find::Programs;
+use super::home::Home;
+
+const UNFINISHED: &str = "postgres.new-";
+/// As much of a program's output as an error message carries.
+const OUTPUT_BYTES_MAX: usize = 2000;
+
+pub(super) async fn create(home: &Home, programs: &Programs, account: &Account) -> Result<(), Error> {
+    remove_unfinished(home.root())?;
+    let fresh = home.root().join(format!("{UNFINISHED}{}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&fresh).map_err(Error::file(&fresh))?;
+    if let Account::Other { uid, gid } = *account {
+        lchown(&fresh, Some(uid), Some(gid)).map_err(Error::file(&fresh))?;
+    }
+    info!(data_dir = %home.root().display(), major = programs.major, "making a new Postgres cluster");
+    fill(&fresh, programs, *account).await?;
+    let cluster = home.cluster();
+    fs::rename(&fresh, &cluster).map_err(Error::file(&cluster))?;
+    // The rename itself lasts only once the folder that records it is on disk.
+    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
+}
+
+async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(), Error> {
+    let initdb = programs.initdb();
+    let mut init = command::on_directory(&initdb, fresh, account)?;
+    // Synced once, at the end, instead of by each program. Trust: see `socket::prepare`.
+    init.command
+        .arg("-D")
+        .arg(&init.directory)
+        .args(["--username", NAME, "--auth=trust", "--encoding=UTF8", "--locale=C"])
+        .args(["--data-checksums", "--no-sync", "--no-instructions"]);
+    finish(&initdb, init, "").await?;
+
+    // The database is made here, by a Postgres without a server, so that the rename covers it as well.
+    let postgres = programs.postgres();
+    let mut single = command::on_directory(&postgres, fresh, account)?;
+    single
+        .command
+        .args(["--single", "-D"])
+        .arg(&single.directory)
+        .args(["-c", "exit_on_error=on", "-c", "fsync=off", "postgres"]);
+    finish(&postgres, single, &format!("create database {NAME}\n")).await?;
+
+    let mut sync = command::on_directory(&initdb, fresh, account)?;
+    sync.command.arg("-D").arg(&sync.directory).arg("--sync-only");
+    finish(&initdb, sync, "").await
+}
+
+async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), Error> {
+    on.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+    let mut child = on.command.spawn().map_err(Error::run(program))?;
+    if let Some(mut stdin) = child.stdin.take() {
+        // A program that ended before reading tells why in its output.
+        let _ = stdin.write_all(input.as_bytes()).await;
+    }
+    let output = child.wait_with_output().await.map_err(Error::run(program))?;
+    if output.status.success() {
+        return Ok(());
+    }
+    let said = [output.stdout, output.stderr].concat();
+    let tail = String::from_utf8_lossy(&said[said.len().saturating_sub(OUTPUT_BYTES_MAX)..]).trim().to_owned();
+    Err(Error::Create { program: program.to_path_buf(), output: format!("{} ({tail})", output.status) })
+}
+
+fn remove_unfinished(root: &Path) -> Result<(), Error> {
+    for entry in fs::read_dir(root).map_err(Error::file(root))?.flatten() {
+        if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {
+            continue;
+        }
+        let path = entry.path();
+        if let Err(error) = fs::remove_dir_all(&path) {
+            // Likely a dying `initdb` still writes there. Its name is not ours, so it can wait for the next start.
+            info!(path = %path.display(), %error, "an unfinished cluster could not be removed yet");
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,135 @@
+//! The embedded database: a private cluster of real Postgres in the data directory, for a server without `DATABASE_URL`.
+//!
+//! Invariant: at most one process owns a data directory (an exclusive lock the kernel releases), at most one
+//! postmaster runs on its cluster, and both survive `kill -9` of either: a new owner adopts a postmaster left
+//! behind, and the owner starts a dead one again. `fsync` and its kin are never turned off.
+//!
+//! Start reading at [`Cluster::start`], which is the whole story on one screen; then `site` (adopt or launch),
+//! `supervise` (what happens later), `initdb` (the first time) and `command` (how privileges are dropped).
+//!
+//! In the data directory: `runreel.lock` (the owner's pid), `postgres/` (the cluster), `postgres.log`, `socket/`.
+
+mod account;
+mod command;
+mod error;
+mod find;
+mod home;
+mod initdb;
+mod lock;
+mod orphans;
+mod pidfile;
+mod postmaster;
+mod site;
+mod socket;
+mod supervise;
+#[cfg(test)]
+mod tests;
+
+use std::ffi::OsString;
+use std::path::{Path, PathBuf};
+
+use tokio::sync::oneshot;
+use tokio::task::JoinHandle;
+
+pub use error::Error;
+
+use account::Account;
+use home::Home;
+use lock::Lock;
+use pidfile::{Owner, Pidfile, Status};
+use site::Site;
+
+/// The cluster listens on no network, so the port only names the socket file (`.s.PGSQL.5432`).
+const PORT: u16 = 5432;
+/// The superuser of the cluster and the database made at the first start bear the same name.
+const NAME: &str = "runreel";
+
+/// What is needed to start: this module reads no environment.
+#[derive(Debug, Clone)]
+pub struct Options {
+    /// Made when absent.
+    pub data_dir: PathBuf,
+    /// The folder of `initdb` and `postgres` (`--pg-bin`); nothing else is looked at when it is given.
+    pub pg_bin: Option<PathBuf>,
+    /// The value of `PATH`.
+    pub path_env: Option<OsString>,
+}
+
+/// Where the cluster listens. There is no password: whoever may enter `socket_dir` may connect.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Endpoint {
+    /// An absolute folder; libpq and sqlx take it as the host.
+    pub socket_dir: PathBuf,
+    pub port: u16,
+    /// The superuser.
+    pub user: String,
+    pub database: String,
+}
+
+impl Endpoint {
+    fn at(socket_dir: PathBuf) -> Self {
+        Self { socket_dir, port: PORT, user: NAME.to_owned(), database: NAME.to_owned() }
+    }
+
+    fn socket(&self) -> PathBuf {
+        self.socket_dir.join(socket::file_name(self.port))
+    }
+}
+
+/// A running cluster that this process owns.
+///
+/// Dropping it gives up ownership and leaves Postgres running, as `kill -9` would; the next owner adopts it.
+#[derive(Debug)]
+pub struct Cluster {
+    endpoint: Endpoint,
+    stop: oneshot::Sender<()>,
+    task: JoinHandle<Result<(), Error>>,
+}
+
+impl Cluster {
+    /// Takes the data directory, makes the cluster when there is none, adopts or starts its postmaster and returns
+    /// when it accepts connections. From then on a postmaster that dies is started again, at the same endpoint.
+    ///
+    /// Dropping the future half-way leaves nothing running that this call started.
+    pub async fn start(options: Options) -> Result<Self, Error> {
+        let home = Home::open(&options.data_dir)?;
+        let lock = Lock::take(&home)?;
+        let account = Account::choose(&home)?;
+        let programs = find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home).await?;
+        if home.cluster_major()?.is_none() {
+            initdb::create(&home, &programs, &account).await?;
+        }
+        let endpoint = Endpoint::at(socket::prepare(&home, &account)?);
+        let site = Site::new(home, programs, account, endpoint.clone())?;
+        let postmaster = site.bring_up().await?;
+        let (stop, stopped) = oneshot::channel();
+        let task = tokio::spawn(supervise::supervise(site, postmaster, lock, stopped));
+        Ok(Self { endpoint, stop, task })
+    }
+
+    /// Constant for the life of the cluster, across restarts of the postmaster.
+    pub fn endpoint(&self) -> &Endpoint {
+        &self.endpoint
+    }
+
+    /// Ends Postgres (fast shutdown, after 10 s an immediate one) and gives up the data directory.
+    /// Takes 20 s at most. Close your pools first: open connections are cut.
+    pub async fn stop(self) -> Result<(), Error> {
+        // The task is gone only if it panicked; awaiting it says so.
+        let _ = self.stop.send(());
+        self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })?
+    }
+}
+
+/// Where the cluster of `data_dir` listens, if it is up: for a command beside the server that owns the lock.
+///
+/// `None` also when this user may not look into the data directory. Takes no lock and changes nothing.
+pub fn running_endpoint(data_dir: &Path) -> Option<Endpoint> {
+    let home = Home::existing(data_dir).ok()?;
+    let pidfile = Pidfile::read(&home.cluster())?;
+    let alive = pidfile.owner(home.cluster_inode().ok()?) == Owner::Ours;
+    (alive && pidfile.status == Status::Ready).then(|| Endpoint {
+        port: pidfile.port,
+        ..Endpoint::at(pidfile.socket_dir)
+    })
+}

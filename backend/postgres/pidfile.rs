@@ -1,0 +1,110 @@
+//! `postmaster.pid`, and whether the process it names is really this cluster's postmaster.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use rustix::process::{Pid, test_kill_process};
+
+/// The postmaster's word on itself, on the last line of its file.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Status {
+    Starting,
+    Ready,
+    Stopping,
+}
+
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Pidfile {
+    pub(super) pid: Pid,
+    pub(super) port: u16,
+    /// Empty when Postgres was not yet listening.
+    pub(super) socket_dir: PathBuf,
+    pub(super) status: Status,
+}
+
+/// Who bears the pid now: pids come back, after a reboot or in a new container even at once.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Owner {
+    Ours,
+    /// A process that is something else, or dead and unreaped. Postgres alone cannot tell and would refuse to start.
+    Foreign,
+    Nobody,
+}
+
+/// An unused setting in the command line of every postmaster of ours, to know it by.
+pub(super) fn mark(cluster_inode: u64) -> String {
+    format!("runreel.cluster_inode={cluster_inode}")
+}
+
+pub(super) fn path(cluster: &Path) -> PathBuf {
+    cluster.join("postmaster.pid")
+}
+
+impl Pidfile {
+    /// `None` when there is none or it is still being written.
+    pub(super) fn read(cluster: &Path) -> Option<Self> {
+        parse(&fs::read_to_string(path(cluster)).ok()?)
+    }
+
+    pub(super) fn owner(&self, cluster_inode: u64) -> Owner {
+        owner(self.pid, cluster_inode)
+    }
+}
+
+pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
+    // EPERM also means that there is such a process.
+    if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
+        return Owner::Nobody;
+    }
+    if !cfg!(target_os = "linux") {
+        return Owner::Ours;
+    }
+    // Readable for every user. A zombie's is empty, which makes it foreign.
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let mark = mark(cluster_inode);
+    if line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) { Owner::Ours } else { Owner::Foreign }
+}
+
+/// Lines: pid, data directory, start time, port, socket folder, TCP address, shared memory key, status.
+fn parse(text: &str) -> Option<Pidfile> {
+    let lines: Vec<&str> = text.lines().map(str::trim).collect();
+    // A negative pid is a standalone backend: its process bears the number without the sign.
+    let pid = lines.first()?.parse::<i32>().ok()?.checked_abs().and_then(Pid::from_raw)?;
+    let status = match lines.get(7).copied() {
+        Some("ready") => Status::Ready,
+        Some("stopping") => Status::Stopping,
+        _ => Status::Starting,
+    };
+    let port = lines.get(3).and_then(|port| port.parse().ok()).unwrap_or_default();
+    let socket_dir = lines.get(4).map(PathBuf::from).unwrap_or_default();
+    Some(Pidfile { pid, port, socket_dir, status })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const READY: &str = "4711\n/proc/self/fd/9\n1732228800\n5432\n/tmp/runreel-x\n\n  1234567     98304\nready   \n";
+
+    #[test]
+    fn a_whole_pid_file_tells_pid_port_socket_and_status() {
+        let file = parse(READY).expect("whole");
+        assert_eq!(file.pid.as_raw_nonzero().get(), 4711);
+        assert_eq!((file.port, file.socket_dir.to_str(), file.status), (5432, Some("/tmp/runreel-x"), Status::Ready));
+        assert_eq!(parse(&READY.replace("ready", "stopping")).expect("whole").status, Status::Stopping);
+    }
+
+    #[test]
+    fn a_file_cut_short_is_starting_or_nothing_and_never_a_wrong_pid() {
+        assert_eq!(parse("4711\n/d\n").expect("a pid").status, Status::Starting);
+        for text in ["", "\n", "abc\n", "0\n", "99999999999\n", "-2147483648\n"] {
+            assert_eq!(parse(text), None, "{text:?}");
+        }
+        assert_eq!(parse("-4711\n").expect("standalone").pid.as_raw_nonzero().get(), 4711);
+    }
+
+    #[test]
+    fn a_living_process_that_is_not_our_postmaster_is_foreign() {
+        assert_eq!(owner(rustix::process::getpid(), 1), Owner::Foreign);
+    }
+}

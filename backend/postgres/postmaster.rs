@@ -1,0 +1,74 @@
+//! One postmaster, our child or adopted: waiting for its end, and ending it.
+
+use std::time::Duration;
+
+use rustix::process::{Pid, Signal, kill_process};
+use tokio::process::Child;
+use tokio::time::{sleep, timeout};
+use tracing::warn;
+
+use super::error::Error;
+use super::pidfile::{self, Owner};
+
+/// A fast shutdown writes a checkpoint; what it does not finish in this time the next start's recovery does.
+const FAST_STOP_MAX: Duration = Duration::from_secs(10);
+/// After SIGQUIT the postmaster itself gives its children 5 s before it kills them.
+const IMMEDIATE_STOP_MAX: Duration = Duration::from_secs(10);
+/// An adopted postmaster is no child of ours, so nothing wakes us when it ends.
+const POLL_EVERY: Duration = Duration::from_millis(20);
+
+#[derive(Debug)]
+pub(super) struct Postmaster {
+    pub(super) pid: Pid,
+    cluster_inode: u64,
+    child: Option<Child>,
+}
+
+impl Postmaster {
+    pub(super) fn adopted(pid: Pid, cluster_inode: u64) -> Self {
+        Self { pid, cluster_inode, child: None }
+    }
+
+    pub(super) fn spawned(pid: Pid, cluster_inode: u64, child: Child) -> Self {
+        Self { pid, cluster_inode, child: Some(child) }
+    }
+
+    /// Ready when the process has ended. May be dropped and called again.
+    pub(super) async fn ended(&mut self) {
+        if let Some(child) = &mut self.child {
+            // An error would mean that somebody else reaped it: it has ended all the same.
+            let _ = child.wait().await;
+            return;
+        }
+        while pidfile::owner(self.pid, self.cluster_inode) == Owner::Ours {
+            sleep(POLL_EVERY).await;
+        }
+    }
+
+    pub(super) fn signal(&self, signal: Signal) {
+        // Asked again right before: an adopted one may have ended and its pid belong to another process by now.
+        if pidfile::owner(self.pid, self.cluster_inode) == Owner::Ours
+            && let Err(error) = kill_process(self.pid, signal)
+        {
+            warn!(pid = self.pid.as_raw_nonzero(), %error, "Postgres could not be signalled");
+        }
+    }
+
+    pub(super) async fn stop(&mut self) -> Result<(), Error> {
+        self.signal(Signal::INT);
+        // A stopped process would never see the one before.
+        self.signal(Signal::CONT);
+        if timeout(FAST_STOP_MAX, self.ended()).await.is_ok() {
+            return Ok(());
+        }
+        warn!(pid = self.pid.as_raw_nonzero(), "Postgres takes long to stop; it is ended at once");
+        self.end_at_once().await
+    }
+
+    /// As safe as a crash: the next start recovers.
+    pub(super) async fn end_at_once(&mut self) -> Result<(), Error> {
+        self.signal(Signal::QUIT);
+        let ended = timeout(IMMEDIATE_STOP_MAX, self.ended()).await;
+        ended.map_err(|_| Error::StopTimeout { pid: self.pid.as_raw_nonzero().get() })
+    }
+}

@@ -1,0 +1,58 @@
+//! The life of the cluster after its start: one task that owns the postmaster and the lock.
+
+use std::convert::Infallible;
+use std::time::Duration;
+
+use tokio::sync::oneshot;
+use tokio::time::{Instant, sleep};
+use tracing::{error, info, warn};
+
+use super::error::Error;
+use super::lock::Lock;
+use super::postmaster::Postmaster;
+use super::site::Site;
+
+const PAUSE_MIN: Duration = Duration::from_millis(100);
+const PAUSE_MAX: Duration = Duration::from_secs(10);
+/// A postmaster that lived so long was well: the next failure is a new one.
+const WELL_AFTER: Duration = Duration::from_secs(60);
+
+/// Runs until `stopped` says so (then Postgres is stopped) or its sender is dropped (then Postgres is left running).
+/// The lock is given up when this returns, so never before the postmaster's fate is known.
+pub(super) async fn supervise(
+    site: Site,
+    mut postmaster: Postmaster,
+    _lock: Lock,
+    mut stopped: oneshot::Receiver<()>,
+) -> Result<(), Error> {
+    let told = tokio::select! {
+        told = &mut stopped => told,
+        never = keep_up(&site, &mut postmaster) => match never {},
+    };
+    match told {
+        Ok(()) => postmaster.stop().await,
+        Err(_dropped) => Ok(()),
+    }
+}
+
+/// The first restart is immediate; repeated ones pause, longer and longer, up to [`PAUSE_MAX`].
+async fn keep_up(site: &Site, postmaster: &mut Postmaster) -> Infallible {
+    let mut pause = Duration::ZERO;
+    loop {
+        let since = Instant::now();
+        postmaster.ended().await;
+        if since.elapsed() > WELL_AFTER {
+            pause = Duration::ZERO;
+        }
+        warn!(pid = postmaster.pid.as_raw_nonzero(), "Postgres ended without being told to; it is started again");
+        *postmaster = loop {
+            sleep(pause).await;
+            pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
+            match site.bring_up().await {
+                Ok(again) => break again,
+                Err(error) => error!(%error, pause_ms = pause.as_millis(), "Postgres could not be started again"),
+            }
+        };
+        info!(pid = postmaster.pid.as_raw_nonzero(), "Postgres is back");
+    }
+}

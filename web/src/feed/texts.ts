@@ -1,0 +1,156 @@
+import type { DeltaEvent, RunEvent, Snapshot } from "../api/types";
+import { familyOf, messageText } from "./read";
+
+/** A text of the run: streaming, or as its durable event has it. */
+export interface SpanText {
+  span_id: string;
+  /** `message`, `reasoning`, `tool`. */
+  family: string;
+  role: string;
+  agent: string | null;
+  text: string;
+  /** Unicode characters of `text`: the offset the next delta should have. */
+  chars: number;
+  /** Characters are missing from the middle; the durable event will bring them. */
+  hole: boolean;
+  /** The seq of the durable event; `null` while the text streams. */
+  seq: number | null;
+  /** Only the beginning is kept; the whole is in the event `seq`. */
+  cut: boolean;
+}
+
+export const textLimits = { kept_chars_max: 8_000_000, preview_chars: 4_000 };
+
+/** The texts of one run. Durable ones in the log's order, then those that are open now. */
+export class Texts {
+  readonly done: SpanText[] = [];
+  readonly open = new Map<string, SpanText>();
+  #kept = 0;
+  #firstWhole = 0;
+
+  delta(delta: DeltaEvent): void {
+    const span_id = delta.span_id ?? "";
+    const { text, offset } = delta.payload;
+    const known = this.open.get(span_id);
+    if (known === undefined && this.#isDone(span_id)) return;
+    const into = known ?? this.#opened(span_id, delta.type, delta);
+    if (offset < into.chars) {
+      // The producer's words are sent again (the server restarted in the middle): they win.
+      into.text = firstChars(into.text, offset);
+      into.chars = offset;
+    } else if (offset > into.chars) {
+      into.hole = true;
+      into.chars = offset;
+    }
+    into.text += text;
+    into.chars += charCount(text);
+  }
+
+  snapshot(snapshot: Snapshot): void {
+    if (this.#isDone(snapshot.span_id)) return;
+    const into = this.#opened(snapshot.span_id, snapshot.type ?? "message.delta", snapshot);
+    into.text = snapshot.text;
+    into.chars = snapshot.offset;
+    // A bounded snapshot may begin later than the text does.
+    into.hole = snapshot.offset > charCount(snapshot.text);
+  }
+
+  /** A durable event closes its span's text; that of a message or of reasoning replaces what streamed. */
+  event(event: RunEvent): void {
+    const family = familyOf(event.type);
+    if (family !== "message" && family !== "reasoning") {
+      if (event.span_id && this.open.size > 0 && /\.(completed|failed|cancelled)$/.test(event.type)) {
+        this.open.delete(event.span_id);
+      }
+      return;
+    }
+    if (!event.type.endsWith(".completed") && !event.type.endsWith(".failed")) return;
+    const streamed = event.span_id ? this.open.get(event.span_id) : undefined;
+    if (event.span_id) this.open.delete(event.span_id);
+    const text = messageText(event.payload) ?? streamed?.text ?? null;
+    if (text === null) return;
+    const role = (event.payload as { role?: unknown } | null)?.role;
+    this.done.push({
+      span_id: event.span_id ?? `#${event.seq}`,
+      family,
+      role: typeof role === "string" ? role : event.role,
+      agent: event.agent,
+      text,
+      chars: charCount(text),
+      hole: false,
+      seq: event.seq,
+      cut: false,
+    });
+    this.#bound(text.length);
+  }
+
+  /** Nothing more can come: what is still open has been abandoned by its producer. */
+  close(): void {
+    this.open.clear();
+  }
+
+  /** A late delta or snapshot of a finished span; only recent ones can be late. */
+  #isDone(span_id: string): boolean {
+    for (let index = this.done.length - 1; index >= Math.max(0, this.done.length - 64); index -= 1) {
+      if (this.done[index]?.span_id === span_id) return true;
+    }
+    return false;
+  }
+
+  #opened(
+    span_id: string,
+    type: string,
+    from: { role?: string; agent?: string | null },
+  ): SpanText {
+    const open: SpanText = {
+      span_id,
+      family: familyOf(type),
+      role: from.role ?? "agent",
+      agent: from.agent ?? null,
+      text: "",
+      chars: 0,
+      hole: false,
+      seq: null,
+      cut: false,
+    };
+    this.open.set(span_id, open);
+    return open;
+  }
+
+  #bound(chars: number): void {
+    this.#kept += chars;
+    while (this.#kept > textLimits.kept_chars_max && this.#firstWhole < this.done.length - 1) {
+      const oldest = this.done[this.#firstWhole] as SpanText;
+      this.#firstWhole += 1;
+      if (oldest.text.length <= textLimits.preview_chars) continue;
+      this.#kept -= oldest.text.length - textLimits.preview_chars;
+      oldest.text = oldest.text.slice(0, textLimits.preview_chars);
+      oldest.cut = true;
+    }
+  }
+}
+
+/** Unicode characters (code points), as the wire counts them; JavaScript's `length` counts UTF-16 units. */
+export function charCount(text: string): number {
+  let count = text.length;
+  for (let index = 0; index < text.length - 1; index += 1) {
+    if (isPairAt(text, index)) {
+      count -= 1;
+      index += 1;
+    }
+  }
+  return count;
+}
+
+export function firstChars(text: string, chars: number): string {
+  let index = 0;
+  for (let left = chars; left > 0 && index < text.length; left -= 1) index += isPairAt(text, index) ? 2 : 1;
+  return text.slice(0, index);
+}
+
+function isPairAt(text: string, index: number): boolean {
+  const high = text.charCodeAt(index);
+  if (high < 0xd800 || high > 0xdbff) return false;
+  const low = text.charCodeAt(index + 1);
+  return low >= 0xdc00 && low <= 0xdfff;
+}

@@ -1,0 +1,19 @@
+import { svelte } from "@sveltejs/vite-plugin-svelte";
+import { defineConfig } from "vite";
+
+// The server that `npm run dev` talks to; it must answer on the same origin as the UI, so it is proxied.
+const server = process.env["RUNREEL_URL"] ?? "http://127.0.0.1:7717";
+const proxied = ["/api", "/docs", "/openapi.json", "/livez", "/readyz", "/metrics"];
+
+export default defineConfig({
+  plugins: [svelte()],
+  build: {
+    // The policy is `default-src 'self'`: a data: URI would be refused, so nothing is ever inlined.
+    assetsInlineLimit: 0,
+    modulePreload: { polyfill: false },
+    target: "es2022",
+    // These know `light-dark()`; without the hint it is rewritten into something longer.
+    cssTarget: ["chrome123", "firefox120", "safari17.5"],
+  },
+  server: { proxy: Object.fromEntries(proxied.map((path) => [path, server])) },
+});

@@ -1,2 +1,7 @@
 //! Runreel.
+pub mod bus;
+pub mod clock;
 pub mod domain;
+pub mod postgres;
+pub mod store;
+pub mod timeline;

@@ -28,6 +28,11 @@ impl FeedCursor {
         self.0.get(usize::from(lane)).copied().unwrap_or(0)
     }
 
+    /// Every lane with its position.
+    pub fn lanes(&self) -> impl Iterator<Item = (u8, i64)> {
+        self.0.iter().zip(0u8..).map(|(position, lane)| (lane, *position))
+    }
+
     /// Notes that everything up to `position` in `lane` was seen.
     pub fn advance(&mut self, lane: u8, position: i64) {
         let lane = usize::from(lane);

@@ -21,9 +21,16 @@ pub(super) enum Account {
 impl Account {
     pub(super) fn choose(home: &Home) -> Result<Self, Error> {
         let path = home.cluster();
-        let owner = fs::metadata(&path).ok().map(|meta| (meta.uid(), meta.gid()));
         let me = rustix::process::geteuid().as_raw();
-        let passwd = if me == 0 { fs::read_to_string("/etc/passwd").unwrap_or_default() } else { String::new() };
+        let owner_of = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.uid(), meta.gid()));
+        // Root in a data directory of an ordinary user makes the cluster that user's.
+        let host = owner_of(home.root()).filter(|(uid, _)| me == 0 && *uid != 0);
+        let owner = owner_of(&path).or(host);
+        let passwd = if me == 0 {
+            fs::read_to_string("/etc/passwd").unwrap_or_default()
+        } else {
+            String::new()
+        };
         decide(&path, me, owner, &passwd)
     }
 
@@ -37,7 +44,9 @@ impl Account {
     /// May this account pass through every folder on the way to `path`, and through `path`? Judged by mode bits
     /// alone: an access list that says more only costs us the fallback.
     pub(super) fn can_enter(self, path: &Path) -> bool {
-        let Self::Other { uid, gid } = self else { return true };
+        let Self::Other { uid, gid } = self else {
+            return true;
+        };
         path.ancestors().all(|folder| {
             fs::metadata(folder).is_ok_and(|meta| {
                 let bit = if meta.uid() == uid {
@@ -54,25 +63,43 @@ impl Account {
 }
 
 /// A cluster that exists is run by its owner: Postgres accepts nobody else.
-fn decide(cluster: &Path, me: u32, owner: Option<(u32, u32)>, passwd: &str) -> Result<Account, Error> {
+fn decide(
+    cluster: &Path,
+    me: u32,
+    owner: Option<(u32, u32)>,
+    passwd: &str,
+) -> Result<Account, Error> {
     match owner {
         Some((uid, _)) if uid == me && me != 0 => Ok(Account::Own),
-        Some((uid, gid)) if uid != 0 && me == 0 => Ok(Account::Other { uid, gid }),
-        Some((owner, _)) => Err(Error::Owner { path: cluster.to_path_buf(), owner, me }),
+        Some((uid, group)) if uid != 0 && me == 0 => {
+            // The user's own group: a folder root made for somebody often kept root's. In a container the number
+            // may have no name.
+            let gid = look_up(passwd, 2, &uid.to_string()).map_or(group, |(_, gid)| gid);
+            Ok(Account::Other { uid, gid })
+        }
+        Some((owner, _)) => Err(Error::Owner {
+            path: cluster.to_path_buf(),
+            owner,
+            me,
+        }),
         None if me != 0 => Ok(Account::Own),
         None => {
-            let found = look_up(passwd, "postgres").or_else(|| look_up(passwd, "nobody"));
-            found.map(|(uid, gid)| Account::Other { uid, gid }).ok_or(Error::NoAccount)
+            let found = look_up(passwd, 0, "postgres").or_else(|| look_up(passwd, 0, "nobody"));
+            found
+                .map(|(uid, gid)| Account::Other { uid, gid })
+                .ok_or(Error::NoAccount)
         }
     }
 }
 
-/// `name:password:uid:gid:…`, one account a line.
-fn look_up(passwd: &str, name: &str) -> Option<(u32, u32)> {
-    let line = passwd.lines().find(|line| line.split(':').next() == Some(name))?;
-    let mut fields = line.split(':').skip(2);
-    let uid = fields.next()?.parse().ok()?;
-    let gid = fields.next()?.parse().ok()?;
+/// The uid and gid of the first account whose field is `value`. A line is `name:password:uid:gid:…`.
+fn look_up(passwd: &str, field: usize, value: &str) -> Option<(u32, u32)> {
+    let line = passwd
+        .lines()
+        .find(|line| line.split(':').nth(field) == Some(value))?;
+    let mut ids = line.split(':').skip(2);
+    let uid = ids.next()?.parse().ok()?;
+    let gid = ids.next()?.parse().ok()?;
     (uid != 0).then_some((uid, gid))
 }
 
@@ -80,7 +107,8 @@ fn look_up(passwd: &str, name: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65533:nobody:/:\npostgres:x:101:104:,,,:/:\n";
+    const PASSWD: &str =
+        "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65533:nobody:/:\npostgres:x:101:104:,,,:/:\n";
 
     fn decided(me: u32, owner: Option<(u32, u32)>, passwd: &str) -> Option<Account> {
         decide(Path::new("/d/postgres"), me, owner, passwd).ok()
@@ -88,15 +116,37 @@ mod tests {
 
     #[test]
     fn root_runs_a_new_cluster_as_postgres_or_else_nobody() {
-        assert_eq!(decided(0, None, PASSWD), Some(Account::Other { uid: 101, gid: 104 }));
+        assert_eq!(
+            decided(0, None, PASSWD),
+            Some(Account::Other { uid: 101, gid: 104 })
+        );
         let bare = &PASSWD[..PASSWD.find("postgres").expect("there")];
-        assert_eq!(decided(0, None, bare), Some(Account::Other { uid: 65534, gid: 65533 }));
-        assert!(matches!(decide(Path::new("/d"), 0, None, "root:x:0:0::/:\n"), Err(Error::NoAccount)));
+        assert_eq!(
+            decided(0, None, bare),
+            Some(Account::Other {
+                uid: 65534,
+                gid: 65533
+            })
+        );
+        assert!(matches!(
+            decide(Path::new("/d"), 0, None, "root:x:0:0::/:\n"),
+            Err(Error::NoAccount)
+        ));
     }
 
     #[test]
     fn an_existing_cluster_is_run_by_its_owner_only() {
-        assert_eq!(decided(0, Some((1000, 1001)), PASSWD), Some(Account::Other { uid: 1000, gid: 1001 }));
+        assert_eq!(
+            decided(0, Some((1000, 1001)), PASSWD),
+            Some(Account::Other {
+                uid: 1000,
+                gid: 1001
+            })
+        );
+        assert_eq!(
+            decided(0, Some((101, 0)), PASSWD),
+            Some(Account::Other { uid: 101, gid: 104 })
+        );
         assert_eq!(decided(1000, Some((1000, 1000)), ""), Some(Account::Own));
         assert_eq!(decided(1000, Some((101, 104)), ""), None);
         assert_eq!(decided(0, Some((0, 0)), PASSWD), None);

@@ -39,7 +39,11 @@ pub(super) fn plain(program: &Path) -> Command {
 /// program's children inherit it too. (A working directory would not do: Postgres 15 leaves it to resolve its own
 /// path, cannot come back, and `/proc/self/cwd` is then the folder of its programs.) Until [`OnDirectory`] is dropped, another child started by this process
 /// inherits the descriptor as well: it names a directory its mode still closes.
-pub(super) fn on_directory(program: &Path, directory: &Path, account: Account) -> Result<OnDirectory, Error> {
+pub(super) fn on_directory(
+    program: &Path,
+    directory: &Path,
+    account: Account,
+) -> Result<OnDirectory, Error> {
     let mut command = plain(program);
     let mut open = None;
     let mut name = directory.to_path_buf();
@@ -54,5 +58,9 @@ pub(super) fn on_directory(program: &Path, directory: &Path, account: Account) -
             open = Some(descriptor);
         }
     }
-    Ok(OnDirectory { command, directory: name, _open: open })
+    Ok(OnDirectory {
+        command,
+        directory: name,
+        _open: open,
+    })
 }

@@ -12,6 +12,9 @@ const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
 /// As much of the log as an error message carries.
 const LOG_TAIL_BYTES_MAX: u64 = 2000;
 
+/// For files root may write in a folder that is another's: a link planted there must not lead to one of root's.
+pub(super) const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
+
 #[derive(Debug, Clone)]
 pub(super) struct Home {
     /// Canonical, so that one directory has one name whatever path led to it.
@@ -21,8 +24,16 @@ pub(super) struct Home {
 impl Home {
     /// Makes the directory when absent: closed to others, but as root the cluster's user must pass through it.
     pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
-        let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
-        DirBuilder::new().recursive(true).mode(mode).create(data_dir).map_err(Error::file(data_dir))?;
+        let mode = if rustix::process::geteuid().is_root() {
+            0o711
+        } else {
+            0o700
+        };
+        DirBuilder::new()
+            .recursive(true)
+            .mode(mode)
+            .create(data_dir)
+            .map_err(Error::file(data_dir))?;
         Self::existing(data_dir)
     }
 
@@ -60,11 +71,17 @@ impl Home {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             other => other.map_err(Error::file(&path))?,
         };
-        let text = fs::read_to_string(path.join("PG_VERSION"));
-        match text.ok().and_then(|text| text.trim().parse().ok()) {
-            Some(major) => Ok(Some(major)),
-            None => Err(Error::NotACluster { path }),
-        }
+        let version = path.join("PG_VERSION");
+        let text = match fs::read_to_string(&version) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                return Err(Error::NotACluster { path });
+            }
+            other => other.map_err(Error::file(&version))?,
+        };
+        text.trim()
+            .parse()
+            .map(Some)
+            .map_err(|_| Error::NotACluster { path })
     }
 
     /// Opens the log for appending, after setting a large one aside. Returns it with its length in bytes.
@@ -73,7 +90,13 @@ impl Home {
         if fs::metadata(&path).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {
             fs::rename(&path, self.root.join("postgres.log.1")).map_err(Error::file(&path))?;
         }
-        let log = OpenOptions::new().append(true).create(true).mode(0o600).open(&path).map_err(Error::file(&path))?;
+        let log = OpenOptions::new()
+            .append(true)
+            .create(true)
+            .mode(0o600)
+            .custom_flags(NO_LINK)
+            .open(&path)
+            .map_err(Error::file(&path))?;
         let length = log.metadata().map_err(Error::file(&path))?.len();
         Ok((log, length))
     }
@@ -83,7 +106,9 @@ impl Home {
         let read = || -> io::Result<String> {
             let mut log = File::open(self.log())?;
             let length = log.metadata()?.len();
-            log.seek(SeekFrom::Start(from.max(length.saturating_sub(LOG_TAIL_BYTES_MAX))))?;
+            log.seek(SeekFrom::Start(
+                from.max(length.saturating_sub(LOG_TAIL_BYTES_MAX)),
+            ))?;
             let mut bytes = Vec::new();
             log.take(LOG_TAIL_BYTES_MAX).read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).trim().to_owned())

@@ -1,11 +1,12 @@
 //! One owner per data directory: an advisory lock the kernel releases however the process ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
-use std::io::Write;
-use std::os::unix::fs::OpenOptionsExt;
+use std::io::{self, Write};
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::path::Path;
 
 use super::error::Error;
-use super::home::Home;
+use super::home::{Home, NO_LINK};
 
 /// Held as long as the value lives. The file stays: removing it would let two processes lock two files.
 #[derive(Debug)]
@@ -17,24 +18,46 @@ impl Lock {
     pub(super) fn take(home: &Home) -> Result<Self, Error> {
         let path = home.lock();
         // Not truncated on opening: until the lock is ours, the pid in it is the owner's.
-        let mut file = OpenOptions::new()
+        let opened = OpenOptions::new()
             .write(true)
             .create(true)
             .truncate(false)
             .mode(0o644)
-            .open(&path)
-            .map_err(Error::file(&path))?;
+            .custom_flags(NO_LINK)
+            .open(&path);
+        let mut file = opened.map_err(|source| refused(home.root(), &path, source))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
                 // The owner may be between locking and writing; then the pid is simply not told.
-                let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
-                return Err(Error::InUse { pid, data_dir: home.root().to_path_buf() });
+                let pid = fs::read_to_string(&path)
+                    .ok()
+                    .and_then(|text| text.trim().parse().ok());
+                return Err(Error::InUse {
+                    pid,
+                    data_dir: home.root().to_path_buf(),
+                });
             }
             Err(TryLockError::Error(source)) => return Err(Error::File { path, source }),
         }
         file.set_len(0).map_err(Error::file(&path))?;
-        file.write_all(format!("{}\n", std::process::id()).as_bytes()).map_err(Error::file(&path))?;
+        file.write_all(format!("{}\n", std::process::id()).as_bytes())
+            .map_err(Error::file(&path))?;
         Ok(Self { _file: file })
+    }
+}
+
+/// The first write of a start: here another user's data directory shows.
+fn refused(root: &Path, path: &Path, source: io::Error) -> Error {
+    let me = rustix::process::geteuid().as_raw();
+    match fs::metadata(root) {
+        Ok(meta) if source.kind() == io::ErrorKind::PermissionDenied && meta.uid() != me => {
+            Error::Owner {
+                path: root.to_path_buf(),
+                owner: meta.uid(),
+                me,
+            }
+        }
+        _ => Error::file(path)(source),
     }
 }

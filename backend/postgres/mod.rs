@@ -22,8 +22,6 @@ mod postmaster;
 mod site;
 mod socket;
 mod supervise;
-#[cfg(test)]
-mod tests;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -68,7 +66,12 @@ pub struct Endpoint {
 
 impl Endpoint {
     fn at(socket_dir: PathBuf) -> Self {
-        Self { socket_dir, port: PORT, user: NAME.to_owned(), database: NAME.to_owned() }
+        Self {
+            socket_dir,
+            port: PORT,
+            user: NAME.to_owned(),
+            database: NAME.to_owned(),
+        }
     }
 
     fn socket(&self) -> PathBuf {
@@ -94,17 +97,31 @@ impl Cluster {
     pub async fn start(options: Options) -> Result<Self, Error> {
         let home = Home::open(&options.data_dir)?;
         let lock = Lock::take(&home)?;
+        let made_by = home.cluster_major()?;
         let account = Account::choose(&home)?;
-        let programs = find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home).await?;
-        if home.cluster_major()?.is_none() {
-            initdb::create(&home, &programs, &account).await?;
+        let programs = find::find(
+            options.pg_bin.as_deref(),
+            options.path_env.as_deref(),
+            &home,
+            made_by,
+        )
+        .await?;
+        let socket_dir = socket::folder(&home, account);
+        socket::make(&socket_dir, account)?;
+        let endpoint = Endpoint::at(socket_dir);
+        initdb::remove_unfinished(&home)?;
+        if made_by.is_none() {
+            initdb::create(&home, &programs, account).await?;
         }
-        let endpoint = Endpoint::at(socket::prepare(&home, &account)?);
         let site = Site::new(home, programs, account, endpoint.clone())?;
         let postmaster = site.bring_up().await?;
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(supervise::supervise(site, postmaster, lock, stopped));
-        Ok(Self { endpoint, stop, task })
+        Ok(Self {
+            endpoint,
+            stop,
+            task,
+        })
     }
 
     /// Constant for the life of the cluster, across restarts of the postmaster.
@@ -117,7 +134,9 @@ impl Cluster {
     pub async fn stop(self) -> Result<(), Error> {
         // The task is gone only if it panicked; awaiting it says so.
         let _ = self.stop.send(());
-        self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })?
+        self.task.await.map_err(|join| Error::Supervisor {
+            reason: join.to_string(),
+        })?
     }
 }
 

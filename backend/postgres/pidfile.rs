@@ -1,6 +1,7 @@
 //! `postmaster.pid`, and whether the process it names is really this cluster's postmaster.
 
 use std::fs;
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
@@ -26,6 +27,8 @@ pub(super) struct Pidfile {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Ours,
+    /// A Postgres on this cluster, or one of which that cannot be ruled out, which runreel did not start.
+    Stranger,
     /// A process that is something else, or dead and unreaped. Postgres alone cannot tell and would refuse to start.
     Foreign,
     Nobody,
@@ -51,6 +54,7 @@ impl Pidfile {
     }
 }
 
+/// On systems without `/proc` any living process with the pid is taken for ours, as Postgres itself would.
 pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
     // EPERM also means that there is such a process.
     if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
@@ -59,25 +63,52 @@ pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
     if !cfg!(target_os = "linux") {
         return Owner::Ours;
     }
+    let process = format!("/proc/{}", pid.as_raw_nonzero());
     // Readable for every user. A zombie's is empty, which makes it foreign.
-    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).unwrap_or_default();
+    let line = fs::read(format!("{process}/cmdline")).unwrap_or_default();
+    let mut words = line.split(|byte| *byte == 0);
+    let program = words.next().unwrap_or_default();
     let mark = mark(cluster_inode);
-    if line.split(|byte| *byte == 0).any(|word| word == mark.as_bytes()) { Owner::Ours } else { Owner::Foreign }
+    if words.any(|word| word == mark.as_bytes()) {
+        return Owner::Ours;
+    }
+    // A postmaster works in its cluster; only a privileged reader may see where.
+    let elsewhere =
+        fs::metadata(format!("{process}/cwd")).is_ok_and(|meta| meta.ino() != cluster_inode);
+    let postgres = program.ends_with(b"postgres") || program.ends_with(b"postmaster");
+    if postgres && !elsewhere {
+        Owner::Stranger
+    } else {
+        Owner::Foreign
+    }
 }
 
 /// Lines: pid, data directory, start time, port, socket folder, TCP address, shared memory key, status.
 fn parse(text: &str) -> Option<Pidfile> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     // A negative pid is a standalone backend: its process bears the number without the sign.
-    let pid = lines.first()?.parse::<i32>().ok()?.checked_abs().and_then(Pid::from_raw)?;
+    let pid = lines
+        .first()?
+        .parse::<i32>()
+        .ok()?
+        .checked_abs()
+        .and_then(Pid::from_raw)?;
     let status = match lines.get(7).copied() {
         Some("ready") => Status::Ready,
         Some("stopping") => Status::Stopping,
         _ => Status::Starting,
     };
-    let port = lines.get(3).and_then(|port| port.parse().ok()).unwrap_or_default();
+    let port = lines
+        .get(3)
+        .and_then(|port| port.parse().ok())
+        .unwrap_or_default();
     let socket_dir = lines.get(4).map(PathBuf::from).unwrap_or_default();
-    Some(Pidfile { pid, port, socket_dir, status })
+    Some(Pidfile {
+        pid,
+        port,
+        socket_dir,
+        status,
+    })
 }
 
 #[cfg(test)]
@@ -90,8 +121,16 @@ mod tests {
     fn a_whole_pid_file_tells_pid_port_socket_and_status() {
         let file = parse(READY).expect("whole");
         assert_eq!(file.pid.as_raw_nonzero().get(), 4711);
-        assert_eq!((file.port, file.socket_dir.to_str(), file.status), (5432, Some("/tmp/runreel-x"), Status::Ready));
-        assert_eq!(parse(&READY.replace("ready", "stopping")).expect("whole").status, Status::Stopping);
+        assert_eq!(
+            (file.port, file.socket_dir.to_str(), file.status),
+            (5432, Some("/tmp/runreel-x"), Status::Ready)
+        );
+        assert_eq!(
+            parse(&READY.replace("ready", "stopping"))
+                .expect("whole")
+                .status,
+            Status::Stopping
+        );
     }
 
     #[test]
@@ -100,7 +139,14 @@ mod tests {
         for text in ["", "\n", "abc\n", "0\n", "99999999999\n", "-2147483648\n"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
-        assert_eq!(parse("-4711\n").expect("standalone").pid.as_raw_nonzero().get(), 4711);
+        assert_eq!(
+            parse("-4711\n")
+                .expect("standalone")
+                .pid
+                .as_raw_nonzero()
+                .get(),
+            4711
+        );
     }
 
     #[test]

@@ -18,10 +18,11 @@ use super::home::Home;
 use super::orphans;
 use super::pidfile::{self, Owner, Pidfile, Status};
 use super::postmaster::Postmaster;
+use super::socket;
 use super::{Endpoint, PORT};
 
 /// Recovery after a crash replays up to `max_wal_size`, on slow disks for minutes.
-const READY_MAX: Duration = Duration::from_secs(300);
+const READY_MAX: Duration = Duration::from_mins(5);
 /// A postmaster left from before that does not answer for so long is stuck (stopped by a signal, say).
 const ANSWER_MAX: Duration = Duration::from_secs(10);
 /// Backends of a killed postmaster notice within moments, except those busy with a long statement.
@@ -29,8 +30,10 @@ const ORPHANS_PATIENCE: Duration = Duration::from_secs(1);
 const ORPHANS_MAX: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// How Postgres says, before it starts, that another server process still uses the cluster.
-const IN_USE: [&str; 2] = ["pre-existing shared memory block", "lock file \"postmaster.pid\""];
+/// How Postgres refuses to start because a backend of a dead postmaster still uses the cluster.
+const ORPHANED: &str = "pre-existing shared memory block";
+/// A pid file that nobody finishes writing in this time was cut by a power loss.
+const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// Set on the command line, so that a cluster made by an older runreel runs as this one expects.
 /// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays so.
@@ -65,9 +68,20 @@ enum Answer {
 }
 
 impl Site {
-    pub(super) fn new(home: Home, programs: Programs, account: Account, endpoint: Endpoint) -> Result<Self, Error> {
+    pub(super) fn new(
+        home: Home,
+        programs: Programs,
+        account: Account,
+        endpoint: Endpoint,
+    ) -> Result<Self, Error> {
         let cluster_inode = home.cluster_inode()?;
-        Ok(Self { home, programs, account, endpoint, cluster_inode })
+        Ok(Self {
+            home,
+            programs,
+            account,
+            endpoint,
+            cluster_inode,
+        })
     }
 
     /// Returns a postmaster that accepts connections at the endpoint.
@@ -78,7 +92,9 @@ impl Site {
         let refused_since = Instant::now();
         loop {
             match self.launch().await {
-                Err(Error::Launch { tail, .. }) if in_use(&tail) && refused_since.elapsed() < ORPHANS_MAX => {
+                Err(Error::Launch { tail, .. })
+                    if tail.contains(ORPHANED) && refused_since.elapsed() < ORPHANS_MAX =>
+                {
                     if refused_since.elapsed() > ORPHANS_PATIENCE {
                         orphans::end(&self.home.cluster());
                     }
@@ -93,13 +109,21 @@ impl Site {
     async fn adopt(&self) -> Result<Option<Postmaster>, Error> {
         let cluster = self.home.cluster();
         let since = Instant::now();
-        while let Some(found) = Pidfile::read(&cluster) {
+        while pidfile::path(&cluster).exists() {
+            let Some(found) = Pidfile::read(&cluster) else {
+                if since.elapsed() > PIDFILE_WRITE_MAX {
+                    return self.remove_stale().map(|()| None);
+                }
+                sleep(POLL_EVERY).await;
+                continue;
+            };
+            let pid = found.pid.as_raw_nonzero().get();
             match found.owner(self.cluster_inode) {
                 Owner::Nobody => return Ok(None),
                 Owner::Foreign => return self.remove_stale().map(|()| None),
+                Owner::Stranger => return Err(Error::Stranger { pid, cluster }),
                 Owner::Ours => {}
             }
-            let pid = found.pid.as_raw_nonzero().get();
             let mut postmaster = Postmaster::adopted(found.pid, self.cluster_inode);
             if found.status == Status::Stopping {
                 // Its owner was killed while stopping it.
@@ -116,24 +140,32 @@ impl Site {
                     return Ok(Some(postmaster));
                 }
                 Answer::Closed if found.status == Status::Ready => {
-                    warn!(pid, "the Postgres that was left running listens elsewhere; it is started again");
+                    warn!(
+                        pid,
+                        "the Postgres that was left running listens elsewhere; it is started again"
+                    );
                     postmaster.stop().await?;
                 }
-                Answer::Yes | Answer::Closed if since.elapsed() > READY_MAX => return Err(Error::Stuck { pid }),
+                Answer::Yes | Answer::Closed if since.elapsed() > READY_MAX => {
+                    return Err(Error::Stuck { pid });
+                }
                 Answer::Yes | Answer::Closed => sleep(POLL_EVERY).await,
             }
         }
         Ok(None)
     }
 
-    /// Postgres takes any living process of its user for the one in the file. We know better, and an orphaned
-    /// backend would still be found by the shared memory, whose key is the cluster's inode.
+    /// Postgres refuses a file cut short, and takes any living process of its user for the one in the file. We know
+    /// better, and an orphaned backend would still be found by the shared memory, whose key is the cluster's inode.
     fn remove_stale(&self) -> Result<(), Error> {
         let path = pidfile::path(&self.home.cluster());
-        info!(path = %path.display(), "removing the pid file of a dead Postgres: another process bears that pid");
+        info!(path = %path.display(), "removing the pid file of a dead Postgres");
         fs::remove_file(&path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
-            _ => Err(Error::File { path, source: error }),
+            _ => Err(Error::File {
+                path,
+                source: error,
+            }),
         })
     }
 
@@ -154,33 +186,58 @@ impl Site {
     }
 
     async fn launch(&self) -> Result<Postmaster, Error> {
+        // Again at every start: something may have cleaned `/tmp` since the last.
+        socket::make(&self.endpoint.socket_dir, self.account)?;
+        socket::remove_stale_lock(&self.endpoint.socket_dir)?;
         let program = self.programs.postgres();
         let (log, logged) = self.home.open_log()?;
         let errors = log.try_clone().map_err(Error::file(&self.home.log()))?;
         let mut on = command::on_directory(&program, &self.home.cluster(), self.account)?;
-        on.command.arg("-D").arg(&on.directory).arg("-p").arg(PORT.to_string());
+        on.command
+            .arg("-D")
+            .arg(&on.directory)
+            .arg("-p")
+            .arg(PORT.to_string());
         on.command.arg("-k").arg(&self.endpoint.socket_dir);
         for setting in SETTINGS {
             on.command.args(["-c", setting]);
         }
         on.command.arg("-c").arg(pidfile::mark(self.cluster_inode));
-        let child = on.command.stdout(log).stderr(errors).spawn().map_err(Error::run(&program))?;
-        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
-        let Some(pid) = pid else { return Err(self.launch_failed(logged)) };
+        let child = on
+            .command
+            .stdout(log)
+            .stderr(errors)
+            .spawn()
+            .map_err(Error::run(&program))?;
+        let pid = child
+            .id()
+            .and_then(|pid| i32::try_from(pid).ok())
+            .and_then(Pid::from_raw);
+        let Some(pid) = pid else {
+            return Err(self.launch_failed(logged));
+        };
         let mut starting = Starting(Some(Postmaster::spawned(pid, self.cluster_inode, child)));
         self.wait_ready(&mut starting, pid, logged).await
     }
 
-    async fn wait_ready(&self, starting: &mut Starting, pid: Pid, logged: u64) -> Result<Postmaster, Error> {
+    async fn wait_ready(
+        &self,
+        starting: &mut Starting,
+        pid: Pid,
+        logged: u64,
+    ) -> Result<Postmaster, Error> {
         let cluster = self.home.cluster();
         let since = Instant::now();
         while since.elapsed() < READY_MAX {
-            let Some(postmaster) = &mut starting.0 else { break };
+            let Some(postmaster) = &mut starting.0 else {
+                break;
+            };
             if timeout(POLL_EVERY, postmaster.ended()).await.is_ok() {
                 starting.0 = None;
                 return Err(self.launch_failed(logged));
             }
-            let ready = Pidfile::read(&cluster).is_some_and(|it| it.pid == pid && it.status == Status::Ready);
+            let ready = Pidfile::read(&cluster)
+                .is_some_and(|it| it.pid == pid && it.status == Status::Ready);
             if ready && let Some(postmaster) = starting.0.take() {
                 let pid = pid.as_raw_nonzero();
                 info!(pid, ms = since.elapsed().as_millis(), "Postgres is ready");
@@ -191,16 +248,19 @@ impl Site {
             postmaster.end_at_once().await?;
         }
         let pid = pid.as_raw_nonzero().get();
-        Err(Error::Slow { pid, waited_s: READY_MAX.as_secs(), log: self.home.log() })
+        Err(Error::Slow {
+            pid,
+            waited_s: READY_MAX.as_secs(),
+            log: self.home.log(),
+        })
     }
 
     fn launch_failed(&self, logged: u64) -> Error {
-        Error::Launch { log: self.home.log(), tail: self.home.log_tail(logged) }
+        Error::Launch {
+            log: self.home.log(),
+            tail: self.home.log_tail(logged),
+        }
     }
-}
-
-fn in_use(tail: &str) -> bool {
-    IN_USE.iter().any(|words| tail.contains(words))
 }
 
 /// A start that is given up (Ctrl-C during recovery) must not leave a Postgres behind that nobody owns.

@@ -1,4 +1,4 @@
-//! Where the socket lies: in the data directory, or under `/tmp` when that is too long a path or closed to the cluster's user.
+//! Where the socket lies: in the data directory, or under `/tmp` when that path is too long or closed to the cluster's user.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,21 +20,42 @@ pub(super) fn file_name(port: u16) -> String {
     format!(".s.PGSQL.{port}")
 }
 
-/// Chooses the folder, makes it, and makes sure that it is the cluster user's and closed to all others: this
-/// folder's mode is what stands between the cluster and everybody else.
-pub(super) fn prepare(home: &Home, account: &Account) -> Result<PathBuf, Error> {
-    let folder = choose(home.root(), account.can_enter(home.root()));
-    match DirBuilder::new().mode(0o700).create(&folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(Error::file(&folder)(error)),
-        _ => secure(&folder, account)?,
+/// The folder for this data directory and account, always the same one and no other cluster's.
+pub(super) fn folder(home: &Home, account: Account) -> PathBuf {
+    choose(home.root(), account.can_enter(home.root()))
+}
+
+/// Makes the folder when absent, and makes sure that it is the cluster user's and closed to all others: its mode is
+/// what stands between the cluster and everybody else.
+pub(super) fn make(folder: &Path, account: Account) -> Result<(), Error> {
+    match DirBuilder::new().mode(0o700).create(folder) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            Err(Error::file(folder)(error))
+        }
+        _ => secure(folder, account),
     }
-    Ok(folder)
+}
+
+/// Removes the socket's own lock file, which Postgres trusts when the pid in it is alive, as it does `postmaster.pid`
+/// (see there). Call it only when no postmaster of this cluster is known: nobody else uses the folder.
+pub(super) fn remove_stale_lock(folder: &Path) -> Result<(), Error> {
+    let path = folder.join(format!("{}.lock", file_name(PORT)));
+    fs::remove_file(&path).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(Error::file(&path)(error)),
+    })
 }
 
 fn choose(root: &Path, enterable: bool) -> PathBuf {
     let inside = root.join("socket");
     let length = inside.as_os_str().len() + 1 + file_name(PORT).len();
-    if enterable && length <= PATH_BYTES_MAX {
+    // These bytes would end the name in Postgres's list of folders or in its pid file.
+    let plain = !root
+        .as_os_str()
+        .as_bytes()
+        .iter()
+        .any(|byte| b",\"\n".contains(byte));
+    if enterable && plain && length <= PATH_BYTES_MAX {
         return inside;
     }
     let digest = Sha256::digest(root.as_os_str().as_bytes());
@@ -43,20 +64,30 @@ fn choose(root: &Path, enterable: bool) -> PathBuf {
 
 /// In `/tmp` anybody may have made the name first: a link or another's folder is refused, never mended. One that
 /// is ours (or root's, when a start was cut before the hand-over) cannot be swapped for another: `/tmp` is sticky.
-fn secure(folder: &Path, account: &Account) -> Result<(), Error> {
+fn secure(folder: &Path, account: Account) -> Result<(), Error> {
     let meta = fs::symlink_metadata(folder).map_err(Error::file(folder))?;
-    let refuse = |reason: String| Err(Error::SocketDir { path: folder.to_path_buf(), reason });
+    let refuse = |reason: String| {
+        Err(Error::SocketDir {
+            path: folder.to_path_buf(),
+            reason,
+        })
+    };
     if !meta.is_dir() {
         return refuse("it is not a folder".to_owned());
     }
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != account.uid() && meta.uid() != me {
-        return refuse(format!("it belongs to uid {}, not {}", meta.uid(), account.uid()));
+        return refuse(format!(
+            "it belongs to uid {}, not {}",
+            meta.uid(),
+            account.uid()
+        ));
     }
     if meta.mode() & 0o7777 != 0o700 {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(Error::file(folder))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
+            .map_err(Error::file(folder))?;
     }
-    match *account {
+    match account {
         Account::Other { uid, gid } if meta.uid() != uid => {
             lchown(folder, Some(uid), Some(gid)).map_err(Error::file(folder))
         }
@@ -70,10 +101,17 @@ mod tests {
 
     #[test]
     fn a_short_path_keeps_its_socket_and_a_long_or_closed_one_gets_a_short_name_of_its_own() {
-        assert_eq!(choose(Path::new("/srv/runreel"), true), Path::new("/srv/runreel/socket"));
+        assert_eq!(
+            choose(Path::new("/srv/runreel"), true),
+            Path::new("/srv/runreel/socket")
+        );
         let closed = choose(Path::new("/srv/runreel"), false);
         assert_eq!(closed.as_os_str().len(), "/tmp/runreel-".len() + 16);
-        let longest = format!("/{}", "d".repeat(PATH_BYTES_MAX - "//socket/.s.PGSQL.5432".len()));
+        assert!(choose(Path::new("/srv/a,b"), true).starts_with("/tmp"));
+        let longest = format!(
+            "/{}",
+            "d".repeat(PATH_BYTES_MAX - "//socket/.s.PGSQL.5432".len())
+        );
         assert!(choose(Path::new(&longest), true).starts_with(&longest));
         let too_long = format!("{longest}d");
         assert!(choose(Path::new(&too_long), true).starts_with("/tmp"));
@@ -85,10 +123,13 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(scratch.path(), &link).expect("a link");
-        assert!(matches!(secure(&link, &Account::Own), Err(Error::SocketDir { .. })));
+        assert!(matches!(
+            secure(&link, Account::Own),
+            Err(Error::SocketDir { .. })
+        ));
         let open = scratch.path().join("open");
         DirBuilder::new().mode(0o755).create(&open).expect("made");
-        secure(&open, &Account::Own).expect("closed");
+        secure(&open, Account::Own).expect("closed");
         assert_eq!(fs::metadata(&open).expect("there").mode() & 0o777, 0o700);
     }
 }

@@ -15,7 +15,7 @@ use super::site::Site;
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A postmaster that lived so long was well: the next failure is a new one.
-const WELL_AFTER: Duration = Duration::from_secs(60);
+const WELL_AFTER: Duration = Duration::from_mins(1);
 
 /// Runs until `stopped` says so (then Postgres is stopped) or its sender is dropped (then Postgres is left running).
 /// The lock is given up when this returns, so never before the postmaster's fate is known.
@@ -44,13 +44,18 @@ async fn keep_up(site: &Site, postmaster: &mut Postmaster) -> Infallible {
         if since.elapsed() > WELL_AFTER {
             pause = Duration::ZERO;
         }
-        warn!(pid = postmaster.pid.as_raw_nonzero(), "Postgres ended without being told to; it is started again");
+        warn!(
+            pid = postmaster.pid.as_raw_nonzero(),
+            "Postgres ended without being told to; it is started again"
+        );
         *postmaster = loop {
             sleep(pause).await;
             pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             match site.bring_up().await {
                 Ok(again) => break again,
-                Err(error) => error!(%error, pause_ms = pause.as_millis(), "Postgres could not be started again"),
+                Err(error) => {
+                    error!(%error, pause_ms = pause.as_millis(), "Postgres could not be started again");
+                }
             }
         };
         info!(pid = postmaster.pid.as_raw_nonzero(), "Postgres is back");

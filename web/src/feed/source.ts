@@ -33,7 +33,7 @@ export const sourceLimits = {
   /** A slice of work between two looks at the screen. */
   slice_ms: 12,
   /** So many times the same hole is taken for a fault of the way, then it is told as a gap. */
-  holesAtOneCursor_max: 3,
+  holesAtOneCursor_max: 5,
 };
 
 type Outcome = { kind: "ended" } | { kind: "refused"; problem: Problem } | { kind: "cut"; wait_ms: number };

@@ -1,0 +1,73 @@
+//! An event as it goes over the wire: encoded once, shared by every reader.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+
+use crate::domain::{
+    context::RunContext,
+    event::{EventType, Recorded},
+    run::Status,
+    splice::Place,
+};
+
+/// One event, ready for the socket.
+#[derive(Clone, Debug)]
+pub struct Frame {
+    pub context: Arc<RunContext>,
+    pub event_type: EventType,
+    /// `None` for an ephemeral event.
+    pub place: Option<Place>,
+    /// The status a terminal event leaves its run in.
+    pub terminal: Option<Status>,
+    /// The whole frame of a run's own stream, `id:` line included.
+    block: Bytes,
+    /// Where the part after the `id:` line begins.
+    event_at: usize,
+    /// Where the JSON begins; it ends two line feeds before the block does.
+    json_at: usize,
+}
+
+impl Frame {
+    /// Encodes an event.
+    pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<Place>) -> Self {
+        let mut block = String::new();
+        if let Some(place) = place {
+            block.push_str("id: ");
+            block.push_str(&place.seq.to_string());
+            block.push('\n');
+        }
+        let event_at = block.len();
+        block.push_str("event: ");
+        block.push_str(event.event_type.as_str());
+        block.push_str("\ndata: ");
+        let json_at = block.len();
+        block.push_str(&event.envelope());
+        debug_assert!(!block[json_at..].contains(['\n', '\r']), "an envelope is one line");
+        block.push_str("\n\n");
+        Self {
+            context,
+            terminal: Status::after(&event.event_type).filter(|status| status.is_terminal()),
+            event_type: event.event_type.clone(),
+            place,
+            block: Bytes::from(block),
+            event_at,
+            json_at,
+        }
+    }
+
+    /// The frame of a run's own stream: its id is the seq.
+    pub fn block(&self) -> &Bytes {
+        &self.block
+    }
+
+    /// The frame without its `id:` line, for feeds, whose ids are cursors.
+    pub fn block_without_id(&self) -> Bytes {
+        self.block.slice(self.event_at..)
+    }
+
+    /// The envelope alone.
+    pub fn json(&self) -> Bytes {
+        self.block.slice(self.json_at..self.block.len() - 2)
+    }
+}

@@ -1,0 +1,74 @@
+use chrono::DateTime;
+
+use super::*;
+use crate::domain::{
+    context::{Role, RunContext},
+    event::{NewEvent, Recorded},
+    id::Seq,
+    json::Json,
+    splice::Place,
+};
+
+fn frame(owner: &str, seq: i64) -> Frame {
+    let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+    let context = Arc::new(RunContext {
+        run_id,
+        root_run_id: run_id,
+        parent_run_id: None,
+        owner_id: OwnerId::trusted(owner),
+        thread_id: None,
+        session_id: None,
+        role: Role::Agent,
+        agent: None,
+        origin: None,
+        trace_id: None,
+    });
+    let seq = Seq::new(seq).unwrap();
+    let event = Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(seq), DateTime::UNIX_EPOCH);
+    Frame::new(context, &event, Some(Place { seq, lane: 0, position: 1 }))
+}
+
+fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
+    std::iter::from_fn(|| subscription.try_next())
+        .map(|heard| match heard {
+            Heard::Frame(frame) => frame.place.map(|place| place.seq.get()),
+            Heard::Lagged => None,
+        })
+        .collect()
+}
+
+#[test]
+fn a_slow_listener_is_told_that_it_lagged_and_the_quick_one_hears_everything() {
+    let bus = Bus::new(2);
+    let run = frame("o", 1).context.run_id;
+    let (mut quick, mut slow) = (bus.subscribe(Topic::Run(run)), bus.subscribe(Topic::Run(run)));
+    let mut heard = Vec::new();
+    for seq in 1..=4 {
+        bus.publish(frame("o", seq));
+        heard.extend(seqs(&mut quick));
+    }
+    assert_eq!(heard, [Some(1), Some(2), Some(3), Some(4)]);
+    assert_eq!(seqs(&mut slow), [None, Some(3), Some(4)]);
+}
+
+#[test]
+fn another_owner_hears_nothing_and_topics_go_with_their_last_listener() {
+    let bus = Bus::new(8);
+    let (mut mine, mut theirs) =
+        (bus.subscribe(Topic::Owner(OwnerId::trusted("o"))), bus.subscribe(Topic::Owner(OwnerId::trusted("p"))));
+    bus.publish(frame("o", 1));
+    assert_eq!(seqs(&mut mine), [Some(1)]);
+    assert_eq!(seqs(&mut theirs), []);
+    drop((mine, theirs));
+    assert_eq!(bus.topics_count(), 0);
+}
+
+#[test]
+fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
+    let frame = frame("o", 7);
+    let block = String::from_utf8(frame.block().to_vec()).unwrap();
+    assert!(block.starts_with("id: 7\nevent: log.info\ndata: {\"run_id\":"));
+    assert!(block.ends_with("\"payload\":{}}\n\n"));
+    assert!(frame.block_without_id().starts_with(b"event: log.info\n"));
+    assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame.json()).unwrap()["seq"], 7);
+}

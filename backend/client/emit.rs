@@ -1,0 +1,93 @@
+//! Emitting events, once or until they are stored.
+
+use std::time::Duration;
+
+use bytes::Bytes;
+use reqwest::header::CONTENT_TYPE;
+use serde::Deserialize;
+use serde_json::Value;
+use tokio::time::Instant;
+
+use super::{Client, Error, REQUEST_WAIT_MAX, pace::Backoff};
+use crate::domain::event::EventType;
+
+/// What the server stored, said after its commit.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Ack {
+    /// Seq of the first and the last durable event; `None` when all were ephemeral.
+    pub first_seq: Option<i64>,
+    pub last_seq: Option<i64>,
+    /// One entry for each event sent, in their order.
+    pub events: Vec<AckEvent>,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct AckEvent {
+    /// `None` for an ephemeral event, which has no place in the log.
+    pub seq: Option<i64>,
+    #[serde(default)]
+    pub event_id: Option<String>,
+    /// This `event_id` was stored before; `seq` is the one it got then.
+    #[serde(default)]
+    pub duplicate: bool,
+}
+
+impl Client {
+    /// Emits events in one request and one try: all of them are stored, or none.
+    ///
+    /// After [`Kind::Unreachable`](super::Kind::Unreachable) it is unknown which.
+    pub async fn emit(&self, run_id: &str, events: &[Value]) -> Result<Ack, Error> {
+        self.post_events(run_id, ndjson(events)?, REQUEST_WAIT_MAX).await
+    }
+
+    /// Emits events and tries again while the server is busy or out of reach, for at most `patience`.
+    ///
+    /// Every event needs an `event_id`, which makes the repetition harmless, or is a `.delta`, which is never stored;
+    /// otherwise [`Kind::Unusable`](super::Kind::Unusable) and nothing is sent. A refusal is final at once. When
+    /// patience ends, the error is the last one met.
+    pub async fn emit_until_stored(&self, run_id: &str, events: &[Value], patience: Duration) -> Result<Ack, Error> {
+        if let Some(at) = events.iter().position(|event| !is_repeatable(event)) {
+            return Err(Error::unusable(format!("event {} has no event_id, so it cannot be sent twice", at + 1)));
+        }
+        self.emit_ndjson_until_stored(run_id, ndjson(events)?, patience).await
+    }
+
+    /// As [`Self::emit_until_stored`] for lines of JSON that go out to the letter; the caller vouches for their ids.
+    pub async fn emit_ndjson_until_stored(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Ack, Error> {
+        let (started, mut backoff) = (Instant::now(), Backoff::default());
+        loop {
+            let left = patience.saturating_sub(started.elapsed());
+            let error = match self.post_events(run_id, lines.clone(), left.min(REQUEST_WAIT_MAX)).await {
+                Err(error) if error.kind.is_transient() => error,
+                outcome => return outcome,
+            };
+            let wait = backoff.next(error.retry_after, self.pace.jitter());
+            if started.elapsed() + wait >= patience {
+                return Err(error);
+            }
+            self.pace.wait(wait).await;
+        }
+    }
+
+    async fn post_events(&self, run_id: &str, lines: Bytes, wait_max: Duration) -> Result<Ack, Error> {
+        let url = self.at(&["runs", run_id, "events"]);
+        let request = self.http.post(url).header(CONTENT_TYPE, "application/x-ndjson").body(lines).timeout(wait_max);
+        let response = self.answer(request).await?;
+        let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
+        serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's acknowledgement cannot be read"))
+    }
+}
+
+fn is_repeatable(event: &Value) -> bool {
+    let event_type = event["type"].as_str().and_then(|text| text.parse::<EventType>().ok());
+    event["event_id"].is_string() || event_type.is_some_and(|event_type| event_type.is_ephemeral())
+}
+
+fn ndjson(events: &[Value]) -> Result<Bytes, Error> {
+    let mut lines = Vec::new();
+    for event in events {
+        serde_json::to_writer(&mut lines, event).map_err(|error| Error::unusable(error.to_string()))?;
+        lines.push(b'\n');
+    }
+    Ok(lines.into())
+}

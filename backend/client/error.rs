@@ -1,0 +1,178 @@
+//! What can go wrong between a client and the server, sorted by what the caller can do about it.
+
+use std::{error::Error as _, time::Duration};
+
+use chrono::{DateTime, Utc};
+use reqwest::{
+    Response, StatusCode,
+    header::{LOCATION, RETRY_AFTER},
+};
+use serde::Deserialize;
+
+use super::Client;
+
+/// Most bytes of a refusal's body that are read; a problem document is far smaller.
+const PROBLEM_BYTES_MAX: usize = 64 * 1024;
+
+/// What the caller can do about an error.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// No connection, no answer in time, or an answer that broke off. Whether the request was carried out is unknown.
+    Unreachable,
+    /// 408, 429 and every 5xx: the same request may succeed later.
+    Busy,
+    /// 401 and 403: another token is needed.
+    Refused,
+    /// 404: there is no such thing, or it belongs to somebody else.
+    NotFound,
+    /// Every other 4xx: the request itself must change.
+    Invalid,
+    /// The answer does not follow the contract; most likely something else listens at this address.
+    Unexpected,
+    /// The caller's own arguments cannot be sent: a malformed address, an event without an id where one is needed.
+    Unusable,
+}
+
+impl Kind {
+    /// Whether trying again can help.
+    pub fn is_transient(self) -> bool {
+        matches!(self, Self::Unreachable | Self::Busy)
+    }
+}
+
+/// Why a request failed; the members of the server's problem document where there was one.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{detail}")]
+pub struct Error {
+    pub kind: Kind,
+    /// HTTP status, when there was an answer.
+    pub status: Option<u16>,
+    /// The server's stable word for the problem, such as `run_ended`.
+    pub code: Option<Box<str>>,
+    /// One sentence for people.
+    pub detail: Box<str>,
+    /// What to do about it.
+    pub hint: Option<Box<str>>,
+    /// The member of the request that is wrong.
+    pub field: Option<Box<str>>,
+    /// How long the server asked to be left alone.
+    pub retry_after: Option<Duration>,
+}
+
+impl Error {
+    fn new(kind: Kind, detail: impl Into<Box<str>>) -> Self {
+        Self { kind, status: None, code: None, detail: detail.into(), hint: None, field: None, retry_after: None }
+    }
+
+    pub(super) fn unusable(detail: impl Into<Box<str>>) -> Self {
+        Self::new(Kind::Unusable, detail)
+    }
+
+    pub(super) fn unexpected(detail: impl Into<Box<str>>) -> Self {
+        let hint = "is there a Runreel server at this address?";
+        Self { hint: Some(hint.into()), ..Self::new(Kind::Unexpected, detail) }
+    }
+
+    pub(super) fn unreachable(client: &Client, error: &reqwest::Error) -> Self {
+        let hint = error.is_connect().then(|| "is the server running? `runreel serve` starts one".into());
+        let detail = format!("cannot reach {}: {}", client.base_url(), describe(error));
+        Self { hint, ..Self::new(Kind::Unreachable, detail) }
+    }
+
+    /// Reads a refusal. A body that is no problem document (a proxy's page, say) is not repeated.
+    pub(super) async fn of(mut response: Response) -> Self {
+        let status = response.status();
+        let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let retry_after = retry_after.and_then(|value| parse_retry_after(&value, Utc::now()));
+        let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let mut body = Vec::new();
+        while let Ok(Some(chunk)) = response.chunk().await {
+            if body.len() + chunk.len() > PROBLEM_BYTES_MAX {
+                break;
+            }
+            body.extend_from_slice(&chunk);
+        }
+        let problem: Problem = serde_json::from_slice(&body).unwrap_or_default();
+        let moved = location
+            .filter(|_| status.is_redirection())
+            .map(|to| format!("it redirects to {to}; use that address").into());
+        Self {
+            kind: kind_of(status),
+            status: Some(status.as_u16()),
+            code: problem.code,
+            detail: problem.detail.or(problem.title).unwrap_or_else(|| format!("the server answered {status}").into()),
+            hint: problem.hint.or(moved),
+            field: problem.field,
+            retry_after,
+        }
+    }
+}
+
+/// The members of an RFC 9457 problem that this client uses.
+#[derive(Default, Deserialize)]
+#[serde(default)]
+struct Problem {
+    title: Option<Box<str>>,
+    detail: Option<Box<str>>,
+    code: Option<Box<str>>,
+    hint: Option<Box<str>>,
+    field: Option<Box<str>>,
+}
+
+fn kind_of(status: StatusCode) -> Kind {
+    match status.as_u16() {
+        401 | 403 => Kind::Refused,
+        404 => Kind::NotFound,
+        408 | 429 | 500..=599 => Kind::Busy,
+        400..=499 => Kind::Invalid,
+        _ => Kind::Unexpected,
+    }
+}
+
+/// Both forms of RFC 9110: a number of seconds, or a date.
+fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+    let value = value.trim();
+    if let Ok(seconds) = value.parse() {
+        return Some(Duration::from_secs(seconds));
+    }
+    let date = DateTime::parse_from_rfc2822(value).ok()?;
+    Some((date.to_utc() - now).to_std().unwrap_or(Duration::ZERO))
+}
+
+/// The innermost cause: the outer layers only say that a request was being sent, and repeat its URL.
+pub(super) fn describe(error: &reqwest::Error) -> String {
+    if error.is_timeout() {
+        return "no answer in time".to_owned();
+    }
+    let Some(mut cause) = error.source() else { return "the request could not be sent".to_owned() };
+    while let Some(deeper) = cause.source() {
+        cause = deeper;
+    }
+    cause.to_string()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn retry_after_is_read_in_both_its_forms() {
+        let now = DateTime::parse_from_rfc3339("2015-10-21T07:27:30Z").unwrap().to_utc();
+        assert_eq!(parse_retry_after(" 7 ", now), Some(Duration::from_secs(7)));
+        assert_eq!(parse_retry_after("Wed, 21 Oct 2015 07:28:00 GMT", now), Some(Duration::from_secs(30)));
+        assert_eq!(parse_retry_after("Wed, 21 Oct 2015 07:27:00 GMT", now), Some(Duration::ZERO));
+        assert_eq!(parse_retry_after("-1", now), None);
+        assert_eq!(parse_retry_after("soon", now), None);
+    }
+
+    #[test]
+    fn only_errors_that_can_pass_are_transient() {
+        let transient = |status: u16| kind_of(StatusCode::from_u16(status).unwrap()).is_transient();
+        for status in [408, 429, 500, 502, 503, 504] {
+            assert!(transient(status), "{status}");
+        }
+        for status in [304, 400, 401, 403, 404, 409, 410, 413, 422] {
+            assert!(!transient(status), "{status}");
+        }
+    }
+}

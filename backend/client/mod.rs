@@ -1,0 +1,191 @@
+//! The HTTP client of this program's own commands, its demo and its fault harness.
+//!
+//! It speaks the wire contract and nothing else: JSON in, JSON out, and [`Follow`] for live streams. It retries only
+//! where a retry is safe and says so in the name ([`Client::emit_until_stored`], [`Follow`]); everything else is one try.
+//!
+//! Invariants kept here: a token leaves this module only in the `Authorization` header of a request to the address it
+//! was given for (redirects are not followed, errors and `Debug` do not hold it), and a reader never gets the same seq
+//! of a run twice, however often its connection broke.
+//!
+//! Start reading at [`Client`], then `follow`.
+
+use std::{fmt, sync::Arc, time::Duration};
+
+use reqwest::{
+    RequestBuilder, Response, StatusCode, Url,
+    header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
+};
+use serde_json::Value;
+
+mod emit;
+mod error;
+mod follow;
+mod pace;
+
+#[cfg(test)]
+mod tests;
+
+use self::pace::{Natural, Pace};
+pub use self::{
+    emit::{Ack, AckEvent},
+    error::{Error, Kind},
+    follow::{Follow, Frame, Notice},
+};
+
+/// Longest wait for a connection.
+const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
+/// Longest a request other than a stream may take, from the first byte sent to the last one read.
+const REQUEST_WAIT_MAX: Duration = Duration::from_secs(30);
+/// Longest silence on an open connection. The server pings every 10 s; two lost pings mean a dead peer.
+const SILENCE_MAX: Duration = Duration::from_secs(25);
+/// Longest a readiness check may take.
+const READY_WAIT_MAX: Duration = Duration::from_secs(2);
+
+/// A connection to one server, in the name of one token. Cheap to clone: clones share the connection pool.
+#[derive(Clone)]
+pub struct Client {
+    http: reqwest::Client,
+    base: Url,
+    pace: Arc<dyn Pace>,
+}
+
+impl Client {
+    /// A client of the server at `base_url` (`http://127.0.0.1:7717`, also with a path when it is behind a proxy).
+    ///
+    /// Nothing is sent yet. [`Kind::Unusable`] when the address is not an http(s) URL, holds a password, a query or a
+    /// fragment, or when the token cannot be sent in a header.
+    pub fn new(base_url: &str, token: Option<String>) -> Result<Self, Error> {
+        // Only the first caller in a process installs the provider; for the others it is already there.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let base = parse_base(base_url)?;
+        let mut headers = HeaderMap::new();
+        headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
+        if let Some(token) = token {
+            let bearer = HeaderValue::try_from(format!("Bearer {}", token.trim()));
+            let mut bearer = bearer.map_err(|_| Error::unusable("the token holds characters a header cannot carry"))?;
+            bearer.set_sensitive(true);
+            headers.insert(AUTHORIZATION, bearer);
+        }
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
+            .default_headers(headers)
+            .redirect(reqwest::redirect::Policy::none())
+            .connect_timeout(CONNECT_WAIT_MAX)
+            .read_timeout(SILENCE_MAX);
+        if base.scheme() == "http" {
+            // A machine without certificates must still reach a plain server; the platform's verifier refuses to start.
+            builder = builder.tls_certs_only([]);
+        }
+        if is_loopback(&base) {
+            // A proxy of the environment cannot reach the server on this machine.
+            builder = builder.no_proxy();
+        }
+        let http = builder.build().map_err(|error| Error::unusable(error::describe(&error)))?;
+        Ok(Self { http, base, pace: Arc::new(Natural) })
+    }
+
+    /// The address of the server, without a slash at its end.
+    pub fn base_url(&self) -> &str {
+        self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Creates a run, or finds it when the same body created it before; the answer is the run.
+    pub async fn create_run(&self, body: &Value) -> Result<Value, Error> {
+        self.json(self.http.post(self.at(&["runs"])).json(body)).await
+    }
+
+    /// One run.
+    pub async fn run(&self, run_id: &str) -> Result<Value, Error> {
+        self.json(self.http.get(self.at(&["runs", run_id]))).await
+    }
+
+    /// A page of runs, newest first: `{runs, next_cursor}`. `query` takes the filters of the contract.
+    pub async fn runs(&self, query: &[(&str, String)]) -> Result<Value, Error> {
+        self.json(self.http.get(self.at(&["runs"])).query(query)).await
+    }
+
+    /// A page of a run's events: `{events, next_after, last_seq, has_more}`.
+    pub async fn events_page(&self, run_id: &str, after: i64, limit: i64) -> Result<Value, Error> {
+        let url = self.at(&["runs", run_id, "events"]);
+        self.json(self.http.get(url).query(&[("after", after), ("limit", limit)])).await
+    }
+
+    /// Asks for a run's end; the answer is what the server says about the request, which is not the end yet.
+    pub async fn cancel(&self, run_id: &str, reason: Option<&str>) -> Result<Value, Error> {
+        let body = reason.map_or_else(|| serde_json::json!({}), |reason| serde_json::json!({ "reason": reason }));
+        self.json(self.http.post(self.at(&["runs", run_id, "cancel"])).json(&body)).await
+    }
+
+    /// Whether the server says it can serve. Every trouble on the way is a no.
+    pub async fn ready(&self) -> bool {
+        let Ok(url) = self.join("/readyz") else { return false };
+        let answer = self.http.get(url).timeout(READY_WAIT_MAX).send().await;
+        answer.is_ok_and(|response| response.status() == StatusCode::OK)
+    }
+
+    /// The JSON at a path of the server, such as `/api/runs?limit=1`.
+    pub async fn get_json(&self, path: &str) -> Result<Value, Error> {
+        self.json(self.http.get(self.join(path)?)).await
+    }
+
+    /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and comes back by itself when it breaks.
+    ///
+    /// `after` is the id of the last frame already seen, `None` for what the path itself asks for.
+    pub fn follow(&self, path_and_query: &str, after: Option<String>) -> Follow {
+        Follow::new(self.clone(), self.join(path_and_query), after)
+    }
+
+    /// Below `/api`; segments are escaped, so a hostile id cannot leave its place.
+    fn at(&self, segments: &[&str]) -> Url {
+        let mut url = self.base.clone();
+        if let Ok(mut path) = url.path_segments_mut() {
+            path.pop_if_empty().push("api").extend(segments);
+        }
+        url
+    }
+
+    fn join(&self, path_and_query: &str) -> Result<Url, Error> {
+        let path = path_and_query.strip_prefix('/').ok_or_else(|| Error::unusable("a path begins with a slash"))?;
+        let url = Url::parse(&format!("{}/{path}", self.base_url()));
+        url.map_err(|error| Error::unusable(format!("the path cannot be sent: {error}")))
+    }
+
+    async fn json(&self, request: RequestBuilder) -> Result<Value, Error> {
+        let response = self.answer(request.timeout(REQUEST_WAIT_MAX)).await?;
+        let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
+        serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's answer is not JSON"))
+    }
+
+    /// One try; everything but a 2xx is an error.
+    async fn answer(&self, request: RequestBuilder) -> Result<Response, Error> {
+        let response = request.send().await.map_err(|error| Error::unreachable(self, &error))?;
+        if response.status().is_success() { Ok(response) } else { Err(Error::of(response).await) }
+    }
+}
+
+impl fmt::Debug for Client {
+    /// The address only: the token stays out of logs.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Client").field("base_url", &self.base_url()).finish_non_exhaustive()
+    }
+}
+
+/// Checks a server address. The address itself is not repeated in errors: it may hold a secret.
+fn parse_base(base_url: &str) -> Result<Url, Error> {
+    let base = Url::parse(base_url.trim()).map_err(|error| Error::unusable(format!("the server address: {error}")))?;
+    let refusal = if !matches!(base.scheme(), "http" | "https") {
+        "the server address begins with http:// or https://"
+    } else if !base.username().is_empty() || base.password().is_some() {
+        "the server address must not hold a name or password; give a token instead"
+    } else if base.query().is_some() || base.fragment().is_some() {
+        "the server address has no ? and no # in it"
+    } else {
+        return Ok(base);
+    };
+    Err(Error::unusable(refusal))
+}
+
+fn is_loopback(url: &Url) -> bool {
+    let host = url.host_str().unwrap_or_default().trim_start_matches('[').trim_end_matches(']');
+    host == "localhost" || host.parse().is_ok_and(|address: std::net::IpAddr| address.is_loopback())
+}

@@ -1,0 +1,78 @@
+//! How long to wait before trying again.
+//!
+//! Full jitter: a random part of a ceiling that doubles with every failure, so that a thousand readers cut at once do
+//! not come back at once. What the server asked for is a floor below it.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+
+/// Ceiling of the first wait.
+const CEILING_FIRST: Duration = Duration::from_millis(250);
+/// Ceiling of every later wait.
+const CEILING_MAX: Duration = Duration::from_secs(15);
+/// Longest wait a server may ask of a reader; a mistaken number must not put it to sleep for a day.
+const TOLD_MAX: Duration = Duration::from_mins(5);
+
+/// Chance and time, so that tests need neither.
+pub(super) trait Pace: Send + Sync {
+    /// A number from 0 up to 1.
+    fn jitter(&self) -> f64;
+    fn wait(&self, duration: Duration) -> BoxFuture<'static, ()>;
+}
+
+/// The pace outside tests.
+pub(super) struct Natural;
+
+impl Pace for Natural {
+    fn jitter(&self) -> f64 {
+        rand::random()
+    }
+
+    fn wait(&self, duration: Duration) -> BoxFuture<'static, ()> {
+        Box::pin(tokio::time::sleep(duration))
+    }
+}
+
+/// How often the same thing failed in a row.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Backoff {
+    failures: u32,
+}
+
+impl Backoff {
+    /// Counts a failure and says how long to wait: `told` by the server, plus a random part of the ceiling.
+    pub(super) fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
+        let ceiling = CEILING_FIRST.saturating_mul(1 << self.failures.min(16)).min(CEILING_MAX);
+        self.failures = self.failures.saturating_add(1);
+        told.unwrap_or_default().min(TOLD_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
+    }
+
+    /// It worked: the next failure is a first one again.
+    pub(super) fn reset(&mut self) {
+        self.failures = 0;
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_ceiling_doubles_from_a_quarter_second_to_fifteen_and_starts_again_after_a_success() {
+        let mut backoff = Backoff::default();
+        let waits: Vec<u128> = (0..8).map(|_| backoff.next(None, 1.0).as_millis()).collect();
+        assert_eq!(waits, [250, 500, 1_000, 2_000, 4_000, 8_000, 15_000, 15_000]);
+        backoff.reset();
+        assert_eq!(backoff.next(None, 0.5), Duration::from_millis(125));
+        assert_eq!(backoff.next(None, 0.0), Duration::ZERO);
+    }
+
+    #[test]
+    fn what_the_server_asked_for_is_a_floor_and_has_a_bound() {
+        let told = Some(Duration::from_secs(7));
+        assert_eq!(Backoff::default().next(told, 0.0), Duration::from_secs(7));
+        assert_eq!(Backoff::default().next(told, 1.0), Duration::from_millis(7_250));
+        assert_eq!(Backoff::default().next(Some(Duration::MAX), 0.0), TOLD_MAX);
+    }
+}

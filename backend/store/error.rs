@@ -1,0 +1,54 @@
+//! What can go wrong in the database, as far as anybody above needs to know.
+
+/// A database failure, without SQL.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    /// The database cannot be reached or does not answer in time. Trying again later may help.
+    #[error("the database cannot be reached")]
+    Unavailable(#[source] Option<sqlx::Error>),
+    /// A fence held: another writer was there first. Nothing was written.
+    #[error("another writer was faster")]
+    Conflict(#[source] sqlx::Error),
+    /// The database or its rows are not as this program left them.
+    #[error("the database answered something unexpected")]
+    Broken(#[source] sqlx::Error),
+    /// The database's layout is not one this program can work with; the text says what to do.
+    #[error("{0}")]
+    Unfit(String),
+}
+
+impl Error {
+    pub fn timeout() -> Self {
+        Self::Unavailable(None)
+    }
+
+    /// Whether the statement may have been carried out although no answer came.
+    pub fn is_unavailable(&self) -> bool {
+        matches!(self, Self::Unavailable(_))
+    }
+}
+
+impl From<sqlx::Error> for Error {
+    fn from(error: sqlx::Error) -> Self {
+        use sqlx::Error as E;
+        match &error {
+            E::Io(_) | E::Tls(_) | E::Protocol(_) | E::PoolTimedOut | E::PoolClosed | E::WorkerCrashed => {
+                Self::Unavailable(Some(error))
+            }
+            E::Database(database) => match database.code().as_deref() {
+                Some("23505" | "40001" | "40P01") => Self::Conflict(error),
+                // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock.
+                Some(code)
+                    if code.starts_with("08")
+                        || code.starts_with("57P")
+                        || code.starts_with("53")
+                        || matches!(code, "57014" | "55P03" | "25006" | "58030") =>
+                {
+                    Self::Unavailable(Some(error))
+                }
+                _ => Self::Broken(error),
+            },
+            _ => Self::Broken(error),
+        }
+    }
+}

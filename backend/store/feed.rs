@@ -1,0 +1,244 @@
+//! Pages of many runs' logs at once, in the order of their lanes' positions.
+
+use uuid::Uuid;
+
+use super::{
+    Error, Store, bounded,
+    events::{Placed, Row},
+};
+use crate::domain::{
+    cursor::FeedCursor,
+    id::{RunId, ThreadId},
+    limits::READ_WAIT_MS_MAX,
+    principal::OwnerId,
+};
+
+/// Which runs of an owner a feed shows.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Scope {
+    Everything,
+    Thread(ThreadId),
+    /// A run and all its descendants.
+    Tree(RunId),
+}
+
+/// A page of a feed.
+#[derive(Debug)]
+pub struct FeedPage {
+    pub events: Vec<Placed>,
+    /// Everything up to here was looked at.
+    pub tail: FeedCursor,
+    pub complete: bool,
+}
+
+impl Store {
+    /// Where all lanes stand now.
+    pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let rows = sqlx::query!("select lane, position from store.lane order by lane").fetch_all(&self.pool).await?;
+            Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()))
+        })
+        .await
+    }
+
+    /// Up to `limit` events of an owner's feed after `after`, one lane at a time.
+    pub async fn feed_page(
+        &self,
+        owner: &OwnerId,
+        scope: &Scope,
+        after: &FeedCursor,
+        limit: i64,
+    ) -> Result<FeedPage, Error> {
+        let tail = self.feed_tail().await?;
+        let mut page = FeedPage { events: Vec::new(), tail: after.clone(), complete: true };
+        for (lane, position) in tail.lanes() {
+            let left = limit - page.events.len() as i64;
+            if left <= 0 {
+                page.complete = false;
+                break;
+            }
+            let (from, to) = (after.at(lane), position);
+            if from >= to {
+                continue;
+            }
+            let events = match scope {
+                Scope::Everything => self.owner_range(owner, lane, from, to, left).await?,
+                Scope::Thread(thread) => self.thread_range(owner, thread, lane, from, to, left).await?,
+                Scope::Tree(root) => self.tree_range(owner, *root, lane, from, to, left).await?,
+            };
+            let full = events.len() as i64 == left;
+            let reached = if full { events.last().map_or(to, |(place, _)| place.position) } else { to };
+            page.tail.advance(lane, reached);
+            page.complete &= reached == to;
+            page.events.extend(events);
+        }
+        Ok(page)
+    }
+
+    async fn owner_range(
+        &self,
+        owner: &OwnerId,
+        lane: u8,
+        from: i64,
+        to: i64,
+        limit: i64,
+    ) -> Result<Vec<Placed>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
+                          parent_span_id, event_id, at, payload::text as "payload!"
+                   from store.run_event
+                   where owner_id = $1 and lane = $2 and position > $3 and position <= $4
+                   order by position limit $5"#,
+                owner.as_str(),
+                i16::from(lane),
+                from,
+                to,
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(Placed::from).collect())
+        })
+        .await
+    }
+
+    async fn thread_range(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        lane: u8,
+        from: i64,
+        to: i64,
+        limit: i64,
+    ) -> Result<Vec<Placed>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let runs = sqlx::query_scalar!(
+                "select run_id from store.run where owner_id = $1 and thread_id = $2 and lane = $3 and last_position > $4",
+                owner.as_str(),
+                thread.as_str(),
+                i16::from(lane),
+                from
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let rows = runs_range(&mut tx, owner, &runs, from, to, limit).await?;
+            tx.commit().await?;
+            Ok(rows)
+        })
+        .await
+    }
+
+    async fn tree_range(
+        &self,
+        owner: &OwnerId,
+        root: RunId,
+        lane: u8,
+        from: i64,
+        to: i64,
+        limit: i64,
+    ) -> Result<Vec<Placed>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let runs = sqlx::query_scalar!(
+                r#"with recursive tree as (
+                       select run_id, lane, last_position from store.run where run_id = $2 and owner_id = $1
+                       union all
+                       select r.run_id, r.lane, r.last_position
+                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
+                   )
+                   select run_id as "run_id!" from tree where lane = $3 and last_position > $4"#,
+                owner.as_str(),
+                root.uuid(),
+                i16::from(lane),
+                from
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let rows = runs_range(&mut tx, owner, &runs, from, to, limit).await?;
+            tx.commit().await?;
+            Ok(rows)
+        })
+        .await
+    }
+
+    /// A run and its descendants, with whether each has ended; empty when the owner has no such run.
+    pub async fn tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"with recursive tree as (
+                       select run_id, status from store.run where run_id = $2 and owner_id = $1
+                       union all
+                       select r.run_id, r.status
+                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
+                   )
+                   select run_id as "run_id!", status in ('completed', 'failed', 'cancelled') as "ended!" from tree"#,
+                owner.as_str(),
+                root.uuid()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(|row| (RunId::trusted(row.run_id), row.ended)).collect())
+        })
+        .await
+    }
+
+    /// How far retention has removed events of this owner, per lane.
+    pub async fn removed(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!("select lane, position from store.removed where owner_id = $1", owner.as_str())
+                .fetch_all(&mut *tx)
+                .await?;
+            tx.commit().await?;
+            let mut removed = FeedCursor::start();
+            for row in rows {
+                removed.advance(u8::try_from(row.lane).unwrap_or(0), row.position);
+            }
+            Ok(removed)
+        })
+        .await
+    }
+}
+
+/// The events of some runs of one lane in a range of positions.
+///
+/// In a run positions grow with seqs, so each run's start is found by bisection over its primary key, and the work
+/// depends on what is returned rather than on how long the runs are.
+async fn runs_range(
+    tx: &mut sqlx::Transaction<'static, sqlx::Postgres>,
+    owner: &OwnerId,
+    runs: &[Uuid],
+    from: i64,
+    to: i64,
+    limit: i64,
+) -> Result<Vec<Placed>, Error> {
+    let rows = sqlx::query_as!(
+        Row,
+        r#"select e.run_id as "run_id!", e.seq as "seq!", e.lane as "lane!", e.position as "position!",
+                  e.owner_id as "owner_id!", e.type as "event_type!", e.role as "role!", e.agent, e.span_id,
+                  e.parent_span_id, e.event_id, e.at as "at!", e.payload::text as "payload!"
+           from unnest($2::uuid[]) as r (run_id)
+           cross join lateral (
+               select * from store.run_event e
+               where e.run_id = r.run_id and e.owner_id = $1 and e.seq > store.seq_at(r.run_id, $3)
+                 and e.position > $3 and e.position <= $4
+               order by e.seq limit $5
+           ) e
+           order by e.position limit $5"#,
+        owner.as_str(),
+        runs,
+        from,
+        to,
+        limit
+    )
+    .fetch_all(&mut **tx)
+    .await?;
+    Ok(rows.into_iter().map(Placed::from).collect())
+}

@@ -1,0 +1,81 @@
+//! What a writer lane must know before it can number events: the heads of the runs and the keys already used.
+
+use std::collections::HashMap;
+
+use sqlx::PgConnection;
+use uuid::Uuid;
+
+use super::{Error, append::Appender};
+use crate::domain::{
+    id::{EventId, RunId, Seq},
+    json::Json,
+    principal::OwnerId,
+    run::{Head, Status},
+};
+
+/// A run as the lane that writes it sees it.
+#[derive(Clone, Debug)]
+pub struct StoredHead {
+    pub head: Head,
+    pub owner_id: OwnerId,
+    pub request_hash: Vec<u8>,
+}
+
+impl Appender {
+    /// The heads of these runs, as far as they exist.
+    pub async fn heads(&mut self, runs: &[RunId]) -> Result<HashMap<RunId, StoredHead>, Error> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
+        let rows = sqlx::query!(
+            r#"select run_id, owner_id, request_hash, status, last_seq, output::text as output, error::text as error,
+                      created_at, started_at, ended_at, last_event_at
+               from store.run where run_id = any ($1)"#,
+            &ids
+        )
+        .fetch_all(self.reads())
+        .await?;
+        let stored = rows.into_iter().map(|row| {
+            let head = Head {
+                status: Status::parse(&row.status).unwrap_or(Status::Failed),
+                last_seq: Seq::new(row.last_seq).unwrap_or_default(),
+                created_at: row.created_at,
+                started_at: row.started_at,
+                ended_at: row.ended_at,
+                last_event_at: row.last_event_at,
+                output: row.output.map(Json::trusted),
+                error: row.error.map(Json::trusted),
+            };
+            let owner_id = OwnerId::trusted(&row.owner_id);
+            (RunId::trusted(row.run_id), StoredHead { head, owner_id, request_hash: row.request_hash })
+        });
+        Ok(stored.collect())
+    }
+
+    /// The seqs of events that already carry one of these keys.
+    pub async fn known_keys(&mut self, keys: &[(RunId, EventId)]) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
+        known_keys(self.reads(), keys).await
+    }
+}
+
+async fn known_keys(
+    connection: &mut PgConnection,
+    keys: &[(RunId, EventId)],
+) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
+    let runs: Vec<Uuid> = keys.iter().map(|(run, _)| run.uuid()).collect();
+    let ids: Vec<&str> = keys.iter().map(|(_, id)| id.as_str()).collect();
+    let rows = sqlx::query!(
+        r#"select e.run_id, e.event_id as "event_id!", e.seq
+           from unnest($1::uuid[], $2::text[]) as k (run_id, event_id)
+           join store.run_event e on e.run_id = k.run_id and e.event_id = k.event_id"#,
+        &runs,
+        &ids as &[&str]
+    )
+    .fetch_all(connection)
+    .await?;
+    Ok(rows
+        .into_iter()
+        .map(|row| {
+            let key = (RunId::trusted(row.run_id), EventId::trusted(&row.event_id));
+            (key, Seq::new(row.seq).unwrap_or_default())
+        })
+        .collect())
+}

@@ -1,0 +1,90 @@
+//! How processes tell each other that there is something new. The table is the truth; this is only the bell.
+
+use sqlx::{
+    PgConnection, PgPool, Postgres,
+    pool::PoolConnection,
+    postgres::{PgListener, PgPoolOptions},
+};
+
+use super::{
+    Error, Store, as_role, bounded,
+    events::{Placed, Row},
+};
+use crate::domain::{cursor::FeedCursor, limits::READ_WAIT_MS_MAX};
+
+const CHANNEL: &str = "runreel";
+
+/// The sending end: one connection of its own.
+#[derive(Debug)]
+pub struct Doorbell(PgConnection);
+
+/// The receiving end.
+#[derive(Debug)]
+pub struct Ears(PgListener);
+
+impl Store {
+    pub async fn doorbell(&self) -> Result<Doorbell, Error> {
+        Ok(Doorbell(self.dedicated("runreel_writer").await?))
+    }
+
+    pub async fn ears(&self) -> Result<Ears, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let pool: PgPool =
+                PgPoolOptions::new().max_connections(1).connect_with(as_role(&self.options, "runreel_app")).await?;
+            let mut listener = PgListener::connect_with(&pool).await?;
+            listener.listen(CHANNEL).await?;
+            Ok(Ears(listener))
+        })
+        .await
+    }
+
+    /// Everything any process committed in a lane after a position, whoever owns it; only the relay reads so.
+    pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<Placed>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
+                          parent_span_id, event_id, at, payload::text as "payload!"
+                   from store.run_event where lane = $1 and position > $2 order by position limit $3"#,
+                i16::from(lane),
+                after,
+                limit
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(rows.into_iter().map(Placed::from).collect())
+        })
+        .await
+    }
+
+    /// A connection for the program's own upkeep, which sees all owners.
+    pub(super) async fn relay_connection(&self) -> Result<PoolConnection<Postgres>, Error> {
+        Ok(self.upkeep.acquire().await?)
+    }
+}
+
+impl Doorbell {
+    /// Tells the other processes how far this one has committed. One small transaction per call, never one per event.
+    pub async fn ring(&mut self, process: &str, tail: &FeedCursor) -> Result<(), Error> {
+        let note = format!("{process} {tail}");
+        bounded(READ_WAIT_MS_MAX, async {
+            sqlx::query_scalar!("select pg_notify($1, $2)", CHANNEL, note).fetch_one(&mut self.0).await?;
+            Ok(())
+        })
+        .await
+    }
+}
+
+impl Ears {
+    /// Waits for another process to ring; `None` means the connection was renewed and rings may have been missed.
+    pub async fn hear(&mut self, own_process: &str) -> Result<Option<()>, Error> {
+        loop {
+            match self.0.try_recv().await? {
+                None => return Ok(None),
+                Some(note) if note.payload().split(' ').next() == Some(own_process) => {}
+                Some(_) => return Ok(Some(())),
+            }
+        }
+    }
+}

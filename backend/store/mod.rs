@@ -1,0 +1,151 @@
+//! Postgres. The only SQL in the program.
+//!
+//! Invariants kept here: statements are static text with bound values; every read names the owner it reads for, and
+//! row-level security checks the same a second time; no connection is held across anything but its own statement or
+//! short transaction; events are inserted and never changed.
+//!
+//! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
+//! the columns are not already a value; begin with [`Store::owned`] when it reads for somebody; return `Ok(None)` for
+//! absence; run `just sqlx` and commit `.sqlx`.
+//!
+//! Start reading at [`append`], the one statement that writes the log.
+
+pub mod append;
+mod error;
+pub mod events;
+pub mod feed;
+pub mod heads;
+pub mod listen;
+mod pepper;
+pub mod retention;
+pub mod runs;
+pub mod tokens;
+
+use std::{future::Future, time::Duration};
+
+use sqlx::{
+    Connection, PgConnection, PgPool, Postgres, Transaction,
+    migrate::Migrator,
+    postgres::{PgConnectOptions, PgPoolOptions},
+};
+
+pub use self::error::Error;
+use crate::domain::{limits::READ_WAIT_MS_MAX, principal::OwnerId};
+
+/// The schema, compiled in.
+pub static MIGRATOR: Migrator = sqlx::migrate!();
+
+/// A handle on the database. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Store {
+    /// Readers, as `runreel_app`.
+    pool: PgPool,
+    /// Two connections as `runreel_writer` for what serves all owners at once: the relay and heartbeats.
+    upkeep: PgPool,
+    options: PgConnectOptions,
+}
+
+/// How to reach the database.
+#[derive(Clone, Debug)]
+pub struct Settings {
+    pub options: PgConnectOptions,
+    /// Connections for reading; each writer lane, the doorbell and the listener have one of their own besides.
+    pub connections_max: u32,
+    /// Writer lanes of a database without runs. Which lane a run is in follows from its id and the number of lanes, so
+    /// the number stands once there are runs.
+    pub lanes: u8,
+}
+
+impl Store {
+    /// Connects, brings the schema up to date and opens the pool of readers.
+    pub async fn connect(settings: Settings) -> Result<Self, Error> {
+        let options = settings.options.application_name("runreel");
+        let mut owner = PgConnection::connect_with(&options).await?;
+        migrate(&mut owner).await?;
+        sqlx::query!(
+            r#"insert into store.lane (lane)
+               select lane::smallint from generate_series(0, $1::int - 1) as lane
+               where not exists (select from store.run)
+               on conflict do nothing"#,
+            i32::from(settings.lanes)
+        )
+        .execute(&mut owner)
+        .await?;
+        owner.close().await?;
+        let pool = |role, connections_max| {
+            PgPoolOptions::new()
+                .max_connections(connections_max)
+                .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
+                .idle_timeout(Duration::from_secs(60))
+                .connect_lazy_with(as_role(&options, role))
+        };
+        Ok(Self { pool: pool("runreel_app", settings.connections_max), upkeep: pool("runreel_writer", 2), options })
+    }
+
+    /// A short transaction that sees only what belongs to `owner`.
+    async fn owned(&self, owner: &OwnerId) -> Result<Transaction<'static, Postgres>, Error> {
+        let mut tx = self.pool.begin().await?;
+        sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str()).fetch_one(&mut *tx).await?;
+        Ok(tx)
+    }
+
+    /// Whether the database answers and has the schema of this program.
+    pub async fn check(&self) -> Result<(), Error> {
+        bounded(1_500, async {
+            sqlx::query_scalar!("select count(*) from store.lane").fetch_one(&self.pool).await?;
+            Ok(())
+        })
+        .await
+    }
+
+    /// A connection of its own in the given role, outside the pool.
+    async fn dedicated(&self, role: &'static str) -> Result<PgConnection, Error> {
+        bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&as_role(&self.options, role)).await?) }).await
+    }
+
+    /// Connections of the pool: (open, idle).
+    pub fn pool_size(&self) -> (u32, usize) {
+        (self.pool.size(), self.pool.num_idle())
+    }
+
+    /// Closes the pool; open reads finish first.
+    pub async fn close(&self) {
+        self.pool.close().await;
+        self.upkeep.close().await;
+    }
+}
+
+/// The same database as one of the program's roles, with the waits of a request.
+fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
+    options.clone().options([("role", role), ("statement_timeout", "4000"), ("lock_timeout", "3000")])
+}
+
+/// Gives a database use its bound: what does not answer in time is unavailable.
+async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
+    tokio::time::timeout(Duration::from_millis(wait_ms), work).await.unwrap_or_else(|_| Err(Error::timeout()))
+}
+
+async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
+    MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
+        sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
+            let code = error.as_database_error().and_then(|e| e.code()).unwrap_or_default().into_owned();
+            if code == "42501" {
+                Error::Unfit(
+                    "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \
+                     database, or let a superuser start the server once"
+                        .to_owned(),
+                )
+            } else {
+                Error::from(error)
+            }
+        }
+        sqlx::migrate::MigrateError::VersionMissing(_) => Error::Unfit(
+            "the database was made by a newer version of this program; run that version or give it another database"
+                .to_owned(),
+        ),
+        other => Error::Unfit(format!("the database schema cannot be brought up to date: {other}")),
+    })?;
+    // Months pass while a server runs and between starts.
+    sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;
+    Ok(())
+}

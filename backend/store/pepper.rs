@@ -1,0 +1,40 @@
+//! The pepper all servers of one database agree on.
+
+use sha2::{Digest, Sha256};
+use sqlx::{Connection as _, PgConnection};
+
+use super::{Error, Store};
+
+impl Store {
+    /// Settles the pepper: the operator's own if given, else the one kept with the data, made on first use.
+    pub async fn settle_pepper(&self, given: Option<&[u8]>, fresh: [u8; 32]) -> Result<Vec<u8>, Error> {
+        let offered: &[u8] = given.unwrap_or(&fresh);
+        let print = fingerprint(offered);
+        let kept = if given.is_some() { None } else { Some(offered) };
+        let mut owner = PgConnection::connect_with(&self.options).await?;
+        sqlx::query!(
+            "insert into store.pepper (pepper, fingerprint) values ($1, $2) on conflict (single) do nothing",
+            kept,
+            print.as_slice(),
+        )
+        .execute(&mut owner)
+        .await?;
+        let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_one(&mut owner).await?;
+        match (given, row.pepper) {
+            (Some(given), _) if fingerprint(given).as_slice() == row.fingerprint => Ok(given.to_vec()),
+            (None, Some(kept)) => Ok(kept),
+            (Some(_), _) => Err(Error::Unfit(
+                "this database was made with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
+                 database keeps its own"
+                    .to_owned(),
+            )),
+            (None, None) => Err(Error::Unfit(
+                "this database was made with a pepper of the operator's: set RUNREEL_PEPPER to it".to_owned(),
+            )),
+        }
+    }
+}
+
+fn fingerprint(pepper: &[u8]) -> [u8; 32] {
+    Sha256::new().chain_update(b"runreel pepper").chain_update(pepper).finalize().into()
+}

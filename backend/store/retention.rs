@@ -1,0 +1,87 @@
+//! Removal: the only way events ever leave, and it leaves a note.
+
+use chrono::{DateTime, Utc};
+use sqlx::Connection as _;
+
+use super::{Error, Store, bounded};
+use crate::domain::{id::RunId, limits::READ_WAIT_MS_MAX, principal::OwnerId};
+
+/// What became of a request to delete a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Removal {
+    Done,
+    Absent,
+    /// Only a run that has ended may be deleted.
+    StillLive,
+}
+
+impl Store {
+    /// Deletes an ended run with its events.
+    ///
+    /// The lane's epoch is raised in the same transaction: every writer, in every process, then forgets the heads it
+    /// has in memory and cannot append to a run that is gone.
+    pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.dedicated("runreel_retention").await?;
+            let mut tx = connection.begin().await?;
+            sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str())
+                .fetch_one(&mut *tx)
+                .await?;
+            let head = sqlx::query!(
+                r#"select lane, last_position, status in ('completed', 'failed', 'cancelled') as "ended!"
+                   from store.run where run_id = $1 and owner_id = $2"#,
+                run.uuid(),
+                owner.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            let Some(head) = head else { return Ok(Removal::Absent) };
+            if !head.ended {
+                return Ok(Removal::StillLive);
+            }
+            let id = run.uuid();
+            let events = sqlx::query!("delete from store.run_event where run_id = $1 and owner_id = $2", id, owner.as_str())
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            sqlx::query!("delete from store.run where run_id = $1 and owner_id = $2", id, owner.as_str())
+                .execute(&mut *tx)
+                .await?;
+            sqlx::query!(
+                r#"insert into store.removed as r (owner_id, lane, position, events) values ($1, $2, $3, $4)
+                   on conflict (owner_id, lane) do update
+                   set position = greatest(r.position, excluded.position), events = r.events + excluded.events"#,
+                owner.as_str(),
+                head.lane,
+                head.last_position,
+                i64::try_from(events).unwrap_or(i64::MAX)
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let _ = connection.close().await;
+            self.unsettle_lane(head.lane).await?;
+            Ok(Removal::Done)
+        })
+        .await
+    }
+
+    /// Makes every writer of a lane read its heads again.
+    async fn unsettle_lane(&self, lane: i16) -> Result<(), Error> {
+        let mut writer = self.dedicated("runreel_writer").await?;
+        sqlx::query!("update store.lane set epoch = epoch + 1 where lane = $1", lane).execute(&mut writer).await?;
+        let _ = writer.close().await;
+        Ok(())
+    }
+
+    /// Makes the partitions of the coming months; says how many were new.
+    pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
+            let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut owner).await?;
+            let _ = owner.close().await;
+            Ok(made.unwrap_or(0))
+        })
+        .await
+    }
+}

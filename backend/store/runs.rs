@@ -1,0 +1,265 @@
+//! Runs as people list and look at them.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    context::{Origin, Role, RunContext},
+    id::{Name, RunId, Seq, ThreadId},
+    json::Json,
+    limits::{CANCEL_RUNS_MAX, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+    run::{Head, Status},
+};
+
+/// A run with everything the API tells of it.
+#[derive(Clone, Debug)]
+pub struct RunRecord {
+    pub context: RunContext,
+    pub depth: i16,
+    pub title: Option<String>,
+    pub input: Option<Json>,
+    pub metadata: Json,
+    pub tags: Vec<String>,
+    pub lease_ms: Option<i64>,
+    pub heartbeat_at: Option<DateTime<Utc>>,
+    pub head: Head,
+}
+
+impl RunRecord {
+    /// Whether a running run's producer has been silent for longer than its lease.
+    pub fn is_stalled(&self, now: DateTime<Utc>) -> bool {
+        let heard = self.heartbeat_at.unwrap_or(self.head.last_event_at).max(self.head.last_event_at);
+        self.head.status == Status::Running
+            && self.lease_ms.is_some_and(|lease_ms| (now - heard).num_milliseconds() > lease_ms)
+    }
+}
+
+/// What a list is narrowed to.
+#[derive(Clone, Debug, Default)]
+pub struct RunFilter {
+    pub statuses: Vec<Status>,
+    pub thread_id: Option<ThreadId>,
+    pub agent: Option<Name>,
+    pub tag: Option<Name>,
+    pub parent_run_id: Option<RunId>,
+    /// Text the title, the agent or the id contains.
+    pub search: Option<String>,
+    pub since: Option<DateTime<Utc>>,
+    pub until: Option<DateTime<Utc>>,
+}
+
+/// Where a list page begins: after the run created then with that id.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct RunsAfter {
+    pub created_at: DateTime<Utc>,
+    pub run_id: RunId,
+}
+
+#[derive(Debug)]
+struct Row {
+    run_id: Uuid,
+    owner_id: String,
+    root_run_id: Uuid,
+    parent_run_id: Option<Uuid>,
+    depth: i16,
+    thread_id: Option<String>,
+    session_id: Option<String>,
+    agent: Option<String>,
+    role: String,
+    origin_channel: Option<String>,
+    origin_chat: Option<String>,
+    trace_id: Option<String>,
+    title: Option<String>,
+    input: Option<String>,
+    metadata: String,
+    tags: Vec<String>,
+    lease_ms: Option<i64>,
+    heartbeat_at: Option<DateTime<Utc>>,
+    status: String,
+    last_seq: i64,
+    output: Option<String>,
+    error: Option<String>,
+    created_at: DateTime<Utc>,
+    started_at: Option<DateTime<Utc>>,
+    ended_at: Option<DateTime<Utc>>,
+    last_event_at: DateTime<Utc>,
+}
+
+impl From<Row> for RunRecord {
+    fn from(row: Row) -> Self {
+        let origin = row.origin_channel.zip(row.origin_chat);
+        Self {
+            context: RunContext {
+                run_id: RunId::trusted(row.run_id),
+                root_run_id: RunId::trusted(row.root_run_id),
+                parent_run_id: row.parent_run_id.map(RunId::trusted),
+                owner_id: OwnerId::trusted(&row.owner_id),
+                thread_id: row.thread_id.as_deref().map(ThreadId::trusted),
+                session_id: row.session_id.as_deref().map(Name::trusted),
+                role: Role::parse(&row.role).unwrap_or(Role::Agent),
+                agent: row.agent.as_deref().map(Name::trusted),
+                origin: origin.map(|(channel, chat)| Origin { channel: Name::trusted(&channel), chat }),
+                trace_id: row.trace_id,
+            },
+            depth: row.depth,
+            title: row.title,
+            input: row.input.map(Json::trusted),
+            metadata: Json::trusted(row.metadata),
+            tags: row.tags,
+            lease_ms: row.lease_ms,
+            heartbeat_at: row.heartbeat_at,
+            head: Head {
+                status: Status::parse(&row.status).unwrap_or(Status::Failed),
+                last_seq: Seq::new(row.last_seq).unwrap_or_default(),
+                created_at: row.created_at,
+                started_at: row.started_at,
+                ended_at: row.ended_at,
+                last_event_at: row.last_event_at,
+                output: row.output.map(Json::trusted),
+                error: row.error.map(Json::trusted),
+            },
+        }
+    }
+}
+
+impl Store {
+    /// One run of this owner.
+    pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          metadata::text as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
+                   from store.run where run_id = $1 and owner_id = $2"#,
+                run.uuid(),
+                owner.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(RunRecord::from))
+        })
+        .await
+    }
+
+    /// Runs of this owner, newest first.
+    pub async fn runs(
+        &self,
+        owner: &OwnerId,
+        filter: &RunFilter,
+        after: Option<RunsAfter>,
+        limit: i64,
+    ) -> Result<Vec<RunRecord>, Error> {
+        let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          metadata::text as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
+                   from store.run
+                   where owner_id = $1
+                     and (cardinality($2::text[]) = 0 or status = any ($2))
+                     and ($3::text is null or thread_id = $3)
+                     and ($4::text is null or agent = $4)
+                     and ($5::text is null or $5 = any (tags))
+                     and ($6::uuid is null or parent_run_id = $6)
+                     and ($7::text is null or position(lower($7) in lower(coalesce(title, ''))) > 0
+                          or position(lower($7) in lower(coalesce(agent, ''))) > 0
+                          or position(lower($7) in run_id::text) > 0)
+                     and ($8::timestamptz is null or created_at >= $8)
+                     and ($9::timestamptz is null or created_at < $9)
+                     and ($10::timestamptz is null or (created_at, run_id) < ($10, $11::uuid))
+                   order by created_at desc, run_id desc
+                   limit $12"#,
+                owner.as_str(),
+                &statuses,
+                filter.thread_id.as_ref().map(ThreadId::as_str),
+                filter.agent.as_ref().map(Name::as_str),
+                filter.tag.as_ref().map(Name::as_str),
+                filter.parent_run_id.map(RunId::uuid),
+                filter.search,
+                filter.since,
+                filter.until,
+                after.map(|after| after.created_at),
+                after.map(|after| after.run_id.uuid()),
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(RunRecord::from).collect())
+        })
+        .await
+    }
+
+    /// The contexts of these runs, for frames of many runs; not narrowed to an owner, so only the relay asks.
+    pub(crate) async fn contexts(&self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+                          origin_channel, origin_chat, trace_id, title, null::text as input,
+                          '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at
+                   from store.run where run_id = any ($1)"#,
+                &ids
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(rows.into_iter().map(|row| RunRecord::from(row).context).collect())
+        })
+        .await
+    }
+
+    /// The descendants of a run that have not ended, the run itself first.
+    pub async fn live_tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_scalar!(
+                r#"with recursive tree as (
+                       select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
+                       union all
+                       select r.run_id, r.depth, r.status
+                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
+                   )
+                   select run_id as "run_id!" from tree
+                   where status not in ('completed', 'failed', 'cancelled') order by depth limit $3"#,
+                owner.as_str(),
+                root.uuid(),
+                CANCEL_RUNS_MAX
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(RunId::trusted).collect())
+        })
+        .await
+    }
+
+    /// Renews a producer's lease; `false` when the owner has no such run.
+    pub async fn heartbeat(&self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let done = sqlx::query!(
+                "update store.run set heartbeat_at = $3 where run_id = $1 and owner_id = $2",
+                run.uuid(),
+                owner.as_str(),
+                now
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(done.rows_affected() == 1)
+        })
+        .await
+    }
+}

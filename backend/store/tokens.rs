@@ -1,0 +1,148 @@
+//! API tokens, known only by the hash of their secret.
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    id::RunId,
+    limits::READ_WAIT_MS_MAX,
+    principal::{OwnerId, Scope},
+};
+
+/// A token as the database knows it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct TokenRecord {
+    pub token_id: Uuid,
+    pub owner_id: OwnerId,
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub run_id: Option<RunId>,
+    pub created_at: DateTime<Utc>,
+    pub expires_at: Option<DateTime<Utc>>,
+    pub revoked_at: Option<DateTime<Utc>>,
+}
+
+fn scope_word(scope: Scope) -> &'static str {
+    match scope {
+        Scope::Read => "read",
+        Scope::Emit => "emit",
+        Scope::Admin => "admin",
+    }
+}
+
+fn scopes(words: &[String]) -> Vec<Scope> {
+    let all = [Scope::Read, Scope::Emit, Scope::Admin];
+    all.into_iter().filter(|scope| words.iter().any(|word| word == scope_word(*scope))).collect()
+}
+
+impl Store {
+    /// Keeps a new token; `secret` is the SHA-256 of what its holder has.
+    pub async fn keep_token(&self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
+        let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&token.owner_id).await?;
+            sqlx::query!(
+                r#"insert into store.api_token
+                       (token_id, secret, owner_id, name, scopes, run_id, created_at, expires_at)
+                   values ($1, $2, $3, $4, $5, $6, $7, $8)"#,
+                token.token_id,
+                secret.as_slice(),
+                token.owner_id.as_str(),
+                token.name,
+                &words,
+                token.run_id.map(RunId::uuid),
+                token.created_at,
+                token.expires_at
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// The token whose secret hashes to this, whoever owns it.
+    pub async fn token_by_secret(&self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let row = sqlx::query!(
+                r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
+                          created_at as "created_at!", expires_at, revoked_at
+                   from store.token_by_secret($1)"#,
+                secret.as_slice()
+            )
+            .fetch_optional(&self.pool)
+            .await?;
+            Ok(row.map(|row| TokenRecord {
+                token_id: row.token_id,
+                owner_id: OwnerId::trusted(&row.owner_id),
+                name: row.name,
+                scopes: scopes(&row.scopes),
+                run_id: row.run_id.map(RunId::trusted),
+                created_at: row.created_at,
+                expires_at: row.expires_at,
+                revoked_at: row.revoked_at,
+            }))
+        })
+        .await
+    }
+
+    /// The tokens of an owner, newest first.
+    pub async fn tokens(&self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select token_id, owner_id, name, scopes, run_id, created_at, expires_at, revoked_at
+                   from store.api_token where owner_id = $1 order by created_at desc limit 1000"#,
+                owner.as_str()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows
+                .into_iter()
+                .map(|row| TokenRecord {
+                    token_id: row.token_id,
+                    owner_id: OwnerId::trusted(&row.owner_id),
+                    name: row.name,
+                    scopes: scopes(&row.scopes),
+                    run_id: row.run_id.map(RunId::trusted),
+                    created_at: row.created_at,
+                    expires_at: row.expires_at,
+                    revoked_at: row.revoked_at,
+                })
+                .collect())
+        })
+        .await
+    }
+
+    /// Revokes a token; `false` when the owner has no such token.
+    pub async fn revoke_token(&self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let done = sqlx::query!(
+                r#"update store.api_token set revoked_at = coalesce(revoked_at, $3)
+                   where token_id = $1 and owner_id = $2"#,
+                token_id,
+                owner.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(done.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Which of these tokens have been revoked.
+    pub async fn revoked_tokens(&self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let ids = sqlx::query_scalar!(r#"select id as "id!" from store.revoked_tokens($1) as id"#, ids)
+                .fetch_all(&self.pool)
+                .await?;
+            Ok(ids)
+        })
+        .await
+    }
+}

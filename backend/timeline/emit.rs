@@ -1,0 +1,151 @@
+//! The one way in.
+
+use std::sync::Arc;
+
+use tokio::{
+    sync::{mpsc::error::TrySendError, oneshot},
+    time::Instant,
+};
+
+use super::Timeline;
+use crate::{
+    domain::{
+        context::RunContext,
+        event::NewEvent,
+        id::{EventId, RunId, Seq},
+        open::Overflow,
+        run::{Refusal, Spec},
+    },
+    store::{self, append::Birth},
+};
+
+/// What an emit was answered with, one entry per event in the order they came.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Ack {
+    pub events: Vec<AckEvent>,
+    /// Set when the emit was to open a run that was already there.
+    pub already_open: bool,
+}
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AckEvent {
+    /// `None` for an ephemeral event.
+    pub seq: Option<Seq>,
+    pub event_id: Option<EventId>,
+    /// The run already held an event with this `event_id`; `seq` is that one's.
+    pub duplicate: bool,
+}
+
+/// Why an emit was not done. Only [`EmitError::OutcomeUnknown`] leaves open whether it was.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum EmitError {
+    #[error("there is no such run")]
+    NotFound,
+    #[error(transparent)]
+    Refused(#[from] Refusal),
+    #[error("a run with this id exists and was created with other content")]
+    RunExists,
+    #[error("the tree of runs is too deep")]
+    TooDeep,
+    #[error(transparent)]
+    OpenText(#[from] Overflow),
+    /// More emits wait than the server keeps; nothing of this one was done.
+    #[error("too many emits are waiting")]
+    Busy,
+    /// Nothing was done.
+    #[error("the database cannot be reached; nothing was stored")]
+    Unavailable,
+    /// The database fell silent in the middle of the commit.
+    #[error("the database fell silent during the commit; the events may or may not be stored")]
+    OutcomeUnknown,
+    #[error("the events could not be stored")]
+    Broken,
+}
+
+impl From<store::Error> for EmitError {
+    fn from(error: store::Error) -> Self {
+        if error.is_unavailable() {
+            return Self::Unavailable;
+        }
+        tracing::error!(error = &error as &dyn std::error::Error, "an emit failed in the database");
+        Self::Broken
+    }
+}
+
+/// Work for a lane: events of one run, all or nothing.
+#[derive(Debug)]
+pub(crate) struct Emission {
+    pub context: Arc<RunContext>,
+    /// Present when these events open the run.
+    pub birth: Option<Box<Birth>>,
+    pub events: Vec<NewEvent>,
+    pub arrived: Instant,
+    /// Taken when the answer is given.
+    pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
+}
+
+impl Emission {
+    pub fn answer(&mut self, answer: Result<Ack, EmitError>) {
+        if let Some(reply) = self.reply.take() {
+            // Whoever asked may have left; the events are stored all the same.
+            let _ = reply.send(answer);
+        }
+    }
+
+    pub fn bytes(&self) -> usize {
+        self.events.iter().map(|event| event.payload.as_str().len() + 128).sum()
+    }
+}
+
+impl Timeline {
+    /// Validates, persists, commits and then publishes events of one run; all of them or none.
+    ///
+    /// The answer comes after the commit. The work is done by the run's lane, not in this future: dropping it cancels
+    /// nothing half-way. It answers within 5 s whatever the database does.
+    pub async fn emit_run_event(&self, context: &Arc<RunContext>, events: Vec<NewEvent>) -> Result<Ack, EmitError> {
+        self.submit(Arc::clone(context), None, events).await
+    }
+
+    /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
+    pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
+        let depth = match spec.context.parent_run_id {
+            None => 0,
+            Some(parent) => self.parent_depth(&spec, parent).await? + 1,
+        };
+        let events = spec.events();
+        let context = Arc::new(spec.context.clone());
+        let birth = Box::new(Birth { spec, depth, request_hash });
+        let ack = self.submit(Arc::clone(&context), Some(birth), events).await?;
+        if !ack.already_open {
+            self.shared.contexts.remember((*context).clone());
+        }
+        Ok(ack)
+    }
+
+    async fn parent_depth(&self, spec: &Spec, parent: RunId) -> Result<i16, EmitError> {
+        let record = self.run(&spec.context.owner_id, parent).await?.ok_or(EmitError::NotFound)?;
+        let too_deep = record.depth.unsigned_abs() + 1 > crate::domain::limits::RUN_DEPTH_MAX;
+        if too_deep { Err(EmitError::TooDeep) } else { Ok(record.depth) }
+    }
+
+    async fn submit(
+        &self,
+        context: Arc<RunContext>,
+        birth: Option<Box<Birth>>,
+        events: Vec<NewEvent>,
+    ) -> Result<Ack, EmitError> {
+        let (reply, answer) = oneshot::channel();
+        let lane = lane_of(context.run_id, self.shared.lanes.len());
+        let emission = Emission { context, birth, events, arrived: Instant::now(), reply: Some(reply) };
+        self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
+            TrySendError::Full(_) => EmitError::Busy,
+            TrySendError::Closed(_) => EmitError::Unavailable,
+        })?;
+        answer.await.unwrap_or(Err(EmitError::Unavailable))
+    }
+}
+
+/// The lane a run is written by, from the random part of its id.
+fn lane_of(run: RunId, lanes: usize) -> usize {
+    (run.uuid().as_u128() as usize) % lanes
+}

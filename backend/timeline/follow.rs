@@ -1,0 +1,367 @@
+//! The one way out: a reader's stream, from wherever it left off, through the past, into the present.
+//!
+//! A [`Follower`] subscribes to the bus when it is made, before anything is read. Then it carries out what
+//! [`Splice`] says: page, settle, deliver. It holds no database connection between two pages and none at all while it
+//! is live. [`Follower::next`] may be dropped and called again at any time: nothing is lost, because what it has taken
+//! in is applied at once.
+
+use std::{collections::HashSet, sync::Arc, time::Duration};
+
+use super::{Timeline, publish::OpenText};
+use crate::{
+    bus::{Frame, Heard, Subscription, Topic},
+    domain::{
+        context::RunContext,
+        cursor::FeedCursor,
+        event::TypeFilter,
+        id::{RunId, Seq},
+        principal::OwnerId,
+        run::Status,
+        splice::{Input, Splice, Step, Track},
+    },
+    store::{self, feed},
+};
+
+/// Rows of the first page: small, so that the first byte is quick.
+const FIRST_PAGE_ROWS: i64 = 200;
+/// Bytes a page aims at.
+const PAGE_BYTES: usize = 1024 * 1024;
+/// Live frames handed over at once.
+const BURST_FRAMES_MAX: usize = 512;
+/// Pause before a database that failed is asked again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a reader follows.
+#[derive(Clone, Debug)]
+pub enum Scope {
+    Run(Arc<RunContext>),
+    Feed(feed::Scope),
+}
+
+/// What a reader is told, in order.
+#[derive(Clone, Debug)]
+pub enum Signal {
+    /// An event, durable or ephemeral.
+    Frame(Arc<Frame>),
+    /// The text so far of a message that is being written.
+    Snapshot(OpenText),
+    /// Everything that was there has been delivered. For a run its last seq.
+    CaughtUp { last_seq: Option<Seq> },
+    /// Retention removed what was asked for; the stream goes on from here.
+    Gap { requested_after: String, first_seq: Option<Seq> },
+    /// The run (or the whole tree) has ended; nothing follows.
+    End { status: Status, last_seq: Seq },
+    /// The server is going down; come back.
+    Draining,
+}
+
+/// What a reader wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    pub filter: TypeFilter,
+    /// Deltas and texts so far.
+    pub tokens: bool,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Todo {
+    Query,
+    Settle,
+    Live,
+    /// Nothing: the stream is over.
+    Closed,
+}
+
+/// One reader.
+#[derive(Debug)]
+pub struct Follower {
+    timeline: Timeline,
+    owner: OwnerId,
+    scope: Scope,
+    wishes: Wishes,
+    subscription: Subscription,
+    splice: Splice,
+    todo: Todo,
+    floor: FeedCursor,
+    rows: i64,
+    /// The runs of a tree, and those of them that have not ended.
+    members: HashSet<RunId>,
+    live: HashSet<RunId>,
+    /// How the run that gives the stream its end has ended.
+    ended: Option<(Status, Seq)>,
+    /// Said before anything else.
+    preface: Option<Signal>,
+}
+
+impl Timeline {
+    /// Follows one run after a seq.
+    pub fn follow_run(&self, context: Arc<RunContext>, after: Seq, wishes: Wishes) -> Follower {
+        let owner = context.owner_id.clone();
+        let topic = Topic::Run(context.run_id);
+        self.follower(owner, Scope::Run(context), topic, Track::Run(after), wishes)
+    }
+
+    /// Follows many runs of an owner after a cursor.
+    ///
+    /// `removed` is how far retention has been; a cursor behind it is told so.
+    pub fn follow_feed(
+        &self,
+        owner: OwnerId,
+        scope: feed::Scope,
+        after: FeedCursor,
+        removed: &FeedCursor,
+        wishes: Wishes,
+    ) -> Follower {
+        let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
+        let preface = behind.then(|| Signal::Gap { requested_after: after.to_string(), first_seq: None });
+        let topic = Topic::Owner(owner.clone());
+        let follower = self.follower(owner, Scope::Feed(scope), topic, Track::Feed(after), wishes);
+        Follower { preface, ..follower }
+    }
+
+    fn follower(&self, owner: OwnerId, scope: Scope, topic: Topic, track: Track, wishes: Wishes) -> Follower {
+        Follower {
+            timeline: self.clone(),
+            owner,
+            scope,
+            wishes,
+            subscription: self.bus().subscribe(topic),
+            splice: Splice::new(track),
+            todo: Todo::Query,
+            floor: FeedCursor::start(),
+            rows: FIRST_PAGE_ROWS,
+            members: HashSet::new(),
+            live: HashSet::new(),
+            ended: None,
+            preface: None,
+        }
+    }
+}
+
+impl Follower {
+    /// What comes next; `None` when the stream is over. Never an empty list.
+    pub async fn next(&mut self) -> Option<Vec<Signal>> {
+        let draining = self.timeline.shared.draining.clone();
+        loop {
+            if let Some(preface) = self.preface.take() {
+                return Some(vec![preface]);
+            }
+            let todo = self.todo;
+            let work = async {
+                match todo {
+                    Todo::Query => self.query().await,
+                    Todo::Settle => self.settle().await,
+                    Todo::Live => self.listen().await,
+                    Todo::Closed => Vec::new(),
+                }
+            };
+            let signals = match draining.run_until_cancelled(work).await {
+                Some(_) if todo == Todo::Closed => return None,
+                Some(signals) => signals,
+                None if todo == Todo::Closed => return None,
+                None => {
+                    self.todo = Todo::Closed;
+                    vec![Signal::Draining]
+                }
+            };
+            if !signals.is_empty() {
+                return Some(signals);
+            }
+        }
+    }
+
+    /// How far the reader has come, as the id of a feed's frame.
+    pub fn track(&self) -> &Track {
+        self.splice.track()
+    }
+
+    async fn query(&mut self) -> Vec<Signal> {
+        let page = match self.timeline.page(&self.owner, &self.scope, self.splice.track(), self.rows).await {
+            Ok(Some(page)) => page,
+            Ok(None) => {
+                // The run was deleted under its reader.
+                self.todo = Todo::Closed;
+                return Vec::new();
+            }
+            Err(error) => return self.pause(&error).await,
+        };
+        if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
+            match self.timeline.store().tree(&self.owner, root).await {
+                Ok(tree) => self.learn_tree(&tree),
+                Err(error) => return self.pause(&error).await,
+            }
+        }
+        let mean = (page.bytes / page.rows.max(1)).max(1);
+        self.rows = i64::try_from(PAGE_BYTES / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
+        self.floor = page.floor;
+        let steps = self.splice.step(page.input);
+        self.carry_out(steps)
+    }
+
+    async fn pause(&mut self, error: &store::Error) -> Vec<Signal> {
+        tracing::debug!(error = error as &dyn std::error::Error, "a reader waits for the database");
+        tokio::time::sleep(PAUSE).await;
+        Vec::new()
+    }
+
+    fn learn_tree(&mut self, tree: &[(RunId, bool)]) {
+        self.members.extend(tree.iter().map(|(run, _)| *run));
+        self.live = tree.iter().filter(|(_, ended)| !ended).map(|(run, _)| *run).collect();
+    }
+
+    /// Empties the queue, then goes live at a moment at which nothing can slip between.
+    async fn settle(&mut self) -> Vec<Signal> {
+        let mut progress = self.timeline.shared.publisher.progress();
+        let signals = self.drain();
+        if !signals.is_empty() || self.todo != Todo::Settle {
+            return signals;
+        }
+        let wanted = |context: &RunContext| self.wants(context);
+        let Some(texts) = self.timeline.shared.publisher.settle(&self.subscription, &self.floor, wanted) else {
+            // Committed, not yet published: that is a matter of moments, unless another process's bell was lost.
+            tokio::select! {
+                _ = progress.changed() => {}
+                heard = self.subscription.next() => return self.hear(heard),
+            }
+            return Vec::new();
+        };
+        let steps = self.splice.step(Input::Settled);
+        let mut signals = self.carry_out(steps);
+        if self.wishes.tokens {
+            signals.extend(texts.into_iter().map(Signal::Snapshot));
+        }
+        signals.extend(self.end());
+        signals
+    }
+
+    async fn listen(&mut self) -> Vec<Signal> {
+        let heard = self.subscription.next().await;
+        let mut signals = self.hear(heard);
+        signals.extend(self.drain());
+        signals
+    }
+
+    /// Takes what is already waiting on the bus, up to a burst.
+    fn drain(&mut self) -> Vec<Signal> {
+        let mut signals = Vec::new();
+        let todo = self.todo;
+        for _ in 0..BURST_FRAMES_MAX {
+            if self.todo != todo {
+                break;
+            }
+            let Some(heard) = self.subscription.try_next() else { break };
+            signals.extend(self.hear(heard));
+        }
+        signals
+    }
+
+    fn hear(&mut self, heard: Heard) -> Vec<Signal> {
+        let input = match heard {
+            Heard::Lagged => Input::Lagged,
+            Heard::Frame(frame) => {
+                self.grow(&frame.context);
+                if !self.wants(&frame.context) {
+                    return Vec::new();
+                }
+                match frame.place {
+                    Some(place) => Input::Durable(place, frame),
+                    None => Input::Ephemeral(frame),
+                }
+            }
+        };
+        if matches!(input, Input::Lagged) {
+            metrics::counter!("runreel_stream_lags_total").increment(1);
+        }
+        let steps = self.splice.step(input);
+        let mut signals = self.carry_out(steps);
+        if self.todo == Todo::Live {
+            signals.extend(self.end());
+        }
+        signals
+    }
+
+    /// A run whose parent belongs to the tree belongs to it as well.
+    fn grow(&mut self, context: &RunContext) {
+        if !matches!(self.scope, Scope::Feed(feed::Scope::Tree(_))) || self.members.contains(&context.run_id) {
+            return;
+        }
+        if context.parent_run_id.is_some_and(|parent| self.members.contains(&parent)) {
+            self.members.insert(context.run_id);
+            self.live.insert(context.run_id);
+        }
+    }
+
+    fn wants(&self, context: &RunContext) -> bool {
+        match &self.scope {
+            Scope::Run(own) => own.run_id == context.run_id,
+            Scope::Feed(feed::Scope::Everything) => true,
+            Scope::Feed(feed::Scope::Thread(thread)) => context.thread_id.as_ref() == Some(thread),
+            Scope::Feed(feed::Scope::Tree(_)) => self.members.contains(&context.run_id),
+        }
+    }
+
+    fn carry_out(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<Signal> {
+        let mut signals = Vec::with_capacity(steps.len());
+        for step in steps {
+            match step {
+                Step::Query => self.todo = Todo::Query,
+                Step::Settle => self.todo = Todo::Settle,
+                Step::Gap { requested_after, first_seq } => {
+                    let requested_after = requested_after.to_string();
+                    signals.push(Signal::Gap { requested_after, first_seq: Some(first_seq) });
+                }
+                Step::CaughtUp { first_time } => {
+                    self.todo = Todo::Live;
+                    if first_time {
+                        signals.push(Signal::CaughtUp { last_seq: self.last_seq() });
+                    }
+                }
+                Step::Deliver(frame) => {
+                    self.note_end(&frame);
+                    let wanted = self.wishes.filter.admits(&frame.event_type)
+                        && (frame.place.is_some() || self.wishes.tokens);
+                    if wanted {
+                        signals.push(Signal::Frame(frame));
+                    }
+                }
+            }
+        }
+        signals
+    }
+
+    fn last_seq(&self) -> Option<Seq> {
+        match self.splice.track() {
+            Track::Run(seq) => Some(*seq),
+            Track::Feed(_) => None,
+        }
+    }
+
+    fn note_end(&mut self, frame: &Frame) {
+        let (Some(status), Some(place)) = (frame.terminal, frame.place) else { return };
+        let run = frame.context.run_id;
+        self.live.remove(&run);
+        let ends_stream = match &self.scope {
+            Scope::Run(own) => own.run_id == run,
+            Scope::Feed(feed::Scope::Tree(root)) => *root == run,
+            Scope::Feed(_) => false,
+        };
+        if ends_stream {
+            self.ended = Some((status, place.seq));
+        }
+    }
+
+    /// The last word, once the run has ended and, in a tree, every other run has.
+    fn end(&mut self) -> Option<Signal> {
+        let (status, last_seq) = self.ended?;
+        if !self.live.is_empty() {
+            return None;
+        }
+        self.todo = Todo::Closed;
+        Some(Signal::End { status, last_seq })
+    }
+
+    /// Tells the follower of a tree that its root had ended before the place it starts from.
+    pub fn root_ended(&mut self, status: Status, last_seq: Seq) {
+        self.ended = Some((status, last_seq));
+    }
+}

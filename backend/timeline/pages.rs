@@ -1,0 +1,80 @@
+//! Pages of a log as frames, for the follower.
+
+use std::sync::Arc;
+
+use super::{Timeline, follow::Scope};
+use crate::{
+    bus::Frame,
+    domain::{
+        cursor::FeedCursor,
+        principal::OwnerId,
+        splice::{Input, Place, Track},
+    },
+    store::{self, events::Placed},
+};
+
+/// What one read of the database gives a follower.
+pub(super) struct Page {
+    pub input: Input<Arc<Frame>>,
+    /// What must have been published before the reader may go live.
+    pub floor: FeedCursor,
+    /// Bytes of the page, to choose the size of the next one.
+    pub bytes: usize,
+    pub rows: usize,
+}
+
+impl Timeline {
+    /// Reads a page after `track`; `None` when the run is gone.
+    pub(super) async fn page(
+        &self,
+        owner: &OwnerId,
+        scope: &Scope,
+        track: &Track,
+        limit: i64,
+    ) -> Result<Option<Page>, store::Error> {
+        match (scope, track) {
+            (Scope::Run(context), Track::Run(after)) => {
+                let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
+                let Some(page) = page else { return Ok(None) };
+                let complete = (page.events.len() as i64) < limit;
+                let mut floor = FeedCursor::start();
+                floor.advance(page.lane, page.lane_position);
+                let events = page.events.into_iter();
+                let frames = events.map(|(place, event)| frame(Arc::clone(context), place, &event)).collect();
+                Ok(Some(Page::new(frames, None, floor, complete)))
+            }
+            (Scope::Feed(scope), Track::Feed(after)) => {
+                let page = self.store().feed_page(owner, scope, after, limit).await?;
+                let frames = self.frames(page.events).await?;
+                Ok(Some(Page::new(frames, Some(page.tail.clone()), page.tail, page.complete)))
+            }
+            _ => unreachable!("a run is followed by seq and a feed by cursor"),
+        }
+    }
+
+    async fn frames(&self, events: Vec<Placed>) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
+        let contexts = &self.shared.contexts;
+        contexts.learn(events.iter().map(|(_, event)| event.run_id)).await?;
+        let known = events.into_iter().filter_map(|(place, event)| {
+            // A run without a head was deleted between the two reads; its events are gone as well.
+            let context = contexts.known(event.run_id)?;
+            Some(frame(context, place, &event))
+        });
+        Ok(known.collect())
+    }
+}
+
+impl Page {
+    fn new(events: Vec<(Place, Arc<Frame>)>, tail: Option<FeedCursor>, floor: FeedCursor, complete: bool) -> Self {
+        let bytes = events.iter().map(|(_, frame)| frame.block().len()).sum();
+        Self { rows: events.len(), bytes, floor, input: Input::Page { events, tail, complete } }
+    }
+}
+
+fn frame(
+    context: Arc<crate::domain::context::RunContext>,
+    place: Place,
+    event: &crate::domain::event::Recorded,
+) -> (Place, Arc<Frame>) {
+    (place, Arc::new(Frame::new(context, event, Some(place))))
+}

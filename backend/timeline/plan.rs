@@ -1,0 +1,199 @@
+//! What one commit will hold: numbering, de-duplication and refusals, decided in memory before the database is asked.
+//!
+//! A pure function of the emissions, the heads and the keys already used. Duplicates are found before anything gets a
+//! number, because a number that is given out and not used would be a hole.
+
+use std::collections::{HashMap, HashSet};
+
+use chrono::{DateTime, Utc};
+
+use super::emit::{Ack, AckEvent, EmitError, Emission};
+use crate::{
+    domain::{
+        event::{NewEvent, Recorded},
+        id::{EventId, RunId, Seq, SpanId},
+        limits::{OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
+        open::{OpenSpans, Overflow},
+        run::{self, Head},
+    },
+    store::{
+        append::{Batch, HeadWrite},
+        heads::StoredHead,
+    },
+};
+
+/// Everything the planning must know.
+pub(crate) struct Known<'a> {
+    pub heads: &'a HashMap<RunId, StoredHead>,
+    pub keys: &'a HashMap<(RunId, EventId), Seq>,
+    pub open: &'a (dyn Fn(RunId) -> Option<OpenSpans> + Sync),
+    pub now: DateTime<Utc>,
+}
+
+/// One commit.
+pub(crate) struct Plan {
+    pub batch: Batch,
+    /// Per emission, in their order.
+    pub outcomes: Vec<Result<Accepted, EmitError>>,
+    /// The heads as they will be once the batch is committed.
+    pub heads: HashMap<RunId, StoredHead>,
+}
+
+/// An emission that will be stored.
+pub(crate) struct Accepted {
+    pub ack: Ack,
+    pub items: Vec<Item>,
+}
+
+/// What readers will see of an emission, in order.
+pub(crate) enum Item {
+    /// An index into the batch.
+    Durable(usize),
+    Delta(Recorded, SpanId, String),
+}
+
+/// Plans one commit.
+pub(crate) fn plan(emissions: &[Emission], known: &Known<'_>) -> Plan {
+    let mut planner = Planner {
+        known,
+        batch: Batch::default(),
+        heads: HashMap::new(),
+        keys: HashMap::new(),
+        head_at: HashMap::new(),
+    };
+    let outcomes = emissions.iter().map(|emission| planner.emission(emission)).collect();
+    planner.finish(outcomes)
+}
+
+struct Planner<'a> {
+    known: &'a Known<'a>,
+    batch: Batch,
+    heads: HashMap<RunId, StoredHead>,
+    /// Keys used by this very batch.
+    keys: HashMap<(RunId, EventId), Seq>,
+    /// Where a run's head stands in the batch.
+    head_at: HashMap<RunId, usize>,
+}
+
+impl Planner<'_> {
+    fn head(&self, run: RunId) -> Option<&StoredHead> {
+        self.heads.get(&run).or_else(|| self.known.heads.get(&run))
+    }
+
+    fn key(&self, run: RunId, id: &EventId) -> Option<Seq> {
+        let key = (run, id.clone());
+        self.keys.get(&key).or_else(|| self.known.keys.get(&key)).copied()
+    }
+
+    fn emission(&mut self, emission: &Emission) -> Result<Accepted, EmitError> {
+        let run = emission.context.run_id;
+        let stored = match (&emission.birth, self.head(run)) {
+            (None, None) => return Err(EmitError::NotFound),
+            (None, Some(stored)) if stored.owner_id != emission.context.owner_id => return Err(EmitError::NotFound),
+            (None, Some(stored)) => stored.clone(),
+            (Some(birth), None) => StoredHead {
+                head: Head::unborn(self.known.now),
+                owner_id: emission.context.owner_id.clone(),
+                request_hash: birth.request_hash.to_vec(),
+            },
+            (Some(birth), Some(stored)) => {
+                let same = stored.owner_id == emission.context.owner_id && stored.request_hash == birth.request_hash;
+                let ack = Ack { events: Vec::new(), already_open: true };
+                return if same { Ok(Accepted { ack, items: Vec::new() }) } else { Err(EmitError::RunExists) };
+            }
+        };
+        let fresh: Vec<bool> = self.fresh(run, &emission.events);
+        let new_types = emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
+        run::decide(stored.head.status, new_types)?;
+        self.check_text(run, &emission.events)?;
+        Ok(self.accept(emission, stored, &fresh))
+    }
+
+    /// Which events are not duplicates, of stored ones or of each other.
+    fn fresh(&self, run: RunId, events: &[NewEvent]) -> Vec<bool> {
+        let mut seen = HashSet::new();
+        events
+            .iter()
+            .map(|event| match &event.event_id {
+                Some(id) if !event.event_type.is_ephemeral() => {
+                    self.key(run, id).is_none() && seen.insert(id)
+                }
+                _ => true,
+            })
+            .collect()
+    }
+
+    /// Refuses deltas that would take a span over its bound, before anything of their emission is stored.
+    fn check_text(&self, run: RunId, events: &[NewEvent]) -> Result<(), Overflow> {
+        if !events.iter().any(|event| event.event_type.is_ephemeral()) {
+            return Ok(());
+        }
+        let open = (self.known.open)(run).unwrap_or_default();
+        let mut bytes: HashMap<&SpanId, usize> = open.iter().map(|(id, span)| (id, span.text.len())).collect();
+        for event in events.iter().filter(|event| event.event_type.is_ephemeral()) {
+            let (Some(span_id), Ok(text)) = (&event.span_id, event.delta_text()) else { continue };
+            let total = bytes.entry(span_id).or_default();
+            *total += text.len();
+            if *total > OPEN_TEXT_BYTES_MAX || bytes.len() > OPEN_SPANS_MAX {
+                return Err(Overflow);
+            }
+        }
+        Ok(())
+    }
+
+    fn accept(&mut self, emission: &Emission, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
+        let run = emission.context.run_id;
+        let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
+        for (event, fresh) in emission.events.iter().zip(fresh) {
+            let ephemeral = event.event_type.is_ephemeral();
+            let seq = match (ephemeral, fresh, &event.event_id) {
+                (true, ..) => None,
+                (false, false, Some(id)) => self.key(run, id),
+                (false, ..) => Some(stored.head.last_seq.next()),
+            };
+            acks.push(AckEvent { seq, event_id: event.event_id.clone(), duplicate: !fresh });
+            if ephemeral {
+                if let (Some(span_id), Ok(text)) = (event.span_id.clone(), event.delta_text()) {
+                    let delta = Recorded::stamp(&emission.context, event.clone(), None, self.known.now);
+                    items.push(Item::Delta(delta, span_id, text));
+                }
+            } else if *fresh {
+                let recorded = Recorded::stamp(&emission.context, event.clone(), seq, self.known.now);
+                stored.head = run::evolve(stored.head, &recorded.event_type, recorded.at, &recorded.payload);
+                assert_eq!(Some(stored.head.last_seq), recorded.seq, "an event's seq is its run's next");
+                if let (Some(id), Some(seq)) = (&event.event_id, seq) {
+                    self.keys.insert((run, id.clone()), seq);
+                }
+                items.push(Item::Durable(self.batch.events.len()));
+                self.batch.events.push(recorded);
+            }
+        }
+        self.write_head(emission, &stored);
+        self.heads.insert(run, stored);
+        Accepted { ack: Ack { events: acks, already_open: false }, items }
+    }
+
+    fn write_head(&mut self, emission: &Emission, stored: &StoredHead) {
+        let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
+        let run_id = emission.context.run_id;
+        if self.batch.events[last_index].run_id != run_id {
+            return;
+        }
+        let head = stored.head.clone();
+        let (heads, births) = (&mut self.batch.heads, &emission.birth);
+        let at = *self.head_at.entry(run_id).or_insert_with(|| {
+            heads.push(HeadWrite { run_id, head: head.clone(), birth: births.clone(), last_index });
+            heads.len() - 1
+        });
+        (heads[at].head, heads[at].last_index) = (head, last_index);
+    }
+
+    fn finish(mut self, outcomes: Vec<Result<Accepted, EmitError>>) -> Plan {
+        // Rows are locked in one order everywhere.
+        self.batch.heads.sort_by_key(|write| write.run_id);
+        Plan { batch: self.batch, outcomes, heads: self.heads }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,235 @@
+//! The gate between the commit and the bus.
+//!
+//! Each lane is published in the order of its positions, without a hole: a local commit that follows another process's
+//! goes out only after that one was read from the table ([`super::relay`]). Whoever publishes in a lane holds the
+//! lane's turn from before its commit until after its publication, so nobody publishes those rows a second time.
+//!
+//! The gate also keeps the texts of open messages. A reader settles under the same lock that publications take, so the
+//! text it gets and the deltas that follow fit exactly.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+};
+
+use tokio::sync::{OwnedMutexGuard, watch};
+
+use crate::{
+    bus::{Bus, Frame, Subscription},
+    domain::{
+        context::RunContext,
+        cursor::FeedCursor,
+        event::{EventType, Recorded},
+        id::{RunId, SpanId},
+        json::Json,
+        limits::OPEN_TOTAL_BYTES_MAX,
+        open::OpenSpans,
+        splice::Place,
+    },
+};
+
+/// The text so far of one open span, for a reader that joins now.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct OpenText {
+    pub context: Arc<RunContext>,
+    pub event_type: EventType,
+    pub span_id: SpanId,
+    pub text: String,
+    /// Characters of `text`: the offset of the delta that follows.
+    pub chars: usize,
+}
+
+/// One thing to publish.
+pub(crate) enum Publication {
+    Durable(Place, Recorded),
+    Delta(Recorded, SpanId, String),
+}
+
+/// The right to append and publish in a lane.
+pub(crate) type Turn = OwnedMutexGuard<()>;
+
+#[derive(Debug)]
+struct OpenRun {
+    context: Arc<RunContext>,
+    spans: OpenSpans,
+    /// Grows with every delta of the process: the smallest is the run that was quiet longest.
+    touched: u64,
+}
+
+#[derive(Debug)]
+struct Gate {
+    published: FeedCursor,
+    open: HashMap<RunId, OpenRun>,
+    open_bytes: usize,
+    touches: u64,
+}
+
+/// Publishes what was committed. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(crate) struct Publisher {
+    bus: Bus,
+    gate: Arc<Mutex<Gate>>,
+    turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
+    progress: Arc<watch::Sender<()>>,
+}
+
+impl Publisher {
+    /// A publisher for which everything up to `tail` counts as published.
+    pub(crate) fn new(bus: Bus, tail: &FeedCursor) -> Self {
+        let gate = Gate { published: tail.clone(), open: HashMap::new(), open_bytes: 0, touches: 0 };
+        let turns = tail.lanes().map(|_| Arc::default()).collect();
+        Self { bus, gate: Arc::new(Mutex::new(gate)), turns: Arc::new(turns), progress: Arc::default() }
+    }
+
+    pub(crate) fn bus(&self) -> &Bus {
+        &self.bus
+    }
+
+    fn gate(&self) -> MutexGuard<'_, Gate> {
+        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Whether this process knows the lane.
+    pub(crate) fn has_lane(&self, lane: u8) -> bool {
+        usize::from(lane) < self.turns.len()
+    }
+
+    /// Waits for the right to append and publish in a lane.
+    pub(crate) async fn turn(&self, lane: u8) -> Turn {
+        Arc::clone(&self.turns[usize::from(lane)]).lock_owned().await
+    }
+
+    /// How far a lane has been published.
+    pub(crate) fn published(&self, lane: u8) -> i64 {
+        self.gate().published.at(lane)
+    }
+
+    /// Changes whenever something was published.
+    pub(crate) fn progress(&self) -> watch::Receiver<()> {
+        self.progress.subscribe()
+    }
+
+    /// Publishes a contiguous piece of a lane that ends at `up_to`.
+    pub(crate) fn publish(
+        &self,
+        _turn: &Turn,
+        lane: u8,
+        up_to: i64,
+        publications: impl Iterator<Item = (Arc<RunContext>, Publication)>,
+    ) {
+        let mut gate = self.gate();
+        for (context, publication) in publications {
+            match publication {
+                Publication::Durable(place, event) => {
+                    let expected = gate.published.at(lane) + 1;
+                    assert_eq!(place.position, expected, "a lane is published without a hole");
+                    gate.published.advance(lane, place.position);
+                    gate.close(context.run_id, &event);
+                    if self.bus.is_heard(context.run_id, &context.owner_id) {
+                        self.bus.publish(Frame::new(context, &event, Some(place)));
+                    }
+                }
+                Publication::Delta(event, span_id, text) => {
+                    let Some(offset) = gate.extend(&context, &event.event_type, &span_id, &text) else { continue };
+                    if self.bus.is_heard(context.run_id, &context.owner_id) {
+                        let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
+                        self.bus.publish(Frame::new(context, &event, None));
+                    }
+                }
+            }
+        }
+        assert!(gate.published.at(lane) <= up_to, "nothing beyond the piece was published");
+        gate.published.advance(lane, up_to);
+        drop(gate);
+        self.progress.send_replace(());
+    }
+
+    /// Passes over a piece of a lane that is too long to publish; every reader looks into the database instead.
+    pub(crate) fn skip(&self, _turn: &Turn, lane: u8, up_to: i64) {
+        let mut gate = self.gate();
+        gate.published.advance(lane, up_to);
+        // Whatever ended in that piece is not known here, so no text may be shown as still open.
+        gate.open.clear();
+        gate.open_bytes = 0;
+        self.bus.skip();
+        drop(gate);
+        self.progress.send_replace(());
+    }
+
+    /// The open spans of a run.
+    pub(crate) fn open_spans(&self, run: RunId) -> Option<OpenSpans> {
+        self.gate().open.get(&run).map(|open| open.spans.clone())
+    }
+
+    /// The moment a reader goes live: nothing waits for it and everything up to `floor` has been published.
+    ///
+    /// Gives the texts that are open right then, of the runs that `wanted` admits; `None` when it is too early.
+    pub(crate) fn settle(
+        &self,
+        subscription: &Subscription,
+        floor: &FeedCursor,
+        wanted: impl Fn(&RunContext) -> bool,
+    ) -> Option<Vec<OpenText>> {
+        let gate = self.gate();
+        if !subscription.is_empty() || floor.is_ahead_of(&gate.published) {
+            return None;
+        }
+        let mut texts = Vec::new();
+        for open in gate.open.values().filter(|open| wanted(&open.context)) {
+            texts.extend(open.spans.iter().map(|(span_id, span)| OpenText {
+                context: Arc::clone(&open.context),
+                event_type: span.event_type.clone(),
+                span_id: span_id.clone(),
+                text: span.text.clone(),
+                chars: span.chars,
+            }));
+        }
+        Some(texts)
+    }
+}
+
+impl Gate {
+    fn close(&mut self, run: RunId, event: &Recorded) {
+        if let Some(open) = self.open.get_mut(&run) {
+            self.open_bytes -= open.spans.bytes();
+            open.spans.close(&event.event_type, event.span_id.as_ref());
+            self.open_bytes += open.spans.bytes();
+            if open.spans.is_empty() {
+                self.open.remove(&run);
+            }
+        }
+    }
+
+    /// Adds a delta to its span; `None` when the span is full, which the planner has already refused.
+    fn extend(
+        &mut self,
+        context: &Arc<RunContext>,
+        event_type: &EventType,
+        span_id: &SpanId,
+        text: &str,
+    ) -> Option<usize> {
+        self.touches += 1;
+        let open = self.open.entry(context.run_id).or_insert_with(|| OpenRun {
+            context: Arc::clone(context),
+            spans: OpenSpans::default(),
+            touched: 0,
+        });
+        open.touched = self.touches;
+        let offset = open.spans.take(span_id, event_type, text).ok()?;
+        self.open_bytes += text.len();
+        while self.open_bytes > OPEN_TOTAL_BYTES_MAX {
+            let quiet = self.open.iter().min_by_key(|(_, open)| open.touched).map(|(run, _)| *run)?;
+            let forgotten = self.open.remove(&quiet)?;
+            self.open_bytes -= forgotten.spans.bytes();
+        }
+        Some(offset)
+    }
+}
+
+/// The payload of a delta with the number of characters before it.
+fn with_offset(payload: &Json, offset: usize) -> Json {
+    let mut members: serde_json::Map<String, serde_json::Value> =
+        serde_json::from_str(payload.as_str()).unwrap_or_default();
+    members.insert("offset".to_owned(), offset.into());
+    Json::of(&members)
+}

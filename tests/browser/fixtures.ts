@@ -1,0 +1,57 @@
+import { test as base, expect } from "@playwright/test";
+import { Producer } from "./producer.ts";
+import { Server } from "./server.ts";
+import { Wire } from "./wire.ts";
+
+interface Fixtures {
+  server: Server;
+  wire: Wire;
+  producer: Producer;
+  /** What went wrong in the page beside the test's own assertions: must be empty at its end. */
+  complaints: string[];
+  /** Cuts make the browser log failed requests; a test that cuts says so. */
+  allowsCuts: boolean;
+}
+
+export const test = base.extend<Fixtures>({
+  allowsCuts: [false, { option: true }],
+  server: async ({}, use) => {
+    const server = await Server.start();
+    await use(server);
+    await server.stop();
+  },
+  wire: async ({ server }, use) => {
+    const wire = await Wire.to(() => server.port);
+    await use(wire);
+    await wire.close();
+  },
+  producer: async ({ server }, use) => {
+    await use(new Producer(() => server.url));
+  },
+  complaints: [
+    async ({ page, server, wire, allowsCuts }, use) => {
+      const complaints: string[] = [];
+      const own = new Set([server.url, wire.url]);
+      page.on("request", (request) => {
+        const { protocol, origin } = new URL(request.url());
+        if (protocol !== "blob:" && !own.has(origin)) complaints.push(`left the origin: ${request.url()}`);
+      });
+      page.on("pageerror", (error) => complaints.push(`threw: ${error.message}`));
+      page.on("console", (message) => {
+        if (message.type() !== "error" && message.type() !== "warning") return;
+        const isNetwork = message.text().startsWith("Failed to load resource: net::");
+        if (!(allowsCuts && isNetwork)) complaints.push(`console: ${message.text()}`);
+      });
+      await page.addInitScript(() => {
+        document.addEventListener("securitypolicyviolation", (event) =>
+          console.error(`policy: ${event.violatedDirective} ${event.blockedURI}`),
+        );
+      });
+      await use(complaints);
+      expect(complaints).toEqual([]);
+    },
+    { auto: true },
+  ],
+});
+
+export { expect };

@@ -1,0 +1,94 @@
+import { readFile, mkdir } from "node:fs/promises";
+import { createRequire } from "node:module";
+import { resolve } from "node:path";
+import type { Page } from "@playwright/test";
+import { expect, test } from "./fixtures.ts";
+import { expectState } from "./page.ts";
+import { tripRun, type Producer } from "./producer.ts";
+
+const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
+const screenshots = resolve(import.meta.dirname, "../../docs/screenshots");
+const schemes = ["light", "dark"] as const;
+
+/** Rule and node of every violation of WCAG 2 A and AA. */
+async function violations(page: Page): Promise<string[]> {
+  // Through the debugger's door, which the page's own policy does not govern.
+  await page.evaluate(axe);
+  return page.evaluate(async () => {
+    const { axe } = window as unknown as { axe: { run: (options: unknown) => Promise<Results> } };
+    interface Results {
+      violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
+    }
+    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
+    const results = await axe.run({ runOnly: { type: "tag", values: tags } });
+    return results.violations.flatMap((each) =>
+      each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 160)} ${node.failureSummary}`),
+    );
+  });
+}
+
+async function severalRuns(producer: Producer): Promise<string> {
+  const queued = await producer.createRun({ title: "Summarise the week's tickets", agent: "reporter" });
+  await producer.emit(queued, { type: "run.waiting", payload: { reason: "a worker" } });
+  const failed = await producer.createRun({ title: "Import the catalogue", agent: "importer" });
+  await producer.emit(failed, { type: "run.failed", payload: { error: { message: "a file is missing" } } });
+  const cancelled = await producer.createRun({ title: "Re-index the archive", agent: "indexer" });
+  await producer.emit(cancelled, { type: "run.cancelled", payload: { reason: "not today" } });
+  const asked = await producer.createRun({ title: "Delete old branches", agent: "janitor" });
+  await producer.emit(asked, { type: "run.interrupted", payload: { reason: "approval" } });
+  await tripRun(producer, false);
+  return tripRun(producer, true);
+}
+
+for (const scheme of schemes) {
+  test(`both pages are readable for everybody in the ${scheme} theme`, async ({ page, server, producer }) => {
+    await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
+    await page.goto(server.url);
+    await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+    expect(await violations(page)).toEqual([]);
+
+    const run_id = await severalRuns(producer);
+    await expect(page.locator("[data-run]")).toHaveCount(6);
+    await expectState(page, "live");
+    expect(await violations(page)).toEqual([]);
+    await mkdir(screenshots, { recursive: true });
+    await page.screenshot({ path: resolve(screenshots, `runs-${scheme}.png`) });
+
+    await page.getByRole("row").filter({ hasText: "completed" }).getByRole("link").click();
+    await expect(page).toHaveURL(new RegExp(run_id));
+    await expectState(page, "ended");
+    await page.getByRole("treegrid").getByRole("row").filter({ hasText: "weather" }).click();
+    await expect(page.getByRole("complementary")).toContainText("Lisbon");
+    expect(await violations(page)).toEqual([]);
+    await page.screenshot({ path: resolve(screenshots, `run-${scheme}.png`) });
+
+    for (const tab of ["Log", "Output", "JSON"]) {
+      await page.getByRole("tab", { name: tab }).click();
+      await expect(page.getByRole("tab", { name: tab })).toHaveAttribute("aria-selected", "true");
+      expect(await violations(page), tab).toEqual([]);
+    }
+    await page.keyboard.press("?");
+    await expect(page.getByRole("dialog")).toBeVisible();
+    expect(await violations(page), "keys").toEqual([]);
+  });
+}
+
+test("the theme button overrules the system's choice and is remembered", async ({ page, server }) => {
+  await page.emulateMedia({ colorScheme: "dark" });
+  await page.goto(server.url);
+  const ground = () => page.evaluate(() => getComputedStyle(document.body).backgroundColor);
+  const dark = await ground();
+  await page.getByRole("button", { name: "Theme: system" }).click();
+  expect(await ground()).not.toBe(dark);
+  await page.reload();
+  await expect(page.getByRole("button", { name: "Theme: light" })).toBeVisible();
+  expect(await ground()).not.toBe(dark);
+});
+
+test("the pages carry a strict policy", async ({ page, server }) => {
+  const response = await page.goto(server.url);
+  const policy = response?.headers()["content-security-policy"] ?? "";
+  expect(policy).toContain("default-src 'self'");
+  expect(policy).not.toContain("unsafe-");
+  expect(response?.headers()["x-content-type-options"]).toBe("nosniff");
+});

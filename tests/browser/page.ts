@@ -1,0 +1,35 @@
+import { expect, type Page } from "@playwright/test";
+
+/** The connection pill's state. */
+export async function expectState(page: Page, state: string | RegExp): Promise<void> {
+  await expect(page.locator("[data-state]")).toHaveAttribute("data-state", state);
+}
+
+export async function expectEvents(page: Page, count: number): Promise<void> {
+  await expect(page.locator("[data-event-count]")).toHaveAttribute("data-event-count", String(count));
+}
+
+/** Reads every row of the log by scrolling through it: the seqs in the order they stand, one per row. */
+export async function seqsInList(page: Page): Promise<number[]> {
+  return page.getByRole("grid", { name: "Events of the run" }).evaluate(async (grid) => {
+    const frame = () => new Promise((drawn) => requestAnimationFrame(() => requestAnimationFrame(drawn)));
+    const byRow = new Map<number, number[]>();
+    for (let top = 0; ; top += Math.floor(grid.clientHeight / 2)) {
+      grid.scrollTop = top;
+      await frame();
+      for (const row of grid.querySelectorAll("[data-seq]")) {
+        const at = Number(row.getAttribute("aria-rowindex"));
+        const seq = Number(row.getAttribute("data-seq"));
+        const seen = byRow.get(at) ?? [];
+        if (!seen.includes(seq)) seen.push(seq);
+        byRow.set(at, seen);
+      }
+      if (top + grid.clientHeight >= grid.scrollHeight) break;
+    }
+    return [...byRow.entries()].sort(([a], [b]) => a - b).flatMap(([, seqs]) => seqs);
+  });
+}
+
+export const upTo = (last: number): number[] => Array.from({ length: last }, (_, at) => at + 1);
+
+export const cardText = (page: Page, span: string) => page.locator(`article[data-span="${span}"] .text`);

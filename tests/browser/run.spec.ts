@@ -1,0 +1,118 @@
+import { expect, test } from "./fixtures.ts";
+import { cardText, expectEvents, expectState, seqsInList, upTo } from "./page.ts";
+import { tripRun } from "./producer.ts";
+
+test("a run is followed live: events and tokens appear by themselves", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Live run", agent: "writer" });
+  await page.goto(`${server.url}/runs/${run_id}?tab=log`);
+  await expectState(page, "live");
+  await producer.emit(run_id, { type: "tool.started", span_id: "t1", payload: { name: "search" } });
+  await expect(page.getByRole("row").filter({ hasText: "tool.started" })).toContainText("search");
+
+  await page.getByRole("tab", { name: "Output" }).click();
+  await producer.emit(run_id, producer.token("m1", "Hello "));
+  await expect(cardText(page, "m1")).toHaveText("Hello ");
+  await producer.emit(run_id, producer.token("m1", "wörld 😀"));
+  await expect(cardText(page, "m1")).toHaveText("Hello wörld 😀");
+  const content = [{ type: "text", text: "Hello wörld 😀!" }];
+  await producer.emit(run_id, { type: "message.completed", span_id: "m1", payload: { role: "assistant", content } });
+  await expect(cardText(page, "m1")).toHaveText("Hello wörld 😀!");
+  await expect(page.locator("article")).toHaveAttribute("data-open", "false");
+
+  await producer.emit(run_id, { type: "run.completed" });
+  await expectState(page, "ended");
+  await expect(page.getByRole("banner").or(page.locator("header")).filter({ hasText: "Live run" })).toContainText(
+    "completed",
+  );
+});
+
+test("a reader that joins in the middle of a message sees the text so far, then the rest", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await producer.createRun({ title: "Joined late" });
+  await producer.emit(run_id, producer.token("m1", "Once upon 😀 "), producer.token("m1", "a time "));
+  await page.goto(`${server.url}/runs/${run_id}?tab=output`);
+  await expect(cardText(page, "m1")).toHaveText("Once upon 😀 a time ");
+  await producer.emit(run_id, producer.token("m1", "there was"));
+  await expect(cardText(page, "m1")).toHaveText("Once upon 😀 a time there was");
+  await expect(page.getByText("Some characters are missing")).toHaveCount(0);
+});
+
+test("the waterfall nests spans, shows failures, and grows with the run", async ({ page, server, producer }) => {
+  const run_id = await tripRun(producer, true);
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const grid = page.getByRole("treegrid", { name: "Spans of the run" });
+  const rows = grid.locator("[aria-level]");
+  await expect(rows).toHaveCount(8);
+  await expect(rows.nth(0)).toHaveAttribute("aria-level", "1");
+  const tool = grid.getByRole("row").filter({ hasText: "weather" });
+  await expect(tool).toHaveAttribute("aria-level", "3");
+  const failed = grid.getByRole("row").filter({ hasText: "search_flights" }).first();
+  await expect(failed).toContainText("failed");
+  await failed.click();
+  await expect(page.getByRole("complementary")).toContainText("tool.started");
+  await expect(page.getByRole("complementary")).toContainText("search_flights");
+});
+
+test("a link to an event opens it, and the keyboard goes on from there", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Long run" });
+  const logs = upTo(2000).map((n) => ({ type: "log.info", payload: { message: `line ${n}` } }));
+  const { last_seq } = await producer.emit(run_id, ...logs);
+  await page.goto(`${server.url}/runs/${run_id}?tab=log&sel=900`);
+  const selected = page.locator('[role=row][aria-selected="true"]');
+  await expect(selected).toHaveAttribute("data-seq", "900");
+  await expect(page.getByRole("complementary")).toContainText("#900");
+  await page.keyboard.press("j");
+  await expect(selected).toHaveAttribute("data-seq", "901");
+  await page.keyboard.press("k");
+  await page.keyboard.press("k");
+  await expect(selected).toHaveAttribute("data-seq", "899");
+  await page.keyboard.press("Escape");
+  await expect(page.getByRole("complementary")).toHaveCount(0);
+  await page.keyboard.press("f");
+  await expect(page.locator(`[data-seq="${last_seq}"]`)).toBeInViewport();
+  await page.keyboard.press("/");
+  await page.keyboard.type("line 1234");
+  await expect(page.locator("[data-seq]")).toHaveCount(1);
+  await page.keyboard.press("Escape");
+  await page.keyboard.press("?");
+  await expect(page.getByRole("dialog", { name: "Keys" })).toBeVisible();
+});
+
+test("scrolling up lets go of the end, the new rows are counted, one click follows again", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await producer.createRun({ title: "Busy run" });
+  const logs = (from: number, count: number) =>
+    upTo(count).map((n) => ({ type: "log.info", payload: { message: `line ${from + n}` } }));
+  await producer.emit(run_id, ...logs(0, 200));
+  await page.goto(`${server.url}/runs/${run_id}?tab=log`);
+  const last = await producer.lastSeq(run_id);
+  await expect(page.locator(`[data-seq="${last}"]`)).toBeInViewport();
+  await page.getByRole("grid").hover();
+  await page.mouse.wheel(0, -900);
+  await expect(page.getByRole("button", { name: "Follow", exact: true })).toBeVisible();
+  const top = () => page.getByRole("grid").evaluate((grid) => grid.scrollTop);
+  await expect.poll(async () => (await top()) === (await top())).toBe(true);
+  const before = await top();
+  await producer.emit(run_id, ...logs(200, 50));
+  await expect(page.getByRole("button", { name: "↓ 50 new" })).toBeVisible();
+  expect(await top()).toBe(before);
+  await page.getByRole("button", { name: "↓ 50 new" }).click();
+  await expect(page.locator(`[data-seq="${last + 50}"]`)).toBeInViewport();
+  await expectEvents(page, last + 50);
+  expect(await seqsInList(page)).toEqual(upTo(last + 50));
+});
+
+test("a run that does not exist says so", async ({ page, server, complaints }) => {
+  await page.goto(`${server.url}/runs/0195f3a0-0000-7000-8000-000000000001`);
+  await expect(page.getByRole("heading", { name: "No such run" })).toBeVisible();
+  // The browser itself logs the 404; nothing else may be there.
+  const others = complaints.filter((complaint) => !complaint.includes("status of 404"));
+  expect(others).toEqual([]);
+  complaints.length = 0;
+});

@@ -1,0 +1,62 @@
+import { expect, test } from "./fixtures.ts";
+import { expectState } from "./page.ts";
+
+test("the list of runs is live from its empty state on", async ({ page, server, producer }) => {
+  await page.goto(server.url);
+  await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  await expect(page.getByText("curl", { exact: false }).first()).toBeVisible();
+  await expectState(page, "live");
+
+  const run_id = await producer.createRun({ title: "First run", agent: "writer" });
+  const row = page.locator(`[data-run="${run_id}"]`);
+  await expect(row).toContainText("First run");
+  await expect(row).toContainText("running");
+  const { last_seq } = await producer.emit(run_id, { type: "log.info" }, { type: "log.info" });
+  await expect(row.locator("[data-events]")).toHaveAttribute("data-events", String(last_seq));
+  await producer.emit(run_id, { type: "run.failed", payload: { error: { message: "no" } } });
+  await expect(row).toContainText("failed");
+
+  const second = await producer.createRun({ title: "Second run" });
+  await expect(page.locator("[data-run]").first()).toHaveAttribute("data-run", second);
+  await expect(page.locator("[data-run]")).toHaveCount(2);
+});
+
+test("filter and search stand in the address and survive a reload", async ({ page, server, producer }) => {
+  const failed = await producer.createRun({ title: "Broken trip" });
+  await producer.emit(failed, { type: "run.failed" });
+  const going = await producer.createRun({ title: "Fine trip" });
+  await page.goto(server.url);
+  await expect(page.locator("[data-run]")).toHaveCount(2);
+  await page.getByLabel("Status").selectOption("failed");
+  await expect(page.locator("[data-run]")).toHaveCount(1);
+  expect(new URL(page.url()).search).toBe("?status=failed");
+  await producer.emit(going, { type: "run.failed" });
+  await expect(page.locator("[data-run]")).toHaveCount(2);
+  await page.keyboard.press("/");
+  await page.keyboard.type("Broken");
+  await expect(page.locator("[data-run]")).toHaveCount(1);
+  await page.reload();
+  await expect(page.locator("[data-run]")).toHaveCount(1);
+  await page.getByRole("link", { name: "Broken trip" }).click();
+  await expect(page.getByRole("heading", { name: "Broken trip" })).toBeVisible();
+  await page.goBack();
+  await expect(page.getByLabel("Search runs")).toHaveValue("Broken");
+});
+
+test.describe("through a bad way", () => {
+  test.use({ allowsCuts: true });
+
+  test("runs that began while the list was cut off are there after it", async ({ page, wire, producer }) => {
+    await producer.createRun({ title: "Before" });
+    await page.goto(wire.url);
+    await expect(page.locator("[data-run]")).toHaveCount(1);
+    await expectState(page, "live");
+    wire.cut();
+    await expectState(page, "reconnecting");
+    const meanwhile = await producer.createRun({ title: "Meanwhile" });
+    await producer.emit(meanwhile, { type: "run.completed" });
+    wire.heal();
+    await expect(page.locator(`[data-run="${meanwhile}"]`)).toContainText("completed");
+    await expect(page.locator("[data-run]")).toHaveCount(2);
+  });
+});

@@ -1,0 +1,31 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { backoff, backoffLimits, retryAfterMs } from "./backoff";
+
+describe("waiting before a reconnect", () => {
+  test("stays between the floor and the ceiling for every attempt", () => {
+    fc.assert(
+      fc.property(fc.nat(1000), fc.nat(100_000), fc.double({ min: 0, max: 0.999, noNaN: true }), (n, base, random) => {
+        const delay = backoff(n, base, random);
+        expect(delay).toBeGreaterThanOrEqual(backoffLimits.floor_ms);
+        expect(delay).toBeLessThanOrEqual(backoffLimits.ceiling_ms);
+      }),
+    );
+  });
+
+  test("doubles its range until the ceiling", () => {
+    const most = [0, 1, 2, 10].map((attempt) => backoff(attempt, 250, 1));
+    expect(most).toEqual([250, 500, 1000, 15_000]);
+  });
+
+  test("never comes before Retry-After", () => {
+    expect(backoff(0, 250, 0, 20_000)).toBe(20_000);
+  });
+
+  test("Retry-After is read as seconds, as a date, or as nothing", () => {
+    expect(retryAfterMs("3", 0)).toBe(3000);
+    expect(retryAfterMs("Thu, 01 Jan 1970 00:00:09 GMT", 4000)).toBe(5000);
+    expect(retryAfterMs("soon", 0)).toBe(0);
+    expect(retryAfterMs(null, 0)).toBe(0);
+  });
+});

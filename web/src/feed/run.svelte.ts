@@ -1,0 +1,110 @@
+import { api, ApiError, paths } from "../api/client";
+import { isTerminal, type Problem, type Run, type RunEvent, type RunStatus, type Timeline } from "../api/types";
+import { RunView } from "./fold";
+import { follow } from "./follower";
+import { RunOrder } from "./order";
+import { atMs } from "./read";
+import type { Connection, Source } from "./source";
+import { treeOfTimeline } from "./spans";
+import type { SpanTree } from "./tree";
+
+/**
+ * One run on the screen. The view is plain data that grows in place; `version` is the only thing that
+ * components watch, and it moves once per drawn frame.
+ */
+export class RunStore {
+  readonly run_id: string;
+  readonly view = new RunView();
+  version = $state(0);
+  connection = $state.raw<Connection>({ state: "connecting" });
+  run = $state.raw<Run | null>(null);
+  timeline = $state.raw<Timeline | null>(null);
+  problem = $state.raw<Problem | null>(null);
+  children = $state.raw<Run[]>([]);
+  #firstTree: SpanTree | null = null;
+  #source: Source | null = null;
+  #undo: (() => void) | null = null;
+  #abort = new AbortController();
+
+  constructor(run_id: string) {
+    this.run_id = run_id;
+  }
+
+  start(): void {
+    const { source, stop } = follow({
+      url: () => paths.runStream(this.run_id),
+      order: new RunOrder(),
+      take: (message) => this.view.take(message),
+      commit: () => (this.version += 1),
+      changed: (connection) => this.#changed(connection),
+    });
+    this.#source = source;
+    this.#undo = stop;
+    void this.#describe();
+  }
+
+  stop(): void {
+    this.#abort.abort();
+    this.#undo?.();
+  }
+
+  retryNow(): void {
+    this.#source?.retryNow();
+  }
+
+  get status(): RunStatus {
+    return this.view.status ?? this.run?.status ?? "queued";
+  }
+
+  get started_ms(): number | null {
+    const told = this.run?.started_at ?? null;
+    return this.view.started_ms ?? (told === null ? null : atMs(told));
+  }
+
+  get ended_ms(): number | null {
+    const told = this.run?.ended_at ?? null;
+    return this.view.ended_ms ?? (told === null ? null : atMs(told));
+  }
+
+  /** The spans of the feed, or the server's own while the feed is still behind them. */
+  get tree(): SpanTree {
+    const told = this.timeline;
+    if (told === null || this.#firstTree === null) return this.view.spans.tree;
+    if (this.view.last_seq < told.last_seq) return this.#firstTree;
+    this.#firstTree = null;
+    return this.view.spans.tree;
+  }
+
+  /** The whole event: from what the feed brought, or asked for again when that was forgotten. */
+  async event(seq: number): Promise<RunEvent | null> {
+    const bytes = this.view.bodies.get(seq);
+    if (bytes !== null) return JSON.parse(bytes) as RunEvent;
+    return api.event(this.run_id, seq, this.#abort.signal);
+  }
+
+  async #describe(): Promise<void> {
+    const { signal } = this.#abort;
+    try {
+      const [run, timeline] = await Promise.all([
+        api.run(this.run_id, signal),
+        api.timeline(this.run_id, signal),
+      ]);
+      if (this.timeline === null && this.view.last_seq < timeline.last_seq) {
+        this.#firstTree = treeOfTimeline(timeline);
+      }
+      this.run = run;
+      this.timeline = timeline;
+      this.children = (await api.runs({ parent_run_id: this.run_id, limit: 50 }, signal)).runs;
+    } catch (error) {
+      if (error instanceof ApiError && !signal.aborted) this.problem = error.problem;
+    }
+  }
+
+  #changed(connection: Connection): void {
+    this.connection = connection;
+    if (connection.state === "refused") this.problem = connection.problem;
+    // The feed carries the spans; the sums and the run's result are worth one more look at the end.
+    const isOver = connection.state === "ended" && !isTerminal(this.run?.status ?? "");
+    if (isOver) void this.#describe();
+  }
+}

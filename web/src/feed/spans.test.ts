@@ -1,0 +1,131 @@
+import { describe, expect, test } from "vitest";
+import type { RunEvent } from "../api/types";
+import { atMs } from "./read";
+import { Spans, treeOfTimeline } from "./spans";
+import { atAfter, event, run_id } from "./testing";
+
+function fold(events: RunEvent[]): Spans {
+  const spans = new Spans();
+  for (const each of events) spans.take(each);
+  return spans;
+}
+
+const span = (span_id: string, parent_span_id: string | null = null) => ({ span_id, parent_span_id });
+
+describe("spans from events", () => {
+  test("a start and an end of one span are one bar", () => {
+    const { tree } = fold([
+      event(1, "run.created", { payload: { title: "Trip" } }),
+      event(2, "run.started", { ms: 20 }),
+      event(3, "tool.started", { ...span("t1"), ms: 30, payload: { name: "search" } }),
+      event(4, "tool.completed", { ...span("t1"), ms: 75.5 }),
+    ]);
+    expect(tree.spans.map((each) => [each.kind, each.name, each.status])).toEqual([
+      ["run", "Trip", "running"],
+      ["tool", "search", "completed"],
+    ]);
+    expect((tree.spans[1]?.end_ms ?? 0) - (tree.spans[1]?.start_ms ?? 0)).toBeCloseTo(45.5, 3);
+  });
+
+  test("the run's bar begins when the run starts and ends with its last event", () => {
+    const { tree } = fold([
+      event(1, "run.created", { ms: 0 }),
+      event(2, "run.started", { ms: 100 }),
+      event(3, "run.failed", { ms: 300 }),
+    ]);
+    expect(tree.root).toMatchObject({ span_id: run_id, status: "failed", end_seq: 3, start_seq: 1 });
+    expect((tree.root?.end_ms ?? 0) - (tree.root?.start_ms ?? 0)).toBe(200);
+  });
+
+  test("an end without a start is as long as it says", () => {
+    const { tree } = fold([
+      event(1, "run.created", { ms: 0 }),
+      event(2, "message.completed", { ...span("m1"), ms: 900, payload: { duration_ms: 400 } }),
+    ]);
+    expect(tree.spans[1]).toMatchObject({ start_ms: atMs(atAfter(500)), end_ms: atMs(atAfter(900)) });
+  });
+
+  test("a message that names its step's span does not end the step", () => {
+    const { tree } = fold([
+      event(1, "run.created"),
+      event(2, "step.started", span("s1")),
+      event(3, "message.completed", span("s1")),
+    ]);
+    expect(tree.spans.map((each) => [each.kind, each.status])).toEqual([
+      ["run", "running"],
+      ["step", "running"],
+      ["message", "completed"],
+    ]);
+  });
+
+  test("parents nest, and a child that came before its parent moves below it", () => {
+    const { tree } = fold([
+      event(1, "run.created"),
+      event(2, "tool.started", span("t1", "s1")),
+      event(3, "step.started", span("s1")),
+      event(4, "tool.started", span("t2", "s1")),
+    ]);
+    const root = tree.root;
+    if (root === null) throw new Error("no root");
+    expect(tree.childrenOf(root).map((each) => each.span_id)).toEqual(["s1"]);
+    const step = tree.childrenOf(root)[0];
+    expect(step && tree.childrenOf(step).map((each) => each.span_id)).toEqual(["t1", "t2"]);
+  });
+
+  test("a span whose parent is unknown hangs below the run", () => {
+    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", span("t1", "nowhere"))]);
+    expect(tree.root && tree.childrenOf(tree.root)).toHaveLength(1);
+  });
+
+  test("a span that is its own parent hangs below the run", () => {
+    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", span("t1", "t1"))]);
+    expect(tree.root && tree.childrenOf(tree.root)).toHaveLength(1);
+  });
+
+  test("waiting is kept as a stretch of the run, and ends with the run at the latest", () => {
+    const { pauses } = fold([
+      event(1, "run.created", { ms: 0 }),
+      event(2, "run.waiting", { ms: 10 }),
+      event(3, "run.resumed", { ms: 30 }),
+      event(4, "run.interrupted", { ms: 50 }),
+      event(5, "run.cancelled", { ms: 70 }),
+    ]);
+    expect(pauses.map((pause) => (pause.to_ms ?? 0) - pause.from_ms)).toEqual([20, 20]);
+  });
+
+  test("a worker's bar knows its run", () => {
+    const { tree } = fold([
+      event(1, "run.created"),
+      event(2, "worker.spawned", { ...span("w1"), payload: { run_id: "child" } }),
+      event(3, "worker.completed", { ...span("w1"), payload: { run_id: "child" } }),
+    ]);
+    expect(tree.spans[1]).toMatchObject({ kind: "worker", child_run_id: "child", status: "completed" });
+  });
+
+  test("the server's timeline becomes the same tree", () => {
+    const tree = treeOfTimeline({
+      run_id,
+      last_seq: 4,
+      started_at: atAfter(0),
+      summary: {},
+      spans: [
+        { run_id, span_id: run_id, kind: "run", name: "Trip", status: "running", start_seq: 1, start_ms: 0 },
+        {
+          run_id,
+          span_id: "t1",
+          kind: "tool",
+          name: "search",
+          status: "completed",
+          start_seq: 3,
+          end_seq: 4,
+          start_ms: 30,
+          duration_ms: 45.5,
+        },
+      ],
+    });
+    expect(tree.root?.name).toBe("Trip");
+    expect(tree.root && tree.childrenOf(tree.root)).toMatchObject([
+      { name: "search", start_ms: atMs(atAfter(30)), end_ms: atMs(atAfter(75.5)) },
+    ]);
+  });
+});

@@ -1,0 +1,37 @@
+import type { DeltaEvent, RunEvent } from "../api/types";
+import type { FeedMessage } from "./frames";
+
+/** Builders for the tests beside this folder's code. */
+export const run_id = "0195f3a0-0000-7000-8000-000000000001";
+const start_ms = Date.parse("2025-04-01T12:00:00.000Z");
+
+export const atAfter = (ms: number): string => {
+  const whole = Math.floor(ms);
+  const micros = String(Math.round((ms - whole) * 1000)).padStart(3, "0");
+  return new Date(start_ms + whole).toISOString().replace("Z", `${micros}Z`);
+};
+
+export function event(seq: number, type: string, over: Partial<RunEvent> & { ms?: number } = {}): RunEvent {
+  const { ms, ...fields } = over;
+  return { run_id, seq, type, role: "agent", agent: "tester", at: atAfter(ms ?? seq * 10), payload: {}, ...fields };
+}
+
+export function delta(span_id: string, offset: number, text: string, type = "message.delta"): DeltaEvent {
+  const { seq: _, ...rest } = event(0, type, { span_id });
+  return { ...rest, seq: null, payload: { text, offset } };
+}
+
+export const told = (from: RunEvent): FeedMessage => ({
+  kind: "event",
+  event: from,
+  id: String(from.seq),
+  bytes: JSON.stringify(from),
+});
+
+/** A frame as the server writes it. */
+export function frame(type: string, data: unknown, id?: string | number): string {
+  const head = id === undefined ? "" : `id: ${id}\n`;
+  return `${head}event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
+}
+
+export const eventFrame = (from: RunEvent): string => frame(from.type, from, from.seq);

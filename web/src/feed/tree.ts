@@ -1,0 +1,92 @@
+import type { SpanStatus } from "../api/types";
+
+/** A bar of the waterfall. Times are milliseconds since the epoch; `end_ms` is null while it runs. */
+export interface Span {
+  /** Its place in the order of starts; what the tree is linked by, since producers may repeat a span_id. */
+  index: number;
+  span_id: string;
+  parent_span_id: string | null;
+  kind: string;
+  name: string;
+  agent: string | null;
+  status: SpanStatus;
+  start_seq: number;
+  end_seq: number | null;
+  start_ms: number;
+  end_ms: number | null;
+  child_run_id: string | null;
+}
+
+export type NewSpan = Omit<Span, "index">;
+
+/** The key of spans that hang below nothing in this run. */
+const top = -1;
+
+/**
+ * Spans in the order of their start, and their tree. The links are kept while spans arrive, so an event of
+ * a long live run costs what it costs in a short one.
+ */
+export class SpanTree {
+  readonly spans: Span[] = [];
+  /** Grows when the tree changes; a span that merely ends does not change it. */
+  shape = 0;
+  root: Span | null = null;
+  readonly #byId = new Map<string, Span>();
+  readonly #children = new Map<number, Span[]>();
+  readonly #missingParents = new Set<string>();
+
+  add(from: NewSpan): Span {
+    const span: Span = { ...from, index: this.spans.length };
+    this.spans.push(span);
+    this.shape += 1;
+    if (span.kind === "run" && this.root === null) this.#takeRoot(span);
+    else this.#link(span);
+    // The first of a repeated id is the one that others call their parent.
+    if (!this.#byId.has(span.span_id)) this.#byId.set(span.span_id, span);
+    if (this.#missingParents.delete(span.span_id)) this.#adopt(span);
+    return span;
+  }
+
+  childrenOf(span: Span): readonly Span[] {
+    return this.#children.get(span.index) ?? [];
+  }
+
+  /** The run's own span; without one (retention took the beginning) the spans that have no parent. */
+  roots(): readonly Span[] {
+    return this.root === null ? (this.#children.get(top) ?? []) : [this.root];
+  }
+
+  parentOf(span: Span): Span | null {
+    if (span === this.root) return null;
+    const named = span.parent_span_id === null ? undefined : this.#byId.get(span.parent_span_id);
+    return named === undefined || named === span ? this.root : named;
+  }
+
+  #takeRoot(span: Span): void {
+    this.root = span;
+    const before = this.#children.get(top) ?? [];
+    this.#children.delete(top);
+    this.#children.set(span.index, before);
+  }
+
+  #link(span: Span): void {
+    const parent = this.parentOf(span);
+    const isMissing = span.parent_span_id !== null && !this.#byId.has(span.parent_span_id);
+    if (isMissing) this.#missingParents.add(span.parent_span_id as string);
+    const siblings = this.#children.get(parent?.index ?? top);
+    if (siblings === undefined) this.#children.set(parent?.index ?? top, [span]);
+    else siblings.push(span);
+  }
+
+  /** Children that were written before their parent move below it. Rare: producers write parents first. */
+  #adopt(parent: Span): void {
+    const key = this.root?.index ?? top;
+    const strays = this.#children.get(key) ?? [];
+    const mine = strays.filter((span) => span.parent_span_id === parent.span_id && span !== parent);
+    this.#children.set(
+      key,
+      strays.filter((span) => !mine.includes(span)),
+    );
+    this.#children.set(parent.index, mine);
+  }
+}

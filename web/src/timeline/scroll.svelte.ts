@@ -1,0 +1,75 @@
+import { detached, following, newRows, step, type Follow, type FollowInput } from "./follow";
+
+/** Rows of a replay are not new; what is new counts from its end. */
+const notYet = Infinity;
+
+/** One scrolled box that may follow its end. The machine is in `follow.ts`; this binds it to an element. */
+export class Scroll {
+  follow = $state.raw<Follow>(detached(notYet));
+  /** Where this class itself last scrolled to; a position above it is the reader's doing. */
+  #parked = 0;
+  #element: HTMLElement | null = null;
+
+  constructor(startsFollowing: boolean) {
+    if (startsFollowing) this.follow = following;
+  }
+
+  bind = (element: HTMLElement): { destroy: () => void } => {
+    this.#element = element;
+    return { destroy: () => (this.#element = null) };
+  };
+
+  get isFollowing(): boolean {
+    return this.follow.mode === "following";
+  }
+
+  fresh(rows: number): number {
+    return newRows(this.follow, rows);
+  }
+
+  send(input: FollowInput, rows: number): void {
+    this.follow = step(this.follow, input, rows);
+    if (this.isFollowing) this.toEnd();
+  }
+
+  /** The element's `scroll` event. `slack` is how near the end counts as the end. */
+  scrolled(rows: number, slack: number): void {
+    const element = this.#element;
+    if (element === null) return;
+    const top = element.scrollTop;
+    if (Math.abs(top - this.#parked) < 1) return;
+    const at_end = top >= element.scrollHeight - element.clientHeight - slack;
+    const away = top < this.#parked && !at_end;
+    this.follow = step(this.follow, { kind: "scrolled", at_end, away }, rows);
+    if (!this.isFollowing) this.#parked = -1;
+  }
+
+  /** Shows the beginning of what is, or will be, there. */
+  toStart(): void {
+    this.follow = detached(notYet);
+    this.to(0);
+  }
+
+  /** The replay is over: what comes from here on is new. */
+  caughtUp(rows: number): void {
+    if (!this.isFollowing && this.follow.seen === notYet) this.follow = detached(rows);
+  }
+
+  /** To be called after the content grew or shrank. */
+  keep(): void {
+    if (this.isFollowing) this.toEnd();
+  }
+
+  toEnd(): void {
+    const element = this.#element;
+    if (element !== null) this.to(element.scrollHeight);
+  }
+
+  to(top: number): void {
+    const element = this.#element;
+    if (element === null) return;
+    element.scrollTop = top;
+    // Read back: the browser has cut it to what there is.
+    this.#parked = element.scrollTop;
+  }
+}

@@ -1,0 +1,125 @@
+import fc from "fast-check";
+import { describe, expect, test } from "vitest";
+import { RunView } from "../feed/fold";
+import { event, told } from "../feed/testing";
+import { pillOf } from "./connection";
+import { detached, following, newRows, step } from "./follow";
+import { EventFilter, spanRows } from "./rows";
+import { rowHeight_px, rowsInView, topToShow } from "./window";
+
+describe("following the end of a list", () => {
+  test("only the reader's own scroll upwards detaches", () => {
+    expect(step(following, { kind: "scrolled", at_end: false, away: false }, 10)).toBe(following);
+    expect(step(following, { kind: "scrolled", at_end: false, away: true }, 10)).toEqual(detached(10));
+  });
+
+  test("opening a row detaches, so that it stays under the eye", () => {
+    expect(step(following, { kind: "opened" }, 7)).toEqual(detached(7));
+  });
+
+  test("scrolling to the end, or asking for it, follows again", () => {
+    expect(step(detached(3), { kind: "scrolled", at_end: true, away: false }, 9)).toBe(following);
+    expect(step(detached(3), { kind: "asked_for_end" }, 9)).toBe(following);
+  });
+
+  test("what came while detached is counted as new", () => {
+    expect(newRows(detached(10), 322)).toBe(312);
+    expect(newRows(following, 322)).toBe(0);
+  });
+});
+
+describe("the drawn part of a list", () => {
+  test("holds every visible row and never more than a bound", () => {
+    fc.assert(
+      fc.property(fc.nat(200_000), fc.nat(100_000), fc.integer({ min: 0, max: 1500 }), (count, first, height) => {
+        const top = Math.min(first, count) * rowHeight_px;
+        const { start, end } = rowsInView(top, height, count);
+        expect(end - start).toBeLessThanOrEqual(90);
+        expect(start).toBeLessThanOrEqual(Math.min(first, count));
+        expect(end).toBeGreaterThanOrEqual(Math.min(count, Math.floor((top + height) / rowHeight_px)));
+      }),
+    );
+  });
+
+  test("scrolls as little as shows a row below the header", () => {
+    expect(topToShow(2, 0, 280)).toBe(0);
+    expect(topToShow(20, 0, 280)).toBe(22 * 28 - 280);
+    expect(topToShow(3, 280, 280)).toBe(84);
+  });
+});
+
+function viewOf(...events: Parameters<typeof event>[]): RunView {
+  const view = new RunView();
+  for (const each of events) view.take(told(event(...each)));
+  return view;
+}
+
+describe("rows", () => {
+  test("a filter finds words in type, title and span, and looks only at new rows", () => {
+    const view = viewOf([1, "tool.started", { span_id: "t1", payload: { name: "Search web" } }], [2, "log.info"]);
+    const filter = new EventFilter();
+    expect(filter.update(view.rows, "")).toBeNull();
+    expect(filter.update(view.rows, "search TOOL")).toEqual([0]);
+    view.take(told(event(3, "tool.completed", { span_id: "t1", payload: { name: "Search web" } })));
+    expect(filter.update(view.rows, "search TOOL")).toEqual([0, 2]);
+    expect(filter.update(view.rows, "t1 started")).toEqual([0]);
+  });
+
+  const nested = () =>
+    viewOf(
+      [1, "run.created"],
+      [2, "step.started", { span_id: "s1", payload: { name: "plan" } }],
+      [3, "tool.started", { span_id: "t1", parent_span_id: "s1", payload: { name: "search" } }],
+      [4, "step.started", { span_id: "s2", payload: { name: "answer" } }],
+    ).spans.tree;
+
+  test("the tree is shown parents first, with its depth", () => {
+    const rows = spanRows(nested(), new Set(), "");
+    expect(rows.map((row) => [row.span.name, row.depth, row.position, row.siblings])).toEqual([
+      ["tester", 0, 1, 1],
+      ["plan", 1, 1, 2],
+      ["search", 2, 1, 1],
+      ["answer", 1, 2, 2],
+    ]);
+  });
+
+  test("a closed span hides what is below it", () => {
+    const tree = nested();
+    expect(spanRows(tree, new Set([1]), "").map((row) => row.span.name)).toEqual(["tester", "plan", "answer"]);
+  });
+
+  test("a search keeps matches and their parents, also below closed spans", () => {
+    expect(spanRows(nested(), new Set([0, 1]), "sear").map((row) => row.span.name)).toEqual([
+      "tester",
+      "plan",
+      "search",
+    ]);
+  });
+
+  test("a chain of ten thousand spans does not exhaust the stack", () => {
+    const view = new RunView();
+    view.take(told(event(1, "run.created")));
+    for (let seq = 2; seq < 10_000; seq += 1) {
+      view.take(told(event(seq, "step.started", { span_id: `s${seq}`, parent_span_id: `s${seq - 1}` })));
+    }
+    expect(spanRows(view.spans.tree, new Set(), "")).toHaveLength(9_999);
+  });
+});
+
+describe("the connection pill", () => {
+  const facts = { now_ms: 1000, isOnline: true, progress: null };
+
+  test("counts down to the next attempt", () => {
+    const pill = pillOf({ state: "reconnecting", retryAt: 3400, attempt: 2 }, facts);
+    expect(pill).toMatchObject({ word: "Reconnecting", text: "Reconnecting in 3 s", canRetry: true });
+  });
+
+  test("says offline when the browser knows it", () => {
+    const offline = { ...facts, isOnline: false };
+    expect(pillOf({ state: "reconnecting", retryAt: 0, attempt: 1 }, offline).word).toBe("Offline");
+  });
+
+  test("tells how far a replay is", () => {
+    expect(pillOf({ state: "catching_up" }, { ...facts, progress: 0.689 }).text).toBe("Catching up 68 %");
+  });
+});

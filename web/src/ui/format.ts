@@ -1,0 +1,42 @@
+/** `820 ms`, `4.2 s`, `1 m 04 s`, `3 h 07 m`. */
+export function duration(ms: number): string {
+  if (!Number.isFinite(ms) || ms < 0) return "–";
+  if (ms < 1) return ms === 0 ? "0 ms" : `${ms.toFixed(1)} ms`;
+  if (ms < 999.5) return `${Math.round(ms)} ms`;
+  if (ms < 59_950) return `${(ms / 1000).toFixed(1)} s`;
+  const seconds = Math.round(ms / 1000);
+  const minutes = Math.floor(seconds / 60);
+  if (minutes < 60) return `${minutes} m ${two(seconds % 60)} s`;
+  const hours = Math.floor(minutes / 60);
+  if (hours < 48) return `${hours} h ${two(minutes % 60)} m`;
+  return `${Math.floor(hours / 24)} d ${hours % 24} h`;
+}
+
+const two = (value: number) => String(value).padStart(2, "0");
+
+/** `just now`, `12 s ago`, `3 m ago`, then the date. */
+export function ago(then_ms: number, now_ms: number): string {
+  const seconds = Math.max(0, Math.floor((now_ms - then_ms) / 1000));
+  if (seconds < 2) return "just now";
+  if (seconds < 60) return `${seconds} s ago`;
+  if (seconds < 3600) return `${Math.floor(seconds / 60)} m ago`;
+  if (seconds < 86_400) return `${Math.floor(seconds / 3600)} h ago`;
+  return new Date(then_ms).toISOString().slice(0, 10);
+}
+
+const clockTime = new Intl.DateTimeFormat(undefined, {
+  hour: "2-digit",
+  minute: "2-digit",
+  second: "2-digit",
+  fractionalSecondDigits: 3,
+  hour12: false,
+});
+
+export const timeOfDay = (ms: number): string => clockTime.format(ms);
+
+const grouped = new Intl.NumberFormat("en");
+
+export const count = (value: number): string => grouped.format(value);
+
+/** A UUID's tail: its head is a time, the same for all runs of a day. */
+export const shortId = (id: string): string => (id.length > 12 ? `…${id.slice(-8)}` : id);

@@ -1,1 +1,15 @@
-fn main() {}
+//! The program: parse, run, exit code.
+
+use std::process::ExitCode;
+
+use clap::Parser;
+use runreel::cli::{self, Cli};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
+        Ok(runtime) => runtime,
+        Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("the runtime cannot be started")),
+    };
+    runtime.block_on(cli::run(cli))
+}

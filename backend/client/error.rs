@@ -1,6 +1,6 @@
 //! What can go wrong between a client and the server, sorted by what the caller can do about it.
 
-use std::{error::Error as _, time::Duration};
+use std::{error::Error as _, io, time::Duration};
 
 use chrono::{DateTime, Utc};
 use reqwest::{
@@ -74,7 +74,10 @@ impl Error {
     }
 
     pub(super) fn unreachable(client: &Client, error: &reqwest::Error) -> Self {
-        let hint = error.is_connect().then(|| "is the server running? `runreel serve` starts one".into());
+        let refused = causes(error)
+            .filter_map(|cause| cause.downcast_ref::<io::Error>())
+            .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused);
+        let hint = refused.then(|| "is the server running? `runreel serve` starts one".into());
         let detail = format!("cannot reach {}: {}", client.base_url(), describe(error));
         Self { hint, ..Self::new(Kind::Unreachable, detail) }
     }
@@ -144,11 +147,11 @@ pub(super) fn describe(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }
-    let Some(mut cause) = error.source() else { return "the request could not be sent".to_owned() };
-    while let Some(deeper) = cause.source() {
-        cause = deeper;
-    }
-    cause.to_string()
+    causes(error).last().map_or_else(|| "the request could not be sent".to_owned(), ToString::to_string)
+}
+
+fn causes(error: &reqwest::Error) -> impl Iterator<Item = &(dyn std::error::Error + 'static)> {
+    std::iter::successors(error.source(), |&cause| cause.source())
 }
 
 #[cfg(test)]

@@ -23,7 +23,7 @@ mod follow;
 mod pace;
 
 #[cfg(test)]
-mod tests;
+pub(crate) mod tests;
 
 use self::pace::{Natural, Pace};
 pub use self::{
@@ -172,7 +172,9 @@ impl fmt::Debug for Client {
 
 /// Checks a server address. The address itself is not repeated in errors: it may hold a secret.
 fn parse_base(base_url: &str) -> Result<Url, Error> {
-    let base = Url::parse(base_url.trim()).map_err(|error| Error::unusable(format!("the server address: {error}")))?;
+    let base = Url::parse(base_url.trim()).map_err(|error| {
+        Error::unusable(format!("the server address is no URL such as http://127.0.0.1:7717 ({error})"))
+    })?;
     let refusal = if !matches!(base.scheme(), "http" | "https") {
         "the server address begins with http:// or https://"
     } else if !base.username().is_empty() || base.password().is_some() {

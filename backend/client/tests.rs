@@ -12,7 +12,7 @@ use self::fake::{Answer, Fake};
 use super::{Client, Follow, Kind, Notice, pace::Pace};
 
 mod emitting;
-mod fake;
+pub(crate) mod fake;
 mod following;
 
 /// Writes every wait down instead of waiting, and draws the longest.

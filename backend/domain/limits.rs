@@ -34,6 +34,8 @@ pub const PAGE_ROWS_DEFAULT: i64 = 100;
 pub const EVENT_PAGE_ROWS_DEFAULT: i64 = 500;
 /// Rows read from the database in one step of a replay.
 pub const REPLAY_ROWS: i64 = 1_000;
+/// Spans one timeline shows.
+pub const SPANS_MAX: usize = 20_000;
 /// How far from now the time inside a client-chosen run id may lie, milliseconds.
 pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// Longest text of one open span (the tokens of a message so far), bytes.

@@ -15,7 +15,7 @@ use super::{
 };
 
 /// Whether a span has ended, and how.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum SpanStatus {
     Running,
@@ -24,8 +24,9 @@ pub enum SpanStatus {
 }
 
 /// One bar of the waterfall.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Span {
+    #[schema(value_type = uuid::Uuid)]
     pub run_id: RunId,
     /// The run's own bar has the run's id here.
     pub span_id: String,
@@ -37,8 +38,10 @@ pub struct Span {
     pub role: &'static str,
     pub agent: Option<String>,
     pub status: SpanStatus,
+    #[schema(value_type = i64)]
     pub start_seq: Seq,
     #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<i64>)]
     pub end_seq: Option<Seq>,
     /// Milliseconds after the run's start.
     pub start_ms: f64,
@@ -50,7 +53,7 @@ pub struct Span {
 }
 
 /// Sums over one run.
-#[derive(Clone, Debug, Default, PartialEq, Serialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Summary {
     pub total_ms: f64,
     pub tool_ms: f64,

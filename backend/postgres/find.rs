@@ -24,7 +24,7 @@ const VERSIONED: [(&str, &str, &str); 7] = [
 
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Programs {
-    folder: PathBuf,
+    pub(super) folder: PathBuf,
     pub(super) major: u32,
 }
 

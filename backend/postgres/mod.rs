@@ -140,6 +140,15 @@ impl Cluster {
     }
 }
 
+/// Which programs [`Cluster::start`] would take, in words. Starts nothing and changes nothing.
+pub async fn programs(options: &Options) -> Result<String, Error> {
+    let home = Home::existing(&options.data_dir)?;
+    let made_by = home.cluster_major()?;
+    let path = options.path_env.as_deref();
+    let programs = find::find(options.pg_bin.as_deref(), path, &home, made_by).await?;
+    Ok(format!("Postgres {} in {}", programs.major, programs.folder.display()))
+}
+
 /// Where the cluster of `data_dir` listens, if it is up: for a command beside the server that owns the lock.
 ///
 /// `None` also when this user may not look into the data directory. Takes no lock and changes nothing.

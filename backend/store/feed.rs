@@ -189,6 +189,56 @@ impl Store {
         .await
     }
 
+    /// The cursor after which the last `count` events of a feed follow, in each lane.
+    pub async fn feed_before_tail(&self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
+        let tail = self.feed_tail().await?;
+        let runs = match scope {
+            Scope::Everything => None,
+            Scope::Tree(root) => Some(self.tree(owner, *root).await?.into_iter().map(|(run, _)| run.uuid()).collect()),
+            Scope::Thread(thread) => Some(self.thread_runs(owner, thread).await?),
+        };
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let mut cursor = FeedCursor::start();
+            for (lane, position) in tail.lanes() {
+                let before = sqlx::query_scalar!(
+                    r#"select min(position) as "first" from (
+                           select position from store.run_event
+                           where owner_id = $1 and lane = $2 and position <= $3
+                             and ($4::uuid[] is null or run_id = any ($4))
+                           order by position desc limit $5) as last"#,
+                    owner.as_str(),
+                    i16::from(lane),
+                    position,
+                    runs.as_deref(),
+                    count
+                )
+                .fetch_one(&mut *tx)
+                .await?;
+                cursor.advance(lane, before.map_or(position, |first| first - 1));
+            }
+            tx.commit().await?;
+            Ok(cursor)
+        })
+        .await
+    }
+
+    async fn thread_runs(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Vec<Uuid>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let runs = sqlx::query_scalar!(
+                "select run_id from store.run where owner_id = $1 and thread_id = $2",
+                owner.as_str(),
+                thread.as_str()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(runs)
+        })
+        .await
+    }
+
     /// How far retention has removed events of this owner, per lane.
     pub async fn removed(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {

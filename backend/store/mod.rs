@@ -17,6 +17,7 @@ pub mod feed;
 pub mod heads;
 pub mod listen;
 mod pepper;
+pub mod query;
 pub mod retention;
 pub mod runs;
 pub mod tokens;

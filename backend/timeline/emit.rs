@@ -85,14 +85,14 @@ pub(crate) struct Emission {
 }
 
 impl Emission {
-    pub fn answer(&mut self, answer: Result<Ack, EmitError>) {
+    pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
         if let Some(reply) = self.reply.take() {
             // Whoever asked may have left; the events are stored all the same.
             let _ = reply.send(answer);
         }
     }
 
-    pub fn bytes(&self) -> usize {
+    pub(crate) fn bytes(&self) -> usize {
         self.events.iter().map(|event| event.payload.as_str().len() + 128).sum()
     }
 }

@@ -4,7 +4,8 @@ import { resolve } from "node:path";
 import type { Page } from "@playwright/test";
 import { expect, test } from "./fixtures.ts";
 import { expectState } from "./page.ts";
-import { tripRun, type Producer } from "./producer.ts";
+import type { Producer } from "./producer.ts";
+import { tripRun } from "./trip.ts";
 
 const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const screenshots = resolve(import.meta.dirname, "../../docs/screenshots");

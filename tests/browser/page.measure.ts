@@ -13,8 +13,10 @@ function some(from: number, count: number): NewEvent[] {
   return upTo(count).map((n) => {
     const at = from + n;
     const call = Math.floor(at / 3);
-    if (at % 3 === 0) return { type: "tool.started", span_id: `t${call}`, payload: { name: `tool ${call}`, args: { at } } };
-    if (at % 3 === 1) return { type: "tool.completed", span_id: `t${call}`, payload: { result: "x".repeat(40) } };
+    if (at % 3 === 0)
+      return { type: "tool.started", span_id: `t${call}`, payload: { name: `tool ${call}`, args: { at } } };
+    if (at % 3 === 1)
+      return { type: "tool.completed", span_id: `t${call}`, payload: { result: "x".repeat(40) } };
     return { type: "log.info", payload: { message: `line ${at} of a long run` } };
   });
 }
@@ -47,7 +49,8 @@ async function frames(page: Page, selector: string, seconds: number, by_px: numb
     },
     { seconds, by_px },
   );
-  const at = (part: number) => (times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0).toFixed(1);
+  const at = (part: number) =>
+    (times[Math.min(times.length - 1, Math.floor(times.length * part))] ?? 0).toFixed(1);
   return `p50 ${at(0.5)}  p95 ${at(0.95)}  p99 ${at(0.99)}  max ${at(1)} ms (${times.length} frames)`;
 }
 

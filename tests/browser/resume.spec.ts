@@ -9,7 +9,12 @@ test("a cut in mid-message loses nothing and repeats nothing", async ({ page, wi
   const run_id = await producer.createRun({ title: "Cut run" });
   await page.goto(`${wire.url}/runs/${run_id}?tab=output`);
   await expectState(page, "live");
-  await producer.emit(run_id, ...upTo(20).map(line), producer.token("m1", "One, "), producer.token("m1", "two 😀, "));
+  await producer.emit(
+    run_id,
+    ...upTo(20).map(line),
+    producer.token("m1", "One, "),
+    producer.token("m1", "two 😀, "),
+  );
   await expect(cardText(page, "m1")).toHaveText("One, two 😀, ");
 
   wire.cut();
@@ -28,7 +33,11 @@ test("a cut in mid-message loses nothing and repeats nothing", async ({ page, wi
   await expectState(page, "reconnecting");
   const text = "One, two 😀, three, four.";
   const content = [{ type: "text", text }];
-  await producer.emit(run_id, { type: "message.completed", span_id: "m1", payload: { role: "assistant", content } });
+  await producer.emit(run_id, {
+    type: "message.completed",
+    span_id: "m1",
+    payload: { role: "assistant", content },
+  });
   wire.heal();
   await page.getByRole("button", { name: "Retry now" }).click();
   await expectState(page, "live");
@@ -42,7 +51,11 @@ test("a cut in mid-message loses nothing and repeats nothing", async ({ page, wi
   expect(await seqsInList(page)).toEqual(upTo(last_seq));
 });
 
-test("a server that is killed and started again in mid-run is resumed by itself", async ({ page, server, producer }) => {
+test("a server that is killed and started again in mid-run is resumed by itself", async ({
+  page,
+  server,
+  producer,
+}) => {
   const run_id = await producer.createRun({ title: "Killed run" });
   await page.goto(`${server.url}/runs/${run_id}?tab=log`);
   await expectState(page, "live");

@@ -1,6 +1,6 @@
 import { expect, test } from "./fixtures.ts";
 import { cardText, expectEvents, expectState, seqsInList, upTo } from "./page.ts";
-import { tripRun } from "./producer.ts";
+import { tripRun } from "./trip.ts";
 
 test("a run is followed live: events and tokens appear by themselves", async ({ page, server, producer }) => {
   const run_id = await producer.createRun({ title: "Live run", agent: "writer" });
@@ -15,15 +15,19 @@ test("a run is followed live: events and tokens appear by themselves", async ({ 
   await producer.emit(run_id, producer.token("m1", "wörld 😀"));
   await expect(cardText(page, "m1")).toHaveText("Hello wörld 😀");
   const content = [{ type: "text", text: "Hello wörld 😀!" }];
-  await producer.emit(run_id, { type: "message.completed", span_id: "m1", payload: { role: "assistant", content } });
+  await producer.emit(run_id, {
+    type: "message.completed",
+    span_id: "m1",
+    payload: { role: "assistant", content },
+  });
   await expect(cardText(page, "m1")).toHaveText("Hello wörld 😀!");
   await expect(page.locator("article")).toHaveAttribute("data-open", "false");
 
   await producer.emit(run_id, { type: "run.completed" });
   await expectState(page, "ended");
-  await expect(page.getByRole("banner").or(page.locator("header")).filter({ hasText: "Live run" })).toContainText(
-    "completed",
-  );
+  await expect(
+    page.getByRole("banner").or(page.locator("header")).filter({ hasText: "Live run" }),
+  ).toContainText("completed");
 });
 
 test("a reader that joins in the middle of a message sees the text so far, then the rest", async ({
@@ -40,7 +44,11 @@ test("a reader that joins in the middle of a message sees the text so far, then 
   await expect(page.getByText("Some characters are missing")).toHaveCount(0);
 });
 
-test("the waterfall nests spans, shows failures, and grows with the run", async ({ page, server, producer }) => {
+test("the waterfall nests spans, shows failures, and grows with the run", async ({
+  page,
+  server,
+  producer,
+}) => {
   const run_id = await tripRun(producer, true);
   await page.goto(`${server.url}/runs/${run_id}`);
   const grid = page.getByRole("treegrid", { name: "Spans of the run" });
@@ -54,9 +62,38 @@ test("the waterfall nests spans, shows failures, and grows with the run", async 
   await failed.click();
   await expect(page.getByRole("complementary")).toContainText("tool.started");
   await expect(page.getByRole("complementary")).toContainText("search_flights");
+
+  await grid.getByRole("row").filter({ hasText: "step plan" }).getByRole("button", { name: "Close" }).click();
+  await expect(rows).toHaveCount(5);
+  await page.keyboard.press("/");
+  await page.keyboard.type("weather");
+  await expect(rows).toHaveCount(3);
 });
 
-test("a link to an event opens it, and the keyboard goes on from there", async ({ page, server, producer }) => {
+test("a worker's bar leads to its run, and that run back to its parent", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const parent_run_id = await producer.createRun({ title: "Supervise", role: "supervisor" });
+  const child = await producer.createRun({ title: "Work", role: "worker", parent_run_id });
+  const payload = { run_id: child, name: "worker one" };
+  await producer.emit(parent_run_id, { type: "worker.spawned", span_id: child, payload });
+  await page.goto(`${server.url}/runs/${parent_run_id}`);
+  await page.getByRole("treegrid").getByRole("link", { name: "worker one" }).first().click();
+  await expect(page).toHaveURL(`${server.url}/runs/${child}`);
+  await expect(page.getByRole("heading", { name: "Work", exact: true })).toBeVisible();
+  await page.getByRole("link", { name: "parent run" }).click();
+  await expect(page.getByRole("heading", { name: "Supervise" })).toBeVisible();
+  await page.getByRole("navigation", { name: "Related runs" }).getByRole("link", { name: "Work" }).click();
+  await expect(page).toHaveURL(`${server.url}/runs/${child}`);
+});
+
+test("a link to an event opens it, and the keyboard goes on from there", async ({
+  page,
+  server,
+  producer,
+}) => {
   const run_id = await producer.createRun({ title: "Long run" });
   const logs = upTo(2000).map((n) => ({ type: "log.info", payload: { message: `line ${n}` } }));
   const { last_seq } = await producer.emit(run_id, ...logs);

@@ -1,6 +1,10 @@
 import { expect, test } from "vitest";
 
-const texts = import.meta.glob<string>("./**/*.{ts,svelte,css}", { query: "?raw", import: "default", eager: true });
+const texts = import.meta.glob<string>("./**/*.{ts,svelte,css}", {
+  query: "?raw",
+  import: "default",
+  eager: true,
+});
 const files = Object.entries(texts).map(([path, text]) => ({ path: path.slice(2), text }));
 
 /** A folder names itself and those after it in its list, nothing else. */
@@ -16,6 +20,10 @@ const mayName: Record<string, string[]> = {
 function folderNamed(path: string, target: string): string {
   return new URL(target, `file:///${path}`).pathname.split("/")[1] ?? "";
 }
+
+test("the files are all here", () => {
+  expect(files.length).toBeGreaterThan(40);
+});
 
 test("folders are ranks: a file imports only from lower ones", () => {
   const wrong: string[] = [];
@@ -37,7 +45,9 @@ test("no file is longer than 400 lines", () => {
 });
 
 test("no template has a style attribute or a data: address, which the policy would refuse", () => {
-  const wrong = files.filter(({ path, text }) => path.endsWith(".svelte") && /\sstyle="|data:[a-z]+\//.test(text));
+  const wrong = files.filter(
+    ({ path, text }) => path.endsWith(".svelte") && /\sstyle="|data:[a-z]+\//.test(text),
+  );
   expect(wrong.map(({ path }) => path)).toEqual([]);
 });
 

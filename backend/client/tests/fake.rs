@@ -11,7 +11,7 @@ use tokio::{
 };
 
 /// What happens after a request was read.
-pub(super) enum Answer {
+pub(crate) enum Answer {
     /// These bytes, then a clean close.
     Close(Vec<u8>),
     /// These bytes, each chunk a write of its own, then an end that HTTP did not allow.
@@ -21,33 +21,33 @@ pub(super) enum Answer {
 }
 
 impl Answer {
-    pub(super) fn close(media_type: &str, body: &str) -> Self {
+    pub(crate) fn close(media_type: &str, body: &str) -> Self {
         Self::Close(full("200 OK", media_type, "", body))
     }
 
-    pub(super) fn status(status: &str, headers: &str) -> Self {
+    pub(crate) fn status(status: &str, headers: &str) -> Self {
         Self::Close(full(status, "text/plain", headers, ""))
     }
 
-    pub(super) fn json(body: &Value) -> Self {
+    pub(crate) fn json(body: &Value) -> Self {
         Self::close("application/json", &body.to_string())
     }
 
-    pub(super) fn problem(status: u16, title: &str, body: &Value) -> Self {
+    pub(crate) fn problem(status: u16, title: &str, body: &Value) -> Self {
         Self::Close(full(&format!("{status} {title}"), "application/problem+json", "", &body.to_string()))
     }
 
     /// An event stream that ends cleanly.
-    pub(super) fn stream(body: &str) -> Self {
+    pub(crate) fn stream(body: &str) -> Self {
         Self::Close(format!("{STREAM}\r\n{body}").into_bytes())
     }
 
-    pub(super) fn held_stream(body: &str) -> Self {
+    pub(crate) fn held_stream(body: &str) -> Self {
         Self::Hold(format!("{STREAM}\r\n{body}").into_bytes())
     }
 
     /// An event stream in chunks of so many bytes, cut without the last chunk.
-    pub(super) fn cut_stream(body: &str, chunk_bytes: usize) -> Self {
+    pub(crate) fn cut_stream(body: &str, chunk_bytes: usize) -> Self {
         let head = format!("{STREAM}transfer-encoding: chunked\r\n\r\n").into_bytes();
         let chunks = body
             .as_bytes()
@@ -65,14 +65,14 @@ fn full(status: &str, media_type: &str, headers: &str, body: &str) -> Vec<u8> {
         .into_bytes()
 }
 
-pub(super) struct Fake {
-    pub(super) url: String,
+pub(crate) struct Fake {
+    pub(crate) url: String,
     requests: mpsc::UnboundedReceiver<String>,
     task: JoinHandle<()>,
 }
 
 impl Fake {
-    pub(super) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
+    pub(crate) async fn start(answers: impl IntoIterator<Item = Answer>) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let url = format!("http://{}", listener.local_addr().unwrap());
         let (sender, requests) = mpsc::unbounded_channel();
@@ -92,12 +92,12 @@ impl Fake {
     }
 
     /// The next request as text, head and body.
-    pub(super) async fn request(&mut self) -> String {
+    pub(crate) async fn request(&mut self) -> String {
         self.requests.recv().await.unwrap()
     }
 
     /// Closes the listener.
-    pub(super) async fn stop(self) {
+    pub(crate) async fn stop(self) {
         self.task.abort();
         let _ = self.task.await;
     }

@@ -4,13 +4,7 @@
  */
 
 export type RunStatus =
-  | "queued"
-  | "running"
-  | "waiting"
-  | "interrupted"
-  | "completed"
-  | "failed"
-  | "cancelled";
+  "queued" | "running" | "waiting" | "interrupted" | "completed" | "failed" | "cancelled";
 
 export interface Run {
   run_id: string;

@@ -5,11 +5,16 @@ import { backoff, backoffLimits, retryAfterMs } from "./backoff";
 describe("waiting before a reconnect", () => {
   test("stays between the floor and the ceiling for every attempt", () => {
     fc.assert(
-      fc.property(fc.nat(1000), fc.nat(100_000), fc.double({ min: 0, max: 0.999, noNaN: true }), (n, base, random) => {
-        const delay = backoff(n, base, random);
-        expect(delay).toBeGreaterThanOrEqual(backoffLimits.floor_ms);
-        expect(delay).toBeLessThanOrEqual(backoffLimits.ceiling_ms);
-      }),
+      fc.property(
+        fc.nat(1000),
+        fc.nat(100_000),
+        fc.double({ min: 0, max: 0.999, noNaN: true }),
+        (n, base, random) => {
+          const delay = backoff(n, base, random);
+          expect(delay).toBeGreaterThanOrEqual(backoffLimits.floor_ms);
+          expect(delay).toBeLessThanOrEqual(backoffLimits.ceiling_ms);
+        },
+      ),
     );
   });
 

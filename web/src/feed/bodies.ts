@@ -4,6 +4,9 @@
  */
 export class Bodies {
   readonly #bytes = new Map<number, string>();
+  /** The kept seqs in order of arrival, from `#oldest` on: a map's first key is slow to find after deletions. */
+  #seqs: number[] = [];
+  #oldest = 0;
   #chars = 0;
 
   constructor(
@@ -14,6 +17,7 @@ export class Bodies {
   put(seq: number, bytes: string): void {
     if (bytes.length > this.one_chars_max || this.#bytes.has(seq)) return;
     this.#bytes.set(seq, bytes);
+    this.#seqs.push(seq);
     this.#chars += bytes.length;
     while (this.#chars > this.chars_max) this.#forgetOldest();
   }
@@ -23,9 +27,12 @@ export class Bodies {
   }
 
   #forgetOldest(): void {
-    const oldest = this.#bytes.entries().next().value;
-    if (oldest === undefined) return;
-    this.#bytes.delete(oldest[0]);
-    this.#chars -= oldest[1].length;
+    const seq = this.#seqs[this.#oldest] as number;
+    this.#oldest += 1;
+    this.#chars -= this.#bytes.get(seq)?.length ?? 0;
+    this.#bytes.delete(seq);
+    if (this.#oldest < 10_000) return;
+    this.#seqs = this.#seqs.slice(this.#oldest);
+    this.#oldest = 0;
   }
 }

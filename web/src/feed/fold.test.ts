@@ -50,16 +50,22 @@ describe("the view of a run", () => {
 
   test("a row's title is one short line whatever the payload holds", () => {
     fc.assert(
-      fc.property(fc.jsonValue(), fc.constantFrom("log.info", "message.completed", "custom.x"), (payload, type) => {
-        const title = titleOf(type, payload);
-        expect(title.length).toBeLessThanOrEqual(120);
-      }),
+      fc.property(
+        fc.jsonValue(),
+        fc.constantFrom("log.info", "message.completed", "custom.x"),
+        (payload, type) => {
+          const title = titleOf(type, payload);
+          expect(title.length).toBeLessThanOrEqual(120);
+        },
+      ),
     );
     expect(titleOf("log.info", { message: `a\n\n${"b".repeat(500)}` })).toBe(`a ${"b".repeat(117)}`);
   });
 
   test("a message's text is read from parts, from a string, or from a preview", () => {
-    expect(messageText({ content: [{ type: "text", text: "a" }, { type: "image" }, { text: "b" }] })).toBe("ab");
+    expect(messageText({ content: [{ type: "text", text: "a" }, { type: "image" }, { text: "b" }] })).toBe(
+      "ab",
+    );
     expect(messageText({ content: "plain" })).toBe("plain");
     expect(messageText({ text: "short" })).toBe("short");
     expect(messageText({ $artifact: {}, preview: "begins" })).toBe("begins");

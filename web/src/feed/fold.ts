@@ -15,10 +15,10 @@ export interface EventRow {
   tone: "plain" | "warn" | "error";
 }
 
-/** Events that retention removed, from the one asked for to the one before `first_seq`. */
+/** Events that are gone: those after `requested_after` and before `first_seq`, when the server knows it. */
 export interface Gap {
   requested_after: number;
-  first_seq: number;
+  first_seq: number | null;
 }
 
 /**

@@ -6,7 +6,7 @@ export type FeedMessage =
   | { kind: "delta"; delta: DeltaEvent }
   | { kind: "snapshot"; snapshot: Snapshot }
   | { kind: "caught_up"; last_seq: number | null; cursor: string | null }
-  | { kind: "gap"; requested_after: number; first_seq: number }
+  | { kind: "gap"; requested_after: number; first_seq: number | null }
   | { kind: "end"; status: string; last_seq: number | null }
   | { kind: "draining"; retry_ms: number };
 
@@ -36,8 +36,9 @@ function control(type: string, data: Record<string, unknown>): FeedMessage | nul
     case "stream.gap":
       return {
         kind: "gap",
-        requested_after: number(data["requested_after"]) ?? 0,
-        first_seq: number(data["first_seq"]) ?? 1,
+        // A feed has an opaque cursor here, which says nothing to people.
+        requested_after: Number(data["requested_after"]) || 0,
+        first_seq: number(data["first_seq"]),
       };
     case "stream.end":
       return { kind: "end", status: text(data["status"]) ?? "completed", last_seq: number(data["last_seq"]) };

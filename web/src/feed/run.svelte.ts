@@ -1,5 +1,12 @@
 import { api, ApiError, paths } from "../api/client";
-import { isTerminal, type Problem, type Run, type RunEvent, type RunStatus, type Timeline } from "../api/types";
+import {
+  isTerminal,
+  type Problem,
+  type Run,
+  type RunEvent,
+  type RunStatus,
+  type Timeline,
+} from "../api/types";
 import { RunView } from "./fold";
 import { follow } from "./follower";
 import { RunOrder } from "./order";

@@ -109,7 +109,8 @@ export class RunsStore {
   /** An event of a run that is not on this page: only a new run, or one whose status moved, may belong here. */
   #relistFor(event: RunEvent): void {
     const status = statusAfter(event.type);
-    if ((this.#lists > 0 || this.#relisting !== null) && this.#early.length < early_max) this.#early.push(event);
+    if ((this.#lists > 0 || this.#relisting !== null) && this.#early.length < early_max)
+      this.#early.push(event);
     if (status === null) return;
     if (event.type === "run.created" || this.#filter["status"]) this.#relist(relist_ms);
   }
@@ -137,7 +138,9 @@ export class RunsStore {
       const page = await api.runs({ ...this.#filter, limit: page_runs, cursor }, signal);
       if (listing !== this.#listings) return;
       // What the feed has told meanwhile is newer than the page.
-      const fresh = page.runs.map((run) => newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)));
+      const fresh = page.runs.map((run) =>
+        newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)),
+      );
       this.runs = cursor === null ? this.#joined(fresh) : [...this.runs, ...fresh];
       if (cursor !== null || this.next_cursor === null || !this.loaded) this.next_cursor = page.next_cursor;
       this.#index();

@@ -248,31 +248,39 @@ const slices = (text: string, size: number): string[] => text.match(new RegExp(`
 describe("whatever happens to the frames between server and page", () => {
   test("each seq is handed on once and in order", async () => {
     await fc.assert(
-      fc.asyncProperty(fc.integer({ min: 1, max: 40 }), fc.array(fault, { maxLength: 12 }), async (total, faults) => {
-        const faulty: Answer[] = faults.map((each) => ({ cursor }) => {
-          const first = Math.max(1, Number(cursor ?? 0) + 1 - each.back);
-          const frames = events(first, Math.min(total, first + each.take));
-          for (const at of each.twice) if (frames[at]) frames.splice(at, 0, frames[at]);
-          for (const at of each.swap) {
-            const [a, b] = [frames[at], frames[at + 1]];
-            if (a && b) frames.splice(at, 2, b, a);
-          }
-          const text = frames.join("");
-          // A cut falls anywhere, also inside a frame.
-          return stream(slices(text.slice(0, text.length - (each.take % 7)), each.chunk), each.broken ? "break" : "close");
-        });
-        const honest: Answer = ({ cursor }) => stream([...events(Number(cursor ?? 0) + 1, total), end(total)]);
-        const oneMore: Answer = ({ cursor }) => {
-          const next = Number(cursor ?? 0) + 1;
-          return stream(events(next, Math.min(next, total)));
-        };
-        // Between two faults the log moves: a hole that stays for ever is another test's.
-        const run = follow([...faulty.flatMap((each) => [each, oneMore]), honest]);
-        await settle(600_000);
-        expect(run.states().at(-1)).toBe("ended");
-        expect(run.seqs).toEqual(Array.from({ length: total }, (_, at) => at + 1));
-        expect(run.messages.some((message) => message.kind === "gap")).toBe(false);
-      }),
+      fc.asyncProperty(
+        fc.integer({ min: 1, max: 40 }),
+        fc.array(fault, { maxLength: 12 }),
+        async (total, faults) => {
+          const faulty: Answer[] = faults.map((each) => ({ cursor }) => {
+            const first = Math.max(1, Number(cursor ?? 0) + 1 - each.back);
+            const frames = events(first, Math.min(total, first + each.take));
+            for (const at of each.twice) if (frames[at]) frames.splice(at, 0, frames[at]);
+            for (const at of each.swap) {
+              const [a, b] = [frames[at], frames[at + 1]];
+              if (a && b) frames.splice(at, 2, b, a);
+            }
+            const text = frames.join("");
+            // A cut falls anywhere, also inside a frame.
+            return stream(
+              slices(text.slice(0, text.length - (each.take % 7)), each.chunk),
+              each.broken ? "break" : "close",
+            );
+          });
+          const honest: Answer = ({ cursor }) =>
+            stream([...events(Number(cursor ?? 0) + 1, total), end(total)]);
+          const oneMore: Answer = ({ cursor }) => {
+            const next = Number(cursor ?? 0) + 1;
+            return stream(events(next, Math.min(next, total)));
+          };
+          // Between two faults the log moves: a hole that stays for ever is another test's.
+          const run = follow([...faulty.flatMap((each) => [each, oneMore]), honest]);
+          await settle(600_000);
+          expect(run.states().at(-1)).toBe("ended");
+          expect(run.seqs).toEqual(Array.from({ length: total }, (_, at) => at + 1));
+          expect(run.messages.some((message) => message.kind === "gap")).toBe(false);
+        },
+      ),
       { numRuns: 100 },
     );
   });

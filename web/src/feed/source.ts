@@ -190,7 +190,8 @@ export class Source {
         const message = decode(frame);
         if (message === null) continue;
         if (message.kind === "event" && !this.#isNext(message, messages)) continue;
-        if (message.kind === "gap") this.#options.order.skipTo(message.first_seq);
+        if (message.kind === "gap" && message.first_seq !== null)
+          this.#options.order.skipTo(message.first_seq);
         if (message.kind === "draining") this.#retry_ms = message.retry_ms;
         if (message.kind === "caught_up") {
           caughtUp = true;

@@ -13,7 +13,16 @@ export const atAfter = (ms: number): string => {
 
 export function event(seq: number, type: string, over: Partial<RunEvent> & { ms?: number } = {}): RunEvent {
   const { ms, ...fields } = over;
-  return { run_id, seq, type, role: "agent", agent: "tester", at: atAfter(ms ?? seq * 10), payload: {}, ...fields };
+  return {
+    run_id,
+    seq,
+    type,
+    role: "agent",
+    agent: "tester",
+    at: atAfter(ms ?? seq * 10),
+    payload: {},
+    ...fields,
+  };
 }
 
 export function delta(span_id: string, offset: number, text: string, type = "message.delta"): DeltaEvent {

@@ -59,7 +59,7 @@ export class Texts {
   event(event: RunEvent): void {
     const family = familyOf(event.type);
     if (family !== "message" && family !== "reasoning") {
-      if (event.span_id && this.open.size > 0 && /\.(completed|failed|cancelled)$/.test(event.type)) {
+      if (event.span_id && this.open.size > 0 && /\.(completed|failed)$/.test(event.type)) {
         this.open.delete(event.span_id);
       }
       return;
@@ -97,11 +97,7 @@ export class Texts {
     return false;
   }
 
-  #opened(
-    span_id: string,
-    type: string,
-    from: { role?: string; agent?: string | null },
-  ): SpanText {
+  #opened(span_id: string, type: string, from: { role?: string; agent?: string | null }): SpanText {
     const open: SpanText = {
       span_id,
       family: familyOf(type),

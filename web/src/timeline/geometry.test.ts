@@ -32,17 +32,22 @@ describe("the waterfall's geometry", () => {
 
   test("ticks begin at zero, are few, and never go past the end", () => {
     fc.assert(
-      fc.property(fc.double({ min: 0.01, max: 1e10, noNaN: true }), fc.integer({ min: 2, max: 10 }), (total, most) => {
-        const ticks = ticksOf({ from_ms: 0, to_ms: total }, most);
-        expect(ticks[0]).toEqual({ at: 0, offset_ms: 0 });
-        expect(ticks.length).toBeLessThanOrEqual(most + 1);
-        for (const tick of ticks) expect(tick.at).toBeLessThan(100);
-      }),
+      fc.property(
+        fc.double({ min: 0.01, max: 1e10, noNaN: true }),
+        fc.integer({ min: 2, max: 10 }),
+        (total, most) => {
+          const ticks = ticksOf({ from_ms: 0, to_ms: total }, most);
+          expect(ticks[0]).toEqual({ at: 0, offset_ms: 0 });
+          expect(ticks.length).toBeLessThanOrEqual(most + 1);
+          for (const tick of ticks) expect(tick.at).toBeLessThan(100);
+        },
+      ),
     );
   });
 
   test("ticks are round for people", () => {
-    const labels = (total: number) => ticksOf({ from_ms: 0, to_ms: total }, 5).map((tick) => tickLabel(tick.offset_ms));
+    const labels = (total: number) =>
+      ticksOf({ from_ms: 0, to_ms: total }, 5).map((tick) => tickLabel(tick.offset_ms));
     expect(labels(1000)).toEqual(["0", "200 ms", "400 ms", "600 ms", "800 ms"]);
     expect(labels(9000)).toEqual(["0", "2 s", "4 s", "6 s", "8 s"]);
     expect(labels(150_000)).toEqual(["0", "30 s", "1 m", "1 m 30 s", "2 m"]);

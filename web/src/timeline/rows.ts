@@ -25,7 +25,11 @@ export class EventFilter {
   }
 }
 
-const wordsOf = (query: string): string[] => query.toLowerCase().split(/\s+/).filter((word) => word !== "");
+const wordsOf = (query: string): string[] =>
+  query
+    .toLowerCase()
+    .split(/\s+/)
+    .filter((word) => word !== "");
 
 function matches(row: EventRow, words: string[]): boolean {
   const text = `${row.type} ${row.title} ${row.span_id ?? ""}`.toLowerCase();

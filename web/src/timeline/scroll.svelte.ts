@@ -14,8 +14,12 @@ export class Scroll {
     if (startsFollowing) this.follow = following;
   }
 
+  /** Where the reader left the list, for when its tab is opened again. */
+  #top = 0;
+
   bind = (element: HTMLElement): { destroy: () => void } => {
     this.#element = element;
+    if (!this.isFollowing && this.#top > 0) this.to(this.#top);
     return { destroy: () => (this.#element = null) };
   };
 
@@ -37,6 +41,7 @@ export class Scroll {
     const element = this.#element;
     if (element === null) return;
     const top = element.scrollTop;
+    this.#top = top;
     if (Math.abs(top - this.#parked) < 1) return;
     const at_end = top >= element.scrollHeight - element.clientHeight - slack;
     const away = top < this.#parked && !at_end;

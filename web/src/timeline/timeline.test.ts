@@ -31,13 +31,18 @@ describe("following the end of a list", () => {
 describe("the drawn part of a list", () => {
   test("holds every visible row and never more than a bound", () => {
     fc.assert(
-      fc.property(fc.nat(200_000), fc.nat(100_000), fc.integer({ min: 0, max: 1500 }), (count, first, height) => {
-        const top = Math.min(first, count) * rowHeight_px;
-        const { start, end } = rowsInView(top, height, count);
-        expect(end - start).toBeLessThanOrEqual(90);
-        expect(start).toBeLessThanOrEqual(Math.min(first, count));
-        expect(end).toBeGreaterThanOrEqual(Math.min(count, Math.floor((top + height) / rowHeight_px)));
-      }),
+      fc.property(
+        fc.nat(200_000),
+        fc.nat(100_000),
+        fc.integer({ min: 0, max: 1500 }),
+        (count, first, height) => {
+          const top = Math.min(first, count) * rowHeight_px;
+          const { start, end } = rowsInView(top, height, count);
+          expect(end - start).toBeLessThanOrEqual(90);
+          expect(start).toBeLessThanOrEqual(Math.min(first, count));
+          expect(end).toBeGreaterThanOrEqual(Math.min(count, Math.floor((top + height) / rowHeight_px)));
+        },
+      ),
     );
   });
 
@@ -56,7 +61,10 @@ function viewOf(...events: Parameters<typeof event>[]): RunView {
 
 describe("rows", () => {
   test("a filter finds words in type, title and span, and looks only at new rows", () => {
-    const view = viewOf([1, "tool.started", { span_id: "t1", payload: { name: "Search web" } }], [2, "log.info"]);
+    const view = viewOf(
+      [1, "tool.started", { span_id: "t1", payload: { name: "Search web" } }],
+      [2, "log.info"],
+    );
     const filter = new EventFilter();
     expect(filter.update(view.rows, "")).toBeNull();
     expect(filter.update(view.rows, "search TOOL")).toEqual([0]);
@@ -85,7 +93,11 @@ describe("rows", () => {
 
   test("a closed span hides what is below it", () => {
     const tree = nested();
-    expect(spanRows(tree, new Set([1]), "").map((row) => row.span.name)).toEqual(["tester", "plan", "answer"]);
+    expect(spanRows(tree, new Set([1]), "").map((row) => row.span.name)).toEqual([
+      "tester",
+      "plan",
+      "answer",
+    ]);
   });
 
   test("a search keeps matches and their parents, also below closed spans", () => {

@@ -1,5 +1,12 @@
 /** What the tree shows of a JSON value; nothing below a closed node is looked at. */
-export const jsonLimits = { page_children: 100, text_chars: 1_000, openDepth: 2 };
+export const jsonLimits = { page_children: 50, text_chars: 1_000, open_lines: 24, open_depth: 3 };
+
+/** Whether a node is open at first: the outermost, and small ones that stay few together. */
+export function opensItself(value: unknown, depth: number, siblings: number): boolean {
+  const kind = kindOf(value);
+  if (kind !== "object" && kind !== "array") return false;
+  return depth === 0 || (depth < jsonLimits.open_depth && siblings * sizeOf(value) <= jsonLimits.open_lines);
+}
 
 export type JsonKind = "object" | "array" | "text" | "plain";
 

@@ -1,0 +1,205 @@
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    sync::atomic::{AtomicUsize, Ordering},
+};
+
+use serde_json::json;
+
+use super::*;
+use crate::{
+    agents::{
+        identity::{NullEmitter, SupervisorEmitter, WorkerEmitter},
+        testing::{Recording, context},
+        tools::Called,
+    },
+    domain::{context::Role, event::Recorded},
+};
+
+/// A tool of any temper. It answers with the run it was called for.
+#[derive(Default)]
+struct Fake {
+    name: &'static str,
+    exclusive: bool,
+    blocking: bool,
+    panics: bool,
+    hangs: bool,
+    at_work: AtomicUsize,
+    at_work_max: AtomicUsize,
+}
+
+impl Tool for Fake {
+    fn name(&self) -> &str {
+        self.name
+    }
+
+    fn description(&self) -> &'static str {
+        "for tests"
+    }
+
+    fn schema(&self) -> Value {
+        json!({"type": "object", "properties": {"n": {"type": "integer"}}})
+    }
+
+    fn exclusive(&self) -> bool {
+        self.exclusive
+    }
+
+    fn blocking(&self) -> bool {
+        self.blocking
+    }
+
+    fn call<'a>(&'a self, context: &'a RunContext, args: Value) -> Called<'a> {
+        let at_work = self.at_work.fetch_add(1, Ordering::SeqCst) + 1;
+        self.at_work_max.fetch_max(at_work, Ordering::SeqCst);
+        assert!(!self.panics, "out of {}", "order");
+        Box::pin(async move {
+            if self.hangs {
+                std::future::pending::<()>().await;
+            }
+            for _ in 0..3 {
+                tokio::task::yield_now().await;
+            }
+            self.at_work.fetch_sub(1, Ordering::SeqCst);
+            let thread = std::thread::current().name().unwrap_or_default().to_owned();
+            Ok(json!({"run_id": context.run_id, "n": args["n"], "thread": thread}))
+        })
+    }
+}
+
+fn calls(prefix: &str, tools: &[&str], count: usize) -> Vec<Call> {
+    let call = |n: usize| Call {
+        span: format!("{prefix}-{n}").parse().unwrap(),
+        tool: tools[n % tools.len()].to_owned(),
+        args: json!({"n": n}),
+    };
+    (0..count).map(call).collect()
+}
+
+fn step<'a>(
+    context: &'a RunContext,
+    emitter: &'a dyn Emitter,
+    tools: &'a Toolbox,
+    stopwatch: &'a Stopwatch,
+) -> Step<'a> {
+    let call_time_max = Duration::from_secs(5);
+    Step { context, emitter, tools, parent: None, stopwatch, parallel_max: 16, call_time_max }
+}
+
+fn fake(name: &'static str) -> Fake {
+    Fake { name, ..Fake::default() }
+}
+
+/// One run's events: right role, agent and prefix, every span opened once and closed once after it.
+fn assert_all_of(run: &RunContext, prefix: &str, events: &[Recorded], count: usize) {
+    let mut spans: BTreeMap<String, Vec<String>> = BTreeMap::new();
+    let mut ids = BTreeSet::new();
+    for event in events.iter().filter(|event| event.run_id == run.run_id) {
+        assert_eq!(event.role, run.role);
+        assert_eq!(event.agent.as_deref(), run.agent.as_ref().map(|agent| agent.as_str()));
+        assert_eq!(event.parent_span_id.as_ref().unwrap().as_str(), format!("{prefix}-step"));
+        let (span, id) = (event.span_id.as_ref().unwrap(), event.event_id.as_ref().unwrap());
+        assert!(span.as_str().starts_with(prefix), "{span} in the run of {prefix}");
+        assert!(id.as_str().starts_with(&format!("id-{prefix}-")) && ids.insert(id.clone()), "{id}");
+        if event.event_type.as_str() == "tool.completed" {
+            let result: Value = event.payload.member("result").unwrap();
+            assert_eq!(result["run_id"], json!(run.run_id));
+            assert_eq!(span.as_str(), format!("{prefix}-{}", result["n"]));
+        }
+        spans.entry(span.to_string()).or_default().push(event.event_type.to_string());
+    }
+    assert_eq!(spans.len(), count);
+    for (span, types) in spans {
+        assert_eq!(types, ["tool.started", "tool.completed"], "{span}");
+    }
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn two_hundred_parallel_tools_of_a_supervisor_and_of_a_worker_are_never_misattributed() {
+    let sink = Arc::new(Recording::default());
+    let tools = Toolbox::new([
+        Arc::new(fake("plain")) as Arc<dyn Tool>,
+        Arc::new(Fake { exclusive: true, ..fake("exclusive") }),
+        Arc::new(Fake { blocking: true, ..fake("blocking") }),
+    ]);
+    let (lead, worker) = (context(1, Role::Supervisor, "lead"), context(2, Role::Worker, "worker-1"));
+    let speaks_lead = SupervisorEmitter::new(lead.clone(), "id-lead", sink.clone()).unwrap();
+    let speaks_worker = WorkerEmitter::new(worker.clone(), "id-worker", sink.clone()).unwrap();
+    let stopwatch = monotonic();
+    let names = ["plain", "exclusive", "blocking"];
+    let (lead_step, worker_step) = ("lead-step".parse().unwrap(), "worker-step".parse().unwrap());
+    let of_lead = Step { parent: Some(&lead_step), ..step(&lead, &speaks_lead, &tools, &stopwatch) };
+    let of_worker = Step { parent: Some(&worker_step), ..step(&worker, &speaks_worker, &tools, &stopwatch) };
+    let (a, b) = tokio::join!(
+        run_step(&of_lead, calls("lead", &names, 200)),
+        run_step(&of_worker, calls("worker", &names, 200)),
+    );
+    assert!(a.unwrap().iter().chain(&b.unwrap()).all(|outcome| outcome.result.is_ok()));
+    let events = sink.events();
+    assert_eq!(events.len(), 800);
+    assert_all_of(&lead, "lead", &events, 200);
+    assert_all_of(&worker, "worker", &events, 200);
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn exclusive_tools_work_one_at_a_time_and_others_up_to_the_bound() {
+    let (alone, free) = (Arc::new(Fake { exclusive: true, ..fake("alone") }), Arc::new(fake("free")));
+    let tools = Toolbox::new([alone.clone() as Arc<dyn Tool>, free.clone()]);
+    let (lead, stopwatch) = (context(1, Role::Supervisor, "lead"), monotonic());
+    let bounded = Step { parallel_max: 3, ..step(&lead, &NullEmitter, &tools, &stopwatch) };
+    let outcomes = run_step(&bounded, calls("x", &["alone", "free"], 60)).await.unwrap();
+    assert_eq!(outcomes.len(), 60);
+    assert_eq!(alone.at_work_max.load(Ordering::SeqCst), 1);
+    assert_eq!(free.at_work_max.load(Ordering::SeqCst), 3);
+    let order: Vec<_> =
+        outcomes.iter().map(|outcome| outcome.result.as_ref().unwrap()["n"].as_u64().unwrap()).collect();
+    assert!(order.is_sorted(), "outcomes come in the order of the calls");
+}
+
+#[tokio::test(start_paused = true)]
+async fn a_tool_that_panics_hangs_or_does_not_exist_is_a_failed_call_and_the_others_go_on() {
+    let sink = Arc::new(Recording::default());
+    let tools = Toolbox::new([
+        Arc::new(fake("good")) as Arc<dyn Tool>,
+        Arc::new(Fake { panics: true, ..fake("panics") }),
+        Arc::new(Fake { panics: true, blocking: true, ..fake("panics_blocking") }),
+        Arc::new(Fake { hangs: true, ..fake("hangs") }),
+    ]);
+    let (lead, stopwatch) = (context(1, Role::Supervisor, "lead"), monotonic());
+    let emitter = SupervisorEmitter::new(lead.clone(), "p", sink.clone()).unwrap();
+    let names = ["panics", "panics_blocking", "hangs", "absent", "good", "good"];
+    let mut calls = calls("x", &names, 6);
+    calls[5].args = json!({"n": "five"});
+    let outcomes = run_step(&step(&lead, &emitter, &tools, &stopwatch), calls).await.unwrap();
+    let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
+    assert_eq!(results[0], Err(ToolError::Panicked("out of order".to_owned())));
+    assert_eq!(results[1], Err(ToolError::Panicked("out of order".to_owned())));
+    assert_eq!(results[2], Err(ToolError::TimedOut(Duration::from_secs(5))));
+    assert_eq!(results[3], Err(ToolError::Unknown("absent".to_owned())));
+    assert!(results[4].is_ok());
+    assert_eq!(results[5], Err(ToolError::Arguments("arguments.n must be of type integer".to_owned())));
+    let types = sink.types(lead.run_id);
+    let count = |wanted: &str| types.iter().filter(|found| *found == wanted).count();
+    assert_eq!((count("tool.started"), count("tool.failed"), count("tool.completed")), (6, 5, 1));
+}
+
+#[tokio::test]
+async fn a_blocking_tool_leaves_the_async_thread_and_takes_its_context_along() {
+    let tools =
+        Toolbox::new([Arc::new(Fake { blocking: true, ..fake("blocking") }) as Arc<dyn Tool>, Arc::new(fake("plain"))]);
+    let (worker, stopwatch) = (context(7, Role::Worker, "w"), monotonic());
+    let calls = calls("x", &["blocking", "plain"], 2);
+    let outcomes = run_step(&step(&worker, &NullEmitter, &tools, &stopwatch), calls).await.unwrap();
+    let [away, here] = [0, 1].map(|n: usize| outcomes[n].result.clone().unwrap());
+    assert_eq!(away["run_id"], json!(worker.run_id));
+    assert_ne!(away["thread"], here["thread"]);
+}
+
+#[tokio::test]
+async fn a_log_that_takes_no_more_events_ends_the_step() {
+    let sink = Arc::new(Recording::refusing("tool.completed"));
+    let tools = Toolbox::new([Arc::new(fake("plain")) as Arc<dyn Tool>]);
+    let (lead, stopwatch) = (context(1, Role::Supervisor, "lead"), monotonic());
+    let emitter = SupervisorEmitter::new(lead.clone(), "p", sink).unwrap();
+    let refused = run_step(&step(&lead, &emitter, &tools, &stopwatch), calls("x", &["plain"], 2)).await;
+    assert_eq!(refused, Err(SinkError::new("refused on purpose")));
+}

@@ -1,0 +1,170 @@
+//! What the survey's tools measure, as they answer it, and what the supervisor makes of all parts together.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    count::Lines,
+    duplicates::{SameBlock, SameFiles},
+    functions::Function,
+    markers::Marker,
+    parts::{Folder, Part},
+    source::{Entry, Skipped},
+};
+
+/// Answer of `walk_tree`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Walked {
+    pub files: u64,
+    pub bytes: u64,
+    pub skipped: Skipped,
+    pub folders: Vec<Folder>,
+}
+
+/// One language's share.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Share {
+    pub files: u64,
+    pub bytes: u64,
+    pub lines: Lines,
+}
+
+/// Answer of `measure_files`: text files only.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Measured {
+    pub files: u64,
+    pub bytes: u64,
+    pub lines: Lines,
+    pub languages: BTreeMap<String, Share>,
+    /// The largest files, the largest first.
+    pub largest: Vec<Entry>,
+    pub skipped: Skipped,
+}
+
+/// Answer of `find_long_functions`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Functions {
+    /// Functions found.
+    pub count: u64,
+    /// The longest ones, the longest first.
+    pub longest: Vec<Function>,
+}
+
+/// Answer of `find_todos`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Markers {
+    pub count: u64,
+    pub by_word: BTreeMap<String, u64>,
+    /// The first ones in the order of their paths.
+    pub found: Vec<Marker>,
+}
+
+/// Answer of `find_duplicates`.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Duplicates {
+    /// Files that have the bytes of another one, the first of each group not counted.
+    pub copied_files: u64,
+    pub copied_bytes: u64,
+    pub files: Vec<SameFiles>,
+    pub block_count: u64,
+    /// Normalised lines in the later places of all blocks.
+    pub block_lines: u64,
+    pub blocks: Vec<SameBlock>,
+    /// Whether every line was compared.
+    pub complete: bool,
+}
+
+/// What one worker brings back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartReport {
+    pub part: Part,
+    pub measured: Measured,
+    pub functions: Functions,
+    pub markers: Markers,
+    pub duplicates: Duplicates,
+}
+
+/// A part nobody could survey.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Missing {
+    pub part: Part,
+    pub error: String,
+}
+
+/// The whole survey.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Findings {
+    pub parts: Vec<PartReport>,
+    pub missing: Vec<Missing>,
+    /// All surveyed parts together.
+    pub total: Measured,
+    pub functions: Functions,
+    pub markers: Markers,
+    /// Measured over all surveyed parts at once: a copy may lie in another part than its original.
+    pub duplicates: Duplicates,
+}
+
+/// Most entries of a list that is shown.
+pub const LISTED_MAX: usize = 10;
+
+impl Findings {
+    /// Adds the parts up.
+    pub fn merge(parts: Vec<PartReport>, missing: Vec<Missing>, duplicates: Duplicates) -> Self {
+        let mut merged = Self { missing, duplicates, ..Self::default() };
+        for report in &parts {
+            merged.total.add(&report.measured);
+            merged.functions.count += report.functions.count;
+            merged.functions.longest.extend_from_slice(&report.functions.longest);
+            merged.markers.count += report.markers.count;
+            merged.markers.found.extend_from_slice(&report.markers.found);
+            for (word, count) in &report.markers.by_word {
+                *merged.markers.by_word.entry(word.clone()).or_default() += count;
+            }
+        }
+        longest_first(&mut merged.functions.longest, LISTED_MAX);
+        merged.markers.found.truncate(LISTED_MAX);
+        merged.parts = parts;
+        merged
+    }
+}
+
+impl Measured {
+    fn add(&mut self, other: &Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.lines.add(other.lines);
+        self.skipped.add(other.skipped);
+        for (name, share) in &other.languages {
+            self.languages.entry(name.clone()).or_default().add(*share);
+        }
+        self.largest.extend_from_slice(&other.largest);
+        largest_first(&mut self.largest, LISTED_MAX);
+    }
+
+    /// Languages by lines of code, the most first.
+    pub fn by_code(&self) -> Vec<(&str, Share)> {
+        let mut shares: Vec<(&str, Share)> =
+            self.languages.iter().map(|(name, share)| (name.as_str(), *share)).collect();
+        shares.sort_by(|a, b| b.1.lines.code.cmp(&a.1.lines.code).then(a.0.cmp(b.0)));
+        shares
+    }
+}
+
+impl Share {
+    pub fn add(&mut self, other: Self) {
+        self.files += other.files;
+        self.bytes += other.bytes;
+        self.lines.add(other.lines);
+    }
+}
+
+pub fn longest_first(functions: &mut Vec<Function>, top: usize) {
+    functions.sort_by(|a, b| b.lines.cmp(&a.lines).then_with(|| (&a.path, a.line).cmp(&(&b.path, b.line))));
+    functions.truncate(top);
+}
+
+pub fn largest_first(entries: &mut Vec<Entry>, top: usize) {
+    entries.sort_by(|a, b| b.bytes.cmp(&a.bytes).then_with(|| a.path.cmp(&b.path)));
+    entries.truncate(top);
+}

@@ -1,0 +1,157 @@
+//! JSON Web Tokens (RFC 7519), signed with HS256.
+
+use std::fmt;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use serde::Deserialize;
+
+use super::Error;
+use crate::domain::limits::JWT_LEEWAY_S;
+
+/// Longest token that is looked at, bytes.
+const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// Longest subject or issuer, bytes.
+const CLAIM_BYTES_MAX: usize = 1024;
+
+/// What a token must be signed with and say.
+pub struct JwtRules {
+    key: DecodingKey,
+    issuer: Option<String>,
+    audience: Option<String>,
+}
+
+impl fmt::Debug for JwtRules {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("JwtRules").field("issuer", &self.issuer).field("audience", &self.audience).finish_non_exhaustive()
+    }
+}
+
+/// What is taken from a valid token.
+pub(super) struct Claims {
+    pub(super) issuer: String,
+    pub(super) subject: String,
+    pub(super) expires_at: DateTime<Utc>,
+}
+
+/// Typed, so that a string where a number belongs is refused and not guessed at.
+#[derive(Deserialize)]
+struct Body {
+    sub: String,
+    exp: u64,
+    nbf: Option<u64>,
+    iss: Option<String>,
+}
+
+impl JwtRules {
+    /// Rules for HS256 with this secret. The algorithm belongs to the key; the token's own header does not choose it.
+    pub fn hs256(secret: &[u8], issuer: Option<String>, audience: Option<String>) -> Self {
+        Self { key: DecodingKey::from_secret(secret), issuer, audience }
+    }
+
+    pub(super) fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
+        const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this server");
+        if token.len() > TOKEN_BYTES_MAX {
+            return Err(NOT_VALID);
+        }
+        let body = decode::<Body>(token, &self.key, &self.validation()).map_err(|_| NOT_VALID)?.claims;
+        // Times are checked against the server's clock, which tests can move.
+        let leeway = TimeDelta::seconds(i64::try_from(JWT_LEEWAY_S).unwrap_or(0));
+        let moment = |seconds: u64| i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
+        let expires_at = moment(body.exp).ok_or(NOT_VALID)?;
+        if expires_at + leeway <= now {
+            return Err(Error::Invalid("the token has expired"));
+        }
+        if body.nbf.is_some_and(|nbf| moment(nbf).is_none_or(|nbf| nbf - leeway > now)) {
+            return Err(Error::Invalid("the token is not valid yet"));
+        }
+        let issuer = body.iss.unwrap_or_default();
+        if body.sub.is_empty() || body.sub.len() > CLAIM_BYTES_MAX || issuer.len() > CLAIM_BYTES_MAX {
+            return Err(NOT_VALID);
+        }
+        Ok(Claims { issuer, subject: body.sub, expires_at })
+    }
+
+    fn validation(&self) -> Validation {
+        let mut validation = Validation::new(Algorithm::HS256);
+        let mut required = vec!["exp", "sub"];
+        (validation.validate_exp, validation.validate_nbf) = (false, false);
+        if let Some(issuer) = &self.issuer {
+            validation.set_issuer(&[issuer]);
+            required.push("iss");
+        }
+        if let Some(audience) = &self.audience {
+            validation.set_audience(&[audience]);
+            required.push("aud");
+        } else {
+            validation.validate_aud = false;
+        }
+        validation.set_required_spec_claims(&required);
+        validation
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use jsonwebtoken::{EncodingKey, Header, encode};
+    use serde_json::{Value, json};
+
+    use super::*;
+
+    const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+    const NOW: i64 = 1_800_000_000;
+
+    fn check(claims: &Value, algorithm: Algorithm, secret: &[u8], rules: &JwtRules) -> Result<String, String> {
+        let token = encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret)).unwrap();
+        let now = DateTime::from_timestamp(NOW, 0).unwrap();
+        rules.verify(&token, now).map(|claims| claims.subject).map_err(|error| error.to_string())
+    }
+
+    fn hs(claims: &Value) -> Result<String, String> {
+        check(claims, Algorithm::HS256, SECRET, &JwtRules::hs256(SECRET, None, None))
+    }
+
+    #[test]
+    fn a_valid_token_names_its_subject() {
+        assert_eq!(hs(&json!({"sub": "alice", "exp": NOW + 60})), Ok("alice".to_owned()));
+        assert_eq!(hs(&json!({"sub": "alice", "exp": NOW - 10, "aud": "x"})), Ok("alice".to_owned()));
+    }
+
+    #[test]
+    fn missing_mistyped_and_expired_claims_are_refused() {
+        for claims in [
+            json!({"exp": NOW + 60}),
+            json!({"sub": "", "exp": NOW + 60}),
+            json!({"sub": 7, "exp": NOW + 60}),
+            json!({"sub": "a"}),
+            json!({"sub": "a", "exp": (NOW + 60).to_string()}),
+            json!({"sub": "a", "exp": -1}),
+            json!({"sub": "a", "exp": NOW - 31}),
+            json!({"sub": "a", "exp": NOW + 60, "nbf": NOW + 31}),
+            json!({"sub": "a".repeat(2000), "exp": NOW + 60}),
+        ] {
+            assert!(hs(&claims).is_err(), "{claims}");
+        }
+    }
+
+    #[test]
+    fn the_key_chooses_the_algorithm_and_another_key_opens_nothing() {
+        let (claims, rules) = (json!({"sub": "a", "exp": NOW + 60}), JwtRules::hs256(SECRET, None, None));
+        assert!(check(&claims, Algorithm::HS512, SECRET, &rules).is_err());
+        assert!(check(&claims, Algorithm::HS256, b"another", &rules).is_err());
+        let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.";
+        assert!(rules.verify(none, DateTime::UNIX_EPOCH).is_err());
+    }
+
+    #[test]
+    fn issuer_and_audience_are_required_once_they_are_configured() {
+        let rules = JwtRules::hs256(SECRET, Some("https://id".to_owned()), Some("runreel".to_owned()));
+        let good = json!({"sub": "a", "exp": NOW + 60, "iss": "https://id", "aud": ["x", "runreel"]});
+        assert!(check(&good, Algorithm::HS256, SECRET, &rules).is_ok());
+        for (name, value) in [("iss", json!("https://evil")), ("aud", json!("other")), ("iss", Value::Null), ("aud", Value::Null)] {
+            let mut bad = good.clone();
+            bad[name] = value;
+            assert!(check(&bad, Algorithm::HS256, SECRET, &rules).is_err(), "{bad}");
+        }
+    }
+}

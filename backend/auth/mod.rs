@@ -1,0 +1,106 @@
+//! Who is asking: from a bearer credential to a [`Principal`].
+//!
+//! Invariant kept here: a credential is looked at for the length of one request. What leaves this module is the
+//! principal's key, the scopes and the time of expiry; never the token, never the subject.
+//!
+//! Start reading at [`Authenticator::authenticate`].
+
+mod jwt;
+mod revocations;
+mod token;
+
+use std::sync::Arc;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+pub use self::{
+    jwt::JwtRules,
+    revocations::{Revocations, Watched},
+    token::{Issued, issue},
+};
+use crate::{
+    clock::Clock,
+    domain::principal::{OwnerId, Principal},
+    store::{self, Store},
+};
+
+/// Why nobody could be made of a credential.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("a bearer token is needed")]
+    Missing,
+    /// The text says which rule was broken, without quoting the token.
+    #[error("{0}")]
+    Invalid(&'static str),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+/// Which credentials a server takes.
+#[derive(Clone, Debug)]
+pub enum Mode {
+    /// None: everybody is the principal `local`. Only for a loopback address.
+    Off,
+    /// JWTs of these rules, and API tokens.
+    Jwt(Arc<JwtRules>),
+}
+
+/// The sender of a request, for as long as the credential lasts.
+#[derive(Clone, Debug)]
+pub struct Caller {
+    pub principal: Principal,
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Set when the credential can be revoked.
+    pub token_id: Option<Uuid>,
+}
+
+/// Turns credentials into callers. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Authenticator {
+    mode: Mode,
+    pepper: Arc<[u8]>,
+    store: Store,
+    clock: Clock,
+}
+
+/// The subject everybody is when authentication is off.
+pub const LOCAL_SUBJECT: &str = "local";
+
+impl Authenticator {
+    pub fn new(mode: Mode, pepper: &[u8], store: Store, clock: Clock) -> Self {
+        Self { mode, pepper: Arc::from(pepper), store, clock }
+    }
+
+    pub fn is_off(&self) -> bool {
+        matches!(self.mode, Mode::Off)
+    }
+
+    /// The key of a subject, as this server derives it.
+    pub fn owner(&self, issuer: &str, subject: &str) -> OwnerId {
+        OwnerId::derive(&self.pepper, issuer, subject)
+    }
+
+    /// Verifies the value of an `Authorization` header.
+    pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Caller, Error> {
+        let Mode::Jwt(rules) = &self.mode else {
+            let principal = Principal::full(self.owner("", LOCAL_SUBJECT));
+            return Ok(Caller { principal, expires_at: None, token_id: None });
+        };
+        let bearer = authorization.ok_or(Error::Missing)?;
+        let (scheme, credential) = bearer.split_once(' ').ok_or(Error::Invalid("the header must be: Bearer <token>"))?;
+        if !scheme.eq_ignore_ascii_case("bearer") {
+            return Err(Error::Invalid("only the Bearer scheme is known"));
+        }
+        let credential = credential.trim();
+        if credential.starts_with(token::PREFIX) {
+            return token::verify(&self.store, credential, self.clock.now()).await;
+        }
+        let claims = rules.verify(credential, self.clock.now())?;
+        Ok(Caller {
+            principal: Principal::full(self.owner(&claims.issuer, &claims.subject)),
+            expires_at: Some(claims.expires_at),
+            token_id: None,
+        })
+    }
+}

@@ -1,0 +1,18 @@
+//! `runreel config`.
+
+use std::{fmt::Write as _, process::ExitCode};
+
+use super::render::print;
+use crate::config::{Secrets, ServeArgs};
+
+/// Prints what `serve` would run with, after checking it.
+pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
+    let secrets = Secrets::read()?;
+    let mut text = String::new();
+    for (name, variable, value) in args.effective(&secrets)? {
+        writeln!(text, "{name:<15} {value:<40} {variable}")?;
+    }
+    print(&text)?;
+    args.check(&secrets)?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,216 @@
+//! `runreel demo`: a real job to watch, from nothing to a live page in one command.
+//!
+//! It starts `runreel serve` as a process of its own (or uses the server that answers already), has a supervisor and
+//! its workers survey a source tree over HTTP, as any producer would, and draws their progress. What the agents say is
+//! put together from measured numbers; no model takes part. With `--chaos` it also breaks things on purpose and proves
+//! that no reader noticed: see [`chaos`].
+
+use std::{
+    io::{IsTerminal as _, Write as _, stderr},
+    net::SocketAddr,
+    path::PathBuf,
+    process::ExitCode,
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use serde_json::json;
+
+use self::{bars::Bars, server::Server, watched::Watched};
+use crate::{
+    agents::{
+        sink::RemoteSink,
+        step::{Stopwatch, monotonic},
+        survey::{
+            Survey, SurveyError,
+            findings::Findings,
+            report,
+            source::{Limits, Source},
+            spawner::{Child, RemoteSpawner, agent},
+            supervisor::supervise,
+        },
+    },
+    client::Client,
+    clock::{Clock, IdSource},
+    domain::context::{Role, RunContext},
+};
+
+mod bars;
+mod chaos;
+mod compare;
+mod readers;
+mod server;
+mod watched;
+
+/// Survey a source tree with a supervisor and its workers, and follow them live
+#[derive(Debug, clap::Args)]
+pub struct Demo {
+    /// Folder to survey
+    #[arg(value_name = "DIR", default_value = ".")]
+    dir: PathBuf,
+    /// Address of the server to start; one that answers there already is used as it is
+    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDRESS")]
+    listen: SocketAddr,
+    /// Data directory of the server to start
+    #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
+    /// Use this running server instead of starting one
+    #[arg(long, value_name = "URL", conflicts_with_all = ["chaos", "data_dir"])]
+    url: Option<String>,
+    /// Token for a server that asks for one
+    #[arg(long, env = "RUNREEL_TOKEN", hide_env_values = true, requires = "url")]
+    token: Option<String>,
+    /// Time between two words of a message, milliseconds
+    #[arg(long, value_name = "MS", default_value_t = 35)]
+    pace: u64,
+    /// Cut readers and kill the server while the job runs, then compare what was seen with what is stored
+    #[arg(long)]
+    chaos: bool,
+    /// How often the server is killed
+    #[arg(long, value_name = "N", default_value_t = 3, requires = "chaos", value_parser = clap::value_parser!(u32).range(..=100))]
+    kills: u32,
+    /// End when the job is done, also in a terminal
+    #[arg(long, conflicts_with = "stay")]
+    exit: bool,
+    /// Keep the server up until Ctrl-C, also without a terminal
+    #[arg(long)]
+    stay: bool,
+}
+
+/// Longest time one emission or creation tries again: longer than any restart takes.
+const PATIENCE: Duration = Duration::from_mins(2);
+/// What a shell calls an interrupted program.
+const INTERRUPTED: u8 = 130;
+
+/// Runs the command. The exit code is 1 when chaos found a difference, 130 after Ctrl-C during the job.
+pub async fn run(args: Demo) -> anyhow::Result<ExitCode> {
+    if args.chaos {
+        return chaos::run(&args).await;
+    }
+    let url = args.url.clone().unwrap_or_else(|| format!("http://{}", args.listen));
+    let client = Client::new(&url, args.token.clone())?;
+    let server = if client.ready().await {
+        say(&format!("Using the server at {url}"));
+        None
+    } else if args.url.is_some() {
+        anyhow::bail!("no server that is ready answers at {url}");
+    } else {
+        Some(Server::start(args.listen, args.data_dir.clone(), &client).await?)
+    };
+    let outcome = watch_one(&args, &client, server.is_some()).await;
+    if let Some(server) = server {
+        server.stop().await?;
+    }
+    outcome
+}
+
+/// One survey, then the page for as long as it is wanted.
+async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
+    let job = Job::new(client, args)?;
+    let root = job.create().await?;
+    say_where(client, &root);
+    let bars = Arc::new(Bars::new());
+    let watched = Arc::new(Watched::new(job.sink(), vec![bars.clone()]));
+    let findings = tokio::select! {
+        findings = job.work(watched, &root) => findings,
+        () = interrupted() => {
+            bars.clear();
+            say("Interrupted; the run is cancelled.");
+            let run_id = root.run_id.to_string();
+            let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
+            // A server that cannot be told in time is about to be stopped anyway.
+            let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
+            return Ok(ExitCode::from(INTERRUPTED));
+        }
+    };
+    bars.clear();
+    print_findings(&findings?)?;
+    say_where(client, &root);
+    if args.stays(own_server) {
+        say("The page stays up until Ctrl-C.");
+        interrupted().await;
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+impl Demo {
+    /// In a terminal somebody looks at the page, if it would go away with this command.
+    fn stays(&self, own_server: bool) -> bool {
+        self.stay || (!self.exit && own_server && stderr().is_terminal())
+    }
+}
+
+/// The survey of one folder on one server.
+struct Job {
+    client: Client,
+    source: Arc<Source>,
+    spawner: RemoteSpawner,
+    stopwatch: Stopwatch,
+    pace: Duration,
+    prefix: String,
+}
+
+impl Job {
+    fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
+        let source = Source::open(&args.dir, Limits::default());
+        let source = source.with_context(|| format!("the folder {} cannot be read", args.dir.display()))?;
+        let (ids, stopwatch) = (IdSource::random(Clock::System), monotonic());
+        Ok(Self {
+            client: client.clone(),
+            source: Arc::new(source),
+            prefix: ids.uuid().simple().to_string(),
+            spawner: RemoteSpawner::new(client.clone(), ids, stopwatch.clone(), PATIENCE),
+            stopwatch,
+            pace: Duration::from_millis(args.pace),
+        })
+    }
+
+    fn sink(&self) -> RemoteSink {
+        RemoteSink::new(self.client.clone(), PATIENCE)
+    }
+
+    /// Creates the supervisor's run.
+    async fn create(&self) -> anyhow::Result<RunContext> {
+        let name = self.source.root().file_name().unwrap_or_default().to_string_lossy();
+        let title = format!("Survey of {name}").chars().filter(|c| !c.is_control()).take(200).collect();
+        let child = Child { agent: agent("survey-lead"), title, input: json!({"folder": name}) };
+        Ok(self.spawner.root(Role::Supervisor, child).await?)
+    }
+
+    async fn work(&self, watched: Arc<Watched>, root: &RunContext) -> Result<Findings, SurveyError> {
+        let survey = Survey {
+            source: self.source.clone(),
+            sink: watched,
+            spawner: Arc::new(self.spawner.clone()),
+            stopwatch: self.stopwatch.clone(),
+            pace: self.pace,
+            event_id_prefix: self.prefix.clone(),
+        };
+        supervise(&survey, root).await
+    }
+}
+
+/// Until somebody asks this program to end.
+async fn interrupted() {
+    use tokio::signal::unix::{SignalKind, signal};
+    let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };
+    tokio::select! {
+        _ = tokio::signal::ctrl_c() => {}
+        _ = terminated.recv() => {}
+    }
+}
+
+/// A line for people. A terminal that went away is no reason to stop.
+fn say(line: &str) {
+    let _ = writeln!(anstream::stderr(), "{line}");
+}
+
+fn say_where(client: &Client, root: &RunContext) {
+    let bold = anstyle::Style::new().bold();
+    say(&format!("\n  {bold}Live:{bold:#} {}/runs/{}\n", client.base_url(), root.run_id));
+}
+
+fn print_findings(findings: &Findings) -> std::io::Result<()> {
+    writeln!(anstream::stdout(), "{}", report::table(findings).text())
+}

@@ -1,0 +1,216 @@
+//! `runreel emit`: events from a script into a run.
+//!
+//! Every event gets an `event_id` before it is sent, so a batch can be repeated until it is acknowledged: a server
+//! that restarts in between costs time, not events, and stores none twice.
+
+use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
+
+use serde_json::{Value, json};
+use uuid::Uuid;
+
+use self::{
+    line::{Line, prepare},
+    send::Sender,
+    stdin::Stdin,
+};
+use super::{
+    connection::Connection,
+    exit::{Complaint, FAILED, INTERRUPTED},
+    render::{Colors, clean, say},
+};
+use crate::{
+    client::Client,
+    domain::{
+        event::EventType,
+        id::{Name, RunId, SpanId, ThreadId, Title},
+        json::Json,
+    },
+};
+
+mod line;
+mod send;
+mod stdin;
+
+/// Emit events into a run: one from flags, or many from stdin
+///
+/// Each line of stdin is an event. Lines are sent as soon as stdin pauses, and again until they are stored. Without a
+/// run one is created.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "An event:
+  {\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\", \"parent_span_id\": \"…\", \"event_id\": \"…\", \"at\": \"…\"}
+  All but the type may be left out.
+
+Examples:
+  runreel emit --title 'Nightly' --end completed < events.ndjson
+  echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit
+  runreel emit 0198c0de-… --type tool.started --span c1 --payload '{\"name\":\"search\"}'
+  my-agent | runreel emit --agent my-agent --end completed --json > acknowledged.ndjson")]
+pub struct Args {
+    /// The run; without one a new run is created and told on stderr
+    run: Option<RunId>,
+    /// Close the run when stdin ends
+    #[arg(long, value_name = "HOW", value_parser = ["completed", "failed"])]
+    end: Option<String>,
+    /// Pass over events that are refused instead of stopping at the first; the exit code is 1 all the same
+    #[arg(long)]
+    keep_going: bool,
+    /// Print each acknowledgement as one line of JSON
+    #[arg(long)]
+    json: bool,
+    /// How long to try again while the server is away or busy
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+    #[command(flatten)]
+    colors: Colors,
+    #[command(flatten)]
+    one: OneEvent,
+    #[command(flatten)]
+    new_run: NewRun,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+// Not a doc comment: clap would show it as the text of the command.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "One event")]
+struct OneEvent {
+    /// Emit one event of this type; stdin is not read
+    #[arg(long = "type", value_name = "TYPE")]
+    event_type: Option<EventType>,
+    /// Its payload
+    #[arg(long, value_name = "JSON", requires = "event_type", value_parser = payload)]
+    payload: Option<Json>,
+    /// The span it begins, ends or belongs to
+    #[arg(long, value_name = "ID", requires = "event_type")]
+    span: Option<SpanId>,
+    /// The span around that one
+    #[arg(long, value_name = "ID", requires = "event_type")]
+    parent_span: Option<SpanId>,
+}
+
+// Not a doc comment: clap would show it as the text of the command.
+#[derive(Clone, Debug, clap::Args)]
+#[command(next_help_heading = "A new run")]
+struct NewRun {
+    /// Who acts in it
+    #[arg(long, value_name = "NAME", conflicts_with = "run")]
+    agent: Option<Name>,
+    /// What it is about
+    #[arg(long, value_name = "TEXT", conflicts_with = "run")]
+    title: Option<Title>,
+    /// The thread it belongs to
+    #[arg(long, value_name = "THREAD_ID", conflicts_with = "run")]
+    thread: Option<ThreadId>,
+    /// The part it plays
+    #[arg(long, conflicts_with = "run", value_parser = ["agent", "supervisor", "worker"])]
+    role: Option<String>,
+    /// A tag; may be given several times
+    #[arg(long = "tag", value_name = "TAG", conflicts_with = "run")]
+    tags: Vec<Name>,
+    /// Its id, a UUID version 7 of today; the same command again then finds the same run
+    #[arg(long, value_name = "UUID", conflicts_with = "run")]
+    run_id: Option<RunId>,
+}
+
+fn payload(text: &str) -> Result<Json, String> {
+    Json::parse(text).map_err(|flaw| flaw.to_string())
+}
+
+/// Emits until stdin ends: 0 when everything is stored, 1 when something was refused, 130 after Ctrl-C.
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.colors.apply();
+    let (client, ids) = (args.connection.client()?, Uuid::now_v7());
+    // A malformed event must not leave a run behind that was made for it.
+    let one = match args.one.event_type {
+        Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(Complaint::usage)?,
+        None => None,
+    };
+    let run_id = match args.run {
+        Some(run_id) => run_id.to_string(),
+        None => create_run(&client, &args.new_run).await?,
+    };
+    let patience = Duration::from_secs(args.patience);
+    let mut sender = Sender::new(client, run_id, ids, patience, args.keep_going, args.json);
+    let outcome = tokio::select! {
+        outcome = feed(&mut sender, one, args.end.as_deref(), ids) => Some(outcome),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let Some(outcome) = outcome else {
+        say(format!("interrupted; {}; what was not acknowledged may or may not be stored", sender.summary()));
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    if outcome.is_ok() || sender.acknowledged() {
+        say(sender.summary());
+    }
+    outcome?;
+    Ok(if sender.refused() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+async fn create_run(client: &Client, new_run: &NewRun) -> anyhow::Result<String> {
+    let run = client.create_run(&run_body(new_run)).await?;
+    let run_id = run["run_id"].as_str().ok_or_else(|| Complaint::failed("the server did not say which run it made"))?;
+    say(format!("run     {}", clean(run_id)));
+    if let Some(url) = run["stream_url"].as_str() {
+        let base = if url.starts_with('/') { client.base_url() } else { "" };
+        say(format!("stream  {base}{}", clean(url)));
+    }
+    Ok(run_id.to_owned())
+}
+
+fn run_body(new_run: &NewRun) -> Value {
+    let mut body = json!({
+        "run_id": new_run.run_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread,
+        "role": new_run.role, "tags": new_run.tags,
+    });
+    if let Some(members) = body.as_object_mut() {
+        members.retain(|_, value| !value.is_null() && value.as_array().is_none_or(|tags| !tags.is_empty()));
+    }
+    body
+}
+
+/// Sends the one event of the flags, else what stdin holds, then the end.
+async fn feed(sender: &mut Sender, one: Option<String>, end: Option<&str>, ids: Uuid) -> anyhow::Result<()> {
+    match one {
+        Some(event) => sender.send(vec![Line { number: 0, event }]).await?,
+        None => feed_stdin(sender, ids).await?,
+    }
+    if let Some(end) = end {
+        let event = format!(r#"{{"event_id":"{ids}-end","type":"run.{end}"}}"#);
+        sender.send(vec![Line { number: 0, event }]).await?;
+    }
+    Ok(())
+}
+
+async fn feed_stdin(sender: &mut Sender, ids: Uuid) -> anyhow::Result<()> {
+    if std::io::stdin().is_terminal() {
+        say("reading events from the terminal: one JSON object per line, Ctrl-D ends");
+    }
+    let mut stdin = Stdin::open();
+    while let Some(lines) = stdin.batch().await? {
+        let mut batch = Vec::with_capacity(lines.len());
+        for (number, bytes) in lines {
+            match prepare(&bytes, &format!("{ids}-{number}")) {
+                Ok(event) => batch.extend(event.map(|event| Line { number, event })),
+                Err(why) => {
+                    // Everything before the bad line is sent first: what is stored is a beginning of the input.
+                    sender.send(std::mem::take(&mut batch)).await?;
+                    sender.refuse(number, &why)?;
+                }
+            }
+        }
+        sender.send(batch).await?;
+    }
+    Ok(())
+}
+
+fn one_event(event: &OneEvent) -> String {
+    let mut members = vec![("type", event.event_type.as_ref().map(Json::of))];
+    members.push(("span_id", event.span.as_ref().map(Json::of)));
+    members.push(("parent_span_id", event.parent_span.as_ref().map(Json::of)));
+    members.push(("payload", event.payload.clone()));
+    let members = members.into_iter().filter_map(|(name, value)| Some(format!(r#""{name}":{}"#, value?)));
+    format!("{{{}}}", members.collect::<Vec<_>>().join(","))
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,154 @@
+//! Sending batches, and finding the one event a refused batch was refused for.
+
+use std::{fmt::Write as _, time::Duration};
+
+use bytes::Bytes;
+use serde_json::json;
+use uuid::Uuid;
+
+use super::line::Line;
+use crate::{
+    cli::{
+        exit::Complaint,
+        render::{clean, print, say},
+    },
+    client::{Ack, AckEvent, Client, Error},
+};
+
+/// What became of the events so far.
+#[derive(Debug, Default)]
+struct Tally {
+    stored: u64,
+    duplicate: u64,
+    ephemeral: u64,
+    refused: u64,
+    first_seq: Option<i64>,
+    last_seq: Option<i64>,
+}
+
+pub(super) struct Sender {
+    client: Client,
+    run_id: String,
+    /// How the ids begin that this command gave.
+    ids: String,
+    patience: Duration,
+    keep_going: bool,
+    json: bool,
+    tally: Tally,
+}
+
+impl Sender {
+    pub(super) fn new(
+        client: Client,
+        run_id: String,
+        ids: Uuid,
+        patience: Duration,
+        keep_going: bool,
+        json: bool,
+    ) -> Self {
+        Self { client, run_id, ids: ids.to_string(), patience, keep_going, json, tally: Tally::default() }
+    }
+
+    /// Sends a batch until it is stored. A refused batch is sent again event by event: nothing of it was stored, and
+    /// only so the good ones get in and the bad one gets a line number.
+    pub(super) async fn send(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
+        if lines.is_empty() {
+            return Ok(());
+        }
+        match self.store(&lines).await {
+            Err(error) if lines.len() > 1 && is_about_one(&error) => {
+                for line in lines {
+                    match self.store(std::slice::from_ref(&line)).await {
+                        Err(error) if is_about_one(&error) => self.refuse(line.number, &why(&error))?,
+                        outcome => self.note(std::slice::from_ref(&line), &outcome?)?,
+                    }
+                }
+                Ok(())
+            }
+            Err(error) if is_about_one(&error) => self.refuse(lines[0].number, &why(&error)),
+            outcome => self.note(&lines, &outcome?),
+        }
+    }
+
+    /// Counts and tells a bad line; an error unless the command was told to keep going.
+    pub(super) fn refuse(&mut self, number: u64, why: &str) -> anyhow::Result<()> {
+        self.tally.refused += 1;
+        let what = if number == 0 { clean(why) } else { format!("line {number}: {}", clean(why)) };
+        if !self.keep_going {
+            return Err(Complaint::failed(what).into());
+        }
+        say(what);
+        Ok(())
+    }
+
+    pub(super) fn refused(&self) -> u64 {
+        self.tally.refused
+    }
+
+    /// Whether the server acknowledged anything.
+    pub(super) fn acknowledged(&self) -> bool {
+        self.tally.stored + self.tally.duplicate + self.tally.ephemeral > 0
+    }
+
+    /// What became of the events so far, as one line.
+    pub(super) fn summary(&self) -> String {
+        let Tally { stored, duplicate, ephemeral, refused, first_seq, last_seq } = &self.tally;
+        let place = match (first_seq, last_seq) {
+            (Some(first), Some(last)) if first == last => format!(" as {first}"),
+            (Some(first), Some(last)) => format!(" as {first} to {last}"),
+            _ => String::new(),
+        };
+        let mut parts = vec![format!("{stored} stored{place}")];
+        for (count, what) in [(duplicate, "there before"), (ephemeral, "streamed"), (refused, "refused")] {
+            parts.extend((*count > 0).then(|| format!("{count} {what}")));
+        }
+        parts.join(", ")
+    }
+
+    async fn store(&self, lines: &[Line]) -> Result<Ack, Error> {
+        let mut body = String::with_capacity(lines.iter().map(|line| line.event.len() + 1).sum());
+        for line in lines {
+            body.push_str(&line.event);
+            body.push('\n');
+        }
+        self.client.emit_ndjson_until_stored(&self.run_id, Bytes::from(body), self.patience).await
+    }
+
+    fn note(&mut self, lines: &[Line], ack: &Ack) -> anyhow::Result<()> {
+        let mut told = String::new();
+        for (line, event) in lines.iter().zip(&ack.events) {
+            match event.seq {
+                None => self.tally.ephemeral += 1,
+                // An id of this command can only have been stored by its own earlier try.
+                Some(_) if event.duplicate && !is_ours(event, &self.ids) => self.tally.duplicate += 1,
+                Some(seq) => {
+                    self.tally.stored += 1;
+                    self.tally.first_seq = self.tally.first_seq.or(Some(seq));
+                    self.tally.last_seq = self.tally.last_seq.max(Some(seq));
+                }
+            }
+            let number = (line.number > 0).then_some(line.number);
+            let ack = json!({"run_id": self.run_id, "line": number, "seq": event.seq, "event_id": event.event_id,
+                "duplicate": event.duplicate});
+            _ = writeln!(told, "{ack}");
+        }
+        if self.json {
+            print(&told)?;
+        }
+        Ok(())
+    }
+}
+
+fn is_ours(event: &AckEvent, ids: &str) -> bool {
+    event.event_id.as_ref().is_some_and(|event_id| event_id.starts_with(ids))
+}
+
+/// Whether the refusal can be the fault of a single event; everything else concerns the run or the caller.
+fn is_about_one(error: &Error) -> bool {
+    matches!(error.status, Some(400 | 413 | 422))
+}
+
+fn why(error: &Error) -> String {
+    let hint = error.hint.as_deref().map(|hint| format!(" ({hint})")).unwrap_or_default();
+    format!("{}{hint}", error.detail)
+}

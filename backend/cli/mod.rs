@@ -1,0 +1,93 @@
+//! The commands. One file each.
+//!
+//! Invariant kept here: data goes to stdout, talk goes to stderr, and the exit code says what happened
+//! ([`exit`]): 0 done, 1 failed, 2 called wrongly, 3 no server, 4 nothing there, 5 not allowed, 130 interrupted.
+//!
+//! Start reading at [`Cli`].
+
+mod completions;
+mod config;
+mod connection;
+mod demo;
+mod doctor;
+mod emit;
+pub mod exit;
+mod gist;
+pub mod render;
+mod runs;
+mod serve;
+mod sql;
+mod tail;
+mod token;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory, Parser, Subcommand};
+
+/// A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.
+#[derive(Debug, Parser)]
+#[command(name = "runreel", version, propagate_version = true, after_help = "\
+Begin with:
+  runreel demo            watch a real job in the browser, with a database of its own
+  runreel serve           the server alone, on http://127.0.0.1:7717
+
+Then, in another terminal:
+  echo '{\"type\":\"log.info\",\"payload\":{\"text\":\"hello\"}}' | runreel emit --title 'My first run' --end completed
+  runreel tail            follow the newest run
+  runreel sql \"select type, count(*) from run_events group by 1\"")]
+pub struct Cli {
+    #[command(flatten)]
+    colors: render::Colors,
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Run the server.
+    Serve(Box<crate::config::ServeArgs>),
+    /// Watch a real job: survey a source tree with a supervisor and workers.
+    Demo(Box<demo::Demo>),
+    /// Emit events from stdin (NDJSON) or from flags.
+    Emit(Box<emit::Args>),
+    /// Follow a run; resumes by itself.
+    Tail(Box<tail::Args>),
+    /// List runs, show one, cancel one.
+    Runs(Box<runs::Args>),
+    /// Ask the log with SQL, read-only.
+    Sql(sql::Args),
+    /// Make, list and revoke API tokens.
+    Token(token::Args),
+    /// Print the effective configuration, secrets masked.
+    Config(Box<crate::config::ServeArgs>),
+    /// Check this machine, the database and a running server; each line with its remedy.
+    Doctor(Box<doctor::Args>),
+    /// Print the OpenAPI 3.1 document of the API.
+    Openapi,
+    /// Print a shell's completion script.
+    Completions(completions::Args),
+}
+
+/// Runs a command and tells what went wrong.
+pub async fn run(cli: Cli) -> ExitCode {
+    cli.colors.apply();
+    let done = match cli.command {
+        Command::Serve(args) => serve::run(*args).await,
+        Command::Demo(args) => demo::run(*args).await,
+        Command::Emit(args) => emit::run(*args).await,
+        Command::Tail(args) => tail::run(*args).await,
+        Command::Runs(args) => runs::run(*args).await,
+        Command::Sql(args) => sql::run(args).await,
+        Command::Token(args) => token::run(args).await,
+        Command::Config(args) => config::run(&args),
+        Command::Doctor(args) => doctor::run(*args).await,
+        Command::Openapi => openapi(),
+        Command::Completions(args) => completions::run(&args, Cli::command()),
+    };
+    done.unwrap_or_else(|error| exit::report(&error))
+}
+
+fn openapi() -> anyhow::Result<ExitCode> {
+    render::print(&format!("{}\n", crate::http::openapi().to_pretty_json()?))?;
+    Ok(ExitCode::SUCCESS)
+}

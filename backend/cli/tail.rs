@@ -1,0 +1,262 @@
+//! `runreel tail`: follow a run in a terminal, or feed it to a script, until it ends.
+
+use std::process::ExitCode;
+
+use chrono::Utc;
+
+use self::view::{View, action};
+use super::{
+    connection::Connection,
+    exit::{Complaint, FAILED, INTERRUPTED},
+    render::{Colors, clean, duration, local_offset, print, say, terminal_width},
+};
+use crate::{
+    client::{Client, Follow, Frame, Notice},
+    domain::{
+        cursor::{FeedCursor, parse_seq},
+        event::TypeFilter,
+        id::RunId,
+        limits::PAGE_ROWS_MAX,
+    },
+};
+
+mod view;
+
+/// Follow a run live, from its first event to its end
+///
+/// The connection may break as often as it likes: tail comes back by itself and goes on where it was. Events go to
+/// stdout, everything about the connection to stderr.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  runreel tail                                   the newest run
+  runreel tail 0198c0de-… --last 20              the last 20 events, then live
+  runreel tail 0198c0de-… --types 'tool.*,run.*'
+  runreel tail 0198c0de-… --tree                 the run and everything it spawned
+  runreel tail 0198c0de-… --exit-status && deploy
+  runreel tail --all --json --no-tokens | jq .type")]
+pub struct Args {
+    #[command(flatten)]
+    what: What,
+    /// Print each event as one line of JSON, as it was received
+    #[arg(long)]
+    json: bool,
+    /// Exit with 1 when the run failed or was cancelled
+    #[arg(long)]
+    exit_status: bool,
+    #[command(flatten)]
+    colors: Colors,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+// Not a doc comment: clap would show it as the text of the command.
+#[derive(Clone, Debug, clap::Args)]
+struct What {
+    /// The run; without one, your newest
+    run: Option<RunId>,
+    /// Follow everything you own instead of one run
+    #[arg(long, conflicts_with_all = ["run", "tree", "last", "exit_status"])]
+    all: bool,
+    /// Also follow all runs below this one
+    #[arg(long)]
+    tree: bool,
+    /// Begin after this event: the number of the last one seen (with --all or --tree its cursor, p…)
+    #[arg(long, value_name = "CURSOR", conflicts_with = "last")]
+    after: Option<String>,
+    /// Begin with the last N events
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=PAGE_ROWS_MAX))]
+    last: Option<i64>,
+    /// Only these types: exact, or families such as 'tool.*'
+    #[arg(long, value_name = "TYPES", value_parser = types)]
+    types: Option<String>,
+    /// Leave out tokens and output chunks
+    #[arg(long)]
+    no_tokens: bool,
+}
+
+fn types(text: &str) -> Result<String, String> {
+    text.parse::<TypeFilter>().map(|_| text.to_owned()).map_err(|rule| rule.to_string())
+}
+
+/// Follows until the stream ends (0, or 1 with `--exit-status`) or Ctrl-C (130).
+pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    args.colors.apply();
+    check_cursor(&args.what)?;
+    let client = args.connection.client()?;
+    let run_id = if args.what.all { None } else { Some(choose_run(&client, args.what.run).await?) };
+    let mut follow = client.follow(&path(&args.what, run_id.as_deref()), args.what.after.clone());
+    let mut tail = Tail {
+        json: args.json,
+        view: View::new(local_offset(Utc::now()), terminal_width(), args.what.all || args.what.tree),
+        status: None,
+        connected: false,
+    };
+    let interrupted = tokio::select! {
+        outcome = tail.until_end(&mut follow) => { outcome?; false }
+        _ = tokio::signal::ctrl_c() => true,
+    };
+    if interrupted {
+        say(how_to_go_on(&args.what, run_id.as_deref(), follow.cursor()));
+        return Ok(ExitCode::from(INTERRUPTED));
+    }
+    let status = match (tail.status, &run_id) {
+        (Some(status), _) => status,
+        // Nothing was left to stream: the run had ended before.
+        (None, Some(run_id)) => client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned(),
+        (None, None) => String::new(),
+    };
+    let unhappy = matches!(status.as_str(), "failed" | "cancelled");
+    Ok(if args.exit_status && unhappy { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+/// Finds the run, which also tells a missing run and a missing server apart before anything is retried.
+async fn choose_run(client: &Client, run_id: Option<RunId>) -> anyhow::Result<String> {
+    if let Some(run_id) = run_id {
+        client.run(&run_id.to_string()).await?;
+        return Ok(run_id.to_string());
+    }
+    let page = client.runs(&[("limit", "1".to_owned())]).await?;
+    let newest = &page["runs"][0];
+    let Some(run_id) = newest["run_id"].as_str() else {
+        let hint = "create one: echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit";
+        return Err(Complaint::not_found("there are no runs yet", hint).into());
+    };
+    say(format!("following {} {}", clean(run_id), clean(newest["title"].as_str().unwrap_or_default())).trim_end());
+    Ok(run_id.to_owned())
+}
+
+fn check_cursor(what: &What) -> Result<(), Complaint> {
+    let Some(after) = &what.after else { return Ok(()) };
+    let checked =
+        if what.all || what.tree { after.parse::<FeedCursor>().map(drop) } else { parse_seq(after).map(drop) };
+    checked.map_err(|rule| Complaint::usage(format!("--after: {rule}")))
+}
+
+fn path(what: &What, run_id: Option<&str>) -> String {
+    let mut query = Vec::new();
+    query.extend(what.tree.then(|| "tree=true".to_owned()));
+    query.extend(what.no_tokens.then(|| "tokens=false".to_owned()));
+    query.extend(what.types.as_ref().map(|types| format!("types={types}")));
+    query.extend(what.last.map(|last| format!("tail={last}")));
+    let run = run_id.map(|run_id| format!("/{run_id}")).unwrap_or_default();
+    let mark = if query.is_empty() { "" } else { "?" };
+    format!("/api/stream/runs{run}{mark}{}", query.join("&"))
+}
+
+fn how_to_go_on(what: &What, run_id: Option<&str>, cursor: Option<&str>) -> String {
+    let Some(cursor) = cursor else { return "stopped before the first event".to_owned() };
+    let which = run_id.map_or_else(|| "--all".to_owned(), str::to_owned);
+    let tree = if what.tree { " --tree" } else { "" };
+    format!("stopped; go on with: runreel tail {which}{tree} --after {}", clean(cursor))
+}
+
+/// A number or a cursor, as it is written.
+fn plain(value: &serde_json::Value) -> String {
+    clean(&value.as_str().map_or_else(|| value.to_string(), str::to_owned))
+}
+
+struct Tail {
+    json: bool,
+    view: View,
+    /// How the run ended, from `stream.end`.
+    status: Option<String>,
+    connected: bool,
+}
+
+impl Tail {
+    async fn until_end(&mut self, follow: &mut Follow) -> anyhow::Result<()> {
+        while let Some(notice) = follow.next().await {
+            match notice? {
+                Notice::Connected if self.connected => say("connected again"),
+                Notice::Connected => self.connected = true,
+                Notice::Lost { reason, retry_in } => {
+                    // From now on a connection is a return, also when the first one never came about.
+                    self.connected = true;
+                    print(&self.view.break_line())?;
+                    say(format!("connection lost ({}); trying again in {}", clean(&reason), duration(retry_in)));
+                }
+                Notice::Frame(frame) => self.frame(&frame)?,
+            }
+        }
+        print(&self.view.break_line())?;
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame) -> anyhow::Result<()> {
+        let told: serde_json::Value = match frame.event.as_str() {
+            "stream.gap" | "stream.end" => serde_json::from_str(&frame.data).unwrap_or_default(),
+            _ if frame.event.starts_with("stream.") => return Ok(()),
+            // What was said before this reader came is no event of its own; the durable event will hold it all.
+            event if self.json && action(event) == "snapshot" => return Ok(()),
+            _ if self.json => return Ok(print(&format!("{}\n", frame.data))?),
+            _ => return Ok(print(&self.view.frame(frame))?),
+        };
+        print(&self.view.break_line())?;
+        if frame.event == "stream.gap" {
+            let (after, first) = (plain(&told["requested_after"]), plain(&told["first_seq"]));
+            say(format!("retention removed events after {after}; going on with {first}"));
+        } else {
+            let status = told["status"].as_str().unwrap_or_default();
+            say(format!("the run ended: {} ({} events)", clean(status), plain(&told["last_seq"])));
+            self.status = Some(status.to_owned());
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    const RUN: &str = "0198c0de-0000-7000-8000-000000000001";
+
+    fn parse(words: &[&str]) -> Result<What, clap::Error> {
+        Command::try_parse_from(["tail"].iter().chain(words)).map(|command| command.args.what)
+    }
+
+    #[test]
+    fn flags_become_the_query_of_the_stream() {
+        let args = parse(&[RUN, "--tree", "--no-tokens", "--types", "tool.*,run.*", "--last", "5"]).unwrap();
+        let expected = format!("/api/stream/runs/{RUN}?tree=true&tokens=false&types=tool.*,run.*&tail=5");
+        assert_eq!(path(&args, Some(RUN)), expected);
+        assert_eq!(path(&parse(&["--all"]).unwrap(), None), "/api/stream/runs");
+    }
+
+    #[test]
+    fn what_cannot_mean_anything_is_refused_before_a_request() {
+        for words in [
+            ["not-a-run"].as_slice(),
+            &["--all", RUN],
+            &["--all", "--exit-status"],
+            &["--after", "1", "--last", "2"],
+            &["--types", "tool.*&x=1"],
+            &["--last", "0"],
+            &["--last", "1001"],
+            &["--token", "rr_secret"],
+        ] {
+            assert!(parse(words).is_err(), "{words:?}");
+        }
+        for words in [["--after", "p1"].as_slice(), &["--all", "--after", "1"], &["--after", "x\r\n"]] {
+            assert!(check_cursor(&parse(words).unwrap()).is_err(), "{words:?}");
+        }
+        for words in [["--after", "42"].as_slice(), &["--tree", "--after", "p4-2"]] {
+            assert!(check_cursor(&parse(words).unwrap()).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn an_interrupted_tail_says_how_to_go_on() {
+        let args = parse(&[RUN, "--tree"]).unwrap();
+        let expected = format!("stopped; go on with: runreel tail {RUN} --tree --after p7");
+        assert_eq!(how_to_go_on(&args, Some(RUN), Some("p7")), expected);
+        assert_eq!(how_to_go_on(&args, Some(RUN), None), "stopped before the first event");
+    }
+}

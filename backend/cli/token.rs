@@ -1,0 +1,167 @@
+//! `runreel token`: works on the database, so it needs no running server and no credential.
+
+use std::process::ExitCode;
+
+use chrono::TimeDelta;
+use clap::{Subcommand, ValueEnum};
+use uuid::Uuid;
+
+use super::{
+    exit::Complaint,
+    render::{print, say},
+};
+use crate::{
+    auth::{self, LOCAL_SUBJECT},
+    clock::{Clock, IdSource},
+    config::{DataArgs, Secrets},
+    database::Database,
+    domain::{
+        event::timestamp,
+        id::{Name, RunId},
+        limits::TOKEN_LIFE_S_MAX,
+        principal::{OwnerId, Scope},
+    },
+    store::{Settings, Store},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runreel token create --name ci --scope emit                    for a producer
+  runreel token create --name look --scope read --run RUN --expires 7d   to share one run
+  runreel token create --name bob --scope admin --sub bob        for the person whose JWT says sub=bob
+  runreel token list
+  runreel token revoke TOKEN_ID")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a token. It is printed once, on stdout, and kept only as a hash.
+    Create(Create),
+    /// List the tokens of a subject.
+    List(Whose),
+    /// Revoke a token. Its open streams end within 5 s.
+    Revoke {
+        token_id: Uuid,
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+#[derive(Debug, clap::Args)]
+struct Create {
+    /// What it is for, 1 to 128 visible ASCII characters.
+    #[arg(long)]
+    name: Name,
+    /// What it allows; may be given more than once.
+    #[arg(long = "scope", value_enum, required = true)]
+    scopes: Vec<WireScope>,
+    /// Only for this run (and its stream).
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunId>,
+    /// How long it lives: a number and s, m, h or d. Without it the token does not expire.
+    #[arg(long, value_name = "TIME", value_parser = life)]
+    expires: Option<TimeDelta>,
+    #[command(flatten)]
+    whose: Whose,
+}
+
+#[derive(Debug, clap::Args)]
+struct Whose {
+    /// The subject it speaks for (a JWT's `sub`).
+    #[arg(long, default_value = LOCAL_SUBJECT)]
+    sub: String,
+    /// The issuer that names the subject (a JWT's `iss`).
+    #[arg(long, default_value = "")]
+    iss: String,
+    #[command(flatten)]
+    data: DataArgs,
+}
+
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum WireScope {
+    Read,
+    Emit,
+    Admin,
+}
+
+impl From<WireScope> for Scope {
+    fn from(scope: WireScope) -> Self {
+        match scope {
+            WireScope::Read => Self::Read,
+            WireScope::Emit => Self::Emit,
+            WireScope::Admin => Self::Admin,
+        }
+    }
+}
+
+fn life(text: &str) -> Result<TimeDelta, String> {
+    let wrong = || "a number and s, m, h or d is wanted, such as 12h or 30d".to_owned();
+    let split = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
+    let (number, unit) = text.split_at(split);
+    let unit_s = match unit {
+        "s" => 1,
+        "m" => 60,
+        "h" => 3_600,
+        "d" => 86_400,
+        _ => return Err(wrong()),
+    };
+    let seconds = number.parse::<i64>().ok().and_then(|n| n.checked_mul(unit_s)).ok_or_else(wrong)?;
+    if (1..=TOKEN_LIFE_S_MAX).contains(&seconds) {
+        Ok(TimeDelta::seconds(seconds))
+    } else {
+        Err("a token lives between a second and ten years".to_owned())
+    }
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let whose = match &args.command {
+        Command::Create(create) => &create.whose,
+        Command::List(whose) | Command::Revoke { whose, .. } => whose,
+    };
+    let database = Database::visit(&whose.data).await?;
+    let settings = Settings { options: database.options.clone(), connections_max: 2, lanes: 1 };
+    let store = Store::connect(settings).await?;
+    let clock = Clock::System;
+    let ids = IdSource::random(clock.clone());
+    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
+    let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
+    let done = act(&args.command, &store, &ids, &clock, owner).await;
+    store.close().await;
+    database.leave().await?;
+    done.map(|()| ExitCode::SUCCESS)
+}
+
+async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, owner: OwnerId) -> anyhow::Result<()> {
+    let now = clock.now();
+    match command {
+        Command::Create(create) => {
+            let scopes = create.scopes.iter().map(|scope| Scope::from(*scope)).collect();
+            let expires_at = create.expires.map(|life| now + life);
+            let name = create.name.as_str().to_owned();
+            let issued = auth::issue(store, ids, owner, name, scopes, create.run, (now, expires_at)).await?;
+            say(format!("token {} was made; it is shown only now:", issued.record.token_id));
+            print(&format!("{}\n", issued.secret))?;
+        }
+        Command::List(_) => {
+            for token in store.tokens(&owner).await? {
+                let until = token.expires_at.map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));
+                let state = if token.revoked_at.is_some() { "revoked".to_owned() } else { until };
+                let run = token.run_id.map_or_else(|| "every run".to_owned(), |run| format!("run {run}"));
+                let scopes: Vec<String> = token.scopes.iter().map(|scope| format!("{scope:?}").to_lowercase()).collect();
+                print(&format!("{}  {}  {}  {run}  {state}\n", token.token_id, token.name, scopes.join(",")))?;
+            }
+        }
+        Command::Revoke { token_id, .. } => {
+            if !store.revoke_token(&owner, *token_id, now).await? {
+                let hint = "runreel token list shows the tokens of a subject (--sub, --iss)";
+                return Err(Complaint::not_found("this subject has no such token", hint).into());
+            }
+            say(format!("token {token_id} is revoked"));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,74 @@
+//! Which database a command works on: one of the operator's, the embedded one that runs already, or the embedded one
+//! started for it.
+
+use std::{path::Path, str::FromStr};
+
+use sqlx::postgres::{PgConnectOptions, PgSslMode};
+
+use crate::{
+    config::DataArgs,
+    postgres::{Cluster, Endpoint, running_endpoint},
+};
+
+/// A database to connect to, and the cluster if this process started it.
+#[derive(Debug)]
+pub struct Database {
+    pub options: PgConnectOptions,
+    pub cluster: Option<Cluster>,
+    pub endpoint: Option<Endpoint>,
+}
+
+impl Database {
+    /// For the server: starts the embedded cluster and owns it.
+    pub async fn own(data: &DataArgs) -> anyhow::Result<Self> {
+        if let Some(database) = Self::given(data)? {
+            return Ok(database);
+        }
+        let cluster = Cluster::start(data.postgres()?).await?;
+        let endpoint = cluster.endpoint().clone();
+        Ok(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: Some(cluster) })
+    }
+
+    /// For a command: uses the cluster a server runs, and starts it only when none does.
+    pub async fn visit(data: &DataArgs) -> anyhow::Result<Self> {
+        if let Some(database) = Self::given(data)? {
+            return Ok(database);
+        }
+        match Self::running(&data.data_dir()?) {
+            Some(database) => Ok(database),
+            None => Self::own(data).await,
+        }
+    }
+
+    fn given(data: &DataArgs) -> anyhow::Result<Option<Self>> {
+        let Some(url) = data.database_url()? else { return Ok(None) };
+        let options = PgConnectOptions::from_str(&url)
+            .map_err(|_| anyhow::anyhow!("DATABASE_URL must look like postgres://user:password@host:port/database"))?;
+        Ok(Some(Self { options, cluster: None, endpoint: None }))
+    }
+
+    /// The embedded database of a server that is running now.
+    pub fn running(data_dir: &Path) -> Option<Self> {
+        let endpoint = running_endpoint(data_dir)?;
+        Some(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: None })
+    }
+
+    /// Stops the cluster if this process started it.
+    pub async fn leave(self) -> anyhow::Result<()> {
+        if let Some(cluster) = self.cluster {
+            cluster.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+/// Everything named, so that no `PG…` variable of the environment has a say.
+fn options(endpoint: &Endpoint) -> PgConnectOptions {
+    PgConnectOptions::new_without_pgpass()
+        .socket(&endpoint.socket_dir)
+        .port(endpoint.port)
+        .username(&endpoint.user)
+        .password("")
+        .database(&endpoint.database)
+        .ssl_mode(PgSslMode::Disable)
+}

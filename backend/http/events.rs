@@ -1,0 +1,277 @@
+//! Events: emit them, read pages of them.
+
+use axum::{
+    Json as Reply,
+    body::Body as ReplyBody,
+    extract::State,
+    http::{HeaderMap, header},
+    response::{IntoResponse, Response},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use chrono::{DateTime, Datelike, Timelike, Utc};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, Query, RunPath},
+    problem::{Code, Problem, invalid_event},
+};
+use crate::{
+    bus::Frame,
+    domain::{
+        context::RunContext,
+        cursor::parse_seq,
+        event::{EventType, NewEvent, TypeFilter},
+        id::{EventId, RunId, Seq, SpanId},
+        json::Json,
+        limits::{EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS},
+        principal::{OwnerId, Scope},
+    },
+    timeline::Timeline,
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(emit, page))
+}
+
+/// An event to emit.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct EmitEvent {
+    /// Dotted lower-case words, at most 96 bytes; families such as `tool.*` are reserved for their documented types.
+    #[serde(rename = "type")]
+    #[schema(value_type = String, example = "tool.started")]
+    event_type: String,
+    /// Any JSON of at most 64 KiB; `{}` when absent. A `.delta` needs `{"text": "…"}`.
+    #[schema(value_type = Option<Object>)]
+    payload: Option<Json>,
+    /// Pairs `X.started` with `X.completed`; 1–128 characters.
+    span_id: Option<String>,
+    parent_span_id: Option<String>,
+    /// 1–128 characters. The same one twice in a run is one event, so a retry is safe.
+    event_id: Option<String>,
+    /// When it happened; the server's clock when absent. Kept to microseconds.
+    at: Option<DateTime<Utc>>,
+    /// If given, must be the run's own.
+    role: Option<String>,
+    /// If given, must be the run's own.
+    agent: Option<String>,
+}
+
+/// What was stored.
+#[derive(Debug, Serialize, ToSchema)]
+struct EmitReply {
+    /// The smallest and largest seq among `events`; null when all were ephemeral.
+    first_seq: Option<i64>,
+    last_seq: Option<i64>,
+    /// One entry per event, in the order they were sent.
+    events: Vec<EmitReplyEvent>,
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct EmitReplyEvent {
+    /// Null for an ephemeral event.
+    seq: Option<i64>,
+    event_id: Option<String>,
+    /// The run already held an event with this `event_id`; `seq` is that one's.
+    duplicate: bool,
+}
+
+/// Emit events, all or none.
+///
+/// The body is one event, an array of them, or NDJSON. The answer comes after the commit: what it lists is durable.
+#[utoipa::path(post, path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path)),
+    request_body(content((Vec<EmitEvent> = "application/json"), (String = "application/x-ndjson"))),
+    responses((status = 200, body = EmitReply, description = "Committed"), (status = 400, body = Problem, description = "Refused whole"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended`, `invalid_transition`"),
+    (status = 413, body = Problem, description = "Over a bound"), (status = 429, body = Problem, description = "`busy`"),
+    (status = 503, body = Problem, description = "`unavailable`: nothing stored; `outcome_unknown`: send the same `event_id`s again")))]
+async fn emit(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    body: Body,
+) -> Result<Reply<EmitReply>, Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let events = read_events(&body)?;
+    if events.len() > EMIT_EVENTS_MAX {
+        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+    }
+    let events = events.into_iter().enumerate().map(|(index, event)| check(&context, index, event));
+    let ack = server.timeline.emit_run_event(&context, events.collect::<Result<_, _>>()?).await?;
+    let seqs = || ack.events.iter().filter_map(|event| event.seq.map(Seq::get));
+    Ok(Reply(EmitReply {
+        first_seq: seqs().min(),
+        last_seq: seqs().max(),
+        events: ack
+            .events
+            .iter()
+            .map(|event| EmitReplyEvent {
+                seq: event.seq.map(Seq::get),
+                event_id: event.event_id.as_ref().map(|id| id.as_str().to_owned()),
+                duplicate: event.duplicate,
+            })
+            .collect(),
+    }))
+}
+
+fn read_events(body: &Body) -> Result<Vec<EmitEvent>, Problem> {
+    let invalid = |detail: String| Problem::new(Code::InvalidEvent, detail);
+    let text = std::str::from_utf8(&body.bytes).map_err(|_| invalid("the body is not UTF-8".to_owned()))?;
+    let events: Vec<EmitEvent> = if body.is_ndjson {
+        let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
+        let read = |(number, line): (usize, &str)| {
+            serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", number + 1)))
+        };
+        lines.map(read).collect::<Result<_, _>>()?
+    } else if text.trim_start().starts_with('[') {
+        serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?
+    } else {
+        vec![serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?]
+    };
+    if events.is_empty() { Err(invalid("there is no event in the body".to_owned())) } else { Ok(events) }
+}
+
+/// Parses one event at the door.
+fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEvent, Problem> {
+    let wrong = |field: &'static str| move |rule: crate::domain::id::Malformed| invalid_event(index, field, rule.0);
+    let event_type: EventType = event.event_type.parse().map_err(wrong("type"))?;
+    event_type.check_producer().map_err(wrong("type"))?;
+    let foreign = |said: &Option<String>, own: Option<&str>| said.as_deref().is_some_and(|said| Some(said) != own);
+    if foreign(&event.role, Some(context.role.as_str()))
+        || foreign(&event.agent, context.agent.as_ref().map(|agent| agent.as_str()))
+    {
+        let detail = format!("event {index} names another role or agent than its run's");
+        return Err(Problem::new(Code::RoleMismatch, detail).hint("leave role and agent out: the run's are stamped"));
+    }
+    let payload = event.payload.unwrap_or_else(Json::empty);
+    if payload.as_str().len() > PAYLOAD_BYTES_MAX {
+        let detail = format!("the payload of event {index} is over {PAYLOAD_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::TooLarge, detail).field(format!("events[{index}].payload"))
+            .hint("keep large data elsewhere and put a pointer to it into the event"));
+    }
+    let event = NewEvent {
+        event_type,
+        payload,
+        span_id: event.span_id.map(|id| id.parse::<SpanId>()).transpose().map_err(wrong("span_id"))?,
+        parent_span_id: event.parent_span_id.map(|id| id.parse::<SpanId>()).transpose().map_err(wrong("parent_span_id"))?,
+        event_id: event.event_id.map(|id| id.parse::<EventId>()).transpose().map_err(wrong("event_id"))?,
+        at: event.at.map(|at| whole_micros(index, at)).transpose()?,
+    };
+    if event.event_type.is_ephemeral() {
+        event.delta_text().map_err(wrong("payload"))?;
+    }
+    Ok(event)
+}
+
+/// The table keeps microseconds; a live frame must not carry more.
+fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
+    let within = (1970..=9999).contains(&at.year());
+    let cut = at.with_nanosecond(at.nanosecond() % 1_000_000_000 / 1_000 * 1_000);
+    cut.filter(|_| within).ok_or_else(|| invalid_event(index, "at", "a time between the years 1970 and 9999 is wanted"))
+}
+
+/// A page of a run's events.
+#[derive(Debug, Serialize, ToSchema)]
+struct EventPage {
+    #[schema(value_type = Vec<RunEvent>)]
+    events: Vec<Json>,
+    /// Send it back as `after` for the next page.
+    next_after: i64,
+    last_seq: i64,
+    has_more: bool,
+}
+
+/// The envelope of an event: the same bytes in the table, on this page and in every stream.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct RunEvent {
+    run_id: uuid::Uuid,
+    /// 1, 2, 3 … without a gap; null for an ephemeral event (`.delta`).
+    seq: Option<i64>,
+    #[serde(rename = "type")]
+    event_type: String,
+    role: super::model::WireRole,
+    agent: Option<String>,
+    owner_id: String,
+    #[schema(nullable = false)]
+    span_id: Option<String>,
+    #[schema(nullable = false)]
+    parent_span_id: Option<String>,
+    #[schema(nullable = false)]
+    event_id: Option<String>,
+    /// RFC 3339, UTC, microseconds.
+    at: String,
+    #[schema(value_type = Object)]
+    payload: Json,
+}
+
+/// Read a page of events, or with `Accept: application/x-ndjson` all that is there.
+#[utoipa::path(get, path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
+    ("after" = Option<i64>, Query, description = "Events after this seq; default 0"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 500"),
+    ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`")),
+    responses((status = 200, description = "A page, or NDJSON of everything", content((EventPage = "application/json"), (RunEvent = "application/x-ndjson"))),
+    (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 404, body = Problem, description = "Absent or foreign"),
+    (status = 409, body = Problem, description = "`cursor_ahead`")))]
+async fn page(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let after = query.text("after").map(parse_seq).transpose();
+    let after = after.map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("after"))?.unwrap_or_default();
+    let limit = query.number("limit", EVENT_PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let filter: TypeFilter = query.parsed("types")?.unwrap_or_default();
+    let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
+    let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+    if accept.contains("application/x-ndjson") {
+        return Ok(ndjson(server.timeline.clone(), owner, run, after, filter));
+    }
+    let page = server.timeline.store().run_page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
+    if after > page.last_seq {
+        let detail = format!("the run's last seq is {}", page.last_seq);
+        return Err(Problem::new(Code::CursorAhead, detail).field("after"));
+    }
+    let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
+    let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));
+    let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place)).json());
+    let events = frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect();
+    let has_more = next_after < page.last_seq;
+    let page = EventPage { events, next_after: next_after.get(), last_seq: page.last_seq.get(), has_more };
+    Ok(Reply(page).into_response())
+}
+
+/// Streams every event there is, a page of the database at a time.
+fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: TypeFilter) -> Response {
+    let lines = async_stream::try_stream! {
+        let mut after = after;
+        loop {
+            let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;
+            let Some(page) = page else { return };
+            let complete = (page.events.len() as i64) < REPLAY_ROWS;
+            let mut chunk = BytesMut::new();
+            for (place, event) in &page.events {
+                after = place.seq;
+                if filter.admits(&event.event_type) {
+                    chunk.put_slice(event.envelope().as_bytes());
+                    chunk.put_u8(b'\n');
+                }
+            }
+            if !chunk.is_empty() {
+                yield chunk.freeze();
+            }
+            if complete {
+                return;
+            }
+        }
+    };
+    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = Result<Bytes, crate::store::Error>> + Send>> = Box::pin(lines);
+    ([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response()
+}

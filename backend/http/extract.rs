@@ -1,0 +1,207 @@
+//! From a request to typed values: after these extractors nothing is a string any more.
+
+use std::{collections::HashMap, str::FromStr};
+
+use axum::{
+    body::Bytes,
+    extract::{FromRequest, FromRequestParts, Path, Request},
+    http::{HeaderMap, Method, header, request::Parts},
+};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+
+use super::{
+    Server,
+    problem::{Code, Problem},
+};
+use crate::{
+    auth,
+    domain::{
+        id::{Malformed, RunId},
+        limits::BODY_BYTES_MAX,
+        principal::{OwnerId, Scope},
+    },
+};
+
+/// The verified sender of a request.
+pub(super) struct Caller(pub(super) auth::Caller);
+
+impl Caller {
+    pub(super) fn owner(&self) -> &OwnerId {
+        &self.0.principal.owner_id
+    }
+
+    /// Refuses what the credential's scopes do not cover.
+    pub(super) fn needs(&self, scope: Scope) -> Result<&Self, Problem> {
+        if self.0.principal.allows(scope) {
+            return Ok(self);
+        }
+        let wanted = format!("this needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
+        Err(Problem::new(Code::Forbidden, wanted))
+    }
+
+    /// As [`Caller::needs`], for one run; a credential of another run sees nothing there.
+    pub(super) fn needs_run(&self, scope: Scope, run: RunId) -> Result<&Self, Problem> {
+        if self.0.principal.reaches(run) { self.needs(scope) } else { Err(Problem::not_found()) }
+    }
+
+    /// As [`Caller::needs`], for what spans more than one run.
+    pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
+        if self.0.principal.run_id.is_some() {
+            return Err(Problem::new(Code::Forbidden, "this credential is for one run only"));
+        }
+        self.needs(scope)
+    }
+}
+
+impl FromRequestParts<Server> for Caller {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        refuse_token_in_url(parts)?;
+        if server.authenticator.is_off() {
+            refuse_foreign_host(parts)?;
+        }
+        let authorization = match parts.headers.get(header::AUTHORIZATION) {
+            None => None,
+            Some(value) => Some(value.to_str().map_err(|_| auth::Error::Invalid("the header is not plain text"))?),
+        };
+        Ok(Self(server.authenticator.authenticate(authorization).await?))
+    }
+}
+
+/// URLs end up in logs, histories and referrers.
+fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
+    const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
+    let query = parts.uri.query().unwrap_or_default();
+    let named = |pair: &str| NAMES.contains(&pair.split('=').next().unwrap_or_default().to_ascii_lowercase().as_str());
+    let carried = |pair: &str| pair.contains("=rr_") || pair.contains("=eyJ");
+    if query.split('&').any(|pair| named(pair) || carried(pair)) {
+        return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
+            .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
+    }
+    Ok(())
+}
+
+/// Without authentication, only this machine may ask. A page of another site can make a browser send requests here
+/// under its own name (DNS rebinding), but not under ours.
+fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
+    let is_local = |authority: &str| {
+        let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+        let host = host.map_or(authority, |(host, _)| host);
+        matches!(host, "localhost" | "[::1]") || host.starts_with("127.") || host.ends_with(".localhost")
+    };
+    let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
+    let host = text(header::HOST).or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    let origin = text(header::ORIGIN).filter(|_| parts.method != Method::GET);
+    let origin_host = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
+    if host.is_none_or(is_local) && origin_host.is_none_or(is_local) {
+        return Ok(());
+    }
+    Err(Problem::new(Code::ForeignHost, "without authentication this server answers only to localhost")
+        .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt"))
+}
+
+/// The run id in a path. What is not an id cannot exist.
+pub(super) struct RunPath(pub(super) RunId);
+
+impl FromRequestParts<Server> for RunPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let Path(values) = Path::<HashMap<String, String>>::from_request_parts(parts, server)
+            .await
+            .map_err(|_| Problem::not_found())?;
+        let run = values.get("run_id").ok_or_else(Problem::not_found)?;
+        Ok(Self(run.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The query, each parameter read on demand; one that is given twice is refused.
+pub(super) struct Query(HashMap<String, String>);
+
+impl FromRequestParts<Server> for Query {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Problem> {
+        let malformed = || Problem::new(Code::InvalidRequest, "the query string is malformed");
+        let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
+            .map_err(|_| malformed())?;
+        let mut query = HashMap::new();
+        for (name, value) in pairs {
+            if query.insert(name.clone(), value).is_some() {
+                return Err(Problem::new(Code::InvalidRequest, "the parameter is given twice").field(name));
+            }
+        }
+        Ok(Self(query))
+    }
+}
+
+impl Query {
+    pub(super) fn text(&self, name: &str) -> Option<&str> {
+        self.0.get(name).map(String::as_str)
+    }
+
+    /// A parameter of a type that can be refused; absent and empty are `None`.
+    pub(super) fn parsed<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem>
+    where
+        T::Err: std::fmt::Display,
+    {
+        let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return Ok(None) };
+        let refused = |error: T::Err| Problem::new(Code::InvalidRequest, error.to_string()).field(name);
+        text.parse().map(Some).map_err(refused)
+    }
+
+    /// A whole number within bounds.
+    pub(super) fn number(&self, name: &str, default: i64, min: i64, max: i64) -> Result<i64, Problem> {
+        let number = self.parsed::<i64>(name)?.unwrap_or(default);
+        if (min..=max).contains(&number) {
+            return Ok(number);
+        }
+        Err(Problem::new(Code::InvalidRequest, format!("a number from {min} to {max} is wanted")).field(name))
+    }
+}
+
+/// A body within its bound, and what it says it is.
+pub(super) struct Body {
+    pub(super) bytes: Bytes,
+    pub(super) is_ndjson: bool,
+}
+
+impl FromRequest<Server> for Body {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, _: &Server) -> Result<Self, Problem> {
+        let media_type = media_type(request.headers());
+        let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
+        let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
+        let limited = Limited::new(request.into_body(), BODY_BYTES_MAX);
+        let bytes = match limited.collect().await {
+            Ok(collected) => collected.to_bytes(),
+            Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
+                return Err(Problem::new(Code::TooLarge, format!("a body may have {BODY_BYTES_MAX} bytes")));
+            }
+            Err(_) => return Err(Problem::new(Code::InvalidRequest, "the body ended early")),
+        };
+        if !bytes.is_empty() && !is_ndjson && !is_json {
+            return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON")
+                .hint("send the header: Content-Type: application/json (or application/x-ndjson for a list of events)"));
+        }
+        Ok(Self { bytes, is_ndjson })
+    }
+}
+
+impl Body {
+    /// Reads the whole body as one JSON value; an empty body reads as `{}`.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
+        let text = std::str::from_utf8(bytes)
+            .map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
+        serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}

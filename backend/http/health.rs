@@ -1,0 +1,60 @@
+//! Whether the process lives, whether it is ready, and its numbers.
+
+use axum::{
+    Json as Reply,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::Server;
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(livez)).routes(routes!(readyz)).routes(routes!(metrics))
+}
+
+#[derive(Debug, Serialize, ToSchema)]
+struct Health {
+    /// `ok`, `draining` or `unavailable`.
+    status: &'static str,
+    version: &'static str,
+}
+
+impl Health {
+    fn of(status: &'static str) -> Reply<Self> {
+        Reply(Self { status, version: env!("CARGO_PKG_VERSION") })
+    }
+}
+
+/// Whether the process lives.
+#[utoipa::path(get, path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "It does")))]
+async fn livez() -> Reply<Health> {
+    Health::of("ok")
+}
+
+/// Whether the server takes work: the database answers, its schema is this program's, and no shutdown is under way.
+#[utoipa::path(get, path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
+    (status = 503, body = Health, description = "Not ready")))]
+async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
+    if server.draining.is_cancelled() {
+        return (StatusCode::SERVICE_UNAVAILABLE, Health::of("draining"));
+    }
+    match server.timeline.store().check().await {
+        Ok(()) => (StatusCode::OK, Health::of("ok")),
+        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, Health::of("unavailable")),
+    }
+}
+
+/// Numbers in the Prometheus text format.
+#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, description = "Metrics", content_type = "text/plain")))]
+async fn metrics(State(server): State<Server>) -> Response {
+    let (open, idle) = server.timeline.store().pool_size();
+    metrics::gauge!("runreel_database_connections", "state" => "open").set(open);
+    metrics::gauge!("runreel_database_connections", "state" => "idle").set(idle as f64);
+    metrics::gauge!("runreel_bus_topics").set(server.timeline.bus().topics_count() as f64);
+    ([(header::CONTENT_TYPE, "text/plain; version=0.0.4")], server.metrics.render()).into_response()
+}

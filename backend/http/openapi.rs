@@ -1,0 +1,43 @@
+//! The description of the API, generated from the handlers, and a page to read it that asks nobody else for anything.
+
+use axum::{
+    Router,
+    http::{HeaderValue, header},
+    routing::get,
+};
+use tower_http::set_header::SetResponseHeaderLayer;
+use utoipa::OpenApi;
+use utoipa_swagger_ui::{Config, SwaggerUi};
+
+use super::{Server, events, problem, runs};
+
+/// What the handlers do not say themselves.
+#[derive(OpenApi)]
+#[openapi(
+    info(title = "Runreel", description = "A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.",
+         license(name = "Apache-2.0", identifier = "Apache-2.0")),
+    components(schemas(problem::Problem, problem::Code, events::RunEvent)),
+    tags((name = "runs", description = "Runs and their state"), (name = "events", description = "The log"),
+         (name = "streams", description = "The log, live (`text/event-stream`)"), (name = "operations", description = "Health and numbers")))]
+struct Document;
+
+pub(super) fn document() -> utoipa::openapi::OpenApi {
+    let mut document = Document::openapi();
+    document.merge(runs::Shared::openapi());
+    document
+}
+
+/// Swagger UI writes inline styles and draws data-URL images; scripts still come from here alone.
+const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+                        frame-ancestors 'none'; base-uri 'none'; object-src 'none'";
+
+pub(super) fn routes(document: utoipa::openapi::OpenApi) -> Router<Server> {
+    let config = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
+    let docs: Router<Server> = SwaggerUi::new("/docs").config(config).into();
+    let csp = SetResponseHeaderLayer::overriding(
+        header::CONTENT_SECURITY_POLICY,
+        HeaderValue::from_static(DOCS_CSP),
+    );
+    let document = axum::Json(document);
+    docs.layer(csp).route("/openapi.json", get(move || async move { document.clone() }))
+}

@@ -1,0 +1,251 @@
+//! Errors as RFC 9457 problem documents: a stable code, what was wrong, what to do. Never SQL, a path, a backtrace.
+
+use axum::{
+    Json,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::Serialize;
+use utoipa::ToSchema;
+
+use crate::{
+    auth,
+    domain::{id::Malformed, json::Flaw, run::Refusal},
+    store,
+    timeline::emit::EmitError,
+};
+
+/// The codes, one word per kind of trouble. A code never changes its meaning.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Code {
+    InvalidRequest,
+    InvalidEvent,
+    InvalidCursor,
+    RoleMismatch,
+    TokenInUrl,
+    Unauthorized,
+    Forbidden,
+    ForeignHost,
+    NotFound,
+    MethodNotAllowed,
+    RunExists,
+    RunEnded,
+    RunLive,
+    InvalidTransition,
+    InterruptClosed,
+    CursorAhead,
+    TooLarge,
+    UnsupportedMediaType,
+    Busy,
+    Internal,
+    Unavailable,
+    OutcomeUnknown,
+}
+
+impl Code {
+    fn status(self) -> StatusCode {
+        match self {
+            Self::InvalidRequest
+            | Self::InvalidEvent
+            | Self::InvalidCursor
+            | Self::RoleMismatch
+            | Self::TokenInUrl => StatusCode::BAD_REQUEST,
+            Self::Unauthorized => StatusCode::UNAUTHORIZED,
+            Self::Forbidden | Self::ForeignHost => StatusCode::FORBIDDEN,
+            Self::NotFound => StatusCode::NOT_FOUND,
+            Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
+            Self::RunExists
+            | Self::RunEnded
+            | Self::RunLive
+            | Self::InvalidTransition
+            | Self::InterruptClosed
+            | Self::CursorAhead => StatusCode::CONFLICT,
+            Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::Busy => StatusCode::TOO_MANY_REQUESTS,
+            Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
+            Self::Unavailable | Self::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
+        }
+    }
+
+    fn title(self) -> &'static str {
+        match self {
+            Self::InvalidRequest => "The request is not valid",
+            Self::InvalidEvent => "An event is not valid",
+            Self::InvalidCursor => "The cursor is not valid",
+            Self::RoleMismatch => "The event names another identity than its run's",
+            Self::TokenInUrl => "Credentials do not belong into a URL",
+            Self::Unauthorized => "Authentication is needed",
+            Self::Forbidden => "The credential does not allow this",
+            Self::ForeignHost => "The request was addressed to another host",
+            Self::NotFound => "Not found",
+            Self::MethodNotAllowed => "The method is not allowed here",
+            Self::RunExists => "The run exists with other content",
+            Self::RunEnded => "The run has ended",
+            Self::RunLive => "The run has not ended",
+            Self::InvalidTransition => "The run cannot take that step now",
+            Self::InterruptClosed => "The interrupt was answered differently",
+            Self::CursorAhead => "The cursor is ahead of the log",
+            Self::TooLarge => "The request is over a bound",
+            Self::UnsupportedMediaType => "The media type is not supported",
+            Self::Busy => "The server is busy",
+            Self::Internal => "The server failed",
+            Self::Unavailable => "The database cannot be reached",
+            Self::OutcomeUnknown => "The outcome is not known",
+        }
+    }
+
+    /// Seconds after which trying again makes sense.
+    fn retry_after_s(self) -> Option<u32> {
+        match self {
+            Self::Busy | Self::Unavailable | Self::OutcomeUnknown => Some(1),
+            _ => None,
+        }
+    }
+
+    fn word(self) -> String {
+        serde_json::to_value(self).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
+    }
+}
+
+/// An error response (`application/problem+json`, RFC 9457).
+#[derive(Clone, Debug, Serialize, ToSchema)]
+pub struct Problem {
+    /// A URI reference that names the kind of problem: `/docs/problems#<code>`.
+    #[serde(rename = "type")]
+    #[schema(example = "/docs/problems#not_found")]
+    kind: String,
+    title: &'static str,
+    /// The HTTP status.
+    status: u16,
+    /// What was wrong with this request.
+    detail: String,
+    code: Code,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    hint: Option<&'static str>,
+    /// Which member or parameter it is about.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    field: Option<String>,
+}
+
+impl Problem {
+    pub fn new(code: Code, detail: impl Into<String>) -> Self {
+        Self {
+            kind: format!("/docs/problems#{}", code.word()),
+            title: code.title(),
+            status: code.status().as_u16(),
+            detail: detail.into(),
+            code,
+            hint: None,
+            field: None,
+        }
+    }
+
+    /// Somebody else's id and an id that does not exist answer with these very bytes.
+    pub fn not_found() -> Self {
+        Self::new(Code::NotFound, "there is nothing here that you may see")
+    }
+
+    #[must_use]
+    pub fn hint(self, hint: &'static str) -> Self {
+        Self { hint: Some(hint), ..self }
+    }
+
+    #[must_use]
+    pub fn field(self, field: impl Into<String>) -> Self {
+        Self { field: Some(field.into()), ..self }
+    }
+
+    pub fn code(&self) -> Code {
+        self.code
+    }
+}
+
+impl IntoResponse for Problem {
+    fn into_response(self) -> Response {
+        let code = self.code;
+        let mut response = (code.status(), Json(self)).into_response();
+        let headers = response.headers_mut();
+        headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
+        if let Some(seconds) = code.retry_after_s() {
+            headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
+        }
+        if code == Code::Unauthorized {
+            headers.insert(header::WWW_AUTHENTICATE, HeaderValue::from_static("Bearer"));
+        }
+        response
+    }
+}
+
+impl From<Malformed> for Problem {
+    fn from(malformed: Malformed) -> Self {
+        Self::new(Code::InvalidRequest, malformed.to_string())
+    }
+}
+
+impl From<Flaw> for Problem {
+    fn from(flaw: Flaw) -> Self {
+        Self::new(Code::InvalidRequest, flaw.to_string())
+    }
+}
+
+impl From<store::Error> for Problem {
+    fn from(error: store::Error) -> Self {
+        match error {
+            store::Error::Unavailable(_) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a request found no database");
+                Self::new(Code::Unavailable, "the database cannot be reached").hint("try again after Retry-After")
+            }
+            store::Error::Conflict(_) | store::Error::Broken(_) | store::Error::Unfit(_) => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
+                Self::new(Code::Internal, "the request failed in the database; nothing was changed")
+            }
+        }
+    }
+}
+
+impl From<EmitError> for Problem {
+    fn from(error: EmitError) -> Self {
+        let detail = error.to_string();
+        match error {
+            EmitError::NotFound => Self::not_found(),
+            EmitError::Refused(Refusal::Ended { .. }) => {
+                Self::new(Code::RunEnded, detail).hint("nothing can follow a run's terminal event; create a new run")
+            }
+            EmitError::Refused(Refusal::Transition { .. }) => Self::new(Code::InvalidTransition, detail)
+                .hint("queued → running → (waiting | interrupted → running)* → completed | failed | cancelled"),
+            EmitError::RunExists => {
+                Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or leave it out")
+            }
+            EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
+            EmitError::OpenText(_) => {
+                Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then begin another")
+            }
+            EmitError::Busy => Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After"),
+            EmitError::Unavailable => {
+                Self::new(Code::Unavailable, detail).hint("nothing was stored; try again after Retry-After")
+            }
+            EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
+                .hint("send the same events with the same event_id again: what is stored is not stored twice"),
+            EmitError::Broken => Self::new(Code::Internal, detail),
+        }
+    }
+}
+
+impl From<auth::Error> for Problem {
+    fn from(error: auth::Error) -> Self {
+        match error {
+            auth::Error::Missing => Self::new(Code::Unauthorized, "this server wants a bearer token")
+                .hint("send the header: Authorization: Bearer <token>"),
+            auth::Error::Invalid(rule) => Self::new(Code::Unauthorized, rule),
+            auth::Error::Store(error) => error.into(),
+        }
+    }
+}
+
+/// The rule that the event at `index` of a request broke.
+pub fn invalid_event(index: usize, field: &str, rule: impl Into<String>) -> Problem {
+    Problem::new(Code::InvalidEvent, rule).field(format!("events[{index}].{field}"))
+}

@@ -1,0 +1,274 @@
+//! Runs: create, list, look at, cancel, resume, delete.
+
+use axum::{
+    Json as Reply,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::json;
+use utoipa::{OpenApi, ToSchema};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, Query, RunPath},
+    model::{CreateRun, Run, RunList, statuses},
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        event::NewEvent,
+        id::{EventId, RunId, SpanId, Title},
+        json::Json,
+        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX},
+        principal::Scope,
+        run::{Refusal, Status},
+    },
+    store::{
+        retention::Removal,
+        runs::{RunFilter, RunsAfter},
+    },
+    timeline::emit::EmitError,
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(create, list))
+        .routes(routes!(show, delete))
+        .routes(routes!(cancel))
+        .routes(routes!(resume))
+        .routes(routes!(heartbeat))
+}
+
+/// The descriptions of the parameters that several routes share.
+#[derive(OpenApi)]
+#[openapi(components(schemas(super::model::WireRole)))]
+pub(super) struct Shared;
+
+/// Create a run.
+///
+/// The same `run_id` again with the same content answers 200 with the same run; with other content 409 `run_exists`.
+#[utoipa::path(post, path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
+    (status = 201, description = "Created; `Location` names it", body = Run),
+    (status = 200, description = "It was there already", body = Run),
+    (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
+async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let request: CreateRun = body.json()?;
+    let timeline = &server.timeline;
+    let now = timeline.clock().now();
+    if request.run_id.is_some_and(|run| !run.is_of_today(now.timestamp_millis())) {
+        let detail = "a run_id chosen by the client is a UUIDv7 of today (within 24 hours)";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
+    }
+    let run = request.run_id.unwrap_or_else(|| RunId::trusted(timeline.ids().uuid()));
+    let parent = match request.parent_run_id {
+        None => None,
+        Some(parent) => Some(timeline.context(owner, parent).await?.ok_or_else(Problem::not_found)?),
+    };
+    let hash = request.hash();
+    let ack = timeline.open_run(request.into_spec(owner, run, parent.as_deref())?, hash).await?;
+    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let status = if ack.already_open { StatusCode::OK } else { StatusCode::CREATED };
+    let mut response = (status, Reply(Run::of(record, now))).into_response();
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/runs/{run}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// List runs, newest first.
+#[utoipa::path(get, path = "/api/runs", tag = "runs", params(
+    ("status" = Option<String>, Query, description = "One or more statuses, separated by commas"),
+    ("thread_id" = Option<String>, Query, description = "Runs of this thread"),
+    ("agent" = Option<String>, Query, description = "Runs of this agent"),
+    ("tag" = Option<String>, Query, description = "Runs with this tag"),
+    ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
+    ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
+    ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
+    ("until" = Option<DateTime<Utc>>, Query, description = "Created before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let filter = RunFilter {
+        statuses: statuses(query.text("status").unwrap_or_default())?,
+        thread_id: query.parsed("thread_id")?,
+        agent: query.parsed("agent")?,
+        tag: query.parsed("tag")?,
+        parent_run_id: query.parsed("parent_run_id")?,
+        search: query.parsed::<Title>("q")?.map(|text| text.as_str().to_owned()),
+        since: query.parsed("since")?,
+        until: query.parsed("until")?,
+    };
+    let after = query.text("cursor").map(read_cursor).transpose()?;
+    let store = server.timeline.store();
+    // The tail first: a run created in between shows up in the page, in the stream, or in both.
+    let stream_cursor = store.feed_tail().await?.to_string();
+    let mut records = store.runs(owner, &filter, after, limit + 1).await?;
+    let more = records.len() as i64 > limit;
+    records.truncate(usize::try_from(limit).unwrap_or(0));
+    let next_cursor = records.last().filter(|_| more).map(|last| {
+        format!("r{}.{}", last.head.created_at.timestamp_micros(), last.context.run_id)
+    });
+    let now = server.timeline.clock().now();
+    let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
+    Ok(Reply(RunList { runs, next_cursor, stream_cursor }))
+}
+
+fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
+    let read = || {
+        let (micros, run) = text.strip_prefix('r')?.split_once('.')?;
+        let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+        Some(RunsAfter { created_at, run_id: run.parse().ok()? })
+    };
+    read().ok_or_else(|| {
+        Problem::new(Code::InvalidCursor, "this cursor was not made by this server").field("cursor")
+            .hint("send back next_cursor as it was, or leave the cursor out to begin at the newest run")
+    })
+}
+
+/// Look at a run.
+#[utoipa::path(get, path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
+    let owner = caller.needs_run(Scope::Read, run)?.owner();
+    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    Ok(Reply(Run::of(record, server.timeline.clock().now())))
+}
+
+/// Delete an ended run with its events.
+#[utoipa::path(delete, path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign"),
+              (status = 409, body = Problem, description = "`run_live`")))]
+async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
+    let owner = caller.needs_run(Scope::Admin, run)?.owner();
+    match server.timeline.delete_run(owner, run).await? {
+        Removal::Done => Ok(StatusCode::NO_CONTENT),
+        Removal::Absent => Err(Problem::not_found()),
+        Removal::StillLive => Err(Problem::new(Code::RunLive, "only a run that has ended may be deleted")
+            .hint("cancel it first: POST /api/runs/{run_id}/cancel")),
+    }
+}
+
+/// Why a run is cancelled.
+#[derive(Debug, Default, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Cancel {
+    /// At most 512 characters on one line.
+    #[schema(value_type = Option<String>)]
+    reason: Option<Title>,
+}
+
+/// Cancel a run and every run below it that has not ended.
+#[utoipa::path(post, path = "/api/runs/{run_id}/cancel", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    request_body(content = Option<Cancel>), responses((status = 202, body = Run, description = "Cancelled, now or before"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended` otherwise")))]
+async fn cancel(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    body: Body,
+) -> Result<(StatusCode, Reply<Run>), Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let Cancel { reason } = body.json()?;
+    let timeline = &server.timeline;
+    timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    // Children first, so that a parent's terminal event is the last of its tree.
+    for member in timeline.store().live_tree(owner, run).await?.into_iter().rev() {
+        let Some(context) = timeline.context(owner, member).await? else { continue };
+        let event = NewEvent::new("run.cancelled", Json::of(&json!({ "reason": reason })));
+        match timeline.emit_run_event(&context, vec![event]).await {
+            // It may have ended by itself in the meantime.
+            Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    if record.head.status != Status::Cancelled {
+        return Err(EmitError::Refused(Refusal::Ended { status: record.head.status }).into());
+    }
+    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+}
+
+/// An answer to an interrupt.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Resume {
+    /// The `span_id` of the `interrupt.requested` event.
+    #[schema(value_type = String)]
+    interrupt_id: SpanId,
+    decision: Decision,
+    /// Any JSON of at most 64 KiB.
+    #[schema(value_type = Option<Object>)]
+    value: Option<Json>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Decision {
+    Approve,
+    Reject,
+    Respond,
+}
+
+/// Answer an interrupt; the run goes on.
+///
+/// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
+#[utoipa::path(post, path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
+    (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
+async fn resume(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    body: Body,
+) -> Result<(StatusCode, Reply<Run>), Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let Resume { interrupt_id, decision, value } = body.json()?;
+    if value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
+        return Err(Problem::new(Code::TooLarge, "a value may have 64 KiB").field("value"));
+    }
+    let timeline = &server.timeline;
+    let context = timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let known = timeline.store().interrupt(owner, run, interrupt_id.as_str()).await?;
+    if !known.iter().any(|event| event.event_type.as_str() == "interrupt.requested") {
+        return Err(Problem::not_found());
+    }
+    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let answer = Json::of(&json!({ "interrupt_id": interrupt_id, "decision": decision, "value": value }));
+    // The key makes the answer the only one, whoever sends it first.
+    let key = format!("interrupt:{interrupt_id}");
+    let key: EventId = key.parse().unwrap_or_else(|_| EventId::trusted(&key));
+    let mut events =
+        vec![NewEvent::new("interrupt.resolved", answer.clone()).span(interrupt_id.clone()).event_id(key.clone())];
+    if record.head.status == Status::Interrupted {
+        let resumed = EventId::trusted(&format!("{key}:resumed"));
+        events.push(NewEvent::new("run.resumed", Json::of(&json!({ "interrupt_id": interrupt_id }))).event_id(resumed));
+    }
+    timeline.emit_run_event(&context, events).await?;
+    let known = timeline.store().interrupt(owner, run, interrupt_id.as_str()).await?;
+    let given = known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved");
+    if given.is_some_and(|event| event.payload != answer) {
+        let detail = "this interrupt has been answered, and differently";
+        return Err(Problem::new(Code::InterruptClosed, detail).field("interrupt_id"));
+    }
+    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+}
+
+/// Renew the lease of a run's producer.
+#[utoipa::path(post, path = "/api/runs/{run_id}/heartbeat", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    responses((status = 204, description = "Renewed"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let now = server.timeline.clock().now();
+    let found = server.timeline.store().heartbeat(owner, run, now).await?;
+    if found { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
+}

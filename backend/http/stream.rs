@@ -1,0 +1,267 @@
+//! Streams: a run, a tree, a thread, everything. All are the same follower with another scope.
+
+use std::time::Duration;
+
+use axum::{
+    body::Body as ReplyBody,
+    extract::{Path, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Caller, Query, RunPath},
+    problem::{Code, Problem},
+    sse::Encoder,
+};
+use crate::{
+    auth,
+    domain::{
+        cursor::{FeedCursor, parse_seq},
+        id::{RunId, Seq, ThreadId},
+        limits::{PAGE_ROWS_MAX, PING_MS, STREAMS_MAX},
+        principal::{OwnerId, Scope},
+    },
+    store::feed,
+    timeline::follow::{Follower, Wishes},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(run)).routes(routes!(everything)).routes(routes!(thread))
+}
+
+/// What a reader asks for, from header and query.
+struct Asked {
+    /// `Last-Event-ID` wins over `?after=`.
+    cursor: Option<String>,
+    tail: Option<i64>,
+    wishes: Wishes,
+}
+
+impl Asked {
+    fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Problem> {
+        let last = match headers.get("last-event-id") {
+            None => None,
+            Some(value) => Some(value.to_str().map_err(|_| invalid_cursor("Last-Event-ID is not plain text"))?),
+        };
+        // An empty id is what a reader sends that has seen none.
+        let cursor = last.filter(|id| !id.is_empty()).or_else(|| query.text("after").filter(|id| !id.is_empty()));
+        let tail = query.text("tail").map(|_| query.number("tail", 0, 0, PAGE_ROWS_MAX)).transpose()?;
+        let tokens = match query.text("tokens") {
+            None | Some("true" | "1") => true,
+            Some("false" | "0") => false,
+            Some(_) => return Err(Problem::new(Code::InvalidRequest, "tokens is true or false").field("tokens")),
+        };
+        let filter = query.parsed("types")?.unwrap_or_default();
+        Ok(Self { cursor: cursor.map(str::to_owned), tail, wishes: Wishes { filter, tokens } })
+    }
+}
+
+fn invalid_cursor(detail: &str) -> Problem {
+    Problem::new(Code::InvalidCursor, detail).hint("send back the id of the last frame you saw, or none to begin anew")
+}
+
+fn cursor_ahead(last: &str) -> Problem {
+    Problem::new(Code::CursorAhead, format!("the log ends at {last}"))
+        .hint("the cursor is from another run, another server or a database that was set back")
+}
+
+/// Follow a run, or with `tree=true` a run and all its descendants.
+///
+/// Replays what is there, then goes on live, each event once and in order. Reconnecting with the last seq of an ended
+/// run answers 204: stop.
+#[utoipa::path(get, path = "/api/stream/runs/{run_id}", tag = "streams", params(("run_id" = uuid::Uuid, Path),
+    ("Last-Event-ID" = Option<String>, Header, description = "Go on after this frame id; wins over `after`"),
+    ("after" = Option<String>, Query, description = "Go on after this frame id"),
+    ("tail" = Option<i64>, Query, description = "Begin with the last so many events, at most 1000"),
+    ("types" = Option<String>, Query, description = "Such as `tool.*,run.*`; ids stay true seqs"),
+    ("tokens" = Option<bool>, Query, description = "`false` leaves deltas out"),
+    ("tree" = Option<bool>, Query, description = "Include every descendant; ids are then opaque cursors")),
+    responses((status = 200, description = "Frames; see docs/protocol.md", content_type = "text/event-stream"),
+    (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
+async fn run(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let asked = Asked::read(&query, &headers)?;
+    let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
+    if matches!(query.text("tree"), Some("true" | "1")) {
+        caller.needs_all(Scope::Read)?;
+        return tree(&server, caller, owner, run, asked, &record.head).await;
+    }
+    let after = match (&asked.cursor, asked.tail) {
+        (Some(cursor), _) => parse_seq(cursor).map_err(|rule| invalid_cursor(rule.0))?,
+        (None, Some(tail)) => record.head.last_seq.back(tail),
+        (None, None) => Seq::ZERO,
+    };
+    if after > record.head.last_seq {
+        return Err(cursor_ahead(&record.head.last_seq.to_string()));
+    }
+    if after == record.head.last_seq && record.head.status.is_terminal() && asked.cursor.is_some() {
+        return Ok(StatusCode::NO_CONTENT.into_response());
+    }
+    let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
+    let mut follower = server.timeline.follow_run(context, after, asked.wishes);
+    if after == record.head.last_seq && record.head.status.is_terminal() {
+        follower.root_ended(record.head.status, record.head.last_seq);
+    }
+    stream(&server, caller, follower, Encoder::run())
+}
+
+async fn tree(
+    server: &Server,
+    caller: Caller,
+    owner: OwnerId,
+    root: RunId,
+    asked: Asked,
+    head: &crate::domain::run::Head,
+) -> Result<Response, Problem> {
+    let resuming = asked.cursor.is_some();
+    let scope = feed::Scope::Tree(root);
+    let after = feed_cursor(server, &owner, &scope, &asked).await?;
+    if resuming && head.status.is_terminal() {
+        let store = server.timeline.store();
+        let all_ended = store.tree(&owner, root).await?.iter().all(|(_, ended)| *ended);
+        if all_ended && store.feed_page(&owner, &scope, &after, 1).await?.events.is_empty() {
+            return Ok(StatusCode::NO_CONTENT.into_response());
+        }
+    }
+    let removed = server.timeline.store().removed(&owner).await?;
+    let encoder = Encoder::feed(after.clone());
+    let mut follower = server.timeline.follow_feed(owner, scope, after, &removed, asked.wishes);
+    if head.status.is_terminal() {
+        follower.root_ended(head.status, head.last_seq);
+    }
+    stream(server, caller, follower, encoder)
+}
+
+/// Follow every run of a thread, also later ones; valid before the thread exists.
+#[utoipa::path(get, path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
+    ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
+    ("types" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
+    responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
+    (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
+async fn thread(
+    State(server): State<Server>,
+    caller: Caller,
+    Path(thread): Path<String>,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    let thread: ThreadId = thread.parse().map_err(|rule: crate::domain::id::Malformed| {
+        Problem::new(Code::InvalidRequest, rule.0).field("thread_id")
+    })?;
+    many(&server, caller, feed::Scope::Thread(thread), &query, &headers).await
+}
+
+/// Follow everything the caller owns.
+#[utoipa::path(get, path = "/api/stream/runs", tag = "streams", params(
+    ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
+    ("types" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
+    responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
+    (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
+async fn everything(
+    State(server): State<Server>,
+    caller: Caller,
+    query: Query,
+    headers: HeaderMap,
+) -> Result<Response, Problem> {
+    many(&server, caller, feed::Scope::Everything, &query, &headers).await
+}
+
+async fn many(
+    server: &Server,
+    caller: Caller,
+    scope: feed::Scope,
+    query: &Query,
+    headers: &HeaderMap,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner().clone();
+    let asked = Asked::read(query, headers)?;
+    let after = feed_cursor(server, &owner, &scope, &asked).await?;
+    let removed = server.timeline.store().removed(&owner).await?;
+    let encoder = Encoder::feed(after.clone());
+    let follower = server.timeline.follow_feed(owner, scope, after, &removed, asked.wishes);
+    stream(server, caller, follower, encoder)
+}
+
+async fn feed_cursor(
+    server: &Server,
+    owner: &OwnerId,
+    scope: &feed::Scope,
+    asked: &Asked,
+) -> Result<FeedCursor, Problem> {
+    let store = server.timeline.store();
+    match (&asked.cursor, asked.tail) {
+        (Some(cursor), _) => {
+            let cursor: FeedCursor =
+                cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
+            let tail = store.feed_tail().await?;
+            if cursor.is_ahead_of(&tail) { Err(cursor_ahead(&tail.to_string())) } else { Ok(cursor) }
+        }
+        (None, Some(tail)) => Ok(store.feed_before_tail(owner, scope, tail).await?),
+        (None, None) => Ok(FeedCursor::start()),
+    }
+}
+
+/// Turns a follower into a response that ends when the follower, the credential or the server does.
+fn stream(server: &Server, caller: Caller, mut follower: Follower, mut encoder: Encoder) -> Result<Response, Problem> {
+    let permit = server.streams.clone().try_acquire_owned().map_err(|_| {
+        Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"))
+    })?;
+    let auth::Caller { expires_at, token_id, .. } = caller.0;
+    let watched = token_id.map(|token| server.revocations.watch(token));
+    let clock = server.timeline.clock().clone();
+    let open = metrics::gauge!("runreel_streams_open");
+    open.increment(1.0);
+    let close = OnDrop(move || open.decrement(1.0));
+    let chunks = async_stream::stream! {
+        let (_permit, _close) = (permit, close);
+        yield Ok::<Bytes, std::convert::Infallible>(Encoder::opening());
+        loop {
+            let left = expires_at.map(|expires_at| (expires_at - clock.now()).to_std().unwrap_or_default());
+            if left == Some(Duration::ZERO) {
+                return;
+            }
+            let ping = Duration::from_millis(PING_MS);
+            let patience = left.map_or(ping, |left| left.min(ping));
+            let revoked = async {
+                match &watched {
+                    Some(watched) => watched.revoked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                signals = follower.next() => match signals {
+                    Some(signals) => yield Ok(encoder.chunk(&signals)),
+                    None => return,
+                },
+                () = revoked => return,
+                () = tokio::time::sleep(patience) => yield Ok(Encoder::ping()),
+            }
+        }
+    };
+    let mut response = ReplyBody::from_stream(chunks).into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    Ok(response)
+}
+
+struct OnDrop<F: FnMut()>(F);
+
+impl<F: FnMut()> Drop for OnDrop<F> {
+    fn drop(&mut self) {
+        (self.0)();
+    }
+}

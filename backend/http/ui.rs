@@ -1,0 +1,74 @@
+//! The browser's files, from inside the binary.
+
+use axum::{
+    body::Body,
+    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    response::{IntoResponse, Response},
+};
+use rust_embed::{EmbeddedFile, RustEmbed};
+
+use super::problem::Problem;
+
+/// What `npm run build` left in `web/dist`. A build without it serves a page that says so.
+#[derive(RustEmbed)]
+#[folder = "web/dist/"]
+#[allow_missing = true]
+struct Files;
+
+const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";
+
+/// Everything that no route has taken: a file of the UI, or its page for the paths it draws itself.
+pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
+    let path = uri.path().trim_start_matches('/');
+    if let Some(file) = Files::get(path).filter(|_| !path.is_empty()) {
+        return reply(path, file, &headers);
+    }
+    let is_page = path.is_empty() || path.starts_with("runs");
+    if !is_page {
+        return Problem::not_found().into_response();
+    }
+    match Files::get("index.html") {
+        Some(file) => reply("index.html", file, &headers),
+        None => missing(),
+    }
+}
+
+fn reply(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
+    let etag = format!("\"{}\"", &file.metadata.sha256_hash().map(|byte| format!("{byte:02x}")).concat()[..32]);
+    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        return StatusCode::NOT_MODIFIED.into_response();
+    }
+    // Names under assets/ carry a hash of their content; everything else is asked for anew.
+    let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+    let mut response = Body::from(file.data).into_response();
+    let fields = response.headers_mut();
+    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
+    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+    fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
+    fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+    if let Ok(etag) = HeaderValue::from_str(&etag) {
+        fields.insert(header::ETAG, etag);
+    }
+    response
+}
+
+/// The kinds of files a build of the UI consists of.
+fn media_type(path: &str) -> &'static str {
+    match path.rsplit('.').next() {
+        Some("html") => "text/html; charset=utf-8",
+        Some("js") => "text/javascript; charset=utf-8",
+        Some("css") => "text/css; charset=utf-8",
+        Some("svg") => "image/svg+xml",
+        Some("png") => "image/png",
+        Some("json" | "webmanifest") => "application/json",
+        Some("woff2") => "font/woff2",
+        _ => "application/octet-stream",
+    }
+}
+
+fn missing() -> Response {
+    let page = "<!doctype html><title>Runreel</title><h1>Runreel is up</h1>\
+        <p>This build has no user interface. Build it with <code>./just web</code> and build the server again.</p>\
+        <p>The API is described at <a href=\"/docs\">/docs</a>.</p>";
+    ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, CSP)], page).into_response()
+}

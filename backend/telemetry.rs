@@ -1,0 +1,51 @@
+//! Logs to stderr and metrics in memory.
+
+use std::sync::OnceLock;
+
+use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
+use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
+
+use crate::config::{self, LogFormat};
+
+/// Upper bounds of latency buckets, seconds.
+const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
+
+/// Starts logging. `RUNREEL_LOG` filters, in the syntax of `tracing`'s `EnvFilter`.
+pub fn logs(format: LogFormat) {
+    let filter = config::variable("RUNREEL_LOG").and_then(|text| EnvFilter::try_new(text).ok());
+    let filter = filter.unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
+    let registry = tracing_subscriber::registry().with(filter);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    // A second subscriber in one process is a test's business, not an error.
+    let _ = match format {
+        LogFormat::Text => registry.with(layer).try_init(),
+        LogFormat::Json => registry.with(layer.json()).try_init(),
+    };
+}
+
+/// The process's metrics. The facade has one recorder per process, so several servers in one process share it.
+pub fn metrics() -> PrometheusHandle {
+    static HANDLE: OnceLock<PrometheusHandle> = OnceLock::new();
+    HANDLE
+        .get_or_init(|| {
+            let builder = PrometheusBuilder::new()
+                .set_buckets_for_metric(Matcher::Suffix("_seconds".to_owned()), SECONDS)
+                .unwrap_or_else(|_| PrometheusBuilder::new());
+            let recorder = builder.build_recorder();
+            let handle = recorder.handle();
+            // Losing the race means that another recorder counts; this handle then renders nothing.
+            let _ = metrics::set_global_recorder(recorder);
+            describe();
+            handle
+        })
+        .clone()
+}
+
+fn describe() {
+    metrics::describe_counter!("runreel_events_total", "Durable events committed by this process, by family");
+    metrics::describe_counter!("runreel_stream_lags_total", "Times a reader was too slow and went back to the database");
+    metrics::describe_gauge!("runreel_streams_open", "Open event streams");
+    metrics::describe_gauge!("runreel_bus_topics", "Runs and owners somebody listens to");
+    metrics::describe_gauge!("runreel_database_connections", "Connections of the reading pool");
+    metrics::describe_histogram!("runreel_commit_seconds", "Time from taking a batch to its publication");
+}

@@ -1,0 +1,46 @@
+import { describe, expect, test } from "vitest";
+import { ago, duration, shortId } from "./format";
+import { childrenOf, opensItself } from "./json";
+
+describe("times for people", () => {
+  test("durations change their unit where people do", () => {
+    const told = [0, 0.4, 820, 4_200, 64_000, 11_220_000, 200_000_000].map(duration);
+    expect(told).toEqual(["0 ms", "0.4 ms", "820 ms", "4.2 s", "1 m 04 s", "3 h 07 m", "2 d 7 h"]);
+  });
+
+  test("no duration is told for a time that is not one", () => {
+    expect([duration(-1), duration(NaN)]).toEqual(["–", "–"]);
+  });
+
+  test("the past is told relative until a day", () => {
+    const day = 86_400_000;
+    expect([ago(0, 1000), ago(0, 59_000), ago(0, 3_599_000), ago(0, day)]).toEqual([
+      "just now",
+      "59 s ago",
+      "59 m ago",
+      "1970-01-01",
+    ]);
+  });
+
+  test("a long id is told by its end", () => {
+    expect(shortId("0195f3a0-0000-7000-8000-00000000abcd")).toBe("…0000abcd");
+  });
+});
+
+describe("a JSON tree", () => {
+  test("opens the outermost value and small ones, never a crowd", () => {
+    const row = { a: 1, b: 2 };
+    expect(opensItself(Array(1000).fill(row), 0, 1)).toBe(true);
+    expect(opensItself(row, 1, 3)).toBe(true);
+    expect(opensItself(row, 1, 1000)).toBe(false);
+    expect(opensItself("text", 0, 1)).toBe(false);
+  });
+
+  test("looks at no more children than are shown", () => {
+    expect(childrenOf(Array(1000).fill(0), 50)).toHaveLength(50);
+    expect(childrenOf({ a: 1, b: 2, c: 3 }, 2)).toEqual([
+      ["a", 1],
+      ["b", 2],
+    ]);
+  });
+});

@@ -16,7 +16,7 @@ pub struct Connection {
     /// Address of the server
     #[arg(long, env = "RUNREEL_URL", value_name = "URL", default_value = "http://127.0.0.1:7717")]
     pub url: String,
-    /// File that holds the token; a token itself is only taken from the variable `RUNREEL_TOKEN`, never from the command line
+    /// File that holds the token; the token itself may stand in the variable `RUNREEL_TOKEN`, never in a flag
     #[arg(long, env = "RUNREEL_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }

@@ -16,7 +16,7 @@ use self::{
 use super::{
     connection::Connection,
     exit::{Complaint, FAILED, INTERRUPTED},
-    render::{Colors, clean, say},
+    render::{clean, say},
 };
 use crate::{
     client::Client,
@@ -60,8 +60,6 @@ pub struct Args {
     /// How long to try again while the server is away or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
-    #[command(flatten)]
-    colors: Colors,
     #[command(flatten)]
     one: OneEvent,
     #[command(flatten)]
@@ -118,7 +116,6 @@ fn payload(text: &str) -> Result<Json, String> {
 
 /// Emits until stdin ends: 0 when everything is stored, 1 when something was refused, 130 after Ctrl-C.
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    args.colors.apply();
     let (client, ids) = (args.connection.client()?, Uuid::now_v7());
     // A malformed event must not leave a run behind that was made for it.
     let one = match args.one.event_type {

@@ -11,11 +11,11 @@ use std::{
 
 use chrono::{DateTime, FixedOffset, Local, Utc};
 
-// Not a doc comment: clap would show it as the text of every command that has these flags.
+// Not a doc comment: clap would show it as the text of the program.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Colors {
     /// When to use colours; `auto` means on a terminal, unless `NO_COLOR` is set
-    #[arg(long, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
+    #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
     pub color: clap::ColorChoice,
 }
 

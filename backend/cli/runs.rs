@@ -6,15 +6,12 @@ use chrono::Utc;
 
 use super::{
     connection::Connection,
-    render::{Colors, print, say},
+    render::{print, say},
 };
-use crate::{
-    client::Client,
-    domain::{
-        id::{Name, RunId, ThreadId, Title},
-        limits::PAGE_ROWS_MAX,
-        run::Status,
-    },
+use crate::domain::{
+    id::{Name, RunId, ThreadId, Title},
+    limits::PAGE_ROWS_MAX,
+    run::Status,
 };
 
 mod table;
@@ -92,28 +89,19 @@ struct Common {
     #[arg(long)]
     json: bool,
     #[command(flatten)]
-    colors: Colors,
-    #[command(flatten)]
     connection: Connection,
-}
-
-impl Common {
-    fn client(&self) -> anyhow::Result<Client> {
-        self.colors.apply();
-        self.connection.client()
-    }
 }
 
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         None => list(&args.list).await?,
         Some(Action::Show(show)) => {
-            let run = show.common.client()?.run(&show.run.to_string()).await?;
+            let run = show.common.connection.client()?.run(&show.run.to_string()).await?;
             print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Utc::now()) })?;
         }
         Some(Action::Cancel(cancel)) => {
             let reason = cancel.reason.as_ref().map(Title::as_str);
-            let answer = cancel.common.client()?.cancel(&cancel.run.to_string(), reason).await?;
+            let answer = cancel.common.connection.client()?.cancel(&cancel.run.to_string(), reason).await?;
             if cancel.common.json {
                 print(&format!("{answer}\n"))?;
             }
@@ -124,7 +112,7 @@ pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn list(list: &List) -> anyhow::Result<()> {
-    let page = list.common.client()?.runs(&query(list)).await?;
+    let page = list.common.connection.client()?.runs(&query(list)).await?;
     let runs = page["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
     if list.common.json {
         print(&runs.iter().fold(String::new(), |lines, run| lines + &run.to_string() + "\n"))?;

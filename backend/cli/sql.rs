@@ -137,7 +137,7 @@ fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
 
 fn drawn(table: &Table) -> String {
     let mut drawn = Drawn::new();
-    drawn.load_style(presets::UTF8_HORIZONTAL_ONLY).set_header(table.columns.iter().map(|name| clean(name)));
+    drawn.load_style(presets::NOTHING).set_header(table.columns.iter().map(|name| clean(name)));
     for row in &table.rows {
         drawn.add_row(row.iter().map(|cell| cell.as_deref().map_or_else(|| "·".to_owned(), clean)));
     }

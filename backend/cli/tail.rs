@@ -8,7 +8,7 @@ use self::view::{View, action};
 use super::{
     connection::Connection,
     exit::{Complaint, FAILED, INTERRUPTED},
-    render::{Colors, clean, duration, local_offset, print, say, terminal_width},
+    render::{clean, duration, local_offset, print, say, terminal_width},
 };
 use crate::{
     client::{Client, Follow, Frame, Notice},
@@ -44,8 +44,6 @@ pub struct Args {
     #[arg(long)]
     exit_status: bool,
     #[command(flatten)]
-    colors: Colors,
-    #[command(flatten)]
     connection: Connection,
 }
 
@@ -80,7 +78,6 @@ fn types(text: &str) -> Result<String, String> {
 
 /// Follows until the stream ends (0, or 1 with `--exit-status`) or Ctrl-C (130).
 pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    args.colors.apply();
     check_cursor(&args.what)?;
     let client = args.connection.client()?;
     let run_id = if args.what.all { None } else { Some(choose_run(&client, args.what.run).await?) };

@@ -1,7 +1,7 @@
 //! The HTTP client of this program's own commands, its demo and its fault harness.
 //!
 //! It speaks the wire contract and nothing else: JSON in, JSON out, and [`Follow`] for live streams. It retries only
-//! where a retry is safe and says so in the name ([`Client::emit_until_stored`], [`Follow`]); everything else is one try.
+//! where a retry is safe and says so ([`Client::emit_until_stored`], [`Follow`]); everything else is one try.
 //!
 //! Invariants kept here: a token leaves this module only in the `Authorization` header of a request to the address it
 //! was given for (redirects are not followed, errors and `Debug` do not hold it), and a reader never gets the same seq

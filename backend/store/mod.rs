@@ -60,7 +60,8 @@ pub struct Settings {
 impl Store {
     /// Connects, brings the schema up to date and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
-        let options = settings.options.application_name("runreel");
+        // Named outright: the default path begins with a schema named like the user, and there may be one.
+        let options = settings.options.application_name("runreel").options([("search_path", "public")]);
         let mut owner = PgConnection::connect_with(&options).await?;
         migrate(&mut owner).await?;
         sqlx::query!(

@@ -1,6 +1,6 @@
 import { spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, rm } from "node:fs/promises";
+import { mkdtemp, readFile, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 
@@ -45,6 +45,7 @@ export class Server {
 
   async stop(): Promise<void> {
     await this.#end("SIGTERM");
+    await this.#endOrphan();
     await rm(this.dataDir, { recursive: true, force: true });
   }
 
@@ -55,6 +56,13 @@ export class Server {
     const exited = once(child, "exit");
     child.kill(signal);
     await exited;
+  }
+
+  /** The database of a server that was killed and never came up again would outlive the tests. */
+  async #endOrphan(): Promise<void> {
+    const pidFile = await readFile(join(this.dataDir, "postgres/postmaster.pid"), "utf8").catch(() => "");
+    const pid = Number(pidFile.split("\n")[0]);
+    if (pid > 0) process.kill(pid, "SIGQUIT");
   }
 
   #printedPort(child: ChildProcess): Promise<number> {

@@ -91,9 +91,8 @@ impl Appender {
         let births = batch.heads.iter().any(|head| head.birth.is_some());
         let written = if births && !self.locked {
             // New heads go in before their events, so the two statements share a transaction.
-            let before = self.mark;
-            self.lock().await?;
-            let written = self.mark == before && self.write(batch).await?;
+            let moved = self.lock().await?;
+            let written = !moved && self.write(batch).await?;
             if written { self.commit().await? } else { self.rollback().await? }
             written
         } else {
@@ -103,12 +102,15 @@ impl Appender {
     }
 
     /// Opens a transaction that holds the lane, so that whatever is read next stays true until it is committed.
-    pub async fn lock(&mut self) -> Result<(), Error> {
+    ///
+    /// Says whether somebody else has moved the lane since this appender left it.
+    pub async fn lock(&mut self) -> Result<bool, Error> {
         sqlx::raw_sql("begin").execute(&mut self.connection).await?;
         self.locked = true;
+        let before = self.mark;
         let mark = "select position, epoch from store.lane where lane = $1 for update";
         self.mark = sqlx::query_as(mark).bind(self.lane).fetch_one(&mut self.connection).await?;
-        Ok(())
+        Ok(self.mark != before)
     }
 
     /// Ends the transaction of [`Appender::lock`], keeping what was appended.

@@ -13,6 +13,9 @@ use crate::domain::{
     principal::OwnerId,
 };
 
+/// Positions one page of a feed looks at.
+const FEED_PIECE_MAX: i64 = 50_000;
+
 /// Which runs of an owner a feed shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Scope {
@@ -57,7 +60,8 @@ impl Store {
                 page.complete = false;
                 break;
             }
-            let (from, to) = (after.at(lane), position);
+            // A page looks at a bounded piece of the log, so that it gets on even where nothing is the owner's.
+            let (from, to) = (after.at(lane), position.min(after.at(lane).saturating_add(FEED_PIECE_MAX)));
             if from >= to {
                 continue;
             }
@@ -69,7 +73,7 @@ impl Store {
             let full = events.len() as i64 == left;
             let reached = if full { events.last().map_or(to, |(place, _)| place.position) } else { to };
             page.tail.advance(lane, reached);
-            page.complete &= reached == to;
+            page.complete &= reached == position;
             page.events.extend(events);
         }
         Ok(page)

@@ -156,6 +156,11 @@ impl Publisher {
         self.progress.send_replace(());
     }
 
+    /// Whether nobody listens and no text is open: then a publication would change nothing.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.bus.topics_count() == 0 && self.gate().open.is_empty()
+    }
+
     /// The open spans of a run.
     pub(crate) fn open_spans(&self, run: RunId) -> Option<OpenSpans> {
         self.gate().open.get(&run).map(|open| open.spans.clone())

@@ -13,8 +13,8 @@ use super::{
     publish::{Publication, Publisher, Turn},
 };
 use crate::{
-    domain::{cursor::FeedCursor, limits::REPLAY_ROWS},
-    store::{Store, listen::Ears},
+    domain::{context::RunContext, cursor::FeedCursor, limits::REPLAY_ROWS},
+    store::{self, Store, listen::Ears},
 };
 
 /// A piece longer than this is not published event by event: its readers page it themselves.
@@ -109,7 +109,7 @@ impl Relay {
 
 /// Publishes a lane up to and including a committed position, from the table.
 ///
-/// Tries until it is done: whoever holds the turn cannot go on without it.
+/// What cannot be published event by event is passed over, and every reader pages it: that is always right, only slower.
 pub(super) async fn catch_up(
     store: &Store,
     publisher: &Publisher,
@@ -120,34 +120,38 @@ pub(super) async fn catch_up(
 ) {
     while publisher.published(lane) < up_to {
         let from = publisher.published(lane);
-        if publisher.bus().topics_count() == 0 || up_to - from > CATCH_UP_EVENTS_MAX {
+        if publisher.is_idle() || up_to - from > CATCH_UP_EVENTS_MAX {
             publisher.skip(turn, lane, up_to);
             return;
         }
-        let events = match store.lane_range(lane, from, REPLAY_ROWS.min(up_to - from)).await {
-            Ok(events) => events,
-            Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the relay cannot read");
-                tokio::time::sleep(PAUSE).await;
-                continue;
+        match piece(store, contexts, lane, from, REPLAY_ROWS.min(up_to - from)).await {
+            Ok(Some(publications)) => {
+                let last = from + publications.len() as i64;
+                publisher.publish(turn, lane, last, publications.into_iter());
             }
-        };
-        if contexts.learn(events.iter().map(|(_, event)| event.run_id)).await.is_err() {
-            tokio::time::sleep(PAUSE).await;
-            continue;
-        }
-        let last = events.last().map_or(up_to, |(place, _)| place.position.min(up_to));
-        let whole = events.len() as i64 == last - from
-            && events.iter().all(|(_, event)| contexts.known(event.run_id).is_some());
-        if whole {
-            let publications = events.into_iter().filter_map(|(place, event)| {
-                let context = contexts.known(event.run_id)?;
-                Some((context, Publication::Durable(place, event)))
-            });
-            publisher.publish(turn, lane, last, publications);
-        } else {
-            // Retention has been here: the positions have holes, so readers are sent to the table.
-            publisher.skip(turn, lane, up_to);
+            Ok(None) => publisher.skip(turn, lane, up_to),
+            Err(error) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the relay cannot read; readers will");
+                publisher.skip(turn, lane, up_to);
+            }
         }
     }
+}
+
+/// The next events of a lane; `None` when positions are missing, because retention has been there.
+async fn piece(
+    store: &Store,
+    contexts: &Contexts,
+    lane: u8,
+    from: i64,
+    count: i64,
+) -> Result<Option<Vec<(Arc<RunContext>, Publication)>>, store::Error> {
+    let events = store.lane_range(lane, from, count).await?;
+    contexts.learn(events.iter().map(|(_, event)| event.run_id)).await?;
+    let contiguous = events.len() as i64 == count && events.iter().zip(from + 1..).all(|((place, _), at)| place.position == at);
+    let known = events.into_iter().map(|(place, event)| {
+        let context = contexts.known(event.run_id)?;
+        Some((context, Publication::Durable(place, event)))
+    });
+    Ok(if contiguous { known.collect() } else { None })
 }

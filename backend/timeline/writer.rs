@@ -32,8 +32,8 @@ use crate::{
     },
 };
 
-/// Longest one step of a commit may take before its connection counts as lost.
-const STEP_MAX: Duration = Duration::from_millis(2_500);
+/// Longest a commit may take, all its steps together, before its connection counts as lost.
+const COMMIT_MAX: Duration = Duration::from_millis(2_400);
 
 pub(crate) struct Lane {
     pub(super) lane: u8,
@@ -44,6 +44,8 @@ pub(crate) struct Lane {
     bell: Bell,
     pub(super) appender: Option<Appender>,
     heads: LruCache<RunId, StoredHead>,
+    /// Another process wrote in this lane since the last commit: begin with the lock, a try without it would be wasted.
+    shared: bool,
 }
 
 /// How a try to commit ended.
@@ -77,7 +79,7 @@ impl Lane {
         bell: Bell,
     ) -> Self {
         let heads = LruCache::new(NonZeroUsize::new(HEADS_MAX).unwrap_or(NonZeroUsize::MIN));
-        Self { lane, store, publisher, contexts, clock, bell, appender: None, heads }
+        Self { lane, store, publisher, contexts, clock, bell, appender: None, heads, shared: false }
     }
 
     /// Works until `stop`, then finishes what is queued.
@@ -98,9 +100,10 @@ impl Lane {
     async fn commit(&mut self, mut emissions: Vec<Emission>, backlog: &mut Backlog) {
         let started = Instant::now();
         let turn = self.publisher.turn(self.lane).await;
-        let mut locked = false;
+        let deadline = started + COMMIT_MAX;
+        let mut locked = self.shared;
         loop {
-            match self.attempt(&turn, &mut emissions, locked).await {
+            match self.attempt(&turn, &mut emissions, locked, deadline).await {
                 Ok(Attempt::Done) => break,
                 Ok(Attempt::Moved) => locked = true,
                 Err(failure) => {
@@ -150,7 +153,7 @@ impl Lane {
         }
         for emission in emissions {
             let mut alone = vec![emission];
-            let failed = self.attempt(turn, &mut alone, true).await.is_err();
+            let failed = self.attempt(turn, &mut alone, true, Instant::now() + COMMIT_MAX).await.is_err();
             if failed {
                 self.heads.clear();
                 self.appender = None;
@@ -166,16 +169,20 @@ impl Lane {
         turn: &Turn,
         emissions: &mut Vec<Emission>,
         locked: bool,
+        deadline: Instant,
     ) -> Result<Attempt, Failure> {
         let mut appender = match self.appender.take() {
             Some(appender) => appender,
-            None => self.store.appender(self.lane).await?,
+            None => by(deadline, self.store.appender(self.lane)).await?,
         };
         if locked {
-            self.heads.clear();
-            step(appender.lock()).await?;
+            self.shared = by(deadline, appender.lock()).await?;
+            if self.shared {
+                self.heads.clear();
+            }
         }
-        let (heads, keys) = (self.learn_heads(&mut appender, emissions).await?, learn_keys(&mut appender, emissions).await?);
+        let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
+        let keys = by(deadline, learn_keys(&mut appender, emissions)).await?;
         let known = Known {
             heads: &heads,
             keys: &keys,
@@ -185,17 +192,17 @@ impl Lane {
         let plan = plan::plan(emissions, &known);
         let first_position = appender.position() + 1;
         if !plan.batch.events.is_empty() {
-            let outcome = match step(appender.append(&plan.batch)).await {
+            let outcome = match by(deadline, appender.append(&plan.batch)).await {
                 Ok(outcome) => outcome,
                 Err(error) => return Err(Failure::During(Box::new(plan), first_position, error)),
             };
             if outcome == Outcome::Moved {
                 self.heads.clear();
-                self.appender = Some(self.store.appender(self.lane).await?);
+                self.appender = Some(appender);
                 return Ok(Attempt::Moved);
             }
         }
-        if locked && let Err(error) = step(appender.commit()).await {
+        if locked && let Err(error) = by(deadline, appender.commit()).await {
             return Err(Failure::During(Box::new(plan), first_position, error));
         }
         self.appender = Some(appender);
@@ -220,7 +227,7 @@ impl Lane {
         if !missing.is_empty() {
             missing.sort_unstable();
             missing.dedup();
-            heads.extend(step(appender.heads(&missing)).await?);
+            heads.extend(appender.heads(&missing).await?);
         }
         Ok(heads)
     }
@@ -288,10 +295,10 @@ async fn learn_keys(
         let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
         keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));
     }
-    if keys.is_empty() { Ok(HashMap::new()) } else { step(appender.known_keys(&keys)).await }
+    if keys.is_empty() { Ok(HashMap::new()) } else { appender.known_keys(&keys).await }
 }
 
 /// One step of a commit, bounded: a database that falls silent counts as lost.
-async fn step<T>(work: impl Future<Output = Result<T, store::Error>>) -> Result<T, store::Error> {
-    tokio::time::timeout(STEP_MAX, work).await.unwrap_or_else(|_| Err(store::Error::timeout()))
+async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, store::Error>>) -> Result<T, store::Error> {
+    tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| Err(store::Error::timeout()))
 }

@@ -1,1 +1,9 @@
-fn main() {}
+//! The integration tests: real Postgres, real sockets, one database per test.
+//!
+//! `support/` owns everything that talks to the server, so that a change of the API is a change in one place. The
+//! tests themselves say what must hold. Nothing sleeps and nothing is tried twice: a test waits on a condition, with a
+//! bound. Set `RUNREEL_TEST_DATABASE_URL` to use a Postgres of yours; otherwise one is kept under the target folder.
+#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test that meets what it did not expect has failed")]
+
+mod openapi;
+mod support;

@@ -1,0 +1,146 @@
+use std::sync::Arc;
+
+use chrono::DateTime;
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::{
+    context::{Role, RunContext},
+    json::Json,
+    principal::OwnerId,
+    run::{Refusal, Status},
+};
+
+fn run(n: u8) -> RunId {
+    format!("0198c0de-0000-7000-8000-0000000000{n:02}").parse().unwrap()
+}
+
+fn context(n: u8, owner: &str) -> Arc<RunContext> {
+    Arc::new(RunContext {
+        run_id: run(n),
+        root_run_id: run(n),
+        parent_run_id: None,
+        owner_id: OwnerId::trusted(owner),
+        thread_id: None,
+        session_id: None,
+        role: Role::Agent,
+        agent: None,
+        origin: None,
+        trace_id: None,
+    })
+}
+
+fn emission(n: u8, events: Vec<NewEvent>) -> Emission {
+    Emission { context: context(n, "o"), birth: None, events, arrived: tokio::time::Instant::now(), reply: None }
+}
+
+fn event(event_type: &str, key: Option<&str>) -> NewEvent {
+    let event = NewEvent::new(event_type, Json::empty());
+    match key {
+        Some(key) => event.event_id(key.parse().unwrap()),
+        None => event,
+    }
+}
+
+fn head(status: Status, last_seq: i64) -> StoredHead {
+    let mut head = Head::unborn(DateTime::UNIX_EPOCH);
+    (head.status, head.last_seq) = (status, Seq::new(last_seq).unwrap());
+    StoredHead { head, owner_id: OwnerId::trusted("o"), request_hash: Vec::new() }
+}
+
+fn plan_of(emissions: &[Emission], heads: &HashMap<RunId, StoredHead>, keys: &HashMap<(RunId, EventId), Seq>) -> Plan {
+    plan(emissions, &Known { heads, keys, open: &|_| None, now: DateTime::UNIX_EPOCH })
+}
+
+fn seqs(outcome: &Result<Accepted, EmitError>) -> Vec<(Option<i64>, bool)> {
+    let Ok(accepted) = outcome else { panic!("refused") };
+    accepted.ack.events.iter().map(|event| (event.seq.map(Seq::get), event.duplicate)).collect()
+}
+
+#[test]
+fn duplicates_get_the_first_seq_and_leave_no_hole() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 4))]);
+    let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(2).unwrap())]);
+    let batch = [
+        emission(1, vec![event("log.info", Some("a")), event("log.info", Some("old")), event("log.info", Some("a"))]),
+        emission(1, vec![event("log.info", Some("a")), event("log.info", None)]),
+    ];
+    let plan = plan_of(&batch, &heads, &keys);
+    assert_eq!(seqs(&plan.outcomes[0]), [(Some(5), false), (Some(2), true), (Some(5), true)]);
+    assert_eq!(seqs(&plan.outcomes[1]), [(Some(5), true), (Some(6), false)]);
+    assert_eq!(plan.batch.events.len(), 2);
+    assert_eq!(plan.batch.heads[0].head.last_seq.get(), 6);
+}
+
+#[test]
+fn an_emission_is_refused_whole_and_the_others_go_on() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1)), (run(2), head(Status::Completed, 9))]);
+    let batch = [
+        emission(1, vec![event("run.completed", None), event("log.info", None)]),
+        emission(2, vec![event("log.info", None)]),
+        emission(3, vec![event("log.info", None)]),
+        emission(1, vec![event("log.info", None)]),
+    ];
+    let plan = plan_of(&batch, &heads, &HashMap::new());
+    let ended = |status| EmitError::Refused(Refusal::Ended { status });
+    assert_eq!(plan.outcomes[0].as_ref().err(), Some(&ended(Status::Completed)));
+    assert_eq!(plan.outcomes[1].as_ref().err(), Some(&ended(Status::Completed)));
+    assert_eq!(plan.outcomes[2].as_ref().err(), Some(&EmitError::NotFound));
+    assert_eq!(seqs(&plan.outcomes[3]), [(Some(2), false)]);
+}
+
+#[test]
+fn a_retry_of_the_last_batch_of_an_ended_run_is_answered_as_before() {
+    let heads = HashMap::from([(run(1), head(Status::Completed, 3))]);
+    let keys = HashMap::from([((run(1), "end".parse().unwrap()), Seq::new(3).unwrap())]);
+    let plan = plan_of(&[emission(1, vec![event("run.completed", Some("end"))])], &heads, &keys);
+    assert_eq!(seqs(&plan.outcomes[0]), [(Some(3), true)]);
+    assert!(plan.batch.events.is_empty() && plan.batch.heads.is_empty());
+}
+
+#[test]
+fn somebody_elses_context_finds_no_run() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
+    let foreign = Emission { context: context(1, "other"), ..emission(1, vec![event("log.info", None)]) };
+    let plan = plan_of(&[foreign], &heads, &HashMap::new());
+    assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::NotFound));
+}
+
+#[test]
+fn a_span_over_its_bound_is_refused_before_anything_is_stored() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
+    let text = Json::of(&serde_json::json!({ "text": "x".repeat(OPEN_TEXT_BYTES_MAX / 2 + 1) }));
+    let delta = || NewEvent::new("message.delta", text.clone()).span("m".parse().unwrap());
+    let plan = plan_of(&[emission(1, vec![event("log.info", None), delta(), delta()])], &heads, &HashMap::new());
+    assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::OpenText(Overflow)));
+    assert!(plan.batch.events.is_empty());
+}
+
+proptest! {
+    #[test]
+    fn whatever_comes_each_runs_seqs_are_contiguous_and_each_key_is_one_event(
+        sent in proptest::collection::vec(
+            (1u8..4, proptest::collection::vec((0usize..5, proptest::option::of(0u8..6)), 1..5)), 1..12)
+    ) {
+        const TYPES: [&str; 5] = ["log.info", "tool.started", "run.waiting", "run.resumed", "run.completed"];
+        let heads: HashMap<_, _> = (1..4).map(|n| (run(n), head(Status::Running, 7))).collect();
+        let emissions: Vec<_> = sent.iter().map(|(n, events)| {
+            let events = events.iter().map(|(t, key)| event(TYPES[*t], key.map(|k| format!("k{k}")).as_deref()));
+            emission(*n, events.collect())
+        }).collect();
+        let plan = plan_of(&emissions, &heads, &HashMap::new());
+        for n in 1..4 {
+            let seqs: Vec<i64> = plan.batch.events.iter().filter(|e| e.run_id == run(n)).map(|e| e.seq.unwrap().get()).collect();
+            prop_assert_eq!(&seqs, &(8..8 + seqs.len() as i64).collect::<Vec<_>>());
+            let mut keys: Vec<_> = plan.batch.events.iter().filter(|e| e.run_id == run(n)).filter_map(|e| e.event_id.clone()).collect();
+            let all = keys.len();
+            keys.sort();
+            keys.dedup();
+            prop_assert_eq!(keys.len(), all);
+            if let Some(write) = plan.batch.heads.iter().find(|write| write.run_id == run(n)) {
+                prop_assert_eq!(write.head.last_seq.get(), 7 + all.max(seqs.len()) as i64);
+                prop_assert_eq!(plan.batch.events[write.last_index].seq, Some(write.head.last_seq));
+            }
+        }
+    }
+}

@@ -1,0 +1,105 @@
+# Everything anybody does here, one line each. `./just --list` shows it.
+
+set shell := ["bash", "-euo", "pipefail", "-c"]
+
+bin := "target/debug/runreel"
+
+# List the recipes.
+default:
+    @just --list --justfile {{ justfile() }} 2>/dev/null || ./just --list
+
+# Watch a real job: build what is missing, survey a source tree with a supervisor and workers, show it in the browser.
+demo *args: postgres web build
+    {{ bin }} demo {{ args }}
+
+# Run the server.
+serve *args: postgres web build
+    {{ bin }} serve {{ args }}
+
+# Everything that must pass, from formatting to the browser.
+test: postgres chromium web build lint unit integration chaos-quick sqlx-check web-test browser
+    @echo "every test passed"
+
+# Build the program (the web UI first: it is compiled in).
+build:
+    cargo build --bin runreel
+
+# Formatting and lints.
+lint:
+    cargo fmt --check
+    cargo clippy --all-targets -- -D warnings
+
+# Unit and property tests.
+unit:
+    cargo test --lib
+
+# Integration tests: real Postgres, real sockets, the real binary.
+integration: postgres
+    cargo test --test it
+    @just=1; pid=$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null || true); \
+        if [ -n "$pid" ]; then kill -INT "$pid" 2>/dev/null || true; fi
+
+# The fault harness, small: the tier that every change passes.
+chaos-quick: postgres build
+    cargo test --test chaos -- quick
+
+# The fault harness, whole.
+chaos *args: postgres build
+    cargo test --test chaos -- full {{ args }}
+
+# Measurements (release build); docs/performance.md keeps the last ones.
+bench *args: postgres
+    cargo build --release --bin runreel
+    cargo bench --bench load -- {{ args }}
+
+# The browser's files: install when the lock file changed, build when a source changed.
+web:
+    @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+        npm ci --no-audit --no-fund; fi
+    @cd web; if [ ! -e dist/index.html ] || [ -n "$(find src public index.html package-lock.json vite.config.ts -newer dist/index.html -print -quit)" ]; then \
+        npm run build; fi
+
+# Types, unit tests and size of the web UI.
+web-test: web
+    cd web && npm test
+
+# The UI in a real Chromium, against the real server.
+browser: postgres chromium web build
+    @cd tests/browser; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+        npm ci --no-audit --no-fund; fi
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test
+
+# Write `.sqlx` anew: after a query or a migration changed.
+sqlx: postgres
+    tests/sqlx .sqlx
+
+# Prove that `.sqlx` is what the queries and migrations say.
+sqlx-check: postgres build
+    tests/sqlx target/sqlx-fresh
+    diff -r .sqlx target/sqlx-fresh
+
+# Write the OpenAPI snapshot and the UI's types anew.
+openapi: build
+    {{ bin }} openapi > tests/it/snapshots/openapi.json
+    cd web && npm run generate
+
+# Licences, sources and versions of everything we depend on.
+deny:
+    command -v cargo-deny >/dev/null || cargo install cargo-deny --version 0.20.2 --locked
+    cargo deny check bans licenses sources
+
+# Postgres's programs, when there are none.
+[private]
+postgres:
+    @if ! { command -v initdb || command -v pg_config || ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql*/bin/initdb; } >/dev/null 2>&1; then \
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+            echo "installing Postgres" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; \
+        else echo "Postgres is missing: apt-get install postgresql (or brew install postgresql)" >&2; exit 1; fi; fi
+
+# Chromium for the browser tests, when there is none.
+[private]
+chromium:
+    @if ! command -v chromium >/dev/null 2>&1; then \
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+            echo "installing Chromium" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq chromium >/dev/null; \
+        else echo "Chromium is missing: apt-get install chromium" >&2; exit 1; fi; fi

@@ -21,7 +21,7 @@ use crate::{
 };
 
 /// How often the partitions of the coming months are looked after.
-const PARTITIONS_EVERY: Duration = Duration::from_secs(6 * 60 * 60);
+const PARTITIONS_EVERY: Duration = Duration::from_hours(6);
 /// How often the metrics' histograms are tidied.
 const METRICS_EVERY: Duration = Duration::from_secs(5);
 

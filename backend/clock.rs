@@ -66,7 +66,7 @@ impl IdSource {
         Self { clock, seed: Seed::Counter(Arc::new(AtomicU64::new(1))) }
     }
 
-    /// A new UUIDv7 (RFC 9562 §5.7): 48 bits of milliseconds, the rest from the seed.
+    /// A new `UUIDv7` (RFC 9562 §5.7): 48 bits of milliseconds, the rest from the seed.
     pub fn uuid(&self) -> Uuid {
         let millis = self.clock.now().timestamp_millis().unsigned_abs();
         let mut tail = [0u8; 10];

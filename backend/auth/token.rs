@@ -14,7 +14,7 @@ use crate::{
 };
 
 /// How an API token begins, so that people and secret scanners know one when they see it.
-pub const PREFIX: &str = "rr_";
+pub(super) const PREFIX: &str = "rr_";
 
 /// A new token; `secret` is shown once and kept nowhere.
 pub struct Issued {

@@ -12,13 +12,13 @@ use super::render::print;
   runreel completions bash > ~/.local/share/bash-completion/completions/runreel
   runreel completions zsh > ~/.zfunc/_runreel
   runreel completions fish > ~/.config/fish/completions/runreel.fish")]
-pub struct Args {
+pub(super) struct Args {
     /// The shell to write for
     shell: Shell,
 }
 
 /// Prints the script for `command`, which is the whole program's.
-pub fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<ExitCode> {
+pub(super) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<ExitCode> {
     print(&script(args.shell, &mut command)?)?;
     Ok(ExitCode::SUCCESS)
 }

@@ -12,7 +12,7 @@ const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 // Not a doc comment: clap would show it as the text of every command that has these flags.
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
-pub struct Connection {
+pub(super) struct Connection {
     /// Address of the server
     #[arg(long, env = "RUNREEL_URL", value_name = "URL", default_value = "http://127.0.0.1:7717")]
     pub url: String,
@@ -23,7 +23,7 @@ pub struct Connection {
 
 impl Connection {
     /// A client with the token of the file, else of `RUNREEL_TOKEN`, else without one.
-    pub fn client(&self) -> anyhow::Result<Client> {
+    pub(super) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
             Some(path) => Some(read_token(path)?),
             None => std::env::var("RUNREEL_TOKEN").ok().filter(|token| !token.trim().is_empty()),

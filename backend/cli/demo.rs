@@ -45,7 +45,7 @@ mod watched;
 
 /// Survey a source tree with a supervisor and its workers, and follow them live
 #[derive(Debug, clap::Args)]
-pub struct Demo {
+pub(super) struct Demo {
     /// Folder to survey
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
@@ -84,7 +84,7 @@ const PATIENCE: Duration = Duration::from_mins(2);
 const INTERRUPTED: u8 = 130;
 
 /// Runs the command. The exit code is 1 when chaos found a difference, 130 after Ctrl-C during the job.
-pub async fn run(args: Demo) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
     if args.chaos {
         return chaos::run(&args).await;
     }

@@ -45,7 +45,7 @@ Examples:
   echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit
   runreel emit 0198c0de-… --type tool.started --span c1 --payload '{\"name\":\"search\"}'
   my-agent | runreel emit --agent my-agent --end completed --json > acknowledged.ndjson")]
-pub struct Args {
+pub(super) struct Args {
     /// The run; without one a new run is created and told on stderr
     run: Option<RunId>,
     /// Close the run when stdin ends
@@ -115,7 +115,7 @@ fn payload(text: &str) -> Result<Json, String> {
 }
 
 /// Emits until stdin ends: 0 when everything is stored, 1 when something was refused, 130 after Ctrl-C.
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (client, ids) = (args.connection.client()?, Uuid::now_v7());
     // A malformed event must not leave a run behind that was made for it.
     let one = match args.one.event_type {

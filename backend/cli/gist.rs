@@ -11,7 +11,7 @@ const GIST_CHARS_MAX: usize = 400;
 const ARGS_CHARS_MAX: usize = 120;
 
 /// A line about an event's payload. Clean, and bounded whatever the payload holds.
-pub fn gist(event_type: &str, payload: &Value) -> String {
+pub(super) fn gist(event_type: &str, payload: &Value) -> String {
     // A large payload lives in an artifact; the event keeps the first of it.
     if payload["$artifact"].is_object() {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
@@ -51,7 +51,7 @@ pub fn gist(event_type: &str, payload: &Value) -> String {
 }
 
 /// How an event's type is coloured: trouble stands out, ends are told from beginnings.
-pub fn style(event_type: &str) -> Style {
+pub(super) fn style(event_type: &str) -> Style {
     let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
     let color = |color: AnsiColor| color.on_default();
     match (family, action) {

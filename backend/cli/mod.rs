@@ -62,7 +62,7 @@ enum Command {
     Config(Box<crate::config::ServeArgs>),
     /// Check this machine, the database and a running server; each line with its remedy.
     Doctor(Box<doctor::Args>),
-    /// Print the OpenAPI 3.1 document of the API.
+    /// Print the `OpenAPI` 3.1 document of the API.
     Openapi,
     /// Print a shell's completion script.
     Completions(completions::Args),

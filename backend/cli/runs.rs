@@ -25,7 +25,7 @@ mod table;
   runreel runs --search invoice --json | jq -r .run_id
   runreel runs show 0198c0de-…
   runreel runs cancel 0198c0de-… --reason 'wrong input'")]
-pub struct Args {
+pub(super) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
@@ -92,7 +92,7 @@ struct Common {
     connection: Connection,
 }
 
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         None => list(&args.list).await?,
         Some(Action::Show(show)) => {

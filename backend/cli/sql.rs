@@ -104,21 +104,18 @@ async fn open(database: &Database, timeout: Duration) -> anyhow::Result<ExitCode
         query::reader(timeout).iter().map(|(name, value)| format!("-c {name}={value}")).collect();
     let mut psql = tokio::process::Command::new("psql");
     psql.env("PGOPTIONS", options.join(" "));
-    match &database.endpoint {
-        Some(endpoint) => psql
-            .arg("-h").arg(&endpoint.socket_dir)
-            .arg("-p").arg(endpoint.port.to_string())
-            .arg("-U").arg(&endpoint.user)
-            .arg("-d").arg(&endpoint.database),
-        None => {
-            // By variables, not by arguments: those show in the list of processes.
-            let options = &database.options;
-            psql.env("PGHOST", options.get_host())
-                .env("PGPORT", options.get_port().to_string())
-                .env("PGUSER", options.get_username())
-                .env("PGDATABASE", options.get_database().unwrap_or_default())
-                .env("PGPASSWORD", password(options))
-        }
+    if let Some(endpoint) = &database.endpoint { psql
+    .arg("-h").arg(&endpoint.socket_dir)
+    .arg("-p").arg(endpoint.port.to_string())
+    .arg("-U").arg(&endpoint.user)
+    .arg("-d").arg(&endpoint.database) } else {
+        // By variables, not by arguments: those show in the list of processes.
+        let options = &database.options;
+        psql.env("PGHOST", options.get_host())
+            .env("PGPORT", options.get_port().to_string())
+            .env("PGUSER", options.get_username())
+            .env("PGDATABASE", options.get_database().unwrap_or_default())
+            .env("PGPASSWORD", password(options))
     };
     let status = psql.status().await.map_err(|_| {
         Complaint::failed("psql is not installed; give the query as an argument, or install postgresql-client")

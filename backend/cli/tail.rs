@@ -34,7 +34,7 @@ mod view;
   runreel tail 0198c0de-… --tree                 the run and everything it spawned
   runreel tail 0198c0de-… --exit-status && deploy
   runreel tail --all --json --no-tokens | jq .type")]
-pub struct Args {
+pub(super) struct Args {
     #[command(flatten)]
     what: What,
     /// Print each event as one line of JSON, as it was received
@@ -77,7 +77,7 @@ fn types(text: &str) -> Result<String, String> {
 }
 
 /// Follows until the stream ends (0, or 1 with `--exit-status`) or Ctrl-C (130).
-pub async fn run(args: Args) -> anyhow::Result<ExitCode> {
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     check_cursor(&args.what)?;
     let client = args.connection.client()?;
     let run_id = if args.what.all { None } else { Some(choose_run(&client, args.what.run).await?) };

@@ -143,7 +143,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     event_type.check_producer().map_err(wrong("type"))?;
     let foreign = |said: &Option<String>, own: Option<&str>| said.as_deref().is_some_and(|said| Some(said) != own);
     if foreign(&event.role, Some(context.role.as_str()))
-        || foreign(&event.agent, context.agent.as_ref().map(|agent| agent.as_str()))
+        || foreign(&event.agent, context.agent.as_ref().map(super::super::domain::id::Name::as_str))
     {
         let detail = format!("event {index} names another role or agent than its run's");
         return Err(Problem::new(Code::RoleMismatch, detail).hint("leave role and agent out: the run's are stamped"));

@@ -92,7 +92,7 @@ fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
         matches!(host, "localhost" | "[::1]") || host.starts_with("127.") || host.ends_with(".localhost")
     };
     let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let host = text(header::HOST).or_else(|| parts.uri.authority().map(|authority| authority.as_str()));
+    let host = text(header::HOST).or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str));
     let origin = text(header::ORIGIN).filter(|_| parts.method != Method::GET);
     let origin_host = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
     if host.is_none_or(is_local) && origin_host.is_none_or(is_local) {

@@ -75,7 +75,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(health::routes()) //    /livez, /readyz, /metrics
 }
 
-/// The OpenAPI 3.1 document of the API.
+/// The `OpenAPI` 3.1 document of the API.
 pub fn openapi() -> utoipa::openapi::OpenApi {
     api().into_openapi()
 }

@@ -22,8 +22,8 @@ use crate::{
 /// A new run. Everything is optional.
 #[derive(Debug, Deserialize, Serialize, ToSchema)]
 #[serde(deny_unknown_fields)]
-pub struct CreateRun {
-    /// A UUIDv7 of today (± 24 h), so that a retry creates nothing twice. Made by the server when absent.
+pub(super) struct CreateRun {
+    /// A `UUIDv7` of today (± 24 h), so that a retry creates nothing twice. Made by the server when absent.
     #[schema(value_type = Option<uuid::Uuid>)]
     pub run_id: Option<RunId>,
     /// 1–255 of `[A-Za-z0-9._:@+-]`; a child run takes its parent's when it has none.
@@ -131,7 +131,7 @@ impl CreateRun {
 
 /// A run and where it stands. Its status is a fold of its events.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct Run {
+pub(super) struct Run {
     pub run_id: uuid::Uuid,
     pub root_run_id: uuid::Uuid,
     pub parent_run_id: Option<uuid::Uuid>,
@@ -198,7 +198,7 @@ impl Run {
 
 /// A page of runs, newest first.
 #[derive(Debug, Serialize, ToSchema)]
-pub struct RunList {
+pub(super) struct RunList {
     pub runs: Vec<Run>,
     /// Send it back as `cursor` for the next page; absent on the last.
     pub next_cursor: Option<String>,

@@ -96,7 +96,7 @@ async fn run(
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     if matches!(query.text("tree"), Some("true" | "1")) {
         caller.needs_all(Scope::Read)?;
-        return tree(&server, caller, owner, run, asked, &record.head).await;
+        return tree(&server, &caller, owner, run, asked, &record.head).await;
     }
     let after = match (&asked.cursor, asked.tail) {
         (Some(cursor), _) => parse_seq(cursor).map_err(|rule| invalid_cursor(rule.0))?,
@@ -114,12 +114,12 @@ async fn run(
     if after == record.head.last_seq && record.head.status.is_terminal() {
         follower.root_ended(record.head.status, record.head.last_seq);
     }
-    stream(&server, caller, follower, Encoder::run())
+    stream(&server, &caller, follower, Encoder::run())
 }
 
 async fn tree(
     server: &Server,
-    caller: Caller,
+    caller: &Caller,
     owner: OwnerId,
     root: RunId,
     asked: Asked,
@@ -160,7 +160,7 @@ async fn thread(
     let thread: ThreadId = thread.parse().map_err(|rule: crate::domain::id::Malformed| {
         Problem::new(Code::InvalidRequest, rule.0).field("thread_id")
     })?;
-    many(&server, caller, feed::Scope::Thread(thread), &query, &headers).await
+    many(&server, &caller, feed::Scope::Thread(thread), &query, &headers).await
 }
 
 /// Follow everything the caller owns.
@@ -175,12 +175,12 @@ async fn everything(
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    many(&server, caller, feed::Scope::Everything, &query, &headers).await
+    many(&server, &caller, feed::Scope::Everything, &query, &headers).await
 }
 
 async fn many(
     server: &Server,
-    caller: Caller,
+    caller: &Caller,
     scope: feed::Scope,
     query: &Query,
     headers: &HeaderMap,
@@ -214,11 +214,11 @@ async fn feed_cursor(
 }
 
 /// Turns a follower into a response that ends when the follower, the credential or the server does.
-fn stream(server: &Server, caller: Caller, mut follower: Follower, mut encoder: Encoder) -> Result<Response, Problem> {
+fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder: Encoder) -> Result<Response, Problem> {
     let permit = server.streams.clone().try_acquire_owned().map_err(|_| {
         Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"))
     })?;
-    let auth::Caller { expires_at, token_id, .. } = caller.0;
+    let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
     let watched = token_id.map(|token| server.revocations.watch(token));
     let clock = server.timeline.clock().clone();
     let open = metrics::gauge!("runreel_streams_open");

@@ -211,9 +211,9 @@ impl<'a> Columns<'a> {
             columns.event_type.push(event.event_type.as_str());
             columns.role.push(event.role.as_str());
             columns.agent.push(event.agent.as_deref());
-            columns.span_id.push(event.span_id.as_ref().map(|id| id.as_str()));
-            columns.parent_span_id.push(event.parent_span_id.as_ref().map(|id| id.as_str()));
-            columns.event_id.push(event.event_id.as_ref().map(|id| id.as_str()));
+            columns.span_id.push(event.span_id.as_ref().map(super::super::domain::id::SpanId::as_str));
+            columns.parent_span_id.push(event.parent_span_id.as_ref().map(super::super::domain::id::SpanId::as_str));
+            columns.event_id.push(event.event_id.as_ref().map(super::super::domain::id::EventId::as_str));
             columns.at.push(event.at);
             columns.payload.push(event.payload.as_str());
         }
@@ -243,8 +243,8 @@ impl<'a> Heads<'a> {
             heads.status.push(write.head.status.as_str());
             heads.last_seq.push(write.head.last_seq.get());
             heads.last_index.push(write.last_index as i64);
-            heads.output.push(write.head.output.as_ref().map(|json| json.as_str()));
-            heads.error.push(write.head.error.as_ref().map(|json| json.as_str()));
+            heads.output.push(write.head.output.as_ref().map(super::super::domain::json::Json::as_str));
+            heads.error.push(write.head.error.as_ref().map(super::super::domain::json::Json::as_str));
             heads.started_at.push(write.head.started_at);
             heads.ended_at.push(write.head.ended_at);
             heads.last_event_at.push(write.head.last_event_at);
@@ -307,15 +307,15 @@ async fn insert_runs(connection: &mut PgConnection, lane: i16, heads: &[HeadWrit
             context.root_run_id.uuid(),
             context.parent_run_id.map(RunId::uuid),
             birth.depth,
-            context.thread_id.as_ref().map(|id| id.as_str()),
-            context.session_id.as_ref().map(|id| id.as_str()),
-            context.agent.as_ref().map(|name| name.as_str()),
+            context.thread_id.as_ref().map(super::super::domain::id::ThreadId::as_str),
+            context.session_id.as_ref().map(super::super::domain::id::Name::as_str),
+            context.agent.as_ref().map(super::super::domain::id::Name::as_str),
             context.role.as_str(),
             context.origin.as_ref().map(|origin| origin.channel.as_str()),
             context.origin.as_ref().map(|origin| origin.chat.as_str()),
             context.trace_id.as_deref(),
-            spec.title.as_ref().map(|title| title.as_str()),
-            spec.input.as_ref().map(|json| json.as_str()),
+            spec.title.as_ref().map(super::super::domain::id::Title::as_str),
+            spec.input.as_ref().map(super::super::domain::json::Json::as_str),
             spec.metadata.as_str(),
             &tags,
             spec.lease_ms,

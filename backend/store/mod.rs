@@ -78,7 +78,7 @@ impl Store {
             PgPoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
-                .idle_timeout(Duration::from_secs(60))
+                .idle_timeout(Duration::from_mins(1))
                 .connect_lazy_with(as_role(&options, role))
         };
         Ok(Self { pool: pool("runreel_app", settings.connections_max), upkeep: pool("runreel_writer", 2), options })
@@ -130,7 +130,7 @@ async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) 
 async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
     MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
         sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
-            let code = error.as_database_error().and_then(|e| e.code()).unwrap_or_default().into_owned();
+            let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
             if code == "42501" {
                 Error::Unfit(
                     "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \

@@ -149,7 +149,8 @@ impl Follower {
             let todo = self.todo;
             let work = async {
                 match todo {
-                    Todo::Query => self.query().await,
+                    // Boxed: a page's state is large, and most readers are live most of the time.
+                    Todo::Query => Box::pin(self.query()).await,
                     Todo::Settle => self.settle().await,
                     Todo::Live => self.listen().await,
                     Todo::Closed => Vec::new(),

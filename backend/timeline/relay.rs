@@ -84,9 +84,9 @@ impl Relay {
                 };
                 let deaf = matches!(tokio::time::timeout(poll, heard).await, Ok(Err(_)));
                 if deaf || ears.is_none() {
-                    ears = self.store.ears().await.ok();
+                    ears = Box::pin(self.store.ears()).await.ok();
                 }
-                self.look().await;
+                Box::pin(self.look()).await;
             }
         };
         stop.run_until_cancelled(work).await;

@@ -88,7 +88,7 @@ impl Lane {
         while backlog.wait(&stop).await {
             let emissions = backlog.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
             if !emissions.is_empty() {
-                self.commit(emissions, &mut backlog).await;
+                Box::pin(self.commit(emissions, &mut backlog)).await;
             }
         }
         if let Some(appender) = self.appender.take() {
@@ -132,7 +132,7 @@ impl Lane {
                             locked = true;
                         }
                         Failure::Before(error) | Failure::During(_, _, error) => {
-                            self.split(&turn, emissions, error).await;
+                            Box::pin(self.split(&turn, emissions, error)).await;
                             return;
                         }
                     }

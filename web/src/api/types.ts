@@ -1,6 +1,7 @@
 /**
- * The shapes of the wire, as docs/protocol.md gives them. Where the server's OpenAPI document names the
- * same shape, this file is the only place to change: `components["schemas"]["Run"]` and so on.
+ * The shapes of the wire, as docs/protocol.md gives them, written by hand until `npm run generate` has the
+ * server's OpenAPI snapshot. This file is then the only place to change: `Run`, `RunEvent`, `RunTimeline`,
+ * `RunList`, `EventPage` and `Problem` are the names of the schemas there.
  */
 
 export type RunStatus =
@@ -100,7 +101,7 @@ export interface Timeline {
 
 export interface RunPage {
   runs: Run[];
-  next_cursor: string | null;
+  next_cursor?: string | null;
 }
 
 export interface EventPage {

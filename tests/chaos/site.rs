@@ -1,0 +1,253 @@
+//! The ground a scenario stands on: a folder, the servers and the Postgres in it. Whatever happens, nothing of it stays.
+
+use std::{
+    fs,
+    net::{SocketAddr, TcpListener},
+    os::unix::fs::PermissionsExt as _,
+    path::{Path, PathBuf},
+    process::{Child, Command, ExitStatus, Stdio},
+    time::Duration,
+};
+
+use anyhow::{Context as _, bail};
+use runreel::postgres::{Cluster, Options};
+use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use tokio::time::{Instant, sleep};
+
+use crate::wire;
+
+/// Longest wait for a server to become ready, or to end by itself.
+pub(crate) const READY_MAX: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Longest wait for Postgres to end at the last.
+const LAST_WAIT_MAX: Duration = Duration::from_secs(5);
+/// Lines of a log that are shown when a server fails.
+const LOG_LINES: usize = 12;
+
+/// A folder and the Postgres that runs in it, both of which end with this value.
+#[derive(Debug)]
+pub(crate) struct Site {
+    dir: tempfile::TempDir,
+}
+
+impl Site {
+    pub(crate) fn new() -> anyhow::Result<Self> {
+        let dir = tempfile::Builder::new()
+            .prefix("runreel-chaos-")
+            .permissions(fs::Permissions::from_mode(0o711))
+            .tempdir()
+            .context("no temporary folder can be made")?;
+        Ok(Self { dir })
+    }
+
+    pub(crate) fn data_dir(&self) -> PathBuf {
+        self.dir.path().join("data")
+    }
+
+    /// The postmaster of the embedded cluster, if there is one.
+    pub(crate) fn postmaster(&self) -> Option<Pid> {
+        let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
+        let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
+        // The pid of a file that was left behind may be another's by now.
+        let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+        line.windows(8).any(|word| word == b"postgres").then_some(pid)
+    }
+
+    /// The postmaster and every process it started, itself first.
+    pub(crate) fn postgres_processes(&self) -> Vec<Pid> {
+        let Some(postmaster) = self.postmaster() else { return Vec::new() };
+        let children = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+            (parent_of(pid)? == postmaster.as_raw_nonzero().get()).then(|| Pid::from_raw(pid))?
+        });
+        std::iter::once(postmaster).chain(children).collect()
+    }
+
+    pub(crate) fn signal_postgres(&self, signal: Signal) -> usize {
+        self.postgres_processes().into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count()
+    }
+}
+
+impl Drop for Site {
+    fn drop(&mut self) {
+        self.signal_postgres(Signal::CONT);
+        if let Some(postmaster) = self.postmaster() {
+            // At once, but in an order that frees its shared memory.
+            let _ = kill_process(postmaster, Signal::QUIT);
+            let began = std::time::Instant::now();
+            while test_kill_process(postmaster).is_ok() && began.elapsed() < LAST_WAIT_MAX {
+                std::thread::sleep(LOOK_EVERY);
+            }
+            self.signal_postgres(Signal::KILL);
+        }
+    }
+}
+
+fn parent_of(pid: i32) -> Option<i32> {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
+    // The name in brackets may hold anything, so fields are counted from its end.
+    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+}
+
+/// Where a server's database is.
+#[derive(Clone, Debug)]
+pub(crate) enum Home {
+    /// In its own data directory, started and watched by the server itself.
+    Embedded,
+    /// Somewhere else, shared with other servers.
+    Shared(String),
+}
+
+/// `runreel serve`, the real program.
+#[derive(Debug)]
+pub(crate) struct Server {
+    program: PathBuf,
+    child: Option<Child>,
+    pub(crate) address: SocketAddr,
+    home: Home,
+    data_dir: PathBuf,
+    log: PathBuf,
+    flags: Vec<String>,
+}
+
+impl Server {
+    /// Starts a server and waits until it is ready.
+    pub(crate) async fn start(
+        program: &Path,
+        site: &Site,
+        home: Home,
+        number: usize,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let data_dir = match &home {
+            Home::Embedded => site.data_dir(),
+            Home::Shared(_) => site.dir.path().join(format!("server-{number}")),
+        };
+        let mut server = Self {
+            program: program.to_owned(),
+            child: None,
+            address: free_address()?,
+            home,
+            data_dir,
+            log: site.dir.path().join(format!("server-{number}.log")),
+            flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+        };
+        server.spawn()?;
+        server.ready().await?;
+        Ok(server)
+    }
+
+    pub(crate) fn url(&self) -> String {
+        format!("http://{}", self.address)
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.as_ref().map_or(0, Child::id)
+    }
+
+    pub(crate) fn spawn(&mut self) -> anyhow::Result<()> {
+        let log = fs::File::options().create(true).append(true).open(&self.log)?;
+        let mut command = Command::new(&self.program);
+        command.arg("serve").arg("--listen").arg(self.address.to_string()).arg("--data-dir").arg(&self.data_dir);
+        command.args(&self.flags).env_remove("DATABASE_URL").env_remove("RUNREEL_DATA_DIR");
+        if let Home::Shared(url) = &self.home {
+            command.arg("--database-url").arg(url);
+        }
+        command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
+        self.child = Some(command.spawn().with_context(|| format!("{} does not start", self.program.display()))?);
+        Ok(())
+    }
+
+    /// Waits until the server says it is ready.
+    pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
+        let began = Instant::now();
+        while !is_ready(self.address).await {
+            if let Some(status) = self.child.as_mut().and_then(|child| child.try_wait().ok().flatten()) {
+                bail!("the server ended ({status}) before it was ready\n{}", self.log());
+            }
+            if began.elapsed() > READY_MAX {
+                bail!("the server is not ready after {READY_MAX:?}\n{}", self.log());
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(())
+    }
+
+    /// As a crash would: no signal handler runs.
+    pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
+        let mut child = self.child.take().context("there is no server to kill")?;
+        child.kill()?;
+        child.wait()?;
+        Ok(())
+    }
+
+    /// Asks the server to end, and waits; `None` when it has not ended in time.
+    pub(crate) async fn terminate(&mut self, wait_max: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        let child = self.child.as_mut().context("there is no server to end")?;
+        let pid = Pid::from_raw(i32::try_from(child.id())?).context("the server has no pid")?;
+        kill_process(pid, Signal::TERM)?;
+        let began = Instant::now();
+        while began.elapsed() < wait_max {
+            if let Some(status) = child.try_wait()? {
+                self.child = None;
+                return Ok(Some(status));
+            }
+            sleep(LOOK_EVERY).await;
+        }
+        Ok(None)
+    }
+
+    /// The last lines the server wrote.
+    pub(crate) fn log(&self) -> String {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        let lines: Vec<&str> = text.lines().collect();
+        lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
+    }
+
+    /// Lines of the log that tell of a panic.
+    pub(crate) fn panics(&self) -> Vec<String> {
+        let text = fs::read_to_string(&self.log).unwrap_or_default();
+        text.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect()
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        if let Some(mut child) = self.child.take() {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+pub(crate) async fn is_ready(address: SocketAddr) -> bool {
+    wire::get(address, "/readyz", &[]).await.is_ok_and(|response| response.status == 200)
+}
+
+fn free_address() -> anyhow::Result<SocketAddr> {
+    Ok(TcpListener::bind("127.0.0.1:0")?.local_addr()?)
+}
+
+/// A Postgres for several servers, in the site's data directory.
+#[derive(Debug)]
+pub(crate) struct Shared {
+    cluster: Cluster,
+}
+
+impl Shared {
+    pub(crate) async fn start(site: &Site) -> anyhow::Result<Self> {
+        let path_env = runreel::config::path();
+        let cluster = Cluster::start(Options { data_dir: site.data_dir(), pg_bin: None, path_env }).await?;
+        Ok(Self { cluster })
+    }
+
+    pub(crate) fn url(&self) -> String {
+        let endpoint = self.cluster.endpoint();
+        let (user, database, port) = (&endpoint.user, &endpoint.database, endpoint.port);
+        format!("postgres://{user}@localhost/{database}?host={}&port={port}", endpoint.socket_dir.display())
+    }
+
+    pub(crate) async fn stop(self) -> anyhow::Result<()> {
+        Ok(self.cluster.stop().await?)
+    }
+}

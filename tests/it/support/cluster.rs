@@ -1,0 +1,178 @@
+//! One Postgres for all tests of the process, and a database of its own for each test.
+//!
+//! The cluster stays up between test runs, so that only the first one pays for its making. It lives on a thread with a
+//! runtime of its own, because each test has a runtime that ends with the test.
+
+use std::{
+    path::Path,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicU32, Ordering},
+    },
+};
+
+use runreel::postgres::{Cluster, Endpoint, Options, running_endpoint};
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
+use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
+
+use super::{patiently, until};
+
+/// How many tests may have a database at once; each has one or two servers, and the cluster has 60 connections.
+static PLACES: Semaphore = Semaphore::const_new(3);
+static COUNT: AtomicU32 = AtomicU32::new(0);
+
+struct Shared {
+    options: PgConnectOptions,
+    endpoint: Option<Endpoint>,
+    url: Option<String>,
+    drop_later: mpsc::UnboundedSender<String>,
+}
+
+/// A database of one test; dropped with it.
+pub struct Db {
+    pub name: String,
+    shared: &'static Shared,
+    _place: SemaphorePermit<'static>,
+}
+
+impl Db {
+    pub async fn new() -> Arc<Self> {
+        let place = PLACES.acquire().await.unwrap();
+        let shared = patiently("the cluster", async { tokio::task::spawn_blocking(shared).await.unwrap() }).await;
+        let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
+        let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
+        execute(&mut connection, format!("create database {name}")).await;
+        Arc::new(Self { name, shared, _place: place })
+    }
+
+    /// How the superuser reaches the database.
+    pub fn options(&self) -> PgConnectOptions {
+        self.shared.options.clone().database(&self.name)
+    }
+
+    /// The same as a URL.
+    pub fn url(&self) -> String {
+        if let Some(endpoint) = &self.shared.endpoint {
+            let host = endpoint.socket_dir.display().to_string().replace('/', "%2F");
+            return format!("postgres://{}@localhost/{}?host={host}&port={}", endpoint.user, self.name, endpoint.port);
+        }
+        let mut url = reqwest::Url::parse(self.shared.url.as_deref().unwrap()).unwrap();
+        url.set_path(&self.name);
+        url.to_string()
+    }
+
+    /// The URL that goes through something that listens on a TCP port.
+    pub fn url_through(&self, port: u16) -> String {
+        let user = self.shared.options.get_username();
+        format!("postgres://{user}@127.0.0.1:{port}/{}?sslmode=disable", self.name)
+    }
+
+    /// Where the socket file is, for a proxy.
+    pub fn upstream(&self) -> super::proxy::Upstream {
+        match &self.shared.endpoint {
+            Some(endpoint) => {
+                super::proxy::Upstream::Unix(endpoint.socket_dir.join(format!(".s.PGSQL.{}", endpoint.port)))
+            }
+            None => super::proxy::Upstream::Tcp(format!(
+                "{}:{}",
+                self.shared.options.get_host(),
+                self.shared.options.get_port()
+            )),
+        }
+    }
+
+    pub async fn connect(&self) -> PgConnection {
+        PgConnection::connect_with(&self.options()).await.unwrap()
+    }
+
+    /// One value of one query, as the superuser.
+    pub async fn number(&self, query: &'static str) -> i64 {
+        let mut connection = self.connect().await;
+        let number = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
+        connection.close().await.unwrap();
+        number
+    }
+
+    /// Waits until a count is what it should be.
+    pub async fn until_number(&self, what: &str, query: &'static str, wanted: i64) {
+        until(what, || async { self.number(query).await == wanted }).await;
+    }
+}
+
+impl Drop for Db {
+    fn drop(&mut self) {
+        let _ = self.shared.drop_later.send(self.name.clone());
+    }
+}
+
+/// Text that a test made up itself.
+pub async fn execute(connection: &mut PgConnection, text: String) {
+    sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(connection).await.unwrap();
+}
+
+fn shared() -> &'static Shared {
+    static SHARED: OnceLock<Shared> = OnceLock::new();
+    SHARED.get_or_init(|| {
+        let (ready, is_ready) = std::sync::mpsc::channel();
+        std::thread::spawn(move || {
+            let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(1).enable_all().build().unwrap();
+            runtime.block_on(keep(&ready));
+        });
+        is_ready.recv().expect("the cluster starts")
+    })
+}
+
+async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
+    let (sender, mut names) = mpsc::unbounded_channel::<String>();
+    let given = std::env::var("RUNREEL_TEST_DATABASE_URL").ok();
+    let (options, endpoint, _cluster) = match &given {
+        Some(url) => (url.parse().expect("RUNREEL_TEST_DATABASE_URL is a URL of Postgres"), None, None),
+        None => {
+            let (endpoint, cluster) = own_or_visit().await;
+            let options = PgConnectOptions::new_without_pgpass()
+                .socket(&endpoint.socket_dir)
+                .port(endpoint.port)
+                .username(&endpoint.user)
+                .database(&endpoint.database);
+            (options, Some(endpoint), cluster)
+        }
+    };
+    sweep(&options).await;
+    let shared = Shared { options: options.clone(), endpoint, url: given, drop_later: sender };
+    ready.send(shared).expect("somebody waits for the cluster");
+    while let Some(name) = names.recv().await {
+        if let Ok(mut connection) = PgConnection::connect_with(&options).await {
+            let text = format!("drop database if exists {name} with (force)");
+            let _ = sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(&mut connection).await;
+        }
+    }
+}
+
+/// Our own cluster, or the one that another process of these tests keeps at the moment.
+async fn own_or_visit() -> (Endpoint, Option<Cluster>) {
+    let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster");
+    let options = Options { data_dir: data_dir.clone(), pg_bin: None, path_env: std::env::var_os("PATH") };
+    match Cluster::start(options).await {
+        Ok(cluster) => (cluster.endpoint().clone(), Some(cluster)),
+        Err(runreel::postgres::Error::InUse { .. }) => {
+            until("the cluster of another test process", || async { running_endpoint(&data_dir).is_some() }).await;
+            (running_endpoint(&data_dir).unwrap(), None)
+        }
+        Err(error) => panic!("the cluster does not start: {error}"),
+    }
+}
+
+/// Removes what earlier test processes left behind.
+async fn sweep(options: &PgConnectOptions) {
+    let mut connection = PgConnection::connect_with(options).await.expect("the cluster answers");
+    let names: Vec<String> = sqlx::query_scalar("select datname from pg_database where datname like 'it\\_%'")
+        .fetch_all(&mut connection)
+        .await
+        .unwrap();
+    for name in names {
+        let pid = name.split('_').nth(1).unwrap_or_default();
+        if !Path::new("/proc").join(pid).exists() {
+            execute(&mut connection, format!("drop database if exists {name} with (force)")).await;
+        }
+    }
+}

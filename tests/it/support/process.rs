@@ -1,0 +1,69 @@
+//! The built program as a process of its own.
+
+use std::process::Stdio;
+
+use tokio::{
+    io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
+    process::{Child, ChildStdout, Command},
+};
+
+use super::patiently;
+
+/// What a command said and how it ended.
+#[derive(Debug)]
+pub struct Said {
+    pub code: Option<i32>,
+    pub stdout: String,
+    pub stderr: String,
+}
+
+/// The program with these words, and nothing of this environment's configuration.
+pub fn program(words: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_runreel"));
+    command.args(words).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    for (name, _) in std::env::vars_os() {
+        let text = name.to_string_lossy();
+        if text.starts_with("RUNREEL_") || text.starts_with("DATABASE_URL") {
+            command.env_remove(&name);
+        }
+    }
+    command.env("NO_COLOR", "1");
+    command
+}
+
+/// Runs a command to its end.
+pub async fn run(mut command: Command, stdin: &str) -> Said {
+    command.stdin(Stdio::piped());
+    let mut child = command.spawn().unwrap();
+    let mut input = child.stdin.take().unwrap();
+    let text = stdin.to_owned();
+    let feeding = tokio::spawn(async move {
+        // A command that has failed reads no more.
+        let _ = input.write_all(text.as_bytes()).await;
+    });
+    let output = patiently("the command", child.wait_with_output()).await.unwrap();
+    feeding.await.unwrap();
+    Said {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).unwrap(),
+        stderr: String::from_utf8(output.stderr).unwrap(),
+    }
+}
+
+/// A server in a process of its own.
+pub struct Served {
+    pub child: Child,
+    pub base: String,
+    _stdout: BufReader<ChildStdout>,
+}
+
+/// Starts `serve` and waits until it says where it is.
+pub async fn serve(mut command: Command) -> Served {
+    command.stderr(Stdio::inherit());
+    let mut child = command.spawn().unwrap();
+    let mut stdout = BufReader::new(child.stdout.take().unwrap());
+    let mut line = String::new();
+    patiently("the server's address", stdout.read_line(&mut line)).await.unwrap();
+    assert!(line.starts_with("http://"), "the server said {line:?}");
+    Served { child, base: line.trim().to_owned(), _stdout: stdout }
+}

@@ -1,0 +1,167 @@
+//! A server in this process, on a port of its own, with a database of the test's.
+
+use std::{ops::Deref, sync::Arc, time::Duration};
+
+use chrono::{DateTime, Utc};
+use clap::Parser;
+use runreel::{
+    app::App,
+    clock::{Clock, IdSource},
+    config::{Secrets, ServeArgs},
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{api::Api, cluster::Db, patiently};
+
+/// The flags of `serve`, as the command line reads them.
+#[derive(Parser)]
+struct Flags {
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// A secret for JWTs.
+pub const JWT_SECRET: &[u8] = b"a secret of at least thirty-two bytes";
+
+/// What a server is to be like.
+#[derive(Clone)]
+pub struct Setup {
+    flags: Vec<String>,
+    clock: Clock,
+    secrets: Secrets,
+    db: Option<Arc<Db>>,
+    url: Option<String>,
+}
+
+pub fn setup() -> Setup {
+    Setup {
+        flags: Vec::new(),
+        clock: Clock::System,
+        secrets: Secrets { jwt_secret: None, pepper: None },
+        db: None,
+        url: None,
+    }
+}
+
+/// Flags as `serve` would read them.
+pub fn serve_args(flags: &[&str]) -> ServeArgs {
+    Flags::try_parse_from(["serve"].iter().chain(flags)).unwrap().serve
+}
+
+impl Setup {
+    /// Adds flags; the last one of a kind wins.
+    #[must_use]
+    pub fn flags(mut self, flags: &[&str]) -> Self {
+        self.flags.extend(flags.iter().map(|flag| (*flag).to_owned()));
+        self
+    }
+
+    /// Works on a database that is there already.
+    #[must_use]
+    pub fn on(self, db: &Arc<Db>) -> Self {
+        Self { db: Some(Arc::clone(db)), ..self }
+    }
+
+    /// Reaches it by another way.
+    #[must_use]
+    pub fn through(self, url: String) -> Self {
+        Self { url: Some(url), ..self }
+    }
+
+    #[must_use]
+    pub fn clock(self, clock: &Clock) -> Self {
+        Self { clock: clock.clone(), ..self }
+    }
+
+    #[must_use]
+    pub fn jwt(mut self) -> Self {
+        self.secrets.jwt_secret = Some(JWT_SECRET.to_vec());
+        self.flags(&["--auth", "jwt"])
+    }
+
+    pub async fn start(self) -> Server {
+        let db = match self.db {
+            Some(db) => db,
+            None => Db::new().await,
+        };
+        let url = self.url.unwrap_or_else(|| db.url());
+        let mut flags =
+            vec!["--listen", "127.0.0.1:0", "--db-connections", "3", "--poll-ms", "200", "--database-url", url.as_str()];
+        for pair in self.flags.chunks(2) {
+            // clap refuses a flag that is given twice.
+            if let Some(at) = flags.iter().position(|flag| *flag == pair[0]) {
+                flags.drain(at..at + 2);
+            }
+            flags.extend(pair.iter().map(String::as_str));
+        }
+        let (args, ids) = (serve_args(&flags), IdSource::random(self.clock.clone()));
+        let app = patiently("a server", App::start_with(&args, &self.secrets, self.clock.clone(), ids)).await.unwrap();
+        let base = format!("http://{}", app.address().unwrap());
+        let (inner, stop) = (app.server().clone(), CancellationToken::new());
+        let stopped = stop.clone();
+        let task = tokio::spawn(app.run(async move { stopped.cancelled().await }));
+        Server { api: Api::new(base), inner, clock: self.clock, db, stop, task: Some(task) }
+    }
+}
+
+/// A running server. Calls go to it as [`Api`].
+pub struct Server {
+    pub api: Api,
+    pub inner: runreel::http::Server,
+    pub clock: Clock,
+    pub db: Arc<Db>,
+    stop: CancellationToken,
+    task: Option<JoinHandle<anyhow::Result<()>>>,
+}
+
+impl Server {
+    /// A server as most tests want it.
+    pub async fn start() -> Self {
+        setup().start().await
+    }
+
+    /// Begins the shutdown and does not wait for it.
+    pub fn begin_stop(&self) {
+        self.stop.cancel();
+    }
+
+    /// Shuts down and waits for the end of it.
+    pub async fn stop(mut self) {
+        self.begin_stop();
+        let task = self.task.take().unwrap();
+        patiently("the shutdown", task).await.unwrap().unwrap();
+    }
+
+    /// Stops as a crash would: nothing is told, nothing is finished.
+    pub async fn kill(mut self) {
+        let task = self.task.take().unwrap();
+        task.abort();
+        assert!(task.await.unwrap_err().is_cancelled());
+    }
+
+    /// Moves the clock.
+    pub fn pass(&self, time: Duration) {
+        self.clock.advance(chrono::TimeDelta::from_std(time).unwrap());
+    }
+}
+
+impl Deref for Server {
+    type Target = Api;
+
+    fn deref(&self) -> &Api {
+        &self.api
+    }
+}
+
+impl Drop for Server {
+    fn drop(&mut self) {
+        self.stop.cancel();
+    }
+}
+
+/// A clock that stands at the real time until it is moved; partitions exist for today.
+pub fn manual_clock() -> Clock {
+    let now: DateTime<Utc> = Clock::System.now();
+    Clock::manual(now)
+}

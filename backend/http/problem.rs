@@ -112,9 +112,9 @@ impl Code {
 /// An error response (`application/problem+json`, RFC 9457).
 #[derive(Clone, Debug, Serialize, ToSchema)]
 pub struct Problem {
-    /// A URI reference that names the kind of problem: `/docs/problems#<code>`.
+    /// A URI that names the kind of problem: `urn:runreel:problem:<code>`. docs/protocol.md explains each.
     #[serde(rename = "type")]
-    #[schema(example = "/docs/problems#not_found")]
+    #[schema(example = "urn:runreel:problem:not_found")]
     kind: String,
     title: &'static str,
     /// The HTTP status.
@@ -133,7 +133,7 @@ pub struct Problem {
 impl Problem {
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
-            kind: format!("/docs/problems#{}", code.word()),
+            kind: format!("urn:runreel:problem:{}", code.word()),
             title: code.title(),
             status: code.status().as_u16(),
             detail: detail.into(),

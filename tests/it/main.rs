@@ -3,7 +3,11 @@
 //! `support/` owns everything that talks to the server, so that a change of the API is a change in one place. The
 //! tests themselves say what must hold. Nothing sleeps and nothing is tried twice: a test waits on a condition, with a
 //! bound. Set `RUNREEL_TEST_DATABASE_URL` to use a Postgres of yours; otherwise one is kept under the target folder.
-#![expect(clippy::unwrap_used, clippy::print_stderr, reason = "a test that meets what it did not expect has failed")]
+#![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect has failed")]
+#![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod emit;
 mod openapi;
+mod refusals;
+mod stream;
 mod support;

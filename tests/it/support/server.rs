@@ -133,13 +133,6 @@ impl Server {
         patiently("the shutdown", task).await.unwrap().unwrap();
     }
 
-    /// Stops as a crash would: nothing is told, nothing is finished.
-    pub async fn kill(mut self) {
-        let task = self.task.take().unwrap();
-        task.abort();
-        assert!(task.await.unwrap_err().is_cancelled());
-    }
-
     /// Moves the clock.
     pub fn pass(&self, time: Duration) {
         self.clock.advance(chrono::TimeDelta::from_std(time).unwrap());

@@ -142,7 +142,8 @@ export class RunsStore {
         newer(run, this.#changes.get(run.run_id) ?? this.#byId.get(run.run_id)),
       );
       this.runs = cursor === null ? this.#joined(fresh) : [...this.runs, ...fresh];
-      if (cursor !== null || this.next_cursor === null || !this.loaded) this.next_cursor = page.next_cursor ?? null;
+      if (cursor !== null || this.next_cursor === null || !this.loaded)
+        this.next_cursor = page.next_cursor ?? null;
       this.#index();
       this.loaded = true;
       this.problem = null;

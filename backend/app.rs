@@ -49,6 +49,25 @@ impl App {
             .await
             .map_err(|error| anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen))?;
         let database = Database::own(&args.data).await?;
+        let started = Self::start_on(&database, args, secrets, clock, ids).await;
+        match started {
+            Ok((server, tasks, stop)) => Ok(Self { listener, server, database, tasks, stop }),
+            Err(error) => {
+                // A server that does not come up leaves no database running.
+                database.leave().await?;
+                Err(error)
+            }
+        }
+    }
+
+    /// Everything that stands on the database.
+    async fn start_on(
+        database: &Database,
+        args: &ServeArgs,
+        secrets: &Secrets,
+        clock: Clock,
+        ids: IdSource,
+    ) -> anyhow::Result<(Server, TaskTracker, CancellationToken)> {
         let store = Store::connect(store::Settings {
             options: database.options.clone(),
             connections_max: args.db_connections,
@@ -74,7 +93,7 @@ impl App {
         tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
         tasks.spawn(look_after(timeline.clone(), metrics.clone(), stop.clone()));
         let server = Server::new(timeline, authenticator, revocations, metrics, draining);
-        Ok(Self { listener, server, database, tasks, stop })
+        Ok((server, tasks, stop))
     }
 
     /// Where the server listens.

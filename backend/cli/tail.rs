@@ -99,7 +99,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let status = match (tail.status, &run_id) {
         (Some(status), _) => status,
         // Nothing was left to stream: the run had ended before.
-        (None, Some(run_id)) => client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned(),
+        (None, Some(run_id)) => {
+            let status = client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned();
+            say(format!("nothing new; the run ended: {}", clean(&status)));
+            status
+        }
         (None, None) => String::new(),
     };
     let unhappy = matches!(status.as_str(), "failed" | "cancelled");

@@ -9,6 +9,7 @@ use chrono::{DateTime, Utc};
 use serde::Serialize;
 
 use super::{
+    context::Role,
     event::Recorded,
     id::{RunId, Seq, SpanId},
     run::Status,
@@ -35,7 +36,7 @@ pub struct Span {
     /// `run`, `step`, `tool`, `message`, `reasoning`, `worker` or the producer's own family.
     pub kind: String,
     pub name: String,
-    pub role: &'static str,
+    pub role: Role,
     pub agent: Option<String>,
     pub status: SpanStatus,
     #[schema(value_type = i64)]
@@ -182,7 +183,7 @@ impl Timeline {
             span_id,
             parent_span_id: event.parent_span_id.as_ref().map(|id| id.as_str().to_owned()),
             kind: kind.to_owned(),
-            role: event.role.as_str(),
+            role: event.role,
             agent: event.agent.as_deref().map(str::to_owned),
             status: SpanStatus::Running,
             start_seq: seq,

@@ -21,7 +21,7 @@ use super::{
 use crate::{
     bus::Frame,
     domain::{
-        context::RunContext,
+        context::{Role, RunContext},
         cursor::parse_seq,
         event::{EventType, NewEvent, TypeFilter},
         id::{EventId, RunId, Seq, SpanId},
@@ -46,7 +46,7 @@ struct EmitEvent {
     #[schema(value_type = String, example = "tool.started")]
     event_type: String,
     /// Any JSON of at most 64 KiB; `{}` when absent. A `.delta` needs `{"text": "…"}`.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Json>,
     /// Pairs `X.started` with `X.completed`; 1–128 characters.
     span_id: Option<String>,
@@ -194,7 +194,7 @@ pub(super) struct RunEvent {
     seq: Option<i64>,
     #[serde(rename = "type")]
     event_type: String,
-    role: super::model::WireRole,
+    role: Role,
     agent: Option<String>,
     owner_id: String,
     #[schema(nullable = false)]
@@ -205,7 +205,7 @@ pub(super) struct RunEvent {
     event_id: Option<String>,
     /// RFC 3339, UTC, microseconds.
     at: String,
-    #[schema(value_type = Object)]
+    #[schema(value_type = serde_json::Value)]
     payload: Json,
 }
 

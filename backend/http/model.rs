@@ -38,15 +38,15 @@ pub(super) struct CreateRun {
     #[schema(value_type = Option<String>)]
     pub agent: Option<Name>,
     /// Default `agent`.
-    pub role: Option<WireRole>,
+    pub role: Option<Role>,
     /// At most 512 characters on one line.
     #[schema(value_type = Option<String>)]
     pub title: Option<Title>,
     /// Any JSON of at most 64 KiB.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub input: Option<Json>,
     /// A JSON object of at most 64 KiB.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
     pub metadata: Option<Json>,
     /// At most 32 names.
     #[serde(default)]
@@ -56,25 +56,6 @@ pub(super) struct CreateRun {
     pub start: Option<bool>,
     /// Asks for a lease: the run reads `stalled` after so many milliseconds without event or heartbeat. 0 means 60 000.
     pub lease_ms: Option<i64>,
-}
-
-/// The part a run plays.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-pub enum WireRole {
-    Supervisor,
-    Worker,
-    Agent,
-}
-
-impl From<WireRole> for Role {
-    fn from(role: WireRole) -> Self {
-        match role {
-            WireRole::Supervisor => Self::Supervisor,
-            WireRole::Worker => Self::Worker,
-            WireRole::Agent => Self::Agent,
-        }
-    }
 }
 
 impl CreateRun {
@@ -114,7 +95,7 @@ impl CreateRun {
                 owner_id: owner.clone(),
                 thread_id: self.thread_id.or_else(|| parent.and_then(|parent| parent.thread_id.clone())),
                 session_id: self.session_id.or_else(|| parent.and_then(|parent| parent.session_id.clone())),
-                role: self.role.map_or(Role::Agent, Role::from),
+                role: self.role.unwrap_or(Role::Agent),
                 agent: self.agent,
                 origin: parent.and_then(|parent| parent.origin.clone()),
                 trace_id: None,
@@ -140,17 +121,16 @@ pub(super) struct Run {
     pub thread_id: Option<String>,
     pub session_id: Option<String>,
     pub agent: Option<String>,
-    pub role: &'static str,
+    pub role: Role,
     pub title: Option<String>,
-    /// `queued`, `running`, `waiting`, `interrupted`, `completed`, `failed` or `cancelled`.
-    pub status: &'static str,
-    #[schema(value_type = Option<Object>)]
+    pub status: Status,
+    #[schema(value_type = Option<serde_json::Value>)]
     pub input: Option<Json>,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub output: Option<Json>,
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     pub error: Option<Json>,
-    #[schema(value_type = Object)]
+    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     pub metadata: Json,
     pub tags: Vec<String>,
     /// The seq of the last event.
@@ -177,9 +157,9 @@ impl Run {
             thread_id: context.thread_id.map(|id| id.as_str().to_owned()),
             session_id: context.session_id.map(|id| id.as_str().to_owned()),
             agent: context.agent.map(|name| name.as_str().to_owned()),
-            role: context.role.as_str(),
+            role: context.role,
             title: record.title,
-            status: head.status.as_str(),
+            status: head.status,
             input: record.input,
             output: head.output,
             error: head.error,

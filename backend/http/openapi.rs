@@ -9,7 +9,7 @@ use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
-use super::{Server, events, problem, runs};
+use super::{Server, events, problem};
 
 /// What the handlers do not say themselves.
 #[derive(OpenApi)]
@@ -22,9 +22,7 @@ use super::{Server, events, problem, runs};
 struct Document;
 
 pub(super) fn document() -> utoipa::openapi::OpenApi {
-    let mut document = Document::openapi();
-    document.merge(runs::Shared::openapi());
-    document
+    Document::openapi()
 }
 
 /// Swagger UI writes inline styles and draws data-URL images; scripts still come from here alone.

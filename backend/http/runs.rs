@@ -9,7 +9,7 @@ use axum::{
 use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use serde_json::json;
-use utoipa::{OpenApi, ToSchema};
+use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
@@ -43,11 +43,6 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(resume))
         .routes(routes!(heartbeat))
 }
-
-/// The descriptions of the parameters that several routes share.
-#[derive(OpenApi)]
-#[openapi(components(schemas(super::model::WireRole)))]
-pub(super) struct Shared;
 
 /// Create a run.
 ///
@@ -206,7 +201,7 @@ struct Resume {
     interrupt_id: SpanId,
     decision: Decision,
     /// Any JSON of at most 64 KiB.
-    #[schema(value_type = Option<Object>)]
+    #[schema(value_type = Option<serde_json::Value>)]
     value: Option<Json>,
 }
 

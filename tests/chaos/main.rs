@@ -1,1 +1,189 @@
-fn main() {}
+//! The fault harness: the real server, a real Postgres, and faults while both are at work.
+//!
+//! `cargo test --test chaos -- quick` runs every scenario at small scale, `full` at the scale docs/reliability.md
+//! quotes; a scenario's name runs it alone. What is done depends on `--seed` alone (what happens meanwhile does not:
+//! that is the point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
+//!
+//! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
+//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage.
+
+mod judge;
+mod reader;
+mod scenarios;
+mod self_check;
+mod site;
+mod stage;
+mod storm;
+mod table;
+mod wire;
+mod writer;
+
+use std::{
+    fmt,
+    io::Write as _,
+    path::{Path, PathBuf},
+    process::ExitCode,
+    time::{Duration, Instant},
+};
+
+use clap::{Parser, ValueEnum};
+
+use crate::{
+    stage::Verdict,
+    storm::{Fault, Plan, storm},
+};
+
+/// What can be run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Wanted {
+    /// Every scenario, small.
+    Quick,
+    /// Every scenario at full scale.
+    Full,
+    SelfCheck,
+    Kills,
+    TwoWriters,
+    SameEventId,
+    TwoProcesses,
+    PostgresKills,
+    PostgresStop,
+    Drain,
+    StalledReaders,
+}
+
+const SCENARIOS: [Wanted; 9] = [
+    Wanted::SelfCheck,
+    Wanted::Kills,
+    Wanted::TwoWriters,
+    Wanted::SameEventId,
+    Wanted::TwoProcesses,
+    Wanted::PostgresKills,
+    Wanted::PostgresStop,
+    Wanted::Drain,
+    Wanted::StalledReaders,
+];
+
+/// Breaks things on purpose and counts what should not have happened.
+#[derive(Debug, Parser)]
+struct Args {
+    /// What to run; a scenario alone runs at full scale.
+    #[arg(value_enum, default_value = "quick")]
+    wanted: Wanted,
+    /// Everything random follows from it; printed, so that a run can be repeated.
+    #[arg(long)]
+    seed: Option<u64>,
+    /// Faults of a storm, instead of the scale's own number.
+    #[arg(long)]
+    faults: Option<usize>,
+    /// Server processes of two-writers; without it both one and two are run.
+    #[arg(long)]
+    processes: Option<usize>,
+    /// Run a single scenario at small scale.
+    #[arg(long)]
+    small: bool,
+    /// The server to test.
+    #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
+    server: PathBuf,
+}
+
+/// Says what is being done, on stderr.
+fn progress(text: fmt::Arguments<'_>) -> std::io::Result<()> {
+    writeln!(std::io::stderr(), "  {text}")
+}
+
+fn main() -> anyhow::Result<ExitCode> {
+    let args = Args::parse();
+    let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
+    let code = runtime.block_on(async {
+        tokio::select! {
+            code = run(&args) => code,
+            // Dropping the scenario ends its processes and removes its folder.
+            _ = tokio::signal::ctrl_c() => Ok(ExitCode::from(130)),
+        }
+    });
+    runtime.shutdown_timeout(Duration::from_secs(5));
+    code
+}
+
+async fn run(args: &Args) -> anyhow::Result<ExitCode> {
+    let seed = args.seed.unwrap_or_else(rand::random);
+    let mut out = std::io::stdout();
+    writeln!(out, "chaos seed {seed}, server {}", args.server.display())?;
+    let small = args.small || args.wanted == Wanted::Quick;
+    let all = matches!(args.wanted, Wanted::Quick | Wanted::Full);
+    let (mut passed, mut failed) = (0, 0);
+    let began = Instant::now();
+    for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
+        for (name, verdict) in play(args, scenario, small, seed).await {
+            let clean = verdict.as_ref().is_ok_and(Verdict::is_clean);
+            (passed, failed) = if clean { (passed + 1, failed) } else { (passed, failed + 1) };
+            print(&name, verdict, clean)?;
+        }
+    }
+    writeln!(out, "{passed} passed, {failed} failed, in {} s", began.elapsed().as_secs())?;
+    Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+fn print(name: &str, verdict: anyhow::Result<Verdict>, clean: bool) -> std::io::Result<()> {
+    let word = if clean { "ok    " } else { "FAILED" };
+    match verdict {
+        Ok(verdict) => {
+            writeln!(std::io::stdout(), "{word} {name}: {verdict}")?;
+            verdict.violations.iter().try_for_each(|violation| progress(format_args!("{name}: {violation}")))
+        }
+        Err(error) => writeln!(std::io::stdout(), "{word} {name}: {error:#}"),
+    }
+}
+
+type Played = Vec<(String, anyhow::Result<Verdict>)>;
+
+async fn play(args: &Args, scenario: Wanted, small: bool, seed: u64) -> Played {
+    let name = scenario.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
+    let _ = writeln!(std::io::stderr(), "{name}");
+    let program: &Path = &args.server;
+    let pick = |few: usize, many: usize| if small { few } else { many };
+    let base = Plan {
+        processes: 1,
+        runs: 4,
+        writers: 8,
+        readers: pick(18, 30),
+        faults: 0,
+        fault: Fault::KillServer,
+        pause_ms_max: 40,
+    };
+    let faults = |few, many| args.faults.unwrap_or(pick(few, many));
+    let plan = match scenario {
+        Wanted::Kills => Plan { faults: faults(5, 20), ..base },
+        Wanted::TwoProcesses => Plan { processes: 2, faults: faults(3, 8), readers: pick(12, 20), ..base },
+        Wanted::PostgresKills => {
+            Plan { fault: Fault::KillPostgres, faults: faults(2, 6), readers: pick(8, 12), ..base }
+        }
+        Wanted::PostgresStop => {
+            let fault = Fault::StopPostgres(Duration::from_secs(6));
+            Plan { fault, faults: faults(1, 3), readers: pick(8, 12), ..base }
+        }
+        other => return play_other(args, other, small, seed, name).await,
+    };
+    vec![(name, storm(program, seed, plan).await)]
+}
+
+async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name: String) -> Played {
+    let program: &Path = &args.server;
+    let pick = |few: usize, many: usize| if small { few } else { many };
+    let verdict = match scenario {
+        Wanted::SelfCheck => self_check::run(),
+        Wanted::TwoWriters => {
+            let mut played = Vec::new();
+            for processes in args.processes.map_or(vec![1, 2], |processes| vec![processes]) {
+                let verdict = scenarios::two_writers(program, seed, processes, pick(2_000, 10_000)).await;
+                played.push((format!("{name} ({processes})"), verdict));
+            }
+            return played;
+        }
+        Wanted::SameEventId => scenarios::same_event_id(program, seed).await,
+        Wanted::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
+        Wanted::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(8, 40)).await,
+        _ => return Vec::new(),
+    };
+    vec![(name, verdict)]
+}

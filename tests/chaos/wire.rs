@@ -44,7 +44,7 @@ pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[String]) -> 
 
 /// As [`get`] on a connection of the caller's.
 pub(crate) async fn get_on(mut stream: TcpStream, path: &str, headers: &[String]) -> io::Result<Response> {
-    let mut head = format!("GET {path} HTTP/1.1\r\nhost: chaos\r\n");
+    let mut head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n", stream.peer_addr()?);
     for header in headers {
         head.push_str(header);
         head.push_str("\r\n");
@@ -52,6 +52,11 @@ pub(crate) async fn get_on(mut stream: TcpStream, path: &str, headers: &[String]
     head.push_str("\r\n");
     stream.set_nodelay(true)?;
     timeout(HEAD_WAIT_MAX, stream.write_all(head.as_bytes())).await??;
+    timeout(HEAD_WAIT_MAX, read_head(stream)).await?
+}
+
+/// The answer to a request that was sent on this connection before.
+pub(crate) async fn resume(stream: TcpStream) -> io::Result<Response> {
     timeout(HEAD_WAIT_MAX, read_head(stream)).await?
 }
 
@@ -192,7 +197,7 @@ impl Frames {
             return Ok((frame != Frame::default()).then_some(frame));
         }
         match line.split_once(": ") {
-            Some(("", _comment)) | Some(("retry", _)) => {}
+            Some(("" | "retry", _)) => {}
             Some(("id", value)) if self.frame.id.is_none() => self.frame.id = Some(value.to_owned()),
             Some(("event", value)) if self.frame.event.is_empty() => value.clone_into(&mut self.frame.event),
             Some(("data", value)) if self.frame.data.is_empty() => value.clone_into(&mut self.frame.data),

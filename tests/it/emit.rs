@@ -180,8 +180,10 @@ async fn the_time_of_an_event_is_kept_to_the_microsecond_everywhere() {
 #[tokio::test]
 async fn the_head_of_a_run_is_the_fold_of_its_events() {
     let server = Server::start().await;
-    let run = server.create(json!({ "start": false, "input": { "b": 1, "a": 1.50 } })).await;
-    assert_eq!(server.run(&run).await["status"], "queued");
+    let body = r#"{"start":false,"input":{"b":1,"a":1.50}}"#;
+    let run = server.post_text("/api/runs", "application/json", body).await.expect(201);
+    assert_eq!(run["status"], "queued");
+    let run = run["run_id"].as_str().unwrap().to_owned();
     for (event, status) in [
         ("run.started", "running"),
         ("run.waiting", "waiting"),

@@ -93,21 +93,13 @@ impl View {
 
     fn tokens(&mut self, event_type: &str, envelope: &Envelope) -> String {
         let text = envelope.text.as_deref().or(envelope.payload["text"].as_str()).unwrap_or_default();
-        let span_id = envelope.span_id.clone().unwrap_or_default();
-        let running = self.running.get_or_insert_with(|| Running {
-            run_id: envelope.run_id.clone(),
-            span_id: span_id.clone(),
-            shown: 0,
-            on_line: false,
+        let told = envelope.offset.or_else(|| {
+            envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok())
         });
-        if running.span_id != span_id || running.run_id != envelope.run_id {
-            return String::new();
-        }
+        let begins_at = if action(event_type) == "snapshot" { Some(0) } else { told };
+        let Some(running) = self.take_line(envelope, begins_at) else { return String::new() };
         // After a reconnect the text so far comes again; the offsets tell which part of it is new.
-        let told = envelope
-            .offset
-            .or_else(|| envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok()));
-        let begins = if action(event_type) == "snapshot" { 0 } else { told.unwrap_or(running.shown) };
+        let begins = begins_at.unwrap_or(running.shown);
         let missed = begins > running.shown;
         let fresh: String = text.chars().skip(running.shown.saturating_sub(begins)).collect();
         if fresh.is_empty() {
@@ -118,6 +110,23 @@ impl View {
         let mut out = if starts_line { self.prefix(event_type, envelope) } else { String::new() };
         _ = write!(out, "{}{}", if missed { "…" } else { "" }, clean(&fresh));
         out
+    }
+
+    /// The line, if this span has it or may have it: a text that begins takes it from one that was interrupted, which
+    /// may never end.
+    fn take_line(&mut self, envelope: &Envelope, begins_at: Option<usize>) -> Option<&mut Running> {
+        let span_id = envelope.span_id.as_deref().unwrap_or_default();
+        self.running.take_if(|running| {
+            let other = running.span_id != span_id || running.run_id != envelope.run_id;
+            other && !running.on_line && begins_at == Some(0)
+        });
+        let running = self.running.get_or_insert_with(|| Running {
+            run_id: envelope.run_id.clone(),
+            span_id: span_id.to_owned(),
+            shown: 0,
+            on_line: false,
+        });
+        (running.span_id == span_id && running.run_id == envelope.run_id).then_some(running)
     }
 
     /// The durable end of a span, or of its whole run, gives the line back.
@@ -237,6 +246,16 @@ mod tests {
         assert_eq!(show(&mut view, "message.delta", &delta("m2", 0, "two")), "");
         show(&mut view, "run.failed", &envelope(9, "", &json!({})));
         assert!(show(&mut view, "message.delta", &delta("m2", 3, "more")).ends_with("…more"));
+    }
+
+    #[test]
+    fn a_text_that_was_interrupted_gives_way_to_one_that_begins() {
+        let mut view = view();
+        show(&mut view, "message.delta", &delta("m1", 0, "one"));
+        show(&mut view, "log.info", &envelope(5, "", &json!({})));
+        assert_eq!(show(&mut view, "message.delta", &delta("m2", 3, "middle")), "");
+        assert!(show(&mut view, "message.delta", &delta("m3", 0, "two")).ends_with("two"));
+        assert_eq!(show(&mut view, "message.delta", &delta("m1", 3, "!")), "");
     }
 
     #[test]

@@ -1,0 +1,265 @@
+//! A stage: servers on a database, a tree of runs, writers and readers of them, and the verdict at the end.
+
+use std::{
+    fmt,
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use runreel::client::Client;
+use serde_json::{Value, json};
+use tokio::time::{Instant, sleep};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    judge::{Run, Table, Tally, judge_reader, judge_table},
+    reader::{Manner, Names, Reader, Target, lock},
+    site::{Home, Server, Shared, Site},
+    table,
+    writer::Traffic,
+};
+
+/// Within this time after the last fault every reader is at the tail.
+const TAIL_MAX: Duration = Duration::from_secs(10);
+/// Longest wait for late readers, which first read everything.
+const SETTLE_MAX: Duration = Duration::from_secs(60);
+/// A server that is asked to end has promised to be gone by then.
+pub(crate) const END_MAX: Duration = Duration::from_secs(10);
+const LOOK_EVERY: Duration = Duration::from_millis(20);
+/// Complaints that are told one by one.
+const COMPLAINTS_SHOWN: usize = 5;
+
+/// Everything a scenario works with. Servers end before the ground they stand on: fields are dropped in this order.
+#[derive(Debug)]
+pub(crate) struct Stage {
+    pub(crate) readers: Vec<Reader>,
+    pub(crate) servers: Vec<Server>,
+    shared: Option<Shared>,
+    pub(crate) site: Site,
+    pub(crate) traffic: Arc<Traffic>,
+    pub(crate) run_ids: Vec<String>,
+    names: Names,
+    /// Cancelled when readers shall be cut no more.
+    pub(crate) calm: CancellationToken,
+    pub(crate) seed: u64,
+}
+
+/// What a scenario found.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Verdict {
+    pub(crate) tally: Tally,
+    /// Everything else that must not be, in words.
+    pub(crate) violations: Vec<String>,
+    /// Figures for the summary line.
+    pub(crate) facts: Vec<String>,
+}
+
+impl Verdict {
+    pub(crate) fn is_clean(&self) -> bool {
+        self.tally.is_clean() && self.violations.is_empty()
+    }
+
+    pub(crate) fn require(&mut self, holds: bool, otherwise: impl FnOnce() -> String) {
+        if !holds {
+            self.violations.push(otherwise());
+        }
+    }
+
+    pub(crate) fn fact(&mut self, fact: impl Into<String>) {
+        self.facts.push(fact.into());
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}; {}", self.tally, self.facts.join(", "))
+    }
+}
+
+impl Stage {
+    /// Starts one server with its embedded Postgres, or several on a shared one, and a tree of runs.
+    pub(crate) async fn open(
+        program: &Path,
+        processes: usize,
+        runs: usize,
+        seed: u64,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        let site = Site::new()?;
+        let shared = if processes > 1 { Some(Shared::start(&site).await?) } else { None };
+        let mut servers = Vec::new();
+        for number in 0..processes {
+            let home = shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
+            servers.push(Server::start(program, &site, home, number, flags).await?);
+        }
+        let mut stage = Self {
+            readers: Vec::new(),
+            servers,
+            shared,
+            site,
+            traffic: Arc::default(),
+            run_ids: Vec::new(),
+            names: Arc::default(),
+            calm: CancellationToken::new(),
+            seed,
+        };
+        let client = stage.client(0)?;
+        for number in 0..runs {
+            let role = if number == 0 { "supervisor" } else { "worker" };
+            let mut body = json!({ "agent": "chaos", "role": role, "title": format!("run {number}") });
+            if let Some(root) = stage.run_ids.first() {
+                body["parent_run_id"] = json!(root);
+            }
+            let run = client.create_run(&body).await.context("a run could not be created")?;
+            stage.run_ids.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
+        }
+        stage.names = Arc::new(stage.run_ids.iter().cloned().enumerate().map(|(run, id)| (id, run)).collect());
+        Ok(stage)
+    }
+
+    pub(crate) fn client(&self, server: usize) -> anyhow::Result<Client> {
+        Ok(Client::new(&self.servers[server].url(), None)?)
+    }
+
+    pub(crate) fn add_reader(&mut self, server: usize, target: Target, cut: bool) {
+        let seed = self.seed.wrapping_mul(1_000_003).wrapping_add(self.readers.len() as u64);
+        let manner = Manner { target, address: self.servers[server].address, seed, cut };
+        let reader = Reader::start(manner, Arc::clone(&self.names), &self.run_ids[0], self.calm.clone());
+        self.readers.push(reader);
+    }
+
+    /// Ends every run, the root last, so that streams end by themselves.
+    async fn end_runs(&self) -> anyhow::Result<()> {
+        let client = self.client(0)?;
+        for (run, run_id) in self.run_ids.iter().enumerate().rev() {
+            let events = [json!({ "type": "run.completed", "event_id": format!("end-{run}"), "payload": {} })];
+            self.traffic.attempt(run, &events);
+            let ack = client.emit_until_stored(run_id, &events, SETTLE_MAX).await.context("a run could not be ended")?;
+            self.traffic.answered(run, &events, &ack);
+        }
+        Ok(())
+    }
+
+    /// Ends the runs, waits for the readers, adds readers that only replay, and judges everything.
+    pub(crate) async fn judge(&mut self) -> anyhow::Result<Verdict> {
+        let mut verdict = Verdict::default();
+        self.end_runs().await?;
+        self.calm.cancel();
+        let table = table::read(&self.site, self.servers[0].address, &self.run_ids).await?;
+        let began = Instant::now();
+        let live = self.readers.len();
+        self.settle(&table, live, TAIL_MAX).await;
+        self.require_tail(&table, live, &mut verdict);
+        verdict.fact(format!("all at the tail after {} ms", began.elapsed().as_millis()));
+        for server in 0..self.servers.len() {
+            for target in (0..self.run_ids.len()).map(Target::Run).chain([Target::Tree, Target::Everything]) {
+                self.add_reader(server, target, false);
+            }
+        }
+        self.settle(&table, self.readers.len(), SETTLE_MAX).await;
+        self.require_tail(&table, self.readers.len(), &mut verdict);
+        self.count(&table, live, &mut verdict);
+        Ok(verdict)
+    }
+
+    /// Waits until the first `count` readers have all of the table and their stream has ended.
+    async fn settle(&self, table: &Table, count: usize, wait_max: Duration) {
+        let began = Instant::now();
+        while began.elapsed() < wait_max && !self.readers[..count].iter().all(|reader| self.is_done(reader, table)) {
+            sleep(LOOK_EVERY).await;
+        }
+    }
+
+    fn is_done(&self, reader: &Reader, table: &Table) -> bool {
+        let seen = reader.seen();
+        let whole = self.scope(reader).iter().all(|run| {
+            let last = table[*run].last().map_or(0, |row| row.seq);
+            seen.heads.get(run).copied().unwrap_or_default() >= last
+        });
+        whole && (seen.ended || reader.manner.target == Target::Everything)
+    }
+
+    fn require_tail(&self, table: &Table, count: usize, verdict: &mut Verdict) {
+        for reader in self.readers[..count].iter().filter(|reader| !self.is_done(reader, table)) {
+            let (seen, target) = (reader.seen(), reader.manner.target);
+            let wanted: Vec<usize> = table.iter().map(Vec::len).collect();
+            let (heads, ended) = (&seen.heads, seen.ended);
+            verdict.violations.push(format!("a reader of {target:?} has {heads:?} of {wanted:?}, ended: {ended}"));
+        }
+    }
+
+    /// The runs a reader should see whole.
+    fn scope(&self, reader: &Reader) -> Vec<Run> {
+        match reader.manner.target {
+            Target::Run(run) => vec![run],
+            Target::Tree | Target::Everything => (0..self.run_ids.len()).collect(),
+        }
+    }
+
+    fn count(&self, table: &Table, live: usize, verdict: &mut Verdict) {
+        let traffic = &self.traffic;
+        verdict.tally += judge_table(table, &lock(&traffic.acks), &lock(&traffic.attempts));
+        verdict.violations.extend(lock(&traffic.errors).iter().take(COMPLAINTS_SHOWN).cloned());
+        let (mut cuts, mut breaks, mut deliveries, mut deltas) = (0, 0, 0, 0);
+        for reader in &self.readers {
+            let seen = reader.seen();
+            let tally = judge_reader(table, &self.scope(reader), &seen.connections);
+            if !tally.is_clean() {
+                let manner = &reader.manner;
+                verdict.violations.push(format!("a reader of {:?} (cut: {}): {tally}", manner.target, manner.cut));
+            }
+            verdict.tally += tally;
+            verdict.tally += seen.tally();
+            verdict.violations.extend(seen.complaints.iter().take(COMPLAINTS_SHOWN).cloned());
+            (cuts, breaks) = (cuts + seen.cuts, breaks + seen.breaks);
+            (deliveries, deltas) = (deliveries + seen.deliveries(), deltas + seen.deltas);
+        }
+        let stored: usize = table.iter().map(Vec::len).sum();
+        verdict.fact(format!(
+            "{stored} events stored, {} acknowledged, {deliveries} deliveries and {deltas} deltas to {live} readers and \
+             {} replays, {cuts} cuts, {breaks} breaks",
+            traffic.acknowledged(),
+            self.readers.len() - live,
+        ));
+        let under_way = traffic.in_flight.load(Ordering::Relaxed);
+        verdict.require(under_way == 0, || format!("{under_way} emits never got an answer"));
+    }
+
+    /// Ends the servers in good order: exit 0 in time, and no panic in a log.
+    pub(crate) async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
+        self.readers.clear();
+        for server in &mut self.servers {
+            match server.terminate(END_MAX).await? {
+                Some(status) => verdict.require(status.success(), || format!("the server ended with {status}")),
+                None => verdict.violations.push(format!("the server has not ended after {END_MAX:?}")),
+            }
+            verdict.violations.extend(server.panics());
+        }
+        self.servers.clear();
+        if let Some(shared) = self.shared.take() {
+            shared.stop().await?;
+        }
+        Ok(())
+    }
+}
+
+/// The payload-free way to say how many.
+pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
+    let index = ((sorted.len().max(1) - 1) as f64 * part).round() as usize;
+    sorted.get(index).copied().unwrap_or_default()
+}
+
+/// Events of one writer, so many of them.
+pub(crate) fn batches(events: Vec<Value>, sizes: impl Iterator<Item = usize>) -> Vec<Vec<Value>> {
+    let mut batches = Vec::new();
+    let mut events = events.into_iter().peekable();
+    for size in sizes {
+        if events.peek().is_none() {
+            break;
+        }
+        batches.push(events.by_ref().take(size).collect());
+    }
+    batches
+}

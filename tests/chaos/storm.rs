@@ -1,0 +1,224 @@
+//! Faults under load: writers and readers at work while servers are killed, or their Postgres is.
+
+use std::{
+    path::Path,
+    sync::{Arc, atomic::Ordering},
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
+use rustix::process::{Signal, kill_process};
+use serde_json::json;
+use tokio::{
+    task::JoinHandle,
+    time::{Instant, sleep, timeout},
+};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    judge::{ACKNOWLEDGED_MIN, Trial},
+    progress,
+    reader::Target,
+    site::{READY_MAX, is_ready},
+    stage::{Stage, Verdict, percentile},
+    writer::Writer,
+};
+
+/// Longest wait for the traffic a trial needs.
+const TRAFFIC_WAIT_MAX: Duration = Duration::from_secs(60);
+/// Longest wait for writers to finish their last emit.
+const FINISH_MAX: Duration = Duration::from_secs(120);
+/// Random pause before a fault, milliseconds: it may fall on any moment of a commit, a page or a splice.
+const BEFORE_MS: std::ops::Range<u64> = 0..700;
+/// An emit that cannot be stored is refused in this time.
+const REFUSED_MAX: Duration = Duration::from_secs(5);
+/// Emits sent into a Postgres that stands still.
+const PROBES: u64 = 8;
+/// Health tells the truth in this time.
+const TRUTH_MAX: Duration = Duration::from_secs(2);
+
+/// What goes wrong.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Fault {
+    /// kill -9 of a server, by turns, and a start in its place.
+    KillServer,
+    /// kill -9 of the postmaster; the server starts it again.
+    KillPostgres,
+    /// SIGSTOP of every Postgres process, SIGCONT later.
+    StopPostgres(Duration),
+}
+
+/// A storm's dimensions.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Plan {
+    pub(crate) processes: usize,
+    pub(crate) runs: usize,
+    pub(crate) writers: usize,
+    pub(crate) readers: usize,
+    pub(crate) faults: usize,
+    pub(crate) fault: Fault,
+    pub(crate) pause_ms_max: u64,
+}
+
+/// Carries a plan out and judges what came of it.
+pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
+    let mut stage = Stage::open(program, plan.processes, plan.runs, seed, &[]).await?;
+    let stop = CancellationToken::new();
+    let writers = start_writers(&stage, plan, &stop)?;
+    for reader in 0..plan.readers {
+        let target = match reader % 6 {
+            0 => Target::Tree,
+            1 => Target::Everything,
+            _ => Target::Run(reader % plan.runs),
+        };
+        stage.add_reader(reader % plan.processes, target, reader % 7 != 6);
+    }
+    let mut rng = StdRng::seed_from_u64(seed);
+    let (mut trials, mut notes) = (Vec::new(), Verdict::default());
+    let mut mark = 0;
+    for number in 0..plan.faults {
+        let enough = under_load(&stage, mark).await;
+        sleep(Duration::from_millis(rng.random_range(BEFORE_MS))).await;
+        let busy = stage.traffic.in_flight.load(Ordering::Relaxed) > 0;
+        strike(&mut stage, plan.fault, number, &mut notes).await?;
+        let acknowledged = stage.traffic.acknowledged();
+        trials.push(Trial { acknowledged: acknowledged - mark, faults: u64::from(busy && enough) });
+        progress(format_args!("fault {} of {}, {acknowledged} events acknowledged", number + 1, plan.faults))?;
+        mark = acknowledged;
+    }
+    stop.cancel();
+    for writer in writers {
+        timeout(FINISH_MAX, writer).await.context("a writer does not finish")??;
+    }
+    let mut verdict = stage.judge().await?;
+    verdict.violations.append(&mut notes.violations);
+    verdict.facts.append(&mut notes.facts);
+    let failed = trials.iter().filter(|trial| !trial.counts()).count();
+    verdict.require(failed == 0, || format!("{failed} trials prove nothing: {trials:?}"));
+    verdict.fact(format!("{} faults", trials.len()));
+    stage.close(&mut verdict).await?;
+    Ok(verdict)
+}
+
+/// Each run has writers on every server.
+fn start_writers(stage: &Stage, plan: Plan, stop: &CancellationToken) -> anyhow::Result<Vec<JoinHandle<()>>> {
+    (0..plan.writers)
+        .map(|number| {
+            let run = number % plan.runs;
+            let writer = Writer {
+                client: stage.client(number / plan.runs % plan.processes)?,
+                run,
+                run_id: stage.run_ids[run].clone(),
+                name: format!("w{number}"),
+                seed: stage.seed ^ (number as u64 + 1) << 32,
+                pause_ms_max: plan.pause_ms_max,
+            };
+            Ok(writer.start(Arc::clone(&stage.traffic), stop.clone()))
+        })
+        .collect()
+}
+
+/// Waits for the traffic of a trial, then for a moment at which an emit is under way.
+async fn under_load(stage: &Stage, mark: u64) -> bool {
+    let traffic = &stage.traffic;
+    let wait = async {
+        while traffic.acknowledged() < mark + ACKNOWLEDGED_MIN || traffic.in_flight.load(Ordering::Relaxed) == 0 {
+            sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(TRAFFIC_WAIT_MAX, wait).await.is_ok()
+}
+
+async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verdict) -> anyhow::Result<()> {
+    match fault {
+        Fault::KillServer => {
+            let turn = number % stage.servers.len();
+            let server = &mut stage.servers[turn];
+            server.kill()?;
+            server.spawn()?;
+            server.ready().await
+        }
+        Fault::KillPostgres => {
+            let postmaster = stage.site.postmaster().context("there is no postmaster to kill")?;
+            kill_process(postmaster, Signal::KILL)?;
+            let wait = async {
+                while stage.site.postmaster().is_none_or(|now| now == postmaster)
+                    || !is_ready(stage.servers[0].address).await
+                {
+                    sleep(Duration::from_millis(20)).await;
+                }
+            };
+            timeout(READY_MAX, wait).await.context("Postgres does not come back")
+        }
+        Fault::StopPostgres(duration) => stand_still(stage, duration, number, notes).await,
+    }
+}
+
+/// Stops Postgres where it stands, sends emits into it, and lets it go on.
+async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &mut Verdict) -> anyhow::Result<()> {
+    let began = Instant::now();
+    let stopped = stage.site.signal_postgres(Signal::STOP);
+    notes.require(stopped > 1, || format!("only {stopped} Postgres processes were stopped"));
+    let probes: Vec<_> = (0..PROBES).map(|probe| send_probe(stage, number, probe)).collect();
+    let probes = probes.into_iter().collect::<anyhow::Result<Vec<_>>>()?;
+    let address = stage.servers[0].address;
+    let told = async {
+        while is_ready(address).await {
+            sleep(Duration::from_millis(20)).await;
+        }
+        began.elapsed()
+    };
+    let told = timeout(duration, told).await.unwrap_or(duration);
+    // The check itself may take its own bound before it knows.
+    notes.require(told <= TRUTH_MAX + Duration::from_millis(500), || format!("readyz said ready for {told:?}"));
+    tokio::time::sleep_until(began + duration).await;
+    stage.site.signal_postgres(Signal::CONT);
+    let healed = Instant::now();
+    let back = async {
+        while !is_ready(address).await {
+            sleep(Duration::from_millis(20)).await;
+        }
+    };
+    timeout(READY_MAX, back).await.context("the server does not recover")?;
+    let mut waits = Vec::new();
+    for probe in probes {
+        let (elapsed, status) = probe.await?;
+        notes.require(elapsed <= REFUSED_MAX, || format!("an emit was answered ({status:?}) after {elapsed:?}"));
+        notes.require(status == Some(503), || format!("an emit into a standing database got {status:?}"));
+        waits.push(elapsed);
+    }
+    waits.sort_unstable();
+    notes.fact(format!(
+        "stop {}: refused after {} to {} ms, not ready told after {} ms, ready again {} ms after the end",
+        number + 1,
+        percentile(&waits, 0.0).as_millis(),
+        percentile(&waits, 1.0).as_millis(),
+        told.as_millis(),
+        healed.elapsed().as_millis()
+    ));
+    Ok(())
+}
+
+/// One emit and one try; how long it took and the status it got.
+fn send_probe(
+    stage: &Stage,
+    number: usize,
+    probe: u64,
+) -> anyhow::Result<JoinHandle<(Duration, Option<u16>)>> {
+    let (client, run_id, traffic) = (stage.client(0)?, stage.run_ids[0].clone(), Arc::clone(&stage.traffic));
+    let event_id = format!("probe-{number}-{probe}");
+    Ok(tokio::spawn(async move {
+        sleep(Duration::from_millis(probe * 100)).await;
+        let events = [json!({ "type": "custom.probe", "event_id": event_id, "payload": { "n": probe } })];
+        traffic.attempt(0, &events);
+        let began = Instant::now();
+        match client.emit(&run_id, &events).await {
+            Ok(ack) => {
+                traffic.answered(0, &events, &ack);
+                (began.elapsed(), Some(200))
+            }
+            Err(error) => (began.elapsed(), error.status),
+        }
+    }))
+}

@@ -1,10 +1,6 @@
 //! The composition root: the only place where the parts meet.
 
-use std::{
-    net::SocketAddr,
-    sync::Arc,
-    time::Duration,
-};
+use std::{net::SocketAddr, sync::Arc, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
@@ -45,9 +41,9 @@ impl App {
     pub async fn start_with(args: &ServeArgs, secrets: &Secrets, clock: Clock, ids: IdSource) -> anyhow::Result<Self> {
         args.check(secrets)?;
         // The port first: a second server on it should say so before it touches a database.
-        let listener = TcpListener::bind(args.listen)
-            .await
-            .map_err(|error| anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen))?;
+        let listener = TcpListener::bind(args.listen).await.map_err(|error| {
+            anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen)
+        })?;
         let database = Database::own(&args.data).await?;
         let started = Self::start_on(&database, args, secrets, clock, ids).await;
         match started {
@@ -76,10 +72,10 @@ impl App {
         .await?;
         let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
         let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let settings =
-            timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };
+        let settings = timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };
         let timeline =
-            Timeline::start(store.clone(), settings, clock.clone(), ids, &tasks, draining.clone(), stop.clone()).await?;
+            Timeline::start(store.clone(), settings, clock.clone(), ids, &tasks, draining.clone(), stop.clone())
+                .await?;
         let mode = match (args.auth.auth, &secrets.jwt_secret) {
             (Auth::Jwt, Some(secret)) => {
                 let (issuer, audience) = (args.auth.jwt_issuer.clone(), args.auth.jwt_audience.clone());

@@ -74,11 +74,7 @@ impl DataArgs {
 
     /// How the embedded database is to be found and started.
     pub fn postgres(&self) -> Result<crate::postgres::Options, Error> {
-        Ok(crate::postgres::Options {
-            data_dir: self.data_dir()?,
-            pg_bin: self.pg_bin.clone(),
-            path_env: path(),
-        })
+        Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env: path() })
     }
 }
 

@@ -43,7 +43,10 @@ pub fn metrics() -> PrometheusHandle {
 
 fn describe() {
     metrics::describe_counter!("runreel_events_total", "Durable events committed by this process, by family");
-    metrics::describe_counter!("runreel_stream_lags_total", "Times a reader was too slow and went back to the database");
+    metrics::describe_counter!(
+        "runreel_stream_lags_total",
+        "Times a reader was too slow and went back to the database"
+    );
     metrics::describe_gauge!("runreel_streams_open", "Open event streams");
     metrics::describe_gauge!("runreel_bus_topics", "Runs and owners somebody listens to");
     metrics::describe_gauge!("runreel_database_connections", "Connections of the reading pool");

@@ -23,7 +23,10 @@ pub struct JwtRules {
 
 impl fmt::Debug for JwtRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.debug_struct("JwtRules").field("issuer", &self.issuer).field("audience", &self.audience).finish_non_exhaustive()
+        f.debug_struct("JwtRules")
+            .field("issuer", &self.issuer)
+            .field("audience", &self.audience)
+            .finish_non_exhaustive()
     }
 }
 
@@ -148,7 +151,9 @@ mod tests {
         let rules = JwtRules::hs256(SECRET, Some("https://id".to_owned()), Some("runreel".to_owned()));
         let good = json!({"sub": "a", "exp": NOW + 60, "iss": "https://id", "aud": ["x", "runreel"]});
         assert!(check(&good, Algorithm::HS256, SECRET, &rules).is_ok());
-        for (name, value) in [("iss", json!("https://evil")), ("aud", json!("other")), ("iss", Value::Null), ("aud", Value::Null)] {
+        for (name, value) in
+            [("iss", json!("https://evil")), ("aud", json!("other")), ("iss", Value::Null), ("aud", Value::Null)]
+        {
             let mut bad = good.clone();
             bad[name] = value;
             assert!(check(&bad, Algorithm::HS256, SECRET, &rules).is_err(), "{bad}");

@@ -88,7 +88,8 @@ impl Authenticator {
             return Ok(Caller { principal, expires_at: None, token_id: None });
         };
         let bearer = authorization.ok_or(Error::Missing)?;
-        let (scheme, credential) = bearer.split_once(' ').ok_or(Error::Invalid("the header must be: Bearer <token>"))?;
+        let (scheme, credential) =
+            bearer.split_once(' ').ok_or(Error::Invalid("the header must be: Bearer <token>"))?;
         if !scheme.eq_ignore_ascii_case("bearer") {
             return Err(Error::Invalid("only the Bearer scheme is known"));
         }

@@ -33,16 +33,8 @@ pub async fn issue(
     (created_at, expires_at): (DateTime<Utc>, Option<DateTime<Utc>>),
 ) -> Result<Issued, store::Error> {
     let secret = format!("{PREFIX}{}", hex::encode(ids.secret()));
-    let record = TokenRecord {
-        token_id: ids.uuid(),
-        owner_id,
-        name,
-        scopes,
-        run_id,
-        created_at,
-        expires_at,
-        revoked_at: None,
-    };
+    let record =
+        TokenRecord { token_id: ids.uuid(), owner_id, name, scopes, run_id, created_at, expires_at, revoked_at: None };
     store.keep_token(&record, &digest(&secret)).await?;
     Ok(Issued { record, secret })
 }

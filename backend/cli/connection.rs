@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::PathBuf};
 
 use anyhow::Context as _;
 
-use crate::{cli::exit::Complaint, client::Client};
+use crate::{cli::exit::Complaint, client::Client, config};
 
 /// A token is short; a larger file is some other file.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -26,12 +26,13 @@ impl Connection {
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         let token = match &self.token_file {
             Some(path) => Some(read_token(path)?),
-            None => std::env::var("RUNREEL_TOKEN").ok().filter(|token| !token.trim().is_empty()),
+            None => config::variable("RUNREEL_TOKEN").filter(|token| !token.trim().is_empty()),
         };
         Ok(Client::new(&self.url, token)?)
     }
 }
 
+#[expect(clippy::disallowed_methods, reason = "a secret's file is configuration")]
 fn read_token(path: &PathBuf) -> anyhow::Result<String> {
     let context = || format!("the token file {}", path.display());
     let mut token = String::new();

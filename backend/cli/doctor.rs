@@ -17,7 +17,9 @@ use crate::{
 const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
-#[command(after_help = "Exits 0 when every check passes, 1 otherwise. A check that cannot be made is shown as such and does not fail.")]
+#[command(
+    after_help = "Exits 0 when every check passes, 1 otherwise. A check that cannot be made is shown as such and does not fail."
+)]
 pub(super) struct Args {
     #[command(flatten)]
     data: DataArgs,
@@ -102,7 +104,10 @@ fn data_dir(data: &DataArgs) -> Outcome {
     if writable {
         Outcome::Good(format!("{} can be written", dir.display()))
     } else {
-        Outcome::Bad(format!("{} cannot be written", dir.display()), "name another with --data-dir, or change its owner")
+        Outcome::Bad(
+            format!("{} cannot be written", dir.display()),
+            "name another with --data-dir, or change its owner",
+        )
     }
 }
 
@@ -127,7 +132,12 @@ async fn database(data: &DataArgs) -> Outcome {
     let options = match data.database_url() {
         Ok(Some(url)) => match url.parse::<sqlx::postgres::PgConnectOptions>() {
             Ok(options) => options,
-            Err(_) => return Outcome::Bad("DATABASE_URL is malformed".to_owned(), "postgres://user:password@host:port/database"),
+            Err(_) => {
+                return Outcome::Bad(
+                    "DATABASE_URL is malformed".to_owned(),
+                    "postgres://user:password@host:port/database",
+                );
+            }
         },
         _ => match running {
             Some(database) => database.options,
@@ -142,8 +152,13 @@ async fn database(data: &DataArgs) -> Outcome {
     };
     match tokio::time::timeout(PATIENCE, look).await {
         Ok(Ok(version)) => Outcome::Good(format!("Postgres {version} answers")),
-        Ok(Err(_)) => Outcome::Bad("the database refuses the connection".to_owned(), "check DATABASE_URL: host, port, user, password"),
-        Err(_) => Outcome::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?"),
+        Ok(Err(_)) => Outcome::Bad(
+            "the database refuses the connection".to_owned(),
+            "check DATABASE_URL: host, port, user, password",
+        ),
+        Err(_) => {
+            Outcome::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?")
+        }
     }
 }
 
@@ -157,7 +172,10 @@ async fn server(connection: &Connection) -> Outcome {
             let version = health["version"].as_str().unwrap_or("?").to_owned();
             Outcome::Good(format!("{} is ready, version {version}", connection.url))
         }
-        Ok(Ok(_)) => Outcome::Bad(format!("{} lives but is not ready", connection.url), "look at its log: the database is away, or it drains"),
+        Ok(Ok(_)) => Outcome::Bad(
+            format!("{} lives but is not ready", connection.url),
+            "look at its log: the database is away, or it drains",
+        ),
         _ => Outcome::Open(format!("no server at {}; runreel serve starts one", connection.url)),
     }
 }

@@ -6,7 +6,6 @@
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
 use serde_json::{Value, json};
-use uuid::Uuid;
 
 use self::{
     line::{Line, prepare},
@@ -18,6 +17,9 @@ use super::{
     exit::{Complaint, FAILED, INTERRUPTED},
     render::{clean, say},
 };
+use uuid::Uuid;
+
+use crate::clock::{Clock, IdSource};
 use crate::{
     client::Client,
     domain::{
@@ -116,7 +118,7 @@ fn payload(text: &str) -> Result<Json, String> {
 
 /// Emits until stdin ends: 0 when everything is stored, 1 when something was refused, 130 after Ctrl-C.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let (client, ids) = (args.connection.client()?, Uuid::now_v7());
+    let (client, ids) = (args.connection.client()?, IdSource::random(Clock::System).uuid());
     // A malformed event must not leave a run behind that was made for it.
     let one = match args.one.event_type {
         Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(Complaint::usage)?,

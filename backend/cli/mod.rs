@@ -26,7 +26,11 @@ use clap::{CommandFactory, Parser, Subcommand};
 
 /// A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.
 #[derive(Debug, Parser)]
-#[command(name = "runreel", version, propagate_version = true, after_help = "\
+#[command(
+    name = "runreel",
+    version,
+    propagate_version = true,
+    after_help = "\
 Begin with:
   runreel demo            watch a real job in the browser, with a database of its own
   runreel serve           the server alone, on http://127.0.0.1:7717
@@ -34,7 +38,8 @@ Begin with:
 Then, in another terminal:
   echo '{\"type\":\"log.info\",\"payload\":{\"text\":\"hello\"}}' | runreel emit --title 'My first run' --end completed
   runreel tail            follow the newest run
-  runreel sql \"select type, count(*) from run_events group by 1\"")]
+  runreel sql \"select type, count(*) from run_events group by 1\""
+)]
 pub struct Cli {
     #[command(flatten)]
     colors: render::Colors,

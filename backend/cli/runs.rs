@@ -2,12 +2,11 @@
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
-use chrono::Utc;
-
 use super::{
     connection::Connection,
     render::{print, say},
 };
+use crate::clock::Clock;
 use crate::domain::{
     id::{Name, RunId, ThreadId, Title},
     limits::PAGE_ROWS_MAX,
@@ -97,7 +96,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => list(&args.list).await?,
         Some(Action::Show(show)) => {
             let run = show.common.connection.client()?.run(&show.run.to_string()).await?;
-            print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Utc::now()) })?;
+            print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Clock::System.now()) })?;
         }
         Some(Action::Cancel(cancel)) => {
             let reason = cancel.reason.as_ref().map(Title::as_str);
@@ -119,7 +118,7 @@ async fn list(list: &List) -> anyhow::Result<()> {
     } else if runs.is_empty() {
         say("no runs");
     } else {
-        print(&table::list(runs, Utc::now()))?;
+        print(&table::list(runs, Clock::System.now()))?;
     }
     if !page["next_cursor"].is_null() && std::io::stderr().is_terminal() {
         say(format!("there are more; --limit {} shows them", (list.limit * 5).min(PAGE_ROWS_MAX)));

@@ -7,8 +7,8 @@ use std::{
 };
 
 use clap::ValueEnum;
-use sqlx::ConnectOptions as _;
 use comfy_table::{Table as Drawn, presets};
+use sqlx::ConnectOptions as _;
 
 use super::{
     exit::Complaint,
@@ -86,7 +86,11 @@ async fn ask(database: &Database, text: String, timeout: Duration, format: Forma
 
 fn explain(error: &sqlx::Error) -> Complaint {
     let Some(database) = error.as_database_error() else {
-        return Complaint { code: 3, what: "the database cannot be reached".to_owned(), hint: Some("runreel doctor".to_owned()) };
+        return Complaint {
+            code: 3,
+            what: "the database cannot be reached".to_owned(),
+            hint: Some("runreel doctor".to_owned()),
+        };
     };
     let hint = match database.code().as_deref() {
         Some("42501" | "25006") => Some("this command only reads; the views are described in docs/sql.md"),
@@ -104,11 +108,16 @@ async fn open(database: &Database, timeout: Duration) -> anyhow::Result<ExitCode
         query::reader(timeout).iter().map(|(name, value)| format!("-c {name}={value}")).collect();
     let mut psql = tokio::process::Command::new("psql");
     psql.env("PGOPTIONS", options.join(" "));
-    if let Some(endpoint) = &database.endpoint { psql
-    .arg("-h").arg(&endpoint.socket_dir)
-    .arg("-p").arg(endpoint.port.to_string())
-    .arg("-U").arg(&endpoint.user)
-    .arg("-d").arg(&endpoint.database) } else {
+    if let Some(endpoint) = &database.endpoint {
+        psql.arg("-h")
+            .arg(&endpoint.socket_dir)
+            .arg("-p")
+            .arg(endpoint.port.to_string())
+            .arg("-U")
+            .arg(&endpoint.user)
+            .arg("-d")
+            .arg(&endpoint.database)
+    } else {
         // By variables, not by arguments: those show in the list of processes.
         let options = &database.options;
         psql.env("PGHOST", options.get_host())

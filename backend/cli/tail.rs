@@ -2,14 +2,13 @@
 
 use std::process::ExitCode;
 
-use chrono::Utc;
-
 use self::view::{View, action};
 use super::{
     connection::Connection,
     exit::{Complaint, FAILED, INTERRUPTED},
     render::{clean, duration, local_offset, print, say, terminal_width},
 };
+use crate::clock::Clock;
 use crate::{
     client::{Client, Follow, Frame, Notice},
     domain::{
@@ -84,7 +83,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut follow = client.follow(&path(&args.what, run_id.as_deref()), args.what.after.clone());
     let mut tail = Tail {
         json: args.json,
-        view: View::new(local_offset(Utc::now()), terminal_width(), args.what.all || args.what.tree),
+        view: View::new(local_offset(Clock::System.now()), terminal_width(), args.what.all || args.what.tree),
         status: None,
         connected: false,
     };

@@ -148,10 +148,13 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
         }
         Command::List(_) => {
             for token in store.tokens(&owner).await? {
-                let until = token.expires_at.map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));
+                let until = token
+                    .expires_at
+                    .map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));
                 let state = if token.revoked_at.is_some() { "revoked".to_owned() } else { until };
                 let run = token.run_id.map_or_else(|| "every run".to_owned(), |run| format!("run {run}"));
-                let scopes: Vec<String> = token.scopes.iter().map(|scope| format!("{scope:?}").to_lowercase()).collect();
+                let scopes: Vec<String> =
+                    token.scopes.iter().map(|scope| format!("{scope:?}").to_lowercase()).collect();
                 print(&format!("{}  {}  {}  {run}  {state}\n", token.token_id, token.name, scopes.join(",")))?;
             }
         }

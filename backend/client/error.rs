@@ -3,6 +3,8 @@
 use std::{error::Error as _, io, time::Duration};
 
 use chrono::{DateTime, Utc};
+
+use crate::clock::Clock;
 use reqwest::{
     Response, StatusCode,
     header::{LOCATION, RETRY_AFTER},
@@ -86,7 +88,7 @@ impl Error {
     pub(super) async fn of(mut response: Response) -> Self {
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
-        let retry_after = retry_after.and_then(|value| parse_retry_after(&value, Utc::now()));
+        let retry_after = retry_after.and_then(|value| parse_retry_after(&value, Clock::System.now()));
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {

@@ -76,7 +76,16 @@ impl<T: Snapshot> Snapshot for Option<T> {}
 const _: fn(RunContext) = |context| {
     fn plain<T: Snapshot + Serialize>(_: &T) {}
     let RunContext {
-        run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, role, agent, origin, trace_id,
+        run_id,
+        root_run_id,
+        parent_run_id,
+        owner_id,
+        thread_id,
+        session_id,
+        role,
+        agent,
+        origin,
+        trace_id,
     } = context;
     plain(&run_id);
     plain(&root_run_id);

@@ -59,7 +59,8 @@ impl fmt::Display for FeedCursor {
     }
 }
 
-const RULE: Malformed = Malformed("this cursor was not made by this server; send back the last id of the stream as it was");
+const RULE: Malformed =
+    Malformed("this cursor was not made by this server; send back the last id of the stream as it was");
 
 impl FromStr for FeedCursor {
     type Err = Malformed;

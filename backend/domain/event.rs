@@ -247,7 +247,8 @@ mod tests {
         for good in ["run.started", "tool.failed", "message.delta", "custom.x", "my_app.deep.type", "custom.delta"] {
             assert_eq!(good.parse::<EventType>().unwrap().check_producer(), Ok(()), "{good}");
         }
-        for bad in ["run.created", "run.delta", "stream.end", "tool.exploded", "interrupt.resolved", "artifact.created"] {
+        for bad in ["run.created", "run.delta", "stream.end", "tool.exploded", "interrupt.resolved", "artifact.created"]
+        {
             assert!(bad.parse::<EventType>().unwrap().check_producer().is_err(), "{bad}");
         }
         for bad in ["", "run", "Run.started", "run..x", ".x", "run.", "a b.c", "run.x\n", "1a.b"] {

@@ -31,9 +31,8 @@ pub enum Status {
 }
 
 impl Status {
-    pub const ALL: [Self; 7] = [
-        Self::Queued, Self::Running, Self::Waiting, Self::Interrupted, Self::Completed, Self::Failed, Self::Cancelled,
-    ];
+    pub const ALL: [Self; 7] =
+        [Self::Queued, Self::Running, Self::Waiting, Self::Interrupted, Self::Completed, Self::Failed, Self::Cancelled];
 
     pub fn is_terminal(self) -> bool {
         matches!(self, Self::Completed | Self::Failed | Self::Cancelled)

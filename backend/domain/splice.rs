@@ -14,10 +14,7 @@
 //!
 //! The tests explore every interleaving of a small world: commits, publications, a ring that overflows, pages.
 
-use super::{
-    cursor::FeedCursor,
-    id::Seq,
-};
+use super::{cursor::FeedCursor, id::Seq};
 
 /// Where an event stands, for whichever kind of reader looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -151,14 +151,19 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     let payload = event.payload.unwrap_or_else(Json::empty);
     if payload.as_str().len() > PAYLOAD_BYTES_MAX {
         let detail = format!("the payload of event {index} is over {PAYLOAD_BYTES_MAX} bytes");
-        return Err(Problem::new(Code::TooLarge, detail).field(format!("events[{index}].payload"))
+        return Err(Problem::new(Code::TooLarge, detail)
+            .field(format!("events[{index}].payload"))
             .hint("keep large data elsewhere and put a pointer to it into the event"));
     }
     let event = NewEvent {
         event_type,
         payload,
         span_id: event.span_id.map(|id| id.parse::<SpanId>()).transpose().map_err(wrong("span_id"))?,
-        parent_span_id: event.parent_span_id.map(|id| id.parse::<SpanId>()).transpose().map_err(wrong("parent_span_id"))?,
+        parent_span_id: event
+            .parent_span_id
+            .map(|id| id.parse::<SpanId>())
+            .transpose()
+            .map_err(wrong("parent_span_id"))?,
         event_id: event.event_id.map(|id| id.parse::<EventId>()).transpose().map_err(wrong("event_id"))?,
         at: event.at.map(|at| whole_micros(index, at)).transpose()?,
     };
@@ -272,6 +277,7 @@ fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: Ty
             }
         }
     };
-    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = Result<Bytes, crate::store::Error>> + Send>> = Box::pin(lines);
+    let lines: std::pin::Pin<Box<dyn futures::Stream<Item = Result<Bytes, crate::store::Error>> + Send>> =
+        Box::pin(lines);
     ([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response()
 }

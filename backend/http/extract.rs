@@ -125,8 +125,8 @@ impl FromRequestParts<Server> for Query {
 
     async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Problem> {
         let malformed = || Problem::new(Code::InvalidRequest, "the query string is malformed");
-        let axum::extract::Query(pairs) = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri)
-            .map_err(|_| malformed())?;
+        let axum::extract::Query(pairs) =
+            axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri).map_err(|_| malformed())?;
         let mut query = HashMap::new();
         for (name, value) in pairs {
             if query.insert(name.clone(), value).is_some() {
@@ -184,8 +184,9 @@ impl FromRequest<Server> for Body {
             Err(_) => return Err(Problem::new(Code::InvalidRequest, "the body ended early")),
         };
         if !bytes.is_empty() && !is_ndjson && !is_json {
-            return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON")
-                .hint("send the header: Content-Type: application/json (or application/x-ndjson for a list of events)"));
+            return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON").hint(
+                "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
+            ));
         }
         Ok(Self { bytes, is_ndjson })
     }
@@ -195,8 +196,8 @@ impl Body {
     /// Reads the whole body as one JSON value; an empty body reads as `{}`.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
-        let text = std::str::from_utf8(bytes)
-            .map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
         serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
     }
 }

@@ -66,7 +66,12 @@ impl CreateRun {
     }
 
     /// Checks the bounds and makes the spec of a run.
-    pub(super) fn into_spec(self, owner: &OwnerId, run_id: RunId, parent: Option<&RunContext>) -> Result<Spec, Problem> {
+    pub(super) fn into_spec(
+        self,
+        owner: &OwnerId,
+        run_id: RunId,
+        parent: Option<&RunContext>,
+    ) -> Result<Spec, Problem> {
         let too_large = |field: &str, most: usize| {
             Err(Problem::new(Code::TooLarge, format!("{field} may have {most} bytes")).field(field))
         };

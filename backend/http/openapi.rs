@@ -32,10 +32,7 @@ const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; im
 pub(super) fn routes(document: utoipa::openapi::OpenApi) -> Router<Server> {
     let config = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
     let docs: Router<Server> = SwaggerUi::new("/docs").config(config).into();
-    let csp = SetResponseHeaderLayer::overriding(
-        header::CONTENT_SECURITY_POLICY,
-        HeaderValue::from_static(DOCS_CSP),
-    );
+    let csp = SetResponseHeaderLayer::overriding(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_CSP));
     let document = axum::Json(document);
     docs.layer(csp).route("/openapi.json", get(move || async move { document.clone() }))
 }

@@ -46,11 +46,9 @@ pub enum Code {
 impl Code {
     fn status(self) -> StatusCode {
         match self {
-            Self::InvalidRequest
-            | Self::InvalidEvent
-            | Self::InvalidCursor
-            | Self::RoleMismatch
-            | Self::TokenInUrl => StatusCode::BAD_REQUEST,
+            Self::InvalidRequest | Self::InvalidEvent | Self::InvalidCursor | Self::RoleMismatch | Self::TokenInUrl => {
+                StatusCode::BAD_REQUEST
+            }
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden | Self::ForeignHost => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,

@@ -109,9 +109,10 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let mut records = store.runs(owner, &filter, after, limit + 1).await?;
     let more = records.len() as i64 > limit;
     records.truncate(usize::try_from(limit).unwrap_or(0));
-    let next_cursor = records.last().filter(|_| more).map(|last| {
-        format!("r{}.{}", last.head.created_at.timestamp_micros(), last.context.run_id)
-    });
+    let next_cursor = records
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("r{}.{}", last.head.created_at.timestamp_micros(), last.context.run_id));
     let now = server.timeline.clock().now();
     let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
     Ok(Reply(RunList { runs, next_cursor, stream_cursor }))
@@ -124,7 +125,8 @@ fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
         Some(RunsAfter { created_at, run_id: run.parse().ok()? })
     };
     read().ok_or_else(|| {
-        Problem::new(Code::InvalidCursor, "this cursor was not made by this server").field("cursor")
+        Problem::new(Code::InvalidCursor, "this cursor was not made by this server")
+            .field("cursor")
             .hint("send back next_cursor as it was, or leave the cursor out to begin at the newest run")
     })
 }

@@ -64,9 +64,8 @@ impl Encoder {
                 control(chunk, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
             }
             Signal::Gap { requested_after, first_seq } => {
-                let requested_after = requested_after
-                    .parse::<i64>()
-                    .map_or_else(|_| json!(requested_after), |seq| json!(seq));
+                let requested_after =
+                    requested_after.parse::<i64>().map_or_else(|_| json!(requested_after), |seq| json!(seq));
                 control(chunk, "stream.gap", &json!({ "requested_after": requested_after, "first_seq": first_seq }));
             }
             Signal::End { status, last_seq } => {

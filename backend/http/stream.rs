@@ -157,9 +157,9 @@ async fn thread(
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let thread: ThreadId = thread.parse().map_err(|rule: crate::domain::id::Malformed| {
-        Problem::new(Code::InvalidRequest, rule.0).field("thread_id")
-    })?;
+    let thread: ThreadId = thread
+        .parse()
+        .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id"))?;
     many(&server, &caller, feed::Scope::Thread(thread), &query, &headers).await
 }
 
@@ -215,9 +215,11 @@ async fn feed_cursor(
 
 /// Turns a follower into a response that ends when the follower, the credential or the server does.
 fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder: Encoder) -> Result<Response, Problem> {
-    let permit = server.streams.clone().try_acquire_owned().map_err(|_| {
-        Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"))
-    })?;
+    let permit = server
+        .streams
+        .clone()
+        .try_acquire_owned()
+        .map_err(|_| Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server")))?;
     let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
     let watched = token_id.map(|token| server.revocations.watch(token));
     let clock = server.timeline.clock().clone();

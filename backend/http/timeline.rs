@@ -41,14 +41,19 @@ struct RunTimeline {
 /// Spans, nesting and sums of a run.
 #[utoipa::path(get, path = "/api/runs/{run_id}/timeline", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Absent or foreign")))]
-async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<RunTimeline>, Problem> {
+async fn show(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+) -> Result<Reply<RunTimeline>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let zero = record.head.started_at.unwrap_or(record.head.created_at);
     let mut timeline = Timeline::new(run, zero);
     let mut after = Seq::ZERO;
     loop {
-        let page = server.timeline.store().run_page(owner, run, after, REPLAY_ROWS).await?.ok_or_else(Problem::not_found)?;
+        let page =
+            server.timeline.store().run_page(owner, run, after, REPLAY_ROWS).await?.ok_or_else(Problem::not_found)?;
         for (place, event) in &page.events {
             after = place.seq;
             timeline.take(event);

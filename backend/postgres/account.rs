@@ -26,11 +26,7 @@ impl Account {
         // Root in a data directory of an ordinary user makes the cluster that user's.
         let host = owner_of(home.root()).filter(|(uid, _)| me == 0 && *uid != 0);
         let owner = owner_of(&path).or(host);
-        let passwd = if me == 0 {
-            fs::read_to_string("/etc/passwd").unwrap_or_default()
-        } else {
-            String::new()
-        };
+        let passwd = if me == 0 { fs::read_to_string("/etc/passwd").unwrap_or_default() } else { String::new() };
         decide(&path, me, owner, &passwd)
     }
 
@@ -63,12 +59,7 @@ impl Account {
 }
 
 /// A cluster that exists is run by its owner: Postgres accepts nobody else.
-fn decide(
-    cluster: &Path,
-    me: u32,
-    owner: Option<(u32, u32)>,
-    passwd: &str,
-) -> Result<Account, Error> {
+fn decide(cluster: &Path, me: u32, owner: Option<(u32, u32)>, passwd: &str) -> Result<Account, Error> {
     match owner {
         Some((uid, _)) if uid == me && me != 0 => Ok(Account::Own),
         Some((uid, group)) if uid != 0 && me == 0 => {
@@ -77,26 +68,18 @@ fn decide(
             let gid = look_up(passwd, 2, &uid.to_string()).map_or(group, |(_, gid)| gid);
             Ok(Account::Other { uid, gid })
         }
-        Some((owner, _)) => Err(Error::Owner {
-            path: cluster.to_path_buf(),
-            owner,
-            me,
-        }),
+        Some((owner, _)) => Err(Error::Owner { path: cluster.to_path_buf(), owner, me }),
         None if me != 0 => Ok(Account::Own),
         None => {
             let found = look_up(passwd, 0, "postgres").or_else(|| look_up(passwd, 0, "nobody"));
-            found
-                .map(|(uid, gid)| Account::Other { uid, gid })
-                .ok_or(Error::NoAccount)
+            found.map(|(uid, gid)| Account::Other { uid, gid }).ok_or(Error::NoAccount)
         }
     }
 }
 
 /// The uid and gid of the first account whose field is `value`. A line is `name:password:uid:gid:…`.
 fn look_up(passwd: &str, field: usize, value: &str) -> Option<(u32, u32)> {
-    let line = passwd
-        .lines()
-        .find(|line| line.split(':').nth(field) == Some(value))?;
+    let line = passwd.lines().find(|line| line.split(':').nth(field) == Some(value))?;
     let mut ids = line.split(':').skip(2);
     let uid = ids.next()?.parse().ok()?;
     let gid = ids.next()?.parse().ok()?;
@@ -107,8 +90,7 @@ fn look_up(passwd: &str, field: usize, value: &str) -> Option<(u32, u32)> {
 mod tests {
     use super::*;
 
-    const PASSWD: &str =
-        "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65533:nobody:/:\npostgres:x:101:104:,,,:/:\n";
+    const PASSWD: &str = "root:x:0:0::/root:/bin/sh\nnobody:x:65534:65533:nobody:/:\npostgres:x:101:104:,,,:/:\n";
 
     fn decided(me: u32, owner: Option<(u32, u32)>, passwd: &str) -> Option<Account> {
         decide(Path::new("/d/postgres"), me, owner, passwd).ok()
@@ -116,37 +98,16 @@ mod tests {
 
     #[test]
     fn root_runs_a_new_cluster_as_postgres_or_else_nobody() {
-        assert_eq!(
-            decided(0, None, PASSWD),
-            Some(Account::Other { uid: 101, gid: 104 })
-        );
+        assert_eq!(decided(0, None, PASSWD), Some(Account::Other { uid: 101, gid: 104 }));
         let bare = &PASSWD[..PASSWD.find("postgres").expect("there")];
-        assert_eq!(
-            decided(0, None, bare),
-            Some(Account::Other {
-                uid: 65534,
-                gid: 65533
-            })
-        );
-        assert!(matches!(
-            decide(Path::new("/d"), 0, None, "root:x:0:0::/:\n"),
-            Err(Error::NoAccount)
-        ));
+        assert_eq!(decided(0, None, bare), Some(Account::Other { uid: 65534, gid: 65533 }));
+        assert!(matches!(decide(Path::new("/d"), 0, None, "root:x:0:0::/:\n"), Err(Error::NoAccount)));
     }
 
     #[test]
     fn an_existing_cluster_is_run_by_its_owner_only() {
-        assert_eq!(
-            decided(0, Some((1000, 1001)), PASSWD),
-            Some(Account::Other {
-                uid: 1000,
-                gid: 1001
-            })
-        );
-        assert_eq!(
-            decided(0, Some((101, 0)), PASSWD),
-            Some(Account::Other { uid: 101, gid: 104 })
-        );
+        assert_eq!(decided(0, Some((1000, 1001)), PASSWD), Some(Account::Other { uid: 1000, gid: 1001 }));
+        assert_eq!(decided(0, Some((101, 0)), PASSWD), Some(Account::Other { uid: 101, gid: 104 }));
         assert_eq!(decided(1000, Some((1000, 1000)), ""), Some(Account::Own));
         assert_eq!(decided(1000, Some((101, 104)), ""), None);
         assert_eq!(decided(0, Some((0, 0)), PASSWD), None);

@@ -39,11 +39,7 @@ pub(super) fn plain(program: &Path) -> Command {
 /// program's children inherit it too. (A working directory would not do: Postgres 15 leaves it to resolve its own
 /// path, cannot come back, and `/proc/self/cwd` is then the folder of its programs.) Until [`OnDirectory`] is dropped, another child started by this process
 /// inherits the descriptor as well: it names a directory its mode still closes.
-pub(super) fn on_directory(
-    program: &Path,
-    directory: &Path,
-    account: Account,
-) -> Result<OnDirectory, Error> {
+pub(super) fn on_directory(program: &Path, directory: &Path, account: Account) -> Result<OnDirectory, Error> {
     let mut command = plain(program);
     let mut open = None;
     let mut name = directory.to_path_buf();
@@ -58,9 +54,5 @@ pub(super) fn on_directory(
             open = Some(descriptor);
         }
     }
-    Ok(OnDirectory {
-        command,
-        directory: name,
-        _open: open,
-    })
+    Ok(OnDirectory { command, directory: name, _open: open })
 }

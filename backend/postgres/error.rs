@@ -30,11 +30,7 @@ pub enum Error {
          name its folder with --pg-bin, or convert the cluster with pg_upgrade",
         path.display()
     )]
-    Version {
-        path: PathBuf,
-        cluster: u32,
-        found: String,
-    },
+    Version { path: PathBuf, cluster: u32, found: String },
     #[error(
         "{} is no Postgres cluster (it has no readable PG_VERSION); move it away and runreel makes a new one",
         path.display()
@@ -60,11 +56,7 @@ pub enum Error {
     #[error("Postgres did not start; the end of {} says: {tail}", log.display())]
     Launch { log: PathBuf, tail: String },
     #[error("Postgres (pid {pid}) was not ready within {waited_s} s and was ended; read {}", log.display())]
-    Slow {
-        pid: i32,
-        waited_s: u64,
-        log: PathBuf,
-    },
+    Slow { pid: i32, waited_s: u64, log: PathBuf },
     #[error(
         "a Postgres left from before (pid {pid}) runs on this data directory but does not answer; \
          if it was stopped, continue it with `kill -CONT {pid}`, else end it with `kill -QUIT {pid}`, then start again"
@@ -75,13 +67,9 @@ pub enum Error {
          stop it (`kill -INT {pid}`), then start again", cluster.display()
     )]
     Stranger { pid: i32, cluster: PathBuf },
-    #[error(
-        "Postgres (pid {pid}) did not stop when told to; end it with `kill -QUIT {pid}`, the next start recovers"
-    )]
+    #[error("Postgres (pid {pid}) did not stop when told to; end it with `kill -QUIT {pid}`, the next start recovers")]
     StopTimeout { pid: i32 },
-    #[error(
-        "the task that watches Postgres failed: {reason}; start again, the next start adopts the cluster"
-    )]
+    #[error("the task that watches Postgres failed: {reason}; start again, the next start adopts the cluster")]
     Supervisor { reason: String },
 }
 

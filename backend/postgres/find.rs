@@ -13,12 +13,12 @@ const MAJOR_MIN: u32 = 14;
 
 /// Folders that hold one folder per version: parent, what its children's names begin with, where the programs lie.
 const VERSIONED: [(&str, &str, &str); 7] = [
-    ("/usr/lib/postgresql", "", "bin"),         // Debian, Ubuntu
-    ("/usr", "pgsql-", "bin"),                  // the project's RPMs
-    ("/usr/libexec", "postgresql", ""),         // Alpine
-    ("/opt/homebrew/opt", "postgresql", "bin"), // Homebrew on Apple silicon
-    ("/usr/local/opt", "postgresql", "bin"),    // Homebrew on Intel
-    ("/home/linuxbrew/.linuxbrew/opt", "postgresql", "bin"), // Homebrew on Linux
+    ("/usr/lib/postgresql", "", "bin"),                          // Debian, Ubuntu
+    ("/usr", "pgsql-", "bin"),                                   // the project's RPMs
+    ("/usr/libexec", "postgresql", ""),                          // Alpine
+    ("/opt/homebrew/opt", "postgresql", "bin"),                  // Homebrew on Apple silicon
+    ("/usr/local/opt", "postgresql", "bin"),                     // Homebrew on Intel
+    ("/home/linuxbrew/.linuxbrew/opt", "postgresql", "bin"),     // Homebrew on Linux
     ("/Applications/Postgres.app/Contents/Versions", "", "bin"), // Postgres.app
 ];
 
@@ -61,29 +61,15 @@ pub(super) async fn find(
             unfit.push(programs);
         }
     }
-    let found: Vec<_> = unfit
-        .iter()
-        .map(|it| format!("{} in {}", it.major, it.folder.display()))
-        .collect();
+    let found: Vec<_> = unfit.iter().map(|it| format!("{} in {}", it.major, it.folder.display())).collect();
     let found = found.join(", ");
     Err(match (pg_bin, cluster) {
-        (Some(folder), _) if unfit.is_empty() => Error::NoPrograms {
-            looked: format!("--pg-bin {}", folder.display()),
-        },
+        (Some(folder), _) if unfit.is_empty() => Error::NoPrograms { looked: format!("--pg-bin {}", folder.display()) },
         (None, _) if unfit.is_empty() => Error::NoPrograms {
-            looked:
-                "PATH, pg_config --bindir, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, Homebrew"
-                    .to_owned(),
+            looked: "PATH, pg_config --bindir, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, Homebrew".to_owned(),
         },
-        (_, Some(cluster)) => Error::Version {
-            path: home.cluster(),
-            cluster,
-            found,
-        },
-        (_, None) => Error::TooOld {
-            found,
-            least: MAJOR_MIN,
-        },
+        (_, Some(cluster)) => Error::Version { path: home.cluster(), cluster, found },
+        (_, None) => Error::TooOld { found, least: MAJOR_MIN },
     })
 }
 
@@ -94,35 +80,18 @@ fn fits(major: u32, cluster: Option<u32>) -> bool {
 async fn candidates(path: Option<&OsStr>) -> Vec<PathBuf> {
     // An empty or relative entry of PATH means the working directory, from which no programs are taken.
     let mut folders: Vec<PathBuf> = path
-        .map(|path| {
-            std::env::split_paths(path)
-                .filter(|folder| folder.is_absolute())
-                .collect()
-        })
+        .map(|path| std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect())
         .unwrap_or_default();
-    if let Some(pg_config) = folders
-        .iter()
-        .map(|folder| folder.join("pg_config"))
-        .find(|it| it.is_file())
-        && let Ok(output) = command::plain(&pg_config)
-            .arg("--bindir")
-            .kill_on_drop(true)
-            .output()
-            .await
+    if let Some(pg_config) = folders.iter().map(|folder| folder.join("pg_config")).find(|it| it.is_file())
+        && let Ok(output) = command::plain(&pg_config).arg("--bindir").kill_on_drop(true).output().await
         && let Ok(folder) = String::from_utf8(output.stdout)
     {
         folders.push(PathBuf::from(folder.trim()));
     }
     for (parent, prefix, programs) in VERSIONED {
         let entries = fs::read_dir(parent).into_iter().flatten().flatten();
-        let names = entries
-            .filter_map(|entry| entry.file_name().into_string().ok())
-            .collect();
-        folders.extend(
-            newest_first(names, prefix)
-                .iter()
-                .map(|name| Path::new(parent).join(name).join(programs)),
-        );
+        let names = entries.filter_map(|entry| entry.file_name().into_string().ok()).collect();
+        folders.extend(newest_first(names, prefix).iter().map(|name| Path::new(parent).join(name).join(programs)));
     }
     folders.push(PathBuf::from("/usr/local/pgsql/bin"));
     folders
@@ -132,11 +101,7 @@ async fn candidates(path: Option<&OsStr>) -> Vec<PathBuf> {
 fn newest_first(mut names: Vec<String>, prefix: &str) -> Vec<String> {
     names.retain(|name| name.starts_with(prefix));
     names.sort_by_cached_key(|name| {
-        let number = name[prefix.len()..]
-            .trim_start_matches('@')
-            .split('.')
-            .next()
-            .and_then(|it| it.parse().ok());
+        let number = name[prefix.len()..].trim_start_matches('@').split('.').next().and_then(|it| it.parse().ok());
         std::cmp::Reverse((number.unwrap_or(0_u32), name.clone()))
     });
     names
@@ -150,12 +115,7 @@ async fn inspect(folder: &Path) -> Option<Programs> {
     if !programs.initdb().is_file() || !programs.postgres().is_file() {
         return None;
     }
-    let output = command::plain(&programs.postgres())
-        .arg("--version")
-        .kill_on_drop(true)
-        .output()
-        .await
-        .ok()?;
+    let output = command::plain(&programs.postgres()).arg("--version").kill_on_drop(true).output().await.ok()?;
     let major = major_of(&String::from_utf8_lossy(&output.stdout))?;
     Some(Programs { major, ..programs })
 }
@@ -163,9 +123,7 @@ async fn inspect(folder: &Path) -> Option<Programs> {
 /// `postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)`, `… 18beta1`, `… 17devel`.
 fn major_of(version: &str) -> Option<u32> {
     let number = version.trim().strip_prefix("postgres (PostgreSQL) ")?;
-    let digits = number
-        .find(|letter: char| !letter.is_ascii_digit())
-        .unwrap_or(number.len());
+    let digits = number.find(|letter: char| !letter.is_ascii_digit()).unwrap_or(number.len());
     number[..digits].parse().ok()
 }
 
@@ -175,10 +133,7 @@ mod tests {
 
     #[test]
     fn a_version_is_read_from_what_postgres_says_of_itself() {
-        assert_eq!(
-            major_of("postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)\n"),
-            Some(15)
-        );
+        assert_eq!(major_of("postgres (PostgreSQL) 15.13 (Debian 15.13-0+deb12u1)\n"), Some(15));
         assert_eq!(major_of("postgres (PostgreSQL) 18beta1"), Some(18));
         assert_eq!(major_of("psql (PostgreSQL) 15.13"), None);
         assert_eq!(major_of(""), None);
@@ -188,13 +143,8 @@ mod tests {
     fn newer_folders_come_first_by_number() {
         let names = ["9.6", "16", "15", "common"].map(str::to_owned).to_vec();
         assert_eq!(newest_first(names, ""), ["16", "15", "9.6", "common"]);
-        let brew = ["postgresql", "postgresql@9", "postgresql@17", "openssl"]
-            .map(str::to_owned)
-            .to_vec();
-        assert_eq!(
-            newest_first(brew, "postgresql"),
-            ["postgresql@17", "postgresql@9", "postgresql"]
-        );
+        let brew = ["postgresql", "postgresql@9", "postgresql@17", "openssl"].map(str::to_owned).to_vec();
+        assert_eq!(newest_first(brew, "postgresql"), ["postgresql@17", "postgresql@9", "postgresql"]);
     }
 
     #[test]

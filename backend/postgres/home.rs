@@ -24,16 +24,8 @@ pub(super) struct Home {
 impl Home {
     /// Makes the directory when absent: closed to others, but as root the cluster's user must pass through it.
     pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
-        let mode = if rustix::process::geteuid().is_root() {
-            0o711
-        } else {
-            0o700
-        };
-        DirBuilder::new()
-            .recursive(true)
-            .mode(mode)
-            .create(data_dir)
-            .map_err(Error::file(data_dir))?;
+        let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
+        DirBuilder::new().recursive(true).mode(mode).create(data_dir).map_err(Error::file(data_dir))?;
         Self::existing(data_dir)
     }
 
@@ -78,10 +70,7 @@ impl Home {
             }
             other => other.map_err(Error::file(&version))?,
         };
-        text.trim()
-            .parse()
-            .map(Some)
-            .map_err(|_| Error::NotACluster { path })
+        text.trim().parse().map(Some).map_err(|_| Error::NotACluster { path })
     }
 
     /// Opens the log for appending, after setting a large one aside. Returns it with its length in bytes.
@@ -106,9 +95,7 @@ impl Home {
         let read = || -> io::Result<String> {
             let mut log = File::open(self.log())?;
             let length = log.metadata()?.len();
-            log.seek(SeekFrom::Start(
-                from.max(length.saturating_sub(LOG_TAIL_BYTES_MAX)),
-            ))?;
+            log.seek(SeekFrom::Start(from.max(length.saturating_sub(LOG_TAIL_BYTES_MAX))))?;
             let mut bytes = Vec::new();
             log.take(LOG_TAIL_BYTES_MAX).read_to_end(&mut bytes)?;
             Ok(String::from_utf8_lossy(&bytes).trim().to_owned())

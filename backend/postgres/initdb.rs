@@ -23,18 +23,9 @@ const UNFINISHED: &str = "postgres.new-";
 /// As much of a program's output as an error message carries.
 const OUTPUT_BYTES_MAX: usize = 2000;
 
-pub(super) async fn create(
-    home: &Home,
-    programs: &Programs,
-    account: Account,
-) -> Result<(), Error> {
-    let fresh = home
-        .root()
-        .join(format!("{UNFINISHED}{}", std::process::id()));
-    DirBuilder::new()
-        .mode(0o700)
-        .create(&fresh)
-        .map_err(Error::file(&fresh))?;
+pub(super) async fn create(home: &Home, programs: &Programs, account: Account) -> Result<(), Error> {
+    let fresh = home.root().join(format!("{UNFINISHED}{}", std::process::id()));
+    DirBuilder::new().mode(0o700).create(&fresh).map_err(Error::file(&fresh))?;
     if let Account::Other { uid, gid } = account {
         lchown(&fresh, Some(uid), Some(gid)).map_err(Error::file(&fresh))?;
     }
@@ -47,9 +38,7 @@ pub(super) async fn create(
     let cluster = home.cluster();
     fs::rename(&fresh, &cluster).map_err(Error::file(&cluster))?;
     // The rename itself lasts only once the folder that records it is on disk.
-    File::open(home.root())
-        .and_then(|root| root.sync_all())
-        .map_err(Error::file(home.root()))
+    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
 }
 
 async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(), Error> {
@@ -59,60 +48,41 @@ async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(),
     init.command
         .arg("-D")
         .arg(&init.directory)
-        .args([
-            "--username",
-            NAME,
-            "--auth=trust",
-            "--encoding=UTF8",
-            "--locale=C",
-        ])
+        .args(["--username", NAME, "--auth=trust", "--encoding=UTF8", "--locale=C"])
         .args(["--data-checksums", "--no-sync", "--no-instructions"]);
     finish(&initdb, init, "").await?;
 
     // The database is made here, by a Postgres without a server, so that the rename covers it as well.
     let postgres = programs.postgres();
     let mut single = command::on_directory(&postgres, fresh, account)?;
-    single
-        .command
-        .args(["--single", "-D"])
-        .arg(&single.directory)
-        .args(["-c", "exit_on_error=on", "-c", "fsync=off", "postgres"]);
+    single.command.args(["--single", "-D"]).arg(&single.directory).args([
+        "-c",
+        "exit_on_error=on",
+        "-c",
+        "fsync=off",
+        "postgres",
+    ]);
     finish(&postgres, single, &format!("create database {NAME}\n")).await?;
 
     let mut sync = command::on_directory(&initdb, fresh, account)?;
-    sync.command
-        .arg("-D")
-        .arg(&sync.directory)
-        .arg("--sync-only");
+    sync.command.arg("-D").arg(&sync.directory).arg("--sync-only");
     finish(&initdb, sync, "").await
 }
 
 async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), Error> {
-    on.command
-        .stdin(Stdio::piped())
-        .stdout(Stdio::piped())
-        .stderr(Stdio::piped())
-        .kill_on_drop(true);
+    on.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = on.command.spawn().map_err(Error::run(program))?;
     if let Some(mut stdin) = child.stdin.take() {
         // A program that ended before reading tells why in its output.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
-    let output = child
-        .wait_with_output()
-        .await
-        .map_err(Error::run(program))?;
+    let output = child.wait_with_output().await.map_err(Error::run(program))?;
     if output.status.success() {
         return Ok(());
     }
     let said = [output.stdout, output.stderr].concat();
-    let tail = String::from_utf8_lossy(&said[said.len().saturating_sub(OUTPUT_BYTES_MAX)..])
-        .trim()
-        .to_owned();
-    Err(Error::Create {
-        program: program.to_path_buf(),
-        output: format!("{} ({tail})", output.status),
-    })
+    let tail = String::from_utf8_lossy(&said[said.len().saturating_sub(OUTPUT_BYTES_MAX)..]).trim().to_owned();
+    Err(Error::Create { program: program.to_path_buf(), output: format!("{} ({tail})", output.status) })
 }
 
 /// At every start, not only the first: what could not be removed then can be now.

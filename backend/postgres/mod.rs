@@ -9,6 +9,11 @@
 //!
 //! In the data directory: `runreel.lock` (the owner's pid), `postgres/` (the cluster), `postgres.log`, `socket/`.
 
+#![expect(
+    clippy::disallowed_methods,
+    reason = "the cluster is files, and its supervisor is a task it keeps the handle of"
+)]
+
 mod account;
 mod command;
 mod error;
@@ -66,12 +71,7 @@ pub struct Endpoint {
 
 impl Endpoint {
     fn at(socket_dir: PathBuf) -> Self {
-        Self {
-            socket_dir,
-            port: PORT,
-            user: NAME.to_owned(),
-            database: NAME.to_owned(),
-        }
+        Self { socket_dir, port: PORT, user: NAME.to_owned(), database: NAME.to_owned() }
     }
 
     fn socket(&self) -> PathBuf {
@@ -99,13 +99,7 @@ impl Cluster {
         let lock = Lock::take(&home)?;
         let made_by = home.cluster_major()?;
         let account = Account::choose(&home)?;
-        let programs = find::find(
-            options.pg_bin.as_deref(),
-            options.path_env.as_deref(),
-            &home,
-            made_by,
-        )
-        .await?;
+        let programs = find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home, made_by).await?;
         let socket_dir = socket::folder(&home, account);
         socket::make(&socket_dir, account)?;
         let endpoint = Endpoint::at(socket_dir);
@@ -117,11 +111,7 @@ impl Cluster {
         let postmaster = site.bring_up().await?;
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(supervise::supervise(site, postmaster, lock, stopped));
-        Ok(Self {
-            endpoint,
-            stop,
-            task,
-        })
+        Ok(Self { endpoint, stop, task })
     }
 
     /// Constant for the life of the cluster, across restarts of the postmaster.
@@ -134,9 +124,7 @@ impl Cluster {
     pub async fn stop(self) -> Result<(), Error> {
         // The task is gone only if it panicked; awaiting it says so.
         let _ = self.stop.send(());
-        self.task.await.map_err(|join| Error::Supervisor {
-            reason: join.to_string(),
-        })?
+        self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })?
     }
 }
 
@@ -156,8 +144,6 @@ pub fn running_endpoint(data_dir: &Path) -> Option<Endpoint> {
     let home = Home::existing(data_dir).ok()?;
     let pidfile = Pidfile::read(&home.cluster())?;
     let alive = pidfile.owner(home.cluster_inode().ok()?) == Owner::Ours;
-    (alive && pidfile.status == Status::Ready).then(|| Endpoint {
-        port: pidfile.port,
-        ..Endpoint::at(pidfile.socket_dir)
-    })
+    (alive && pidfile.status == Status::Ready)
+        .then(|| Endpoint { port: pidfile.port, ..Endpoint::at(pidfile.socket_dir) })
 }

@@ -18,11 +18,7 @@ pub(super) fn end(cluster: &Path) {
     };
     for entry in fs::read_dir("/proc").into_iter().flatten().flatten() {
         let name = entry.file_name();
-        let Some(pid) = name
-            .to_str()
-            .and_then(|name| name.parse().ok())
-            .and_then(Pid::from_raw)
-        else {
+        let Some(pid) = name.to_str().and_then(|name| name.parse().ok()).and_then(Pid::from_raw) else {
             continue;
         };
         // A server process has this title and the cluster as its working directory; a shell in it has not.
@@ -30,10 +26,7 @@ pub(super) fn end(cluster: &Path) {
         let here = fs::metadata(entry.path().join("cwd"))
             .is_ok_and(|meta| (meta.dev(), meta.ino()) == (ours.dev(), ours.ino()));
         if here && title.starts_with(b"postgres: ") {
-            warn!(
-                pid = pid.as_raw_nonzero(),
-                "ending a backend that outlived its Postgres"
-            );
+            warn!(pid = pid.as_raw_nonzero(), "ending a backend that outlived its Postgres");
             // Gone in between is as good.
             let _ = kill_process(pid, Signal::KILL);
         }

@@ -73,42 +73,24 @@ pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
         return Owner::Ours;
     }
     // A postmaster works in its cluster; only a privileged reader may see where.
-    let elsewhere =
-        fs::metadata(format!("{process}/cwd")).is_ok_and(|meta| meta.ino() != cluster_inode);
+    let elsewhere = fs::metadata(format!("{process}/cwd")).is_ok_and(|meta| meta.ino() != cluster_inode);
     let postgres = program.ends_with(b"postgres") || program.ends_with(b"postmaster");
-    if postgres && !elsewhere {
-        Owner::Stranger
-    } else {
-        Owner::Foreign
-    }
+    if postgres && !elsewhere { Owner::Stranger } else { Owner::Foreign }
 }
 
 /// Lines: pid, data directory, start time, port, socket folder, TCP address, shared memory key, status.
 fn parse(text: &str) -> Option<Pidfile> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
     // A negative pid is a standalone backend: its process bears the number without the sign.
-    let pid = lines
-        .first()?
-        .parse::<i32>()
-        .ok()?
-        .checked_abs()
-        .and_then(Pid::from_raw)?;
+    let pid = lines.first()?.parse::<i32>().ok()?.checked_abs().and_then(Pid::from_raw)?;
     let status = match lines.get(7).copied() {
         Some("ready") => Status::Ready,
         Some("stopping") => Status::Stopping,
         _ => Status::Starting,
     };
-    let port = lines
-        .get(3)
-        .and_then(|port| port.parse().ok())
-        .unwrap_or_default();
+    let port = lines.get(3).and_then(|port| port.parse().ok()).unwrap_or_default();
     let socket_dir = lines.get(4).map(PathBuf::from).unwrap_or_default();
-    Some(Pidfile {
-        pid,
-        port,
-        socket_dir,
-        status,
-    })
+    Some(Pidfile { pid, port, socket_dir, status })
 }
 
 #[cfg(test)]
@@ -121,16 +103,8 @@ mod tests {
     fn a_whole_pid_file_tells_pid_port_socket_and_status() {
         let file = parse(READY).expect("whole");
         assert_eq!(file.pid.as_raw_nonzero().get(), 4711);
-        assert_eq!(
-            (file.port, file.socket_dir.to_str(), file.status),
-            (5432, Some("/tmp/runreel-x"), Status::Ready)
-        );
-        assert_eq!(
-            parse(&READY.replace("ready", "stopping"))
-                .expect("whole")
-                .status,
-            Status::Stopping
-        );
+        assert_eq!((file.port, file.socket_dir.to_str(), file.status), (5432, Some("/tmp/runreel-x"), Status::Ready));
+        assert_eq!(parse(&READY.replace("ready", "stopping")).expect("whole").status, Status::Stopping);
     }
 
     #[test]
@@ -139,14 +113,7 @@ mod tests {
         for text in ["", "\n", "abc\n", "0\n", "99999999999\n", "-2147483648\n"] {
             assert_eq!(parse(text), None, "{text:?}");
         }
-        assert_eq!(
-            parse("-4711\n")
-                .expect("standalone")
-                .pid
-                .as_raw_nonzero()
-                .get(),
-            4711
-        );
+        assert_eq!(parse("-4711\n").expect("standalone").pid.as_raw_nonzero().get(), 4711);
     }
 
     #[test]

@@ -26,19 +26,11 @@ pub(super) struct Postmaster {
 
 impl Postmaster {
     pub(super) fn adopted(pid: Pid, cluster_inode: u64) -> Self {
-        Self {
-            pid,
-            cluster_inode,
-            child: None,
-        }
+        Self { pid, cluster_inode, child: None }
     }
 
     pub(super) fn spawned(pid: Pid, cluster_inode: u64, child: Child) -> Self {
-        Self {
-            pid,
-            cluster_inode,
-            child: Some(child),
-        }
+        Self { pid, cluster_inode, child: Some(child) }
     }
 
     /// Ready when the process has ended. May be dropped and called again.
@@ -69,10 +61,7 @@ impl Postmaster {
         if timeout(FAST_STOP_MAX, self.ended()).await.is_ok() {
             return Ok(());
         }
-        warn!(
-            pid = self.pid.as_raw_nonzero(),
-            "Postgres takes long to stop; it is ended at once"
-        );
+        warn!(pid = self.pid.as_raw_nonzero(), "Postgres takes long to stop; it is ended at once");
         self.end_at_once().await
     }
 
@@ -80,8 +69,6 @@ impl Postmaster {
     pub(super) async fn end_at_once(&mut self) -> Result<(), Error> {
         self.signal(Signal::QUIT);
         let ended = timeout(IMMEDIATE_STOP_MAX, self.ended()).await;
-        ended.map_err(|_| Error::StopTimeout {
-            pid: self.pid.as_raw_nonzero().get(),
-        })
+        ended.map_err(|_| Error::StopTimeout { pid: self.pid.as_raw_nonzero().get() })
     }
 }

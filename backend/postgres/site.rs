@@ -68,20 +68,9 @@ enum Answer {
 }
 
 impl Site {
-    pub(super) fn new(
-        home: Home,
-        programs: Programs,
-        account: Account,
-        endpoint: Endpoint,
-    ) -> Result<Self, Error> {
+    pub(super) fn new(home: Home, programs: Programs, account: Account, endpoint: Endpoint) -> Result<Self, Error> {
         let cluster_inode = home.cluster_inode()?;
-        Ok(Self {
-            home,
-            programs,
-            account,
-            endpoint,
-            cluster_inode,
-        })
+        Ok(Self { home, programs, account, endpoint, cluster_inode })
     }
 
     /// Returns a postmaster that accepts connections at the endpoint.
@@ -92,9 +81,7 @@ impl Site {
         let refused_since = Instant::now();
         loop {
             match self.launch().await {
-                Err(Error::Launch { tail, .. })
-                    if tail.contains(ORPHANED) && refused_since.elapsed() < ORPHANS_MAX =>
-                {
+                Err(Error::Launch { tail, .. }) if tail.contains(ORPHANED) && refused_since.elapsed() < ORPHANS_MAX => {
                     if refused_since.elapsed() > ORPHANS_PATIENCE {
                         orphans::end(&self.home.cluster());
                     }
@@ -140,10 +127,7 @@ impl Site {
                     return Ok(Some(postmaster));
                 }
                 Answer::Closed if found.status == Status::Ready => {
-                    warn!(
-                        pid,
-                        "the Postgres that was left running listens elsewhere; it is started again"
-                    );
+                    warn!(pid, "the Postgres that was left running listens elsewhere; it is started again");
                     postmaster.stop().await?;
                 }
                 Answer::Yes | Answer::Closed if since.elapsed() > READY_MAX => {
@@ -162,10 +146,7 @@ impl Site {
         info!(path = %path.display(), "removing the pid file of a dead Postgres");
         fs::remove_file(&path).or_else(|error| match error.kind() {
             io::ErrorKind::NotFound => Ok(()),
-            _ => Err(Error::File {
-                path,
-                source: error,
-            }),
+            _ => Err(Error::File { path, source: error }),
         })
     }
 
@@ -193,26 +174,14 @@ impl Site {
         let (log, logged) = self.home.open_log()?;
         let errors = log.try_clone().map_err(Error::file(&self.home.log()))?;
         let mut on = command::on_directory(&program, &self.home.cluster(), self.account)?;
-        on.command
-            .arg("-D")
-            .arg(&on.directory)
-            .arg("-p")
-            .arg(PORT.to_string());
+        on.command.arg("-D").arg(&on.directory).arg("-p").arg(PORT.to_string());
         on.command.arg("-k").arg(&self.endpoint.socket_dir);
         for setting in SETTINGS {
             on.command.args(["-c", setting]);
         }
         on.command.arg("-c").arg(pidfile::mark(self.cluster_inode));
-        let child = on
-            .command
-            .stdout(log)
-            .stderr(errors)
-            .spawn()
-            .map_err(Error::run(&program))?;
-        let pid = child
-            .id()
-            .and_then(|pid| i32::try_from(pid).ok())
-            .and_then(Pid::from_raw);
+        let child = on.command.stdout(log).stderr(errors).spawn().map_err(Error::run(&program))?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let Some(pid) = pid else {
             return Err(self.launch_failed(logged));
         };
@@ -220,12 +189,7 @@ impl Site {
         self.wait_ready(&mut starting, pid, logged).await
     }
 
-    async fn wait_ready(
-        &self,
-        starting: &mut Starting,
-        pid: Pid,
-        logged: u64,
-    ) -> Result<Postmaster, Error> {
+    async fn wait_ready(&self, starting: &mut Starting, pid: Pid, logged: u64) -> Result<Postmaster, Error> {
         let cluster = self.home.cluster();
         let since = Instant::now();
         while since.elapsed() < READY_MAX {
@@ -236,8 +200,7 @@ impl Site {
                 starting.0 = None;
                 return Err(self.launch_failed(logged));
             }
-            let ready = Pidfile::read(&cluster)
-                .is_some_and(|it| it.pid == pid && it.status == Status::Ready);
+            let ready = Pidfile::read(&cluster).is_some_and(|it| it.pid == pid && it.status == Status::Ready);
             if ready && let Some(postmaster) = starting.0.take() {
                 let pid = pid.as_raw_nonzero();
                 info!(pid, ms = since.elapsed().as_millis(), "Postgres is ready");
@@ -248,18 +211,11 @@ impl Site {
             postmaster.end_at_once().await?;
         }
         let pid = pid.as_raw_nonzero().get();
-        Err(Error::Slow {
-            pid,
-            waited_s: READY_MAX.as_secs(),
-            log: self.home.log(),
-        })
+        Err(Error::Slow { pid, waited_s: READY_MAX.as_secs(), log: self.home.log() })
     }
 
     fn launch_failed(&self, logged: u64) -> Error {
-        Error::Launch {
-            log: self.home.log(),
-            tail: self.home.log_tail(logged),
-        }
+        Error::Launch { log: self.home.log(), tail: self.home.log_tail(logged) }
     }
 }
 

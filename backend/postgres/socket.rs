@@ -29,9 +29,7 @@ pub(super) fn folder(home: &Home, account: Account) -> PathBuf {
 /// what stands between the cluster and everybody else.
 pub(super) fn make(folder: &Path, account: Account) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).create(folder) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Error::file(folder)(error))
-        }
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::file(folder)(error)),
         _ => secure(folder, account),
     }
 }
@@ -50,11 +48,7 @@ fn choose(root: &Path, enterable: bool) -> PathBuf {
     let inside = root.join("socket");
     let length = inside.as_os_str().len() + 1 + file_name(PORT).len();
     // These bytes would end the name in Postgres's list of folders or in its pid file.
-    let plain = !root
-        .as_os_str()
-        .as_bytes()
-        .iter()
-        .any(|byte| b",\"\n".contains(byte));
+    let plain = !root.as_os_str().as_bytes().iter().any(|byte| b",\"\n".contains(byte));
     if enterable && plain && length <= PATH_BYTES_MAX {
         return inside;
     }
@@ -66,26 +60,16 @@ fn choose(root: &Path, enterable: bool) -> PathBuf {
 /// is ours (or root's, when a start was cut before the hand-over) cannot be swapped for another: `/tmp` is sticky.
 fn secure(folder: &Path, account: Account) -> Result<(), Error> {
     let meta = fs::symlink_metadata(folder).map_err(Error::file(folder))?;
-    let refuse = |reason: String| {
-        Err(Error::SocketDir {
-            path: folder.to_path_buf(),
-            reason,
-        })
-    };
+    let refuse = |reason: String| Err(Error::SocketDir { path: folder.to_path_buf(), reason });
     if !meta.is_dir() {
         return refuse("it is not a folder".to_owned());
     }
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != account.uid() && meta.uid() != me {
-        return refuse(format!(
-            "it belongs to uid {}, not {}",
-            meta.uid(),
-            account.uid()
-        ));
+        return refuse(format!("it belongs to uid {}, not {}", meta.uid(), account.uid()));
     }
     if meta.mode() & 0o7777 != 0o700 {
-        fs::set_permissions(folder, fs::Permissions::from_mode(0o700))
-            .map_err(Error::file(folder))?;
+        fs::set_permissions(folder, fs::Permissions::from_mode(0o700)).map_err(Error::file(folder))?;
     }
     match account {
         Account::Other { uid, gid } if meta.uid() != uid => {
@@ -101,17 +85,11 @@ mod tests {
 
     #[test]
     fn a_short_path_keeps_its_socket_and_a_long_or_closed_one_gets_a_short_name_of_its_own() {
-        assert_eq!(
-            choose(Path::new("/srv/runreel"), true),
-            Path::new("/srv/runreel/socket")
-        );
+        assert_eq!(choose(Path::new("/srv/runreel"), true), Path::new("/srv/runreel/socket"));
         let closed = choose(Path::new("/srv/runreel"), false);
         assert_eq!(closed.as_os_str().len(), "/tmp/runreel-".len() + 16);
         assert!(choose(Path::new("/srv/a,b"), true).starts_with("/tmp"));
-        let longest = format!(
-            "/{}",
-            "d".repeat(PATH_BYTES_MAX - "//socket/.s.PGSQL.5432".len())
-        );
+        let longest = format!("/{}", "d".repeat(PATH_BYTES_MAX - "//socket/.s.PGSQL.5432".len()));
         assert!(choose(Path::new(&longest), true).starts_with(&longest));
         let too_long = format!("{longest}d");
         assert!(choose(Path::new(&too_long), true).starts_with("/tmp"));
@@ -123,10 +101,7 @@ mod tests {
         let scratch = tempfile::tempdir().expect("a folder");
         let link = scratch.path().join("link");
         std::os::unix::fs::symlink(scratch.path(), &link).expect("a link");
-        assert!(matches!(
-            secure(&link, Account::Own),
-            Err(Error::SocketDir { .. })
-        ));
+        assert!(matches!(secure(&link, Account::Own), Err(Error::SocketDir { .. })));
         let open = scratch.path().join("open");
         DirBuilder::new().mode(0o755).create(&open).expect("made");
         secure(&open, Account::Own).expect("closed");

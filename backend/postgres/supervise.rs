@@ -44,10 +44,7 @@ async fn keep_up(site: &Site, postmaster: &mut Postmaster) -> Infallible {
         if since.elapsed() > WELL_AFTER {
             pause = Duration::ZERO;
         }
-        warn!(
-            pid = postmaster.pid.as_raw_nonzero(),
-            "Postgres ended without being told to; it is started again"
-        );
+        warn!(pid = postmaster.pid.as_raw_nonzero(), "Postgres ended without being told to; it is started again");
         *postmaster = loop {
             sleep(pause).await;
             pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);

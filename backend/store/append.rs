@@ -93,7 +93,11 @@ impl Appender {
             // New heads go in before their events, so the two statements share a transaction.
             let moved = self.lock().await?;
             let written = !moved && self.write(batch).await?;
-            if written { self.commit().await? } else { self.rollback().await? }
+            if written {
+                self.commit().await?
+            } else {
+                self.rollback().await?
+            }
             written
         } else {
             self.write(batch).await?

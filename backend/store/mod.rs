@@ -130,7 +130,8 @@ async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) 
 async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
     MIGRATOR.run(&mut *connection).await.map_err(|error| match error {
         sqlx::migrate::MigrateError::Execute(error) | sqlx::migrate::MigrateError::ExecuteMigration(error, _) => {
-            let code = error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
+            let code =
+                error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
             if code == "42501" {
                 Error::Unfit(
                     "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \

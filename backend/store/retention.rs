@@ -40,10 +40,11 @@ impl Store {
                 return Ok(Removal::StillLive);
             }
             let id = run.uuid();
-            let events = sqlx::query!("delete from store.run_event where run_id = $1 and owner_id = $2", id, owner.as_str())
-                .execute(&mut *tx)
-                .await?
-                .rows_affected();
+            let events =
+                sqlx::query!("delete from store.run_event where run_id = $1 and owner_id = $2", id, owner.as_str())
+                    .execute(&mut *tx)
+                    .await?
+                    .rows_affected();
             sqlx::query!("delete from store.run where run_id = $1 and owner_id = $2", id, owner.as_str())
                 .execute(&mut *tx)
                 .await?;

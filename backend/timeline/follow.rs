@@ -319,8 +319,8 @@ impl Follower {
                 }
                 Step::Deliver(frame) => {
                     self.note_end(&frame);
-                    let wanted = self.wishes.filter.admits(&frame.event_type)
-                        && (frame.place.is_some() || self.wishes.tokens);
+                    let wanted =
+                        self.wishes.filter.admits(&frame.event_type) && (frame.place.is_some() || self.wishes.tokens);
                     if wanted {
                         signals.push(Signal::Frame(frame));
                     }

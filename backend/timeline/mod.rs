@@ -84,12 +84,19 @@ impl Timeline {
         let mut lanes = Vec::new();
         for (lane, _) in tail.lanes() {
             let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
-            let lane =
-                writer::Lane::new(lane, store.clone(), publisher.clone(), contexts.clone(), clock.clone(), bell.clone());
+            let lane = writer::Lane::new(
+                lane,
+                store.clone(),
+                publisher.clone(),
+                contexts.clone(),
+                clock.clone(),
+                bell.clone(),
+            );
             tasks.spawn(lane.run(receiver, stop.clone()));
             lanes.push(sender);
         }
-        let relay = relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
+        let relay =
+            relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
         tasks.spawn(relay.clone().ring(bell, stop.clone()));
         tasks.spawn(relay.listen(settings.poll, stop));
         Ok(Self { shared: Arc::new(Shared { store, publisher, contexts, lanes, clock, ids, draining }) })
@@ -126,11 +133,7 @@ impl Timeline {
     }
 
     /// Deletes an ended run and everything this process remembers of it.
-    pub async fn delete_run(
-        &self,
-        owner: &OwnerId,
-        run: RunId,
-    ) -> Result<store::retention::Removal, store::Error> {
+    pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<store::retention::Removal, store::Error> {
         let removal = self.shared.store.delete_run(owner, run).await?;
         self.shared.contexts.forget(run);
         Ok(removal)

@@ -7,7 +7,7 @@ use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
-use super::emit::{Ack, AckEvent, EmitError, Emission};
+use super::emit::{Ack, AckEvent, Emission, EmitError};
 use crate::{
     domain::{
         event::{NewEvent, Recorded},
@@ -103,7 +103,8 @@ impl Planner<'_> {
             }
         };
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
-        let new_types = emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
+        let new_types =
+            emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
         run::decide(stored.head.status, new_types)?;
         self.check_text(run, &emission.events)?;
         Ok(self.accept(emission, stored, &fresh))
@@ -115,9 +116,7 @@ impl Planner<'_> {
         events
             .iter()
             .map(|event| match &event.event_id {
-                Some(id) if !event.event_type.is_ephemeral() => {
-                    self.key(run, id).is_none() && seen.insert(id)
-                }
+                Some(id) if !event.event_type.is_ephemeral() => self.key(run, id).is_none() && seen.insert(id),
                 _ => true,
             })
             .collect()

@@ -10,7 +10,7 @@ use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    emit::{EmitError, Emission},
+    emit::{Emission, EmitError},
     plan::Plan,
     writer::Lane,
 };

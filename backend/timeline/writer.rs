@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
-    emit::{EmitError, Emission},
+    emit::{Emission, EmitError},
     plan::{self, Item, Known, Plan},
     publish::{Publication, Publisher, Turn},
     recover::Backlog,
@@ -126,7 +126,8 @@ impl Lane {
                             }
                             return;
                         }
-                        Failure::Before(store::Error::Conflict(_)) | Failure::During(_, _, store::Error::Conflict(_))
+                        Failure::Before(store::Error::Conflict(_))
+                        | Failure::During(_, _, store::Error::Conflict(_))
                             if !locked =>
                         {
                             locked = true;
@@ -183,12 +184,8 @@ impl Lane {
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, learn_keys(&mut appender, emissions)).await?;
-        let known = Known {
-            heads: &heads,
-            keys: &keys,
-            open: &|run| self.publisher.open_spans(run),
-            now: self.clock.now(),
-        };
+        let known =
+            Known { heads: &heads, keys: &keys, open: &|run| self.publisher.open_spans(run), now: self.clock.now() };
         let plan = plan::plan(emissions, &known);
         let first_position = appender.position() + 1;
         if !plan.batch.events.is_empty() {
@@ -233,13 +230,7 @@ impl Lane {
     }
 
     /// After the commit: heads advance, readers see, then the producers are answered.
-    pub(super) async fn finish(
-        &mut self,
-        turn: &Turn,
-        plan: Plan,
-        first_position: i64,
-        emissions: &mut Vec<Emission>,
-    ) {
+    pub(super) async fn finish(&mut self, turn: &Turn, plan: Plan, first_position: i64, emissions: &mut Vec<Emission>) {
         let stored = plan.batch.events.len() as i64;
         for (run, head) in plan.heads {
             self.heads.put(run, head);
@@ -255,7 +246,8 @@ impl Lane {
                 let publication = match item {
                     Item::Durable(index) => {
                         let Some(event) = events[*index].take() else { continue };
-                        metrics::counter!("runreel_events_total", "family" => family(event.event_type.family())).increment(1);
+                        metrics::counter!("runreel_events_total", "family" => family(event.event_type.family()))
+                            .increment(1);
                         let place = Place {
                             seq: event.seq.unwrap_or_default(),
                             lane: self.lane,
@@ -263,7 +255,9 @@ impl Lane {
                         };
                         Publication::Durable(place, event)
                     }
-                    Item::Delta(event, span_id, text) => Publication::Delta(event.clone(), span_id.clone(), text.clone()),
+                    Item::Delta(event, span_id, text) => {
+                        Publication::Delta(event.clone(), span_id.clone(), text.clone())
+                    }
                 };
                 publications.push((Arc::clone(&emission.context), publication));
             }

@@ -1,10 +1,6 @@
 //! The scenarios that are not storms.
 
-use std::{
-    path::Path,
-    sync::Arc,
-    time::Duration,
-};
+use std::{path::Path, sync::Arc, time::Duration};
 
 use anyhow::Context as _;
 use rand::{RngExt as _, SeedableRng as _, rngs::StdRng};
@@ -173,7 +169,12 @@ fn start_writer(stage: &Stage, number: usize, stop: &CancellationToken) -> anyho
 }
 
 /// Readers that read nothing, beside good ones.
-pub(crate) async fn stalled_readers(program: &Path, seed: u64, stalled: usize, megabytes: usize) -> anyhow::Result<Verdict> {
+pub(crate) async fn stalled_readers(
+    program: &Path,
+    seed: u64,
+    stalled: usize,
+    megabytes: usize,
+) -> anyhow::Result<Verdict> {
     const EVENT_BYTES: usize = 4_000;
     let mut stage = Stage::open(program, 1, 1, seed, &[]).await?;
     let mut verdict = Verdict::default();

@@ -55,7 +55,8 @@ fn read(blocks: &[String], cut: usize, after: u64) -> anyhow::Result<Connection>
 }
 
 fn judged(blocks: &[String]) -> anyhow::Result<Tally> {
-    let tallies = [1, 7, 4_096].map(|cut| read(blocks, cut, 0).map(|connection| judge_reader(&table(), &[0], &[connection])));
+    let tallies =
+        [1, 7, 4_096].map(|cut| read(blocks, cut, 0).map(|connection| judge_reader(&table(), &[0], &[connection])));
     let [first, second, third] = tallies;
     let first = first?;
     ensure!(first == second? && first == third?, "how bytes are cut changes the verdict");
@@ -81,7 +82,9 @@ fn planted_streams() -> anyhow::Result<Vec<Plant>> {
         plant("a lost beginning", &|blocks| _ = blocks.drain(..3), &|tally| tally.lost > 0)?,
         plant("an event twice", &|blocks| blocks.insert(100, blocks[99].clone()), &|tally| tally.duplicated == 1)?,
         plant("an old event again", &|blocks| blocks.push(blocks[3].clone()), &|tally| tally.duplicated == 1)?,
-        plant("two events swapped", &|blocks| blocks.swap(50, 51), &|tally| tally.out_of_order == 1 && tally.lost == 0)?,
+        plant("two events swapped", &|blocks| blocks.swap(50, 51), &|tally| {
+            tally.out_of_order == 1 && tally.lost == 0
+        })?,
         plant("a changed byte", &|blocks| blocks[70] = blocks[70].replace("\"n\":71", "\"n\":72"), &|tally| {
             tally.differing == 1
         })?,
@@ -107,13 +110,19 @@ fn planted_tables() -> Vec<Plant> {
         }),
         plant("an acknowledged tail missing", &|table, _, _| _ = table[0].pop(), &|tally| tally.missing == 1),
         plant("an acknowledged seq of another event", &|_, acks, _| acks[5].seq = 7, &|tally| tally.missing == 1),
-        plant("an event_id stored twice", &|table, _, _| table[0][20].event_id = table[0][19].event_id.clone(), &|tally| {
-            tally.duplicated == 1
+        plant(
+            "an event_id stored twice",
+            &|table, _, _| table[0][20].event_id = table[0][19].event_id.clone(),
+            &|tally| tally.duplicated == 1,
+        ),
+        plant(
+            "an event nobody sent in the table",
+            &|_, _, attempts| _ = attempts.remove(&(0, "e9".to_owned())),
+            &|tally| tally.invented == 1,
+        ),
+        plant("a payload changed on its way in", &|table, _, _| table[0][30].payload ^= 1, &|tally| {
+            tally.differing == 1
         }),
-        plant("an event nobody sent in the table", &|_, _, attempts| _ = attempts.remove(&(0, "e9".to_owned())), &|tally| {
-            tally.invented == 1
-        }),
-        plant("a payload changed on its way in", &|table, _, _| table[0][30].payload ^= 1, &|tally| tally.differing == 1),
     ]
 }
 
@@ -144,8 +153,7 @@ impl Tally {
 /// Plants everything and says what was not seen.
 pub(crate) fn run() -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
-    let plants: Vec<Plant> =
-        planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?).collect();
+    let plants: Vec<Plant> = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?).collect();
     for plant in &plants {
         verdict.require(plant.seen, || format!("planted and not judged rightly: {}", plant.name));
     }

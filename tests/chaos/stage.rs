@@ -136,7 +136,8 @@ impl Stage {
         for (run, run_id) in self.run_ids.iter().enumerate().rev() {
             let events = [json!({ "type": "run.completed", "event_id": format!("end-{run}"), "payload": {} })];
             self.traffic.attempt(run, &events);
-            let ack = client.emit_until_stored(run_id, &events, SETTLE_MAX).await.context("a run could not be ended")?;
+            let ack =
+                client.emit_until_stored(run_id, &events, SETTLE_MAX).await.context("a run could not be ended")?;
             self.traffic.answered(run, &events, &ack);
         }
         Ok(())

@@ -201,11 +201,7 @@ async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &m
 }
 
 /// One emit and one try; how long it took and the status it got.
-fn send_probe(
-    stage: &Stage,
-    number: usize,
-    probe: u64,
-) -> anyhow::Result<JoinHandle<(Duration, Option<u16>)>> {
+fn send_probe(stage: &Stage, number: usize, probe: u64) -> anyhow::Result<JoinHandle<(Duration, Option<u16>)>> {
     let (client, run_id, traffic) = (stage.client(0)?, stage.run_ids[0].clone(), Arc::clone(&stage.traffic));
     let event_id = format!("probe-{number}-{probe}");
     Ok(tokio::spawn(async move {

@@ -23,8 +23,14 @@ use crate::{
 /// How long a writer tries again.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Texts that have broken loggers before.
-const TEXTS: [&str; 6] =
-    ["plain", "zwölf Boxkämpfer 🥊", "a\nb\r\nc", "\u{2028}\u{2029}\u{feff}", "\"quoted\\\" </script>", "data: x\n\nid: 7"];
+const TEXTS: [&str; 6] = [
+    "plain",
+    "zwölf Boxkämpfer 🥊",
+    "a\nb\r\nc",
+    "\u{2028}\u{2029}\u{feff}",
+    "\"quoted\\\" </script>",
+    "data: x\n\nid: 7",
+];
 
 /// What all writers of a scenario have done.
 #[derive(Debug, Default)]

@@ -14,7 +14,10 @@ async fn one_event_an_array_and_ndjson_are_acknowledged_alike() {
     let server = Server::start().await;
     let run = server.start_run().await;
     let one = server.emit(&run, json!({ "type": "log.info", "event_id": "a" })).await;
-    assert_eq!(one, json!({ "first_seq": 3, "last_seq": 3, "events": [{ "seq": 3, "event_id": "a", "duplicate": false }] }));
+    assert_eq!(
+        one,
+        json!({ "first_seq": 3, "last_seq": 3, "events": [{ "seq": 3, "event_id": "a", "duplicate": false }] })
+    );
     let two = server.emit(&run, json!([numbered(1), { "type": "log.warn", "event_id": "b" }])).await;
     let entry = |seq: i64, id: Value| json!({ "seq": seq, "event_id": id, "duplicate": false });
     assert_eq!(two, json!({ "first_seq": 4, "last_seq": 5, "events": [entry(4, Value::Null), entry(5, json!("b"))] }));
@@ -67,7 +70,8 @@ async fn a_key_used_twice_in_a_batch_is_one_event() {
     let (run, other) = (server.start_run().await, server.start_run().await);
     let keyed = |id: &str, n: usize| json!({ "type": "custom.n", "event_id": id, "payload": { "n": n } });
     let ack = server.emit(&run, json!([keyed("x", 1), keyed("y", 2), keyed("x", 3)])).await;
-    let seqs: Vec<_> = ack["events"].as_array().unwrap().iter().map(|e| (e["seq"].clone(), e["duplicate"].clone())).collect();
+    let seqs: Vec<_> =
+        ack["events"].as_array().unwrap().iter().map(|e| (e["seq"].clone(), e["duplicate"].clone())).collect();
     assert_eq!(seqs, [(json!(3), json!(false)), (json!(4), json!(false)), (json!(3), json!(true))]);
     let mixed = server.emit(&run, json!([keyed("y", 9), keyed("z", 5)])).await;
     assert_eq!((mixed["first_seq"].as_i64(), mixed["last_seq"].as_i64()), (Some(4), Some(5)));
@@ -110,7 +114,10 @@ async fn many_writers_of_one_run_leave_no_hole_and_keep_their_own_order() {
     for writer in 0..20 {
         let own = events.iter().map(parsed).filter(|event| event["payload"]["w"] == writer);
         let numbers: Vec<i64> = own.map(|event| event["payload"]["n"].as_i64().unwrap()).collect();
-        assert!(numbers.is_sorted() && numbers.len() == if writer % 2 == 0 { 20 } else { 200 }, "{writer}: {numbers:?}");
+        assert!(
+            numbers.is_sorted() && numbers.len() == if writer % 2 == 0 { 20 } else { 200 },
+            "{writer}: {numbers:?}"
+        );
     }
 }
 
@@ -170,7 +177,9 @@ async fn the_time_of_an_event_is_kept_to_the_microsecond_everywhere() {
     for (envelope, (_, kept)) in live.iter().zip(times) {
         assert_eq!(parsed(envelope)["at"], kept);
     }
-    for bad in ["yesterday", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59.9-10:00", "2026-02-30T00:00:00Z", "1760000000"] {
+    for bad in
+        ["yesterday", "1969-12-31T23:59:59Z", "9999-12-31T23:59:59.9-10:00", "2026-02-30T00:00:00Z", "1760000000"]
+    {
         let reply = server.try_emit(&run, json!({ "type": "custom.x", "at": bad })).await;
         assert_eq!(reply.status, 400, "{bad}: {}", reply.text);
     }

@@ -10,5 +10,5 @@ mod emit;
 mod openapi;
 mod refusals;
 mod stream;
-mod tokens;
 mod support;
+mod tokens;

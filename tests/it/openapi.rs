@@ -16,7 +16,10 @@ fn the_snapshot_is_the_document_the_server_serves() {
         std::fs::write(&path, &fresh).unwrap();
     }
     let kept = std::fs::read_to_string(&path).unwrap_or_default();
-    assert!(kept == fresh, "the API changed: UPDATE_SNAPSHOTS=1 cargo test --test it -- openapi, then look at the diff");
+    assert!(
+        kept == fresh,
+        "the API changed: UPDATE_SNAPSHOTS=1 cargo test --test it -- openapi, then look at the diff"
+    );
 }
 
 #[test]
@@ -39,8 +42,10 @@ fn the_document_is_openapi_3_1_and_describes_every_answer() {
 fn operation_ids_are_unique() {
     let document = document();
     let paths = document["paths"].as_object().unwrap().values();
-    let mut ids: Vec<&str> =
-        paths.flat_map(|methods| methods.as_object().unwrap().values()).filter_map(|o| o["operationId"].as_str()).collect();
+    let mut ids: Vec<&str> = paths
+        .flat_map(|methods| methods.as_object().unwrap().values())
+        .filter_map(|o| o["operationId"].as_str())
+        .collect();
     let all = ids.len();
     ids.sort_unstable();
     ids.dedup();

@@ -30,7 +30,8 @@ async fn one_bad_event_refuses_its_whole_batch() {
     let bad = json!([token("m", "x"), numbered(1), { "type": "run.resumed" }]);
     check(&server, &run, bad.to_string(), 409, "invalid_transition").await;
     let path = format!("/api/runs/{run}/events");
-    let reply = server.post_text(&path, "application/x-ndjson", "{\"type\":\"log.info\"}\n{\"type\":\"log.info\"").await;
+    let reply =
+        server.post_text(&path, "application/x-ndjson", "{\"type\":\"log.info\"}\n{\"type\":\"log.info\"").await;
     assert!(reply.refused(400, "invalid_event")["detail"].as_str().unwrap().contains("line 2"));
     assert_contiguous(&server.events(&run).await, 2);
 }
@@ -65,10 +66,25 @@ async fn an_event_says_which_of_its_members_is_wrong() {
         assert_eq!(problem["field"], format!("events[0].{field}"), "{event}");
     }
     for body in [
-        "", "{", "[]", "null", "1", "\"x\"", "[[]]", "[null]", "{}", "{\"type\":1}", "{\"type\":\"a.b\",\"seq\":1}",
-        "{\"type\":\"a.b\",\"type\":\"a.c\"}", "{\"type\":\"a.b\",\"payload\":{\"a\":01}}", "{\"type\":\"a.b\",}",
-        "\u{feff}{\"type\":\"a.b\"}", "{\"type\":\"a.b\"}{\"type\":\"a.b\"}", "{\"type\":\"a.b\",\"payload\":NaN}",
-        "{\"type\":\"a.b\",\"payload\":\"\u{1}\"}", "{\"type\":\"a.b\",\"payload\":\"\n\"}",
+        "",
+        "{",
+        "[]",
+        "null",
+        "1",
+        "\"x\"",
+        "[[]]",
+        "[null]",
+        "{}",
+        "{\"type\":1}",
+        "{\"type\":\"a.b\",\"seq\":1}",
+        "{\"type\":\"a.b\",\"type\":\"a.c\"}",
+        "{\"type\":\"a.b\",\"payload\":{\"a\":01}}",
+        "{\"type\":\"a.b\",}",
+        "\u{feff}{\"type\":\"a.b\"}",
+        "{\"type\":\"a.b\"}{\"type\":\"a.b\"}",
+        "{\"type\":\"a.b\",\"payload\":NaN}",
+        "{\"type\":\"a.b\",\"payload\":\"\u{1}\"}",
+        "{\"type\":\"a.b\",\"payload\":\"\n\"}",
     ] {
         check(&server, &run, body, 400, "invalid_event").await;
     }
@@ -93,7 +109,8 @@ async fn what_no_reader_could_carry_is_refused() {
         check(&server, &run, format!("{{\"type\":\"a.b\",\"payload\":{payload}}}"), 400, "invalid_event").await;
     }
     for (field, value) in [("span_id", r#""\u0000""#), ("event_id", r#""\ud800""#), ("type", r#""a.\u0000b""#)] {
-        let body = format!("{{\"type\":\"a.b\",\"{field}\":{value}}}").replacen("\"type\":\"a.b\",\"type\"", "\"type\"", 1);
+        let body =
+            format!("{{\"type\":\"a.b\",\"{field}\":{value}}}").replacen("\"type\":\"a.b\",\"type\"", "\"type\"", 1);
         check(&server, &run, body, 400, "invalid_event").await;
     }
     let deepest = format!("{{\"type\":\"a.b\",\"payload\":{}{}}}", "[".repeat(64), "]".repeat(64));
@@ -137,7 +154,9 @@ async fn an_event_carries_its_runs_identity_and_no_other() {
     ] {
         check(&server, &run, event.to_string(), 400, "role_mismatch").await;
     }
-    server.emit(&run, json!({ "type": "log.info", "role": "worker", "agent": "w1", "payload": { "role": "root" } })).await;
+    server
+        .emit(&run, json!({ "type": "log.info", "role": "worker", "agent": "w1", "payload": { "role": "root" } }))
+        .await;
     let event = crate::support::runs::parsed(&server.events(&run).await.pop().unwrap());
     assert_eq!((&event["role"], &event["agent"]), (&json!("worker"), &json!("w1")));
 }
@@ -175,7 +194,10 @@ async fn a_delta_needs_a_span_and_a_text() {
         check(&server, &run, event.to_string(), 400, "invalid_event").await;
     }
     let ack = server.emit(&run, token("m", "x")).await;
-    assert_eq!(ack, json!({ "first_seq": null, "last_seq": null, "events": [{ "seq": null, "event_id": null, "duplicate": false }] }));
+    assert_eq!(
+        ack,
+        json!({ "first_seq": null, "last_seq": null, "events": [{ "seq": null, "event_id": null, "duplicate": false }] })
+    );
 }
 
 #[tokio::test]
@@ -196,7 +218,8 @@ async fn a_body_must_say_what_it_is() {
 async fn an_absent_run_takes_nothing() {
     let server = Server::start().await;
     let absent = crate::support::runs::new_run_id();
-    for id in [absent.as_str(), "x", "..", "%00", "0198c0de-0000-4000-8000-000000000001", "%F0%9F%98%80", "' or 1=1 --"] {
+    for id in [absent.as_str(), "x", "..", "%00", "0198c0de-0000-4000-8000-000000000001", "%F0%9F%98%80", "' or 1=1 --"]
+    {
         server.try_emit(id, numbered(1)).await.refused(404, "not_found");
         server.get(&format!("/api/runs/{id}")).await.refused(404, "not_found");
         server.no_stream(&format!("/api/stream/runs/{id}"), None).await.refused(404, "not_found");
@@ -205,11 +228,60 @@ async fn an_absent_run_takes_nothing() {
 
 /// Strings that have broken other programs.
 const NAUGHTY: &[&str] = &[
-    "", " ", "undefined", "null", "NaN", "0", "-1", "1e1000", "../../etc/passwd", "' or 1=1 --", "\"; drop table x;--",
-    "%s%n", "{{7*7}}", "${jndi:ldap://x}", "<script>alert(1)</script>", "\u{202e}txet", "\u{feff}", "\u{200b}",
-    "Ω≈ç√∫˜µ≤≥÷", "社會科學院", "👩‍👩‍👧‍👦 🏳️‍🌈", "Z̮̞̠͙͔ͅA̷̙LGO", "a\u{300}", "\u{2028}", "\u{2029}", "\u{85}", "\u{0}", "\u{1}", "\u{7f}",
-    "\t", "\n", "\r\n", "\u{b}", "\u{1b}[31m", "\\", "\"", "'", "`", "\u{fffd}", "\u{ffff}", "\u{10ffff}", "ﷺ", "İıŞş",
-    "data: x\n\n", "id: 5", ":", "event: stream.end\ndata: {}", "$1", "E'\\x00'", "\\u0000", "\\x00", "%00", "CON", ".",
+    "",
+    " ",
+    "undefined",
+    "null",
+    "NaN",
+    "0",
+    "-1",
+    "1e1000",
+    "../../etc/passwd",
+    "' or 1=1 --",
+    "\"; drop table x;--",
+    "%s%n",
+    "{{7*7}}",
+    "${jndi:ldap://x}",
+    "<script>alert(1)</script>",
+    "\u{202e}txet",
+    "\u{feff}",
+    "\u{200b}",
+    "Ω≈ç√∫˜µ≤≥÷",
+    "社會科學院",
+    "👩‍👩‍👧‍👦 🏳️‍🌈",
+    "Z̮̞̠͙͔ͅA̷̙LGO",
+    "a\u{300}",
+    "\u{2028}",
+    "\u{2029}",
+    "\u{85}",
+    "\u{0}",
+    "\u{1}",
+    "\u{7f}",
+    "\t",
+    "\n",
+    "\r\n",
+    "\u{b}",
+    "\u{1b}[31m",
+    "\\",
+    "\"",
+    "'",
+    "`",
+    "\u{fffd}",
+    "\u{ffff}",
+    "\u{10ffff}",
+    "ﷺ",
+    "İıŞş",
+    "data: x\n\n",
+    "id: 5",
+    ":",
+    "event: stream.end\ndata: {}",
+    "$1",
+    "E'\\x00'",
+    "\\u0000",
+    "\\x00",
+    "%00",
+    "CON",
+    ".",
 ];
 
 #[tokio::test]
@@ -260,7 +332,8 @@ async fn a_naughty_string_in_a_new_run_is_refused_or_comes_back_exactly() {
                 assert_eq!(server.run(run["run_id"].as_str().unwrap()).await, run);
             }
         }
-        let query: String = reqwest::Url::parse_with_params("http://x", [("q", text)]).unwrap().query().unwrap().to_owned();
+        let query: String =
+            reqwest::Url::parse_with_params("http://x", [("q", text)]).unwrap().query().unwrap().to_owned();
         let reply = server.get(&format!("/api/runs?{query}")).await;
         assert!(matches!(reply.status, 200 | 400), "q {text:?}: {} {}", reply.status, reply.text);
     }

@@ -205,7 +205,8 @@ async fn a_server_that_drains_says_so_and_closes() {
     let server = Server::start().await;
     let (run, quiet) = (server.start_run().await, server.start_run().await);
     let mut streams = Vec::new();
-    for path in [stream_of(&run), stream_of(&quiet), "/api/stream/runs".to_owned(), "/api/stream/threads/t".to_owned()] {
+    for path in [stream_of(&run), stream_of(&quiet), "/api/stream/runs".to_owned(), "/api/stream/threads/t".to_owned()]
+    {
         let mut stream = server.stream(&path).await;
         stream.caught_up().await;
         streams.push(stream);
@@ -245,7 +246,8 @@ async fn a_reader_behind_a_small_bus_still_gets_everything() {
 async fn idle_streams_hold_no_database_connection() {
     const BUSY: &str = "select count(*) from pg_stat_activity where datname = current_database()
         and pid <> pg_backend_pid() and state <> 'idle'";
-    const OPEN: &str = "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
+    const OPEN: &str =
+        "select count(*) from pg_stat_activity where datname = current_database() and pid <> pg_backend_pid()";
     let server = Server::start().await;
     let run = server.start_run().await;
     let mut streams = Vec::new();

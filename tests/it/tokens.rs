@@ -50,11 +50,16 @@ async fn a_late_joiner_gets_the_text_so_far_and_then_exactly_what_follows() {
     let past = late.until("message.snapshot").await;
     assert_eq!(names(&past), ["run.created", "run.started", "stream.caught_up", "message.snapshot"]);
     let snapshot = past[3].json();
-    assert_eq!((&snapshot["span_id"], &snapshot["text"], &snapshot["offset"]), (&json!("m"), &json!("Héllo 😀 "), &json!(8)));
+    assert_eq!(
+        (&snapshot["span_id"], &snapshot["text"], &snapshot["offset"]),
+        (&json!("m"), &json!("Héllo 😀 "), &json!(8))
+    );
     server.emit(&run, token("m", "world")).await;
     let delta = late.next().await;
     assert_eq!(delta.json()["payload"], json!({ "text": "world", "offset": 8 }));
-    server.emit(&run, json!({ "type": "message.completed", "span_id": "m", "payload": { "text": "Héllo 😀 world" } })).await;
+    server
+        .emit(&run, json!({ "type": "message.completed", "span_id": "m", "payload": { "text": "Héllo 😀 world" } }))
+        .await;
     assert_eq!(late.next().await.event, "message.completed");
     assert_eq!(server.db.number(ROWS).await, 3);
     let mut later = server.stream(&stream_of(&run)).await;
@@ -81,7 +86,8 @@ async fn joiners_at_any_moment_of_a_message_put_the_same_text_together() {
         server.emit(&run, json!([{ "type": "message.completed", "span_id": "m" }, { "type": "run.completed" }])).await;
     };
     let reader = async |from: usize| {
-        until("the message to be this far", || async { written.load(std::sync::atomic::Ordering::SeqCst) >= from }).await;
+        until("the message to be this far", || async { written.load(std::sync::atomic::Ordering::SeqCst) >= from })
+            .await;
         let frames = server.stream(&stream_of(&run)).await.rest().await;
         assert_eq!(text_of(&frames, "m"), whole, "joined at {from}");
         assert!(frames.iter().filter(|frame| frame.event == "message.snapshot").count() <= 1);
@@ -106,7 +112,10 @@ async fn tokens_can_be_left_out() {
     assert_eq!(names(&quiet.rest().await), ["message.completed", "run.completed", "stream.end"]);
     let other = other.rest().await;
     let expected = ["tool.delta", "stream.end"];
-    assert_eq!(names(&other).iter().filter(|name| **name != "message.snapshot").collect::<Vec<_>>(), expected.iter().collect::<Vec<_>>());
+    assert_eq!(
+        names(&other).iter().filter(|name| **name != "message.snapshot").collect::<Vec<_>>(),
+        expected.iter().collect::<Vec<_>>()
+    );
     assert_eq!(names(&other), expected, "a filter that leaves messages out leaves their texts out");
 }
 

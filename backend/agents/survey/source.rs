@@ -3,6 +3,8 @@
 //! What `.gitignore` and its kin leave out is left out; symbolic links are counted and not followed, so nothing
 //! outside the root is read and no circle is walked. Every bound that was reached is told in [`Skipped`].
 
+#![expect(clippy::disallowed_methods, reason = "this file reads the tree that is surveyed")]
+
 use std::{
     fs::File,
     io::{self, Read},

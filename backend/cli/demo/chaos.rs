@@ -102,6 +102,7 @@ async fn round(args: &Demo, client: &Client, server: &mut Server, record: &mut R
     let watched = Arc::new(Watched::new(job.sink(), vec![bars.clone(), readers.clone()]));
     let sink = watched.clone();
     // A task of its own: it goes on emitting while the server is down.
+    #[expect(clippy::disallowed_methods, reason = "awaited below")]
     let mut survey = tokio::spawn(async move { job.work(sink, &root).await });
     let findings = loop {
         let calm = CALM_MS[record.kills as usize % CALM_MS.len()];
@@ -175,6 +176,7 @@ fn print(record: &Record) -> std::io::Result<()> {
 }
 
 /// Only what this command made: the name holds its own process id.
+#[expect(clippy::disallowed_methods, reason = "the scratch directory is this command's own")]
 fn take_away(scratch: &std::path::Path) {
     if let Err(error) = std::fs::remove_dir_all(scratch)
         && error.kind() != std::io::ErrorKind::NotFound

@@ -113,6 +113,7 @@ impl Readers {
         let seen = Arc::new(Mutex::new(Seen::default()));
         let mut readers = self.readers();
         let rhythm = readers.len() as u64;
+        #[expect(clippy::disallowed_methods, reason = "kept, and awaited at the end")]
         let task = tokio::spawn(read(self.client.clone(), path, seen.clone(), self.stop.clone(), rhythm));
         readers.push(Reader { run_id, tree, seen, task });
     }

@@ -108,6 +108,7 @@ struct Log {
 }
 
 impl Log {
+    #[expect(clippy::disallowed_methods, reason = "ends with the child's stderr")]
     fn of(stderr: ChildStderr) -> Self {
         let lines = Arc::default();
         Self { filling: tokio::spawn(fill(Arc::clone(&lines), stderr)), lines }

@@ -93,9 +93,9 @@ impl View {
 
     fn tokens(&mut self, event_type: &str, envelope: &Envelope) -> String {
         let text = envelope.text.as_deref().or(envelope.payload["text"].as_str()).unwrap_or_default();
-        let told = envelope.offset.or_else(|| {
-            envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok())
-        });
+        let told = envelope
+            .offset
+            .or_else(|| envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok()));
         let begins_at = if action(event_type) == "snapshot" { Some(0) } else { told };
         let Some(running) = self.take_line(envelope, begins_at) else { return String::new() };
         // After a reconnect the text so far comes again; the offsets tell which part of it is new.

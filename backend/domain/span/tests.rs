@@ -39,11 +39,14 @@ fn starts_and_ends_pair_by_family_and_span_even_when_two_families_share_an_id() 
         ("run.completed", None, 120, "{}"),
     ]);
     let bars: Vec<_> = spans.iter().map(|s| (s.kind.as_str(), s.name.as_str(), s.status, s.duration_ms)).collect();
-    assert_eq!(bars, [
-        ("run", "T", SpanStatus::Completed, Some(120.0)),
-        ("step", "plan", SpanStatus::Completed, Some(100.0)),
-        ("tool", "grep", SpanStatus::Failed, Some(30.0)),
-    ]);
+    assert_eq!(
+        bars,
+        [
+            ("run", "T", SpanStatus::Completed, Some(120.0)),
+            ("step", "plan", SpanStatus::Completed, Some(100.0)),
+            ("tool", "grep", SpanStatus::Failed, Some(30.0)),
+        ]
+    );
     assert_eq!((summary.tool_ms, summary.total_ms, last.get()), (30.0, 120.0, 7));
     assert_eq!(summary.node_durations_ms["plan"], 100.0);
 }

@@ -59,8 +59,7 @@ impl Proxy {
     pub async fn to(upstream: Upstream) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared =
-            Shared { mode: watch::Sender::new(Mode::Open), cuts: watch::Sender::new(0), trap: Arc::default() };
+        let shared = Shared { mode: watch::Sender::new(Mode::Open), cuts: watch::Sender::new(0), trap: Arc::default() };
         let ours = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {

@@ -86,8 +86,16 @@ impl Setup {
             None => Db::new().await,
         };
         let url = self.url.unwrap_or_else(|| db.url());
-        let mut flags =
-            vec!["--listen", "127.0.0.1:0", "--db-connections", "3", "--poll-ms", "200", "--database-url", url.as_str()];
+        let mut flags = vec![
+            "--listen",
+            "127.0.0.1:0",
+            "--db-connections",
+            "3",
+            "--poll-ms",
+            "200",
+            "--database-url",
+            url.as_str(),
+        ];
         for pair in self.flags.chunks(2) {
             // clap refuses a flag that is given twice.
             if let Some(at) = flags.iter().position(|flag| *flag == pair[0]) {

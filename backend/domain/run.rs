@@ -8,12 +8,11 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 
 use super::{
     context::RunContext,
     event::{EventType, NewEvent},
-    id::{Name, Seq, Title},
+    id::{Name, RunId, Seq, ThreadId, Title},
     json::Json,
 };
 
@@ -174,17 +173,18 @@ impl Spec {
     /// The first events of the run's log: its whole creation is in the log, so the log alone can rebuild the run.
     pub fn events(&self) -> Vec<NewEvent> {
         let context = &self.context;
-        let created = json!({
-            "title": self.title, "input": self.input, "metadata": self.metadata, "tags": self.tags,
-            "root_run_id": context.root_run_id, "parent_run_id": context.parent_run_id,
-            "thread_id": context.thread_id, "session_id": context.session_id, "lease_ms": self.lease_ms,
-        });
-        // `json!` sorts members and reads numbers; the input's own text is put back so that its bytes stay the client's.
-        let created = match &self.input {
-            Some(input) => splice_input(&created, input),
-            None => Json::of(&created),
+        let created = Created {
+            title: self.title.as_ref(),
+            input: self.input.as_ref(),
+            metadata: &self.metadata,
+            tags: &self.tags,
+            root_run_id: context.root_run_id,
+            parent_run_id: context.parent_run_id,
+            thread_id: context.thread_id.as_ref(),
+            session_id: context.session_id.as_ref(),
+            lease_ms: self.lease_ms,
         };
-        let mut events = vec![NewEvent::new("run.created", created)];
+        let mut events = vec![NewEvent::new("run.created", Json::of(&created))];
         if self.start {
             events.push(NewEvent::new("run.started", Json::empty()));
         }
@@ -192,11 +192,18 @@ impl Spec {
     }
 }
 
-fn splice_input(created: &serde_json::Value, input: &Json) -> Json {
-    let mut members: serde_json::Map<String, serde_json::Value> = created.as_object().cloned().unwrap_or_default();
-    members.remove("input");
-    let rest = serde_json::to_string(&members).unwrap_or_default();
-    Json::trusted(format!(r#"{{"input":{input},{}"#, &rest[1..]))
+/// The payload of `run.created`; what the client sent as JSON stays to the letter.
+#[derive(Serialize)]
+struct Created<'a> {
+    title: Option<&'a Title>,
+    input: Option<&'a Json>,
+    metadata: &'a Json,
+    tags: &'a [Name],
+    root_run_id: RunId,
+    parent_run_id: Option<RunId>,
+    thread_id: Option<&'a ThreadId>,
+    session_id: Option<&'a Name>,
+    lease_ms: Option<i64>,
 }
 
 #[cfg(test)]

@@ -207,6 +207,14 @@ struct Resume {
     value: Option<Json>,
 }
 
+/// The payload of `interrupt.resolved`.
+#[derive(Serialize)]
+struct Answer<'a> {
+    interrupt_id: &'a SpanId,
+    decision: Decision,
+    value: Option<&'a Json>,
+}
+
 #[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 enum Decision {
@@ -239,7 +247,7 @@ async fn resume(
         return Err(Problem::not_found());
     }
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let answer = Json::of(&json!({ "interrupt_id": interrupt_id, "decision": decision, "value": value }));
+    let answer = Json::of(&Answer { interrupt_id: &interrupt_id, decision, value: value.as_ref() });
     // The key makes the answer the only one, whoever sends it first.
     let key = format!("interrupt:{interrupt_id}");
     let key: EventId = key.parse().unwrap_or_else(|_| EventId::trusted(&key));

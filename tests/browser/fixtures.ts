@@ -1,6 +1,6 @@
 import { test as base, expect } from "@playwright/test";
 import { Producer } from "./producer.ts";
-import { Server } from "./server.ts";
+import { Server, startAndStop_ms } from "./server.ts";
 import { Wire } from "./wire.ts";
 
 interface Fixtures {
@@ -13,13 +13,32 @@ interface Fixtures {
   allowsCuts: boolean;
 }
 
-export const test = base.extend<Fixtures>({
+export const test = base.extend<Fixtures, { made: Server }>({
   allowsCuts: [false, { option: true }],
-  server: async ({}, use) => {
-    const server = await Server.start();
-    await use(server);
-    await server.stop();
-  },
+  made: [
+    async ({}, use) => {
+      const made = await Server.start();
+      try {
+        await made.stop();
+        await use(made);
+      } finally {
+        await made.remove();
+      }
+    },
+    { scope: "worker", timeout: startAndStop_ms },
+  ],
+  server: [
+    async ({ made }, use) => {
+      const server = await Server.start(made);
+      try {
+        await use(server);
+        await server.stop();
+      } finally {
+        await server.remove();
+      }
+    },
+    { timeout: startAndStop_ms },
+  ],
   wire: async ({ server }, use) => {
     const wire = await Wire.to(() => server.port);
     await use(wire);

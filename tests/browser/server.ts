@@ -1,12 +1,24 @@
-import { spawn, type ChildProcess } from "node:child_process";
+import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
-import { mkdtemp, readFile, rm } from "node:fs/promises";
+import { existsSync } from "node:fs";
+import { chmod, mkdtemp, rm } from "node:fs/promises";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
+import { promisify } from "node:util";
 
 const binary = resolve(import.meta.dirname, process.env["RUNREEL_BIN"] ?? "../../target/debug/runreel");
 /** The first start makes the embedded database; a slow machine needs its time. */
 const ready_ms = 45_000;
+/** More than the server needs at most to end its database. */
+const stop_ms = 40_000;
+/** For both together, beside the time of the test itself. */
+export const startAndStop_ms = ready_ms + stop_ms;
+
+/** None outlives the worker, also when it is ended in the middle of a start or a stop. */
+const alive = new Set<ChildProcess>();
+process.once("exit", () => {
+  for (const child of alive) child.kill("SIGTERM");
+});
 
 /** The real server on a data directory of its own. */
 export class Server {
@@ -14,27 +26,47 @@ export class Server {
   #output = "";
   port = 0;
 
-  private constructor(readonly dataDir: string) {}
+  private constructor(readonly folder: string) {}
 
-  static async start(): Promise<Server> {
+  /** Making a database takes seconds: tests begin `from` a copy of one that a stopped server left. */
+  static async start(from?: Server): Promise<Server> {
     const server = new Server(await mkdtemp(join(tmpdir(), "runreel-browser-")));
-    await server.up();
+    try {
+      // Under root the database has a user of its own. Closed to it, its socket would lie elsewhere and stay there.
+      await chmod(server.folder, 0o711);
+      // `-a` because the database's files belong to its own user.
+      if (from) await promisify(execFile)("cp", ["-a", from.#dataDir, server.#dataDir]);
+      await server.up();
+    } catch (error) {
+      // Why it did not start says more than how it ended.
+      await server.remove().catch(() => undefined);
+      throw error;
+    }
     return server;
+  }
+
+  get #dataDir(): string {
+    return join(this.folder, "data");
   }
 
   get url(): string {
     return `http://127.0.0.1:${this.port}`;
   }
 
-  /** Starts the process, the second time on the port of the first. */
+  /** Starts the process, the second time on the port of the first; it adopts the database that a kill left. */
   async up(): Promise<void> {
     const listen = `127.0.0.1:${this.port}`;
-    const child = spawn(binary, ["serve", "--listen", listen, "--data-dir", this.dataDir], {
+    const child = spawn(binary, ["serve", "--listen", listen, "--data-dir", this.#dataDir], {
       stdio: ["ignore", "pipe", "pipe"],
     });
     this.#child = child;
     this.#output = "";
-    this.port = await this.#printedPort(child);
+    const read = (chunk: Buffer) => (this.#output += chunk.toString());
+    child.stdout?.on("data", read);
+    child.stderr?.on("data", read);
+    alive.add(child);
+    child.once("exit", () => alive.delete(child));
+    await once(child, "spawn");
     await this.#ready(child);
   }
 
@@ -43,51 +75,49 @@ export class Server {
     await this.#end("SIGKILL");
   }
 
+  /** Ends the server and, through it, the database; the data stays. */
   async stop(): Promise<void> {
-    await this.#end("SIGTERM");
-    await this.#endOrphan();
-    await rm(this.dataDir, { recursive: true, force: true });
+    // Only a server ends the database of one that was killed.
+    if (!this.#isAlive) await this.up();
+    const code = await this.#end("SIGTERM");
+    const isDatabaseLeft = existsSync(join(this.#dataDir, "postgres/postmaster.pid"));
+    if (code === 0 && !isDatabaseLeft) return;
+    const left = isDatabaseLeft ? " and left its database" : "";
+    throw new Error(`the server ended with ${code}${left}:\n${this.#output}`);
   }
 
-  async #end(signal: NodeJS.Signals): Promise<void> {
+  async remove(): Promise<void> {
+    await this.#end("SIGTERM");
+    await rm(this.folder, { recursive: true, force: true });
+  }
+
+  get #isAlive(): boolean {
     const child = this.#child;
-    this.#child = null;
-    if (child === null || child.exitCode !== null) return;
+    return child?.pid !== undefined && child.exitCode === null && child.signalCode === null;
+  }
+
+  async #end(signal: NodeJS.Signals): Promise<number | null> {
+    const child = this.#child;
+    if (child === null || !this.#isAlive) return child?.exitCode ?? null;
     const exited = once(child, "exit");
     child.kill(signal);
+    const late = setTimeout(() => child.kill("SIGKILL"), stop_ms);
     await exited;
-  }
-
-  /** The database of a server that was killed and never came up again would outlive the tests. */
-  async #endOrphan(): Promise<void> {
-    const pidFile = await readFile(join(this.dataDir, "postgres/postmaster.pid"), "utf8").catch(() => "");
-    const pid = Number(pidFile.split("\n")[0]);
-    if (pid > 0) process.kill(pid, "SIGQUIT");
-  }
-
-  #printedPort(child: ChildProcess): Promise<number> {
-    return new Promise((found, failed) => {
-      const read = (chunk: Buffer) => {
-        this.#output += chunk.toString();
-        const port = /http:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1];
-        if (port !== undefined) found(Number(port));
-      };
-      child.stdout?.on("data", read);
-      child.stderr?.on("data", read);
-      child.once("error", failed);
-      child.once("exit", (code) => failed(new Error(`the server ended with ${code}:\n${this.#output}`)));
-    });
+    clearTimeout(late);
+    return child.exitCode;
   }
 
   async #ready(child: ChildProcess): Promise<void> {
     const deadline = Date.now() + ready_ms;
-    while (Date.now() < deadline) {
-      if (child.exitCode !== null) break;
-      const response = await fetch(`${this.url}/readyz`).catch(() => null);
-      if (response?.status === 200) return;
+    while (Date.now() < deadline && this.#isAlive) {
+      const printed = /http:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1];
+      if (printed !== undefined) this.port = Number(printed);
+      const asked =
+        printed === undefined ? null : fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(5_000) });
+      if ((await asked?.catch(() => null))?.status === 200) return;
       // Not a wait for luck: this asks again until the condition holds or its time is over.
       await new Promise((again) => setTimeout(again, 50));
     }
-    throw new Error(`the server did not become ready:\n${this.#output}`);
+    throw new Error(`the server did not become ready (exit ${child.exitCode}):\n${this.#output}`);
   }
 }

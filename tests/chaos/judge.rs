@@ -137,7 +137,8 @@ pub(crate) fn judge_reader(table: &Table, scope: &[Run], connections: &[Connecti
         tally += judge_connection(connection);
         for delivery in &connection.deliveries {
             once.insert((delivery.run, delivery.seq));
-            let row = delivery.seq.checked_sub(1).and_then(|index| table.get(delivery.run)?.get(index as usize));
+            let index = delivery.seq.checked_sub(1).and_then(|index| usize::try_from(index).ok());
+            let row = index.and_then(|index| table.get(delivery.run)?.get(index));
             match row {
                 Some(row) if row.seq == delivery.seq => tally.differing += u64::from(row.print != delivery.print),
                 _ => tally.invented += 1,

@@ -17,7 +17,7 @@ use tokio::time::{Instant, sleep};
 use crate::wire;
 
 /// Longest wait for a server to become ready, or to end by itself.
-pub(crate) const READY_MAX: Duration = Duration::from_secs(60);
+pub(crate) const READY_MAX: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Longest wait for Postgres to end at the last.
 const LAST_WAIT_MAX: Duration = Duration::from_secs(5);

@@ -24,7 +24,7 @@ use crate::{
 /// Within this time after the last fault every reader is at the tail.
 const TAIL_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for late readers, which first read everything.
-const SETTLE_MAX: Duration = Duration::from_secs(60);
+const SETTLE_MAX: Duration = Duration::from_mins(1);
 /// A server that is asked to end has promised to be gone by then.
 pub(crate) const END_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
@@ -148,12 +148,12 @@ impl Stage {
         let mut verdict = Verdict::default();
         self.end_runs().await?;
         self.calm.cancel();
-        let table = table::read(&self.site, self.servers[0].address, &self.run_ids).await?;
         let began = Instant::now();
+        let table = table::read(&self.site, self.servers[0].address, &self.run_ids).await?;
         let live = self.readers.len();
         self.settle(&table, live, TAIL_MAX).await;
         self.require_tail(&table, live, &mut verdict);
-        verdict.fact(format!("all at the tail after {} ms", began.elapsed().as_millis()));
+        verdict.fact(format!("all at the tail within {} ms", began.elapsed().as_millis()));
         for server in 0..self.servers.len() {
             for target in (0..self.run_ids.len()).map(Target::Run).chain([Target::Tree, Target::Everything]) {
                 self.add_reader(server, target, false);
@@ -246,9 +246,9 @@ impl Stage {
     }
 }
 
-/// The payload-free way to say how many.
-pub(crate) fn percentile(sorted: &[Duration], part: f64) -> Duration {
-    let index = ((sorted.len().max(1) - 1) as f64 * part).round() as usize;
+/// The sample below which so many of a thousand are; zero for none.
+pub(crate) fn percentile(sorted: &[Duration], of_thousand: usize) -> Duration {
+    let index = sorted.len().saturating_sub(1) * of_thousand / 1_000;
     sorted.get(index).copied().unwrap_or_default()
 }
 

@@ -26,9 +26,9 @@ use crate::{
 };
 
 /// Longest wait for the traffic a trial needs.
-const TRAFFIC_WAIT_MAX: Duration = Duration::from_secs(60);
+const TRAFFIC_WAIT_MAX: Duration = Duration::from_mins(1);
 /// Longest wait for writers to finish their last emit.
-const FINISH_MAX: Duration = Duration::from_secs(120);
+const FINISH_MAX: Duration = Duration::from_mins(2);
 /// Random pause before a fault, milliseconds: it may fall on any moment of a commit, a page or a splice.
 const BEFORE_MS: std::ops::Range<u64> = 0..700;
 /// An emit that cannot be stored is refused in this time.
@@ -192,8 +192,8 @@ async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &m
     notes.fact(format!(
         "stop {}: refused after {} to {} ms, not ready told after {} ms, ready again {} ms after the end",
         number + 1,
-        percentile(&waits, 0.0).as_millis(),
-        percentile(&waits, 1.0).as_millis(),
+        percentile(&waits, 0).as_millis(),
+        percentile(&waits, 1_000).as_millis(),
         told.as_millis(),
         healed.elapsed().as_millis()
     ));

@@ -6,9 +6,19 @@
 #![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect has failed")]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod auth;
+mod credentials;
+mod deletion;
 mod emit;
+mod feeds;
+mod isolation;
 mod openapi;
+mod processes;
 mod refusals;
+mod runs;
 mod stream;
 mod support;
+mod tidy;
 mod tokens;
+mod unhealthy;
+mod views;

@@ -11,7 +11,10 @@ use std::{
     },
 };
 
-use runreel::postgres::{Cluster, Endpoint, Options, running_endpoint};
+use runreel::{
+    postgres::{Cluster, Endpoint, Options, running_endpoint},
+    store::{Settings, Store},
+};
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
@@ -25,6 +28,8 @@ struct Shared {
     options: PgConnectOptions,
     endpoint: Option<Endpoint>,
     url: Option<String>,
+    /// A database with the schema in it, so that a test does not wait for the migrations.
+    template: String,
     drop_later: mpsc::UnboundedSender<String>,
 }
 
@@ -41,7 +46,7 @@ impl Db {
         let shared = patiently("the cluster", async { tokio::task::spawn_blocking(shared).await.unwrap() }).await;
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
-        execute(&mut connection, format!("create database {name}")).await;
+        execute(&mut connection, format!("create database {name} template {}", shared.template)).await;
         Arc::new(Self { name, shared, _place: place })
     }
 
@@ -138,7 +143,8 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
         }
     };
     sweep(&options).await;
-    let shared = Shared { options: options.clone(), endpoint, url: given, drop_later: sender };
+    let template = template(&options).await;
+    let shared = Shared { options: options.clone(), endpoint, url: given, template, drop_later: sender };
     ready.send(shared).expect("somebody waits for the cluster");
     while let Some(name) = names.recv().await {
         if let Ok(mut connection) = PgConnection::connect_with(&options).await {
@@ -160,6 +166,15 @@ async fn own_or_visit() -> (Endpoint, Option<Cluster>) {
         }
         Err(error) => panic!("the cluster does not start: {error}"),
     }
+}
+
+async fn template(options: &PgConnectOptions) -> String {
+    let name = format!("it_{}_template", std::process::id());
+    let mut connection = PgConnection::connect_with(options).await.unwrap();
+    execute(&mut connection, format!("create database {name}")).await;
+    let settings = Settings { options: options.clone().database(&name), connections_max: 1, lanes: 1 };
+    Store::connect(settings).await.unwrap().close().await;
+    name
 }
 
 /// Removes what earlier test processes left behind.

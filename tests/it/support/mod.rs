@@ -2,6 +2,7 @@
 
 pub mod api;
 pub mod cluster;
+pub mod jwt;
 pub mod process;
 pub mod proxy;
 pub mod runs;

@@ -16,7 +16,7 @@ use super::{api::Api, cluster::Db, patiently};
 
 /// The flags of `serve`, as the command line reads them.
 #[derive(Parser)]
-struct Flags {
+pub struct Flags {
     #[command(flatten)]
     serve: ServeArgs,
 }

@@ -15,8 +15,15 @@ export type TimelineSpan = Schemas["Span"];
 export type TimelineSummary = Schemas["Summary"];
 export type SpanStatus = Schemas["SpanStatus"];
 
-/** RFC 9457. `code` is the stable word; `title` is for people. A newer server may have newer codes. */
-export type Problem = Omit<Schemas["Problem"], "code" | "type"> & { code: string; type?: string };
+/**
+ * RFC 9457. `code` is the stable word; `title` is for people. Looser than the server's own: a newer server may
+ * have newer codes, and a problem made here (no connection, a proxy's page) has neither `type` nor `detail`.
+ */
+export type Problem = Omit<Schemas["Problem"], "code" | "type" | "detail"> & {
+  code: string;
+  type?: string;
+  detail?: string;
+};
 
 /** A durable event: it has a place in the log. */
 export type RunEvent = Omit<Schemas["RunEvent"], "seq"> & { seq: number };

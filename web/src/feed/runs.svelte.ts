@@ -16,7 +16,7 @@ export function runAfter(run: Run, event: RunEvent): Run | null {
     last_seq: event.seq,
     last_event_at: event.at,
     stalled: false,
-    started_at: event.type === "run.started" ? event.at : run.started_at,
+    started_at: event.type === "run.started" ? event.at : (run.started_at ?? null),
     ended_at: isTerminal(status) ? (run.ended_at ?? event.at) : null,
   };
 }

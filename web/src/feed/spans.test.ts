@@ -2,7 +2,7 @@ import { describe, expect, test } from "vitest";
 import type { RunEvent } from "../api/types";
 import { atMs } from "./read";
 import { Spans, treeOfTimeline } from "./spans";
-import { atAfter, event, run_id } from "./testing";
+import { atAfter, event, inSpan, run_id, timeline, timelineSpan } from "./testing";
 
 function fold(events: RunEvent[]): Spans {
   const spans = new Spans();
@@ -10,15 +10,13 @@ function fold(events: RunEvent[]): Spans {
   return spans;
 }
 
-const span = (span_id: string, parent_span_id: string | null = null) => ({ span_id, parent_span_id });
-
 describe("spans from events", () => {
   test("a start and an end of one span are one bar", () => {
     const { tree } = fold([
       event(1, "run.created", { payload: { title: "Trip" } }),
       event(2, "run.started", { ms: 20 }),
-      event(3, "tool.started", { ...span("t1"), ms: 30, payload: { name: "search" } }),
-      event(4, "tool.completed", { ...span("t1"), ms: 75.5 }),
+      event(3, "tool.started", { ...inSpan("t1"), ms: 30, payload: { name: "search" } }),
+      event(4, "tool.completed", { ...inSpan("t1"), ms: 75.5 }),
     ]);
     expect(tree.spans.map((each) => [each.kind, each.name, each.status])).toEqual([
       ["run", "Trip", "running"],
@@ -40,7 +38,7 @@ describe("spans from events", () => {
   test("an end without a start is as long as it says", () => {
     const { tree } = fold([
       event(1, "run.created", { ms: 0 }),
-      event(2, "message.completed", { ...span("m1"), ms: 900, payload: { duration_ms: 400 } }),
+      event(2, "message.completed", { ...inSpan("m1"), ms: 900, payload: { duration_ms: 400 } }),
     ]);
     expect(tree.spans[1]).toMatchObject({ start_ms: atMs(atAfter(500)), end_ms: atMs(atAfter(900)) });
   });
@@ -48,8 +46,8 @@ describe("spans from events", () => {
   test("a message that names its step's span does not end the step", () => {
     const { tree } = fold([
       event(1, "run.created"),
-      event(2, "step.started", span("s1")),
-      event(3, "message.completed", span("s1")),
+      event(2, "step.started", inSpan("s1")),
+      event(3, "message.completed", inSpan("s1")),
     ]);
     expect(tree.spans.map((each) => [each.kind, each.status])).toEqual([
       ["run", "running"],
@@ -61,9 +59,9 @@ describe("spans from events", () => {
   test("parents nest, and a child that came before its parent moves below it", () => {
     const { tree } = fold([
       event(1, "run.created"),
-      event(2, "tool.started", span("t1", "s1")),
-      event(3, "step.started", span("s1")),
-      event(4, "tool.started", span("t2", "s1")),
+      event(2, "tool.started", inSpan("t1", "s1")),
+      event(3, "step.started", inSpan("s1")),
+      event(4, "tool.started", inSpan("t2", "s1")),
     ]);
     const root = tree.root;
     if (root === null) throw new Error("no root");
@@ -73,12 +71,12 @@ describe("spans from events", () => {
   });
 
   test("a span whose parent is unknown hangs below the run", () => {
-    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", span("t1", "nowhere"))]);
+    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", inSpan("t1", "nowhere"))]);
     expect(tree.root && tree.childrenOf(tree.root)).toHaveLength(1);
   });
 
   test("a span that is its own parent hangs below the run", () => {
-    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", span("t1", "t1"))]);
+    const { tree } = fold([event(1, "run.created"), event(2, "tool.started", inSpan("t1", "t1"))]);
     expect(tree.root && tree.childrenOf(tree.root)).toHaveLength(1);
   });
 
@@ -96,22 +94,17 @@ describe("spans from events", () => {
   test("a worker's bar knows its run", () => {
     const { tree } = fold([
       event(1, "run.created"),
-      event(2, "worker.spawned", { ...span("w1"), payload: { run_id: "child" } }),
-      event(3, "worker.completed", { ...span("w1"), payload: { run_id: "child" } }),
+      event(2, "worker.spawned", { ...inSpan("w1"), payload: { run_id: "child" } }),
+      event(3, "worker.completed", { ...inSpan("w1"), payload: { run_id: "child" } }),
     ]);
     expect(tree.spans[1]).toMatchObject({ kind: "worker", child_run_id: "child", status: "completed" });
   });
 
   test("the server's timeline becomes the same tree", () => {
-    const tree = treeOfTimeline({
-      run_id,
-      last_seq: 4,
-      started_at: atAfter(0),
-      summary: {},
-      spans: [
-        { run_id, span_id: run_id, kind: "run", name: "Trip", status: "running", start_seq: 1, start_ms: 0 },
-        {
-          run_id,
+    const tree = treeOfTimeline(
+      timeline(4, [
+        timelineSpan({ span_id: run_id, kind: "run", name: "Trip" }),
+        timelineSpan({
           span_id: "t1",
           kind: "tool",
           name: "search",
@@ -120,9 +113,9 @@ describe("spans from events", () => {
           end_seq: 4,
           start_ms: 30,
           duration_ms: 45.5,
-        },
-      ],
-    });
+        }),
+      ]),
+    );
     expect(tree.root?.name).toBe("Trip");
     expect(tree.root && tree.childrenOf(tree.root)).toMatchObject([
       { name: "search", start_ms: atMs(atAfter(30)), end_ms: atMs(atAfter(75.5)) },

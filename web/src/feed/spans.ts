@@ -87,7 +87,7 @@ function spanOf(event: RunEvent, kind: string, start_ms: number): NewSpan {
     parent_span_id: event.parent_span_id ?? null,
     kind,
     name: textOf(payload["name"]) ?? textOf(payload["title"]) ?? span_id,
-    agent: event.agent,
+    agent: event.agent ?? null,
     status: "running",
     start_seq: event.seq,
     end_seq: null,

@@ -1,4 +1,4 @@
-import type { DeltaEvent, RunEvent } from "../api/types";
+import type { DeltaEvent, RunEvent, Timeline, TimelineSpan, TimelineSummary } from "../api/types";
 import type { FeedMessage } from "./frames";
 
 /** Builders for the tests beside this folder's code. */
@@ -19,6 +19,7 @@ export function event(seq: number, type: string, over: Partial<RunEvent> & { ms?
     type,
     role: "agent",
     agent: "tester",
+    owner_id: "0".repeat(64),
     at: atAfter(ms ?? seq * 10),
     payload: {},
     ...fields,
@@ -29,6 +30,41 @@ export function delta(span_id: string, offset: number, text: string, type = "mes
   const { seq: _, ...rest } = event(0, type, { span_id });
   return { ...rest, seq: null, payload: { text, offset } };
 }
+
+/** An event's place in the tree; on the wire, what is not set is left out. */
+export const inSpan = (span_id: string, parent_span_id?: string) =>
+  parent_span_id === undefined ? { span_id } : { span_id, parent_span_id };
+
+export const timelineSpan = (
+  over: Partial<TimelineSpan> & Pick<TimelineSpan, "span_id" | "kind">,
+): TimelineSpan => ({
+  run_id,
+  name: over.span_id,
+  role: "agent",
+  status: "running",
+  start_seq: 1,
+  start_ms: 0,
+  ...over,
+});
+
+const noSums: TimelineSummary = {
+  counts: {},
+  model_ms: 0,
+  node_durations_ms: {},
+  tool_ms: 0,
+  total_ms: 0,
+  usage: {},
+  waiting_ms: 0,
+};
+
+export const timeline = (last_seq: number, spans: TimelineSpan[]): Timeline => ({
+  run_id,
+  last_seq,
+  started_at: atAfter(0),
+  spans,
+  spans_omitted: 0,
+  summary: noSums,
+});
 
 export const told = (from: RunEvent): FeedMessage => ({
   kind: "event",

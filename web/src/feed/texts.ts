@@ -74,7 +74,7 @@ export class Texts {
       span_id: event.span_id ?? `#${event.seq}`,
       family,
       role: typeof role === "string" ? role : event.role,
-      agent: event.agent,
+      agent: event.agent ?? null,
       text,
       chars: charCount(text),
       hole: false,

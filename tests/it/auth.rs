@@ -1,0 +1,186 @@
+//! Who may do what: every route of the API against every kind of caller.
+
+use reqwest::Method;
+use runreel::domain::principal::Scope;
+use serde_json::{Value, json};
+
+use crate::support::{
+    api::{Api, Reply},
+    jwt::signed,
+    runs::new_run_id,
+    server::{Server, setup},
+};
+
+/// What a route answers to each kind of caller.
+struct Row {
+    method: &'static str,
+    path: &'static str,
+    body: Option<Value>,
+    owner: u16,
+    /// Somebody else with a good credential.
+    other: u16,
+    /// A token of the owner for this run alone, with the scopes read and emit.
+    run_token: u16,
+    /// A token of the owner with the scope read.
+    read_token: u16,
+    /// Whoever has no valid credential.
+    nobody: u16,
+}
+
+fn row(method: &'static str, path: &'static str, [owner, other, run_token, read_token, nobody]: [u16; 5]) -> Row {
+    Row { method, path, body: None, owner, other, run_token, read_token, nobody }
+}
+
+fn rows() -> Vec<Row> {
+    let body = |row: Row, body: Value| Row { body: Some(body), ..row };
+    vec![
+        row("get", "/api/runs", [200, 200, 403, 200, 401]),
+        body(row("post", "/api/runs", [201, 201, 403, 403, 401]), json!({})),
+        row("get", "/api/runs/{run_id}", [200, 404, 200, 200, 401]),
+        row("delete", "/api/runs/{run_id}", [409, 404, 403, 403, 401]),
+        row("post", "/api/runs/{run_id}/cancel", [202, 404, 202, 403, 401]),
+        body(
+            row("post", "/api/runs/{run_id}/resume", [202, 404, 202, 403, 401]),
+            json!({ "interrupt_id": "i", "decision": "approve" }),
+        ),
+        row("post", "/api/runs/{run_id}/heartbeat", [204, 404, 204, 403, 401]),
+        row("get", "/api/runs/{run_id}/events", [200, 404, 200, 200, 401]),
+        body(row("post", "/api/runs/{run_id}/events", [200, 404, 200, 403, 401]), json!({ "type": "log.info" })),
+        row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
+        row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
+        row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
+        row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
+        row("get", "/livez", [200, 200, 200, 200, 200]),
+        row("get", "/readyz", [200, 200, 200, 200, 200]),
+        row("get", "/metrics", [200, 200, 200, 200, 200]),
+    ]
+}
+
+async fn call(api: &Api, row: &Row, run: &str) -> Reply {
+    let path = row.path.replace("{run_id}", run).replace("{thread_id}", "t");
+    let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
+    let request = api.request(method, &path);
+    let request = match &row.body {
+        Some(body) => request.json(body),
+        None => request,
+    };
+    if row.path.starts_with("/api/stream") {
+        // A stream that opens does not end by itself: its head is the answer.
+        let response = request.send().await.unwrap();
+        let (status, headers) = (response.status().as_u16(), response.headers().clone());
+        let text = if status == 200 { String::new() } else { response.text().await.unwrap() };
+        return Reply { status, headers, text };
+    }
+    api.send(request).await
+}
+
+async fn interrupted_run(api: &Api) -> String {
+    let run = api.create(json!({ "thread_id": "t" })).await;
+    api.emit(&run, json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }])).await;
+    run
+}
+
+#[test]
+fn every_route_of_the_api_has_its_row() {
+    let document = serde_json::to_value(runreel::http::openapi()).unwrap();
+    let mut routes: Vec<String> = document["paths"]
+        .as_object()
+        .unwrap()
+        .iter()
+        .flat_map(|(path, methods)| methods.as_object().unwrap().keys().map(move |method| format!("{method} {path}")))
+        .collect();
+    let mut known: Vec<String> = rows().iter().map(|row| format!("{} {}", row.method, row.path)).collect();
+    routes.sort();
+    known.sort();
+    assert_eq!(routes, known, "say in `rows` who may call a new route");
+}
+
+#[tokio::test]
+async fn every_route_answers_every_caller_as_it_should() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let now = server.clock.now();
+    let expired = server.with(signed(&json!({ "sub": "alice", "exp": now.timestamp() - 31 })));
+    let spent = server.api_token("alice", &[Scope::Admin], None, Some(now - chrono::TimeDelta::seconds(1))).await;
+    let read_token = server.api_token("alice", &[Scope::Read], None, None).await;
+    for row in rows() {
+        let run = interrupted_run(&alice).await;
+        let run_token = server.api_token("alice", &[Scope::Read, Scope::Emit], Some(&run), None).await;
+        // Whoever may not comes first: had it worked, the others would see it.
+        for (who, api, status) in [
+            ("anonymous", &server.api, row.nobody),
+            ("expired", &expired, row.nobody),
+            ("an expired token", &spent.0, row.nobody),
+            ("another", &bob, row.other),
+            ("a reading token", &read_token.0, row.read_token),
+        ] {
+            let reply = call(api, &row, &run).await;
+            assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
+            if row.path.contains("{run_id}") && status >= 400 {
+                assert!(!reply.text.contains(&run), "{}", reply.text);
+            }
+        }
+        for (who, api, status) in [("a token of the run", &run_token.0, row.run_token), ("the owner", &alice, row.owner)] {
+            let reply = call(api, &row, &run).await;
+            assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
+        }
+    }
+}
+
+#[tokio::test]
+async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let theirs = interrupted_run(&alice).await;
+    let another = interrupted_run(&alice).await;
+    let run_token = server.api_token("alice", &[Scope::Admin], Some(&another), None).await.0;
+    let same = |foreign: &Reply, absent: &Reply, what: &str| {
+        let head = |reply: &Reply| {
+            let mut head: Vec<String> =
+                reply.headers.iter().filter(|(name, _)| *name != "date").map(|pair| format!("{pair:?}")).collect();
+            head.sort();
+            head
+        };
+        assert_eq!(foreign.status, 404, "{what}");
+        assert_eq!((foreign.status, &foreign.text), (absent.status, &absent.text), "{what}");
+        assert_eq!(head(foreign), head(absent), "{what}");
+    };
+    for row in rows().iter().filter(|row| row.path.contains("{run_id}")) {
+        for (who, api) in [("bob", &bob), ("a token of another run", &run_token)] {
+            let (foreign, absent) = (call(api, row, &theirs).await, call(api, row, &new_run_id()).await);
+            same(&foreign, &absent, &format!("{who}: {} {}", row.method, row.path));
+        }
+    }
+    for (method, path, body) in [
+        ("POST", "/api/runs", json!({ "parent_run_id": "RUN" })),
+        ("POST", "/api/runs/RUN/events", json!({ "type": "not valid" })),
+        ("POST", "/api/runs/RUN/events", json!([])),
+        ("POST", "/api/runs/RUN/cancel", json!({ "reason": "x" })),
+        ("GET", "/api/runs/RUN/events?after=99", Value::Null),
+        ("GET", "/api/stream/runs/RUN?after=99", Value::Null),
+        ("GET", "/api/stream/runs/RUN?after=x", Value::Null),
+        ("GET", "/api/stream/runs/RUN?tree=true", Value::Null),
+    ] {
+        let ask = async |run: &str| {
+            let request = bob.request(method.parse().unwrap(), &path.replace("RUN", run));
+            let text = body.to_string().replace("RUN", run);
+            let request = if body.is_null() { request } else { request.header("content-type", "application/json").body(text) };
+            bob.send(request).await
+        };
+        same(&ask(&theirs).await, &ask(&new_run_id()).await, path);
+    }
+    assert_eq!(alice.run(&theirs).await["last_seq"], 4, "nothing of that changed the run");
+}
+
+#[tokio::test]
+async fn a_run_id_that_somebody_else_has_taken_gives_nothing_of_theirs_away() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let body = json!({ "run_id": new_run_id(), "title": "alice's" });
+    alice.post("/api/runs", body.clone()).await.expect(201);
+    let reply = bob.post("/api/runs", body.clone()).await;
+    assert!(matches!(reply.status, 404 | 409), "{}", reply.text);
+    assert!(!reply.text.contains("alice"), "{}", reply.text);
+    bob.get(&format!("/api/runs/{}", body["run_id"].as_str().unwrap())).await.refused(404, "not_found");
+    assert_eq!(bob.get("/api/runs").await.expect(200)["runs"], json!([]));
+}

@@ -1,0 +1,83 @@
+//! Deleting a run: only an ended one, for everybody, for good.
+
+use serde_json::json;
+
+use crate::support::{
+    api::stream_of,
+    cluster::Db,
+    runs::{assert_contiguous, new_run_id, numbered},
+    server::{Server, setup},
+};
+
+async fn delete(server: &Server, run: &str) -> u16 {
+    server.delete(&format!("/api/runs/{run}")).await.status
+}
+
+#[tokio::test]
+async fn only_an_ended_run_can_be_deleted_and_then_it_is_gone() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    for kind in ["run.waiting", "run.resumed"] {
+        server.delete(&format!("/api/runs/{run}")).await.refused(409, "run_live");
+        server.emit(&run, json!({ "type": kind })).await;
+    }
+    server.complete(&run).await;
+    assert_eq!(delete(&server, &run).await, 204);
+    assert_eq!(delete(&server, &run).await, 404);
+    server.get(&format!("/api/runs/{run}")).await.refused(404, "not_found");
+    server.get(&format!("/api/runs/{run}/events")).await.refused(404, "not_found");
+    server.get(&format!("/api/runs/{run}/timeline")).await.refused(404, "not_found");
+    server.no_stream(&stream_of(&run), None).await.refused(404, "not_found");
+    server.try_emit(&run, numbered(1)).await.refused(404, "not_found");
+    assert_eq!(server.db.number("select count(*) from store.run_event").await, 0);
+    server.start_run().await;
+}
+
+#[tokio::test]
+async fn a_run_deleted_at_one_server_is_gone_at_the_other() {
+    let db = Db::new().await;
+    let (a, b) = (setup().on(&db).start().await, setup().on(&db).start().await);
+    let run = a.start_run().await;
+    b.emit(&run, numbered(0)).await;
+    b.complete(&run).await;
+    assert_eq!(b.events(&run).await.len(), 4);
+    assert_eq!(delete(&a, &run).await, 204);
+    b.get(&format!("/api/runs/{run}")).await.refused(404, "not_found");
+    b.get(&format!("/api/runs/{run}/events")).await.refused(404, "not_found");
+    b.no_stream(&stream_of(&run), None).await.refused(404, "not_found");
+    b.try_emit(&run, numbered(1)).await.refused(404, "not_found");
+    b.start_run().await;
+    b.try_emit(&run, numbered(1)).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn the_id_of_a_deleted_run_can_be_used_again() {
+    let db = Db::new().await;
+    let (a, b) = (setup().on(&db).start().await, setup().on(&db).start().await);
+    for (deleting, creating) in [(&a, &a), (&a, &b)] {
+        let body = json!({ "run_id": new_run_id(), "title": "first" });
+        let run = creating.create(body.clone()).await;
+        creating.complete(&run).await;
+        assert_eq!(delete(deleting, &run).await, 204);
+        creating.post("/api/runs", json!({ "run_id": run, "title": "second" })).await.expect(201);
+        assert_contiguous(&creating.events(&run).await, 2);
+        creating.emit(&run, numbered(1)).await;
+        assert_contiguous(&deleting.events(&run).await, 3);
+    }
+}
+
+#[tokio::test]
+async fn a_child_outlives_its_deleted_parent() {
+    let server = Server::start().await;
+    let parent = server.start_run().await;
+    let child = server.child_of(&parent).await;
+    let mut tree = server.stream(&format!("{}?tree=true", stream_of(&parent))).await;
+    tree.caught_up().await;
+    server.complete(&parent).await;
+    assert_eq!(delete(&server, &parent).await, 204);
+    server.emit(&child, numbered(1)).await;
+    server.complete(&child).await;
+    assert_eq!(tree.rest().await.last().unwrap().event, "stream.end");
+    assert_contiguous(&server.events(&child).await, 4);
+    assert_eq!(delete(&server, &child).await, 204);
+}

@@ -1,0 +1,41 @@
+//! Credentials: JWTs as an identity provider would make them, and API tokens.
+
+use chrono::{DateTime, Utc};
+use jsonwebtoken::{EncodingKey, Header, encode};
+use runreel::{auth::issue, domain::principal::Scope};
+use serde_json::{Value, json};
+
+use super::{
+    api::Api,
+    server::{JWT_SECRET, Server},
+};
+
+/// A token with these claims.
+pub fn signed(claims: &Value) -> String {
+    encode(&Header::default(), claims, &EncodingKey::from_secret(JWT_SECRET)).unwrap()
+}
+
+impl Server {
+    /// The server as this subject sees it, for the next hour.
+    pub fn as_subject(&self, subject: &str) -> Api {
+        self.with(signed(&json!({ "sub": subject, "exp": self.clock.now().timestamp() + 3_600 })))
+    }
+}
+
+impl Server {
+    /// An API token of a subject: the server as its holder sees it, and the token's id.
+    pub async fn api_token(
+        &self,
+        subject: &str,
+        scopes: &[Scope],
+        run: Option<&str>,
+        expires_at: Option<DateTime<Utc>>,
+    ) -> (Api, uuid::Uuid) {
+        let timeline = &self.inner.timeline;
+        let owner = self.inner.authenticator.owner("", subject);
+        let run = run.map(|run| run.parse().unwrap());
+        let (name, times) = ("test".to_owned(), (self.clock.now(), expires_at));
+        let issued = issue(timeline.store(), timeline.ids(), owner, name, scopes.to_vec(), run, times).await.unwrap();
+        (self.with(issued.secret), issued.record.token_id)
+    }
+}

@@ -1,0 +1,291 @@
+//! The house rules that a machine can check: who may name whom, who may write, and how long a file is.
+
+use std::{
+    collections::BTreeSet,
+    fs,
+    path::{Path, PathBuf},
+};
+
+use clap::CommandFactory as _;
+
+use crate::support::server::Flags;
+
+/// The modules in the order of their ranks; one may name only those before it. Those in a row do not name each other.
+const RANKS: &[&[&str]] = &[
+    &["domain"],
+    &["clock", "postgres"],
+    &["client", "config"],
+    &["telemetry"],
+    &["store", "bus"],
+    &["auth"],
+    &["timeline"],
+    &["agents"],
+    &["http"],
+    &["database"],
+    &["app"],
+    &["cli"],
+];
+
+const LINES_MAX: usize = 400;
+
+fn root() -> &'static Path {
+    Path::new(env!("CARGO_MANIFEST_DIR"))
+}
+
+/// Every file below a folder with one of these endings.
+fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
+    let mut found = Vec::new();
+    let mut folders = vec![root().join(folder)];
+    while let Some(folder) = folders.pop() {
+        for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
+            let path = entry.path();
+            let name = entry.file_name().to_string_lossy().into_owned();
+            if path.is_dir() && !matches!(name.as_str(), "node_modules" | "dist" | "target" | "snapshots" | "test-results") {
+                folders.push(path);
+            } else if endings.iter().any(|ending| name.ends_with(ending)) {
+                found.push(path);
+            }
+        }
+    }
+    found.sort();
+    found
+}
+
+/// The code of a file without its comments.
+fn code(path: &Path) -> String {
+    let text = fs::read_to_string(path).unwrap();
+    let lines = text.lines().map(|line| line.split("//").next().unwrap_or_default());
+    lines.collect::<Vec<_>>().join("\n")
+}
+
+/// The path of a file as people write it.
+fn name(path: &Path) -> String {
+    path.strip_prefix(root()).unwrap().display().to_string()
+}
+
+fn is_test(path: &Path) -> bool {
+    let name = name(path);
+    name.ends_with("/tests.rs") || name.contains("/tests/") || name.ends_with("/testing.rs")
+}
+
+/// The modules of the crate that a piece of code names.
+fn named_modules(code: &str, depth: usize) -> BTreeSet<String> {
+    let mut found = BTreeSet::new();
+    let mut starts = vec!["crate::".to_owned()];
+    // From a file `depth` modules deep, so many `super`s lead to the root; tests inside a file are one deeper.
+    starts.extend([depth, depth + 1].map(|supers| "super::".repeat(supers)));
+    for start in starts {
+        for (at, _) in code.match_indices(&start) {
+            let before = code[..at].chars().next_back().unwrap_or(' ');
+            if before.is_alphanumeric() || before == '_' || before == ':' || before == '$' {
+                continue;
+            }
+            found.extend(heads(&code[at + start.len()..]));
+        }
+    }
+    found
+}
+
+/// The first words of a path: one, or each of a list in braces.
+fn heads(text: &str) -> Vec<String> {
+    let word = |text: &str| text.chars().take_while(|c| c.is_alphanumeric() || *c == '_').collect::<String>();
+    let Some(list) = text.strip_prefix('{') else { return vec![word(text)] };
+    let (mut depth, mut heads, mut fresh) = (0, Vec::new(), true);
+    for (at, c) in list.char_indices() {
+        match c {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => fresh = true,
+            c if fresh && !c.is_whitespace() => {
+                heads.push(word(&list[at..]));
+                fresh = false;
+            }
+            _ => {}
+        }
+    }
+    heads
+}
+
+#[test]
+fn names_are_found_in_every_spelling() {
+    let code = "use crate::{domain::{id, x::{a, b}}, store};\nuse super::super::bus::Bus; crate::http::x(); $crate::not";
+    assert_eq!(named_modules(code, 2), ["bus", "domain", "http", "store"].map(str::to_owned).into());
+    assert!(named_modules("use super::mine;", 2).is_empty());
+}
+
+#[test]
+fn a_module_names_only_modules_of_a_lower_rank() {
+    let rank = |module: &str| RANKS.iter().position(|row| row.contains(&module));
+    let mut wrong = Vec::new();
+    for path in files("backend", &[".rs"]) {
+        let relative = path.strip_prefix(root().join("backend")).unwrap().with_extension("");
+        let parts: Vec<String> = relative.iter().map(|part| part.to_string_lossy().into_owned()).collect();
+        let own = parts[0].as_str();
+        if matches!(own, "lib" | "main" | "build") {
+            continue;
+        }
+        let own_rank = rank(own).unwrap_or_else(|| panic!("{own} has no rank: give it one in tests/it/tidy.rs"));
+        let depth = parts.len() - usize::from(parts.last().is_some_and(|part| part == "mod"));
+        for module in named_modules(&code(&path), depth) {
+            let lower = rank(&module).is_none_or(|rank| rank < own_rank);
+            if module != own && !lower {
+                wrong.push(format!("{} names {module}", name(&path)));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}
+
+#[test]
+fn every_top_level_module_has_a_rank() {
+    let lib = fs::read_to_string(root().join("backend/lib.rs")).unwrap();
+    let modules: BTreeSet<&str> =
+        lib.lines().filter_map(|line| line.strip_prefix("pub mod ")?.strip_suffix(';')).collect();
+    let ranked: BTreeSet<&str> = RANKS.iter().flat_map(|row| row.iter().copied()).collect();
+    assert_eq!(modules, ranked);
+}
+
+#[test]
+fn no_file_is_longer_than_four_hundred_lines() {
+    let mut long = Vec::new();
+    for folder in ["backend", "tests", "benches", "migrations", "web/src"] {
+        for path in files(folder, &[".rs", ".sql", ".ts", ".svelte", ".css"]) {
+            let lines = fs::read_to_string(&path).unwrap().lines().count();
+            if lines > LINES_MAX {
+                long.push(format!("{}: {lines}", name(&path)));
+            }
+        }
+    }
+    assert!(long.is_empty(), "{long:#?}");
+}
+
+/// Where code (not of tests) holds one of these.
+fn holders(patterns: &[&str]) -> BTreeSet<String> {
+    let holds = |path: &PathBuf| {
+        let code = code(path);
+        patterns.iter().any(|pattern| code.contains(pattern))
+    };
+    files("backend", &[".rs"]).iter().filter(|path| !is_test(path)).filter(|path| holds(path)).map(|path| name(path)).collect()
+}
+
+fn set(names: &[&str]) -> BTreeSet<String> {
+    names.iter().map(|name| (*name).to_owned()).collect()
+}
+
+#[test]
+fn one_path_leads_into_the_log_and_onto_the_bus() {
+    let allowed = set(&["backend/timeline/publish.rs", "backend/timeline/relay.rs", "backend/timeline/writer.rs"]);
+    let publishers = holders(&["bus.publish(", "bus().publish(", "publisher.publish(", "Bus::publish("]);
+    assert!(publishers.is_subset(&allowed), "{publishers:?}");
+    assert!(publishers.contains("backend/timeline/publish.rs"));
+    let appends = holders(&["appender.append(", "Appender::append", ".appender("]);
+    let lane = set(&["backend/timeline/recover.rs", "backend/timeline/writer.rs"]);
+    assert!(appends.is_subset(&lane), "{appends:?}");
+    assert_eq!(holders(&["appender.append("]), set(&["backend/timeline/writer.rs"]));
+    assert_eq!(holders(&["append_events.sql"]), set(&["backend/store/append.rs"]));
+    assert_eq!(holders(&["insert_run.sql"]), set(&["backend/store/append.rs"]));
+    assert_eq!(holders(&["Emission {"]), set(&["backend/timeline/emit.rs"]));
+}
+
+#[test]
+fn sql_stands_in_the_store_alone_and_only_one_statement_inserts_events() {
+    let mut inserts = Vec::new();
+    for path in files("backend", &[".rs", ".sql"]).iter().filter(|path| !is_test(path)) {
+        let text = code(path);
+        if text.contains("insert into store.run_event") {
+            inserts.push(name(path));
+        }
+        let sql = ["sqlx::query!", "sqlx::query_as!", "sqlx::query_scalar!", "query_file!"];
+        let in_store = name(path).starts_with("backend/store/");
+        assert!(in_store || !sql.iter().any(|macro_name| text.contains(macro_name)), "SQL in {}", name(path));
+    }
+    assert_eq!(inserts, ["backend/store/sql/append_events.sql"]);
+}
+
+#[test]
+fn there_is_no_ambient_state() {
+    let found = holders(&["task_local!", "thread_local!", "static mut ", "lazy_static!"]);
+    assert!(found.is_empty(), "{found:?}");
+}
+
+#[test]
+fn the_vocabulary_is_pure() {
+    for path in files("backend/domain", &[".rs"]).iter().filter(|path| !is_test(path)) {
+        let code = code(path);
+        for impure in ["async fn", "sqlx::", "axum::", "tokio::", "Utc::now", "SystemTime", "Instant::now", "rand::", "std::env", "std::fs"] {
+            assert!(!code.contains(impure), "{} holds {impure}", name(path));
+        }
+    }
+}
+
+#[test]
+fn every_module_says_what_it_is_for() {
+    for path in files("backend", &["mod.rs", "lib.rs"]) {
+        let text = fs::read_to_string(&path).unwrap();
+        assert!(text.starts_with("//! "), "{} opens without //!", name(&path));
+    }
+}
+
+#[test]
+fn every_migration_begins_with_its_reason() {
+    let migrations = files("migrations", &[".sql"]);
+    assert!(!migrations.is_empty());
+    for path in migrations {
+        assert!(fs::read_to_string(&path).unwrap().starts_with("-- "), "{} says nothing first", name(&path));
+    }
+}
+
+fn document(path: &str) -> String {
+    fs::read_to_string(root().join(path)).unwrap_or_else(|error| panic!("{path}: {error}"))
+}
+
+#[test]
+fn every_route_stands_in_the_protocol() {
+    let text = document("docs/protocol.md");
+    let api = serde_json::to_value(runreel::http::openapi()).unwrap();
+    let mut missing = Vec::new();
+    for (path, methods) in api["paths"].as_object().unwrap() {
+        for method in methods.as_object().unwrap().keys() {
+            let route = format!("{} {path}", method.to_uppercase());
+            if !text.contains(&route) {
+                missing.push(route);
+            }
+        }
+    }
+    missing.extend(["/openapi.json", "/docs"].map(str::to_owned).into_iter().filter(|path| !text.contains(path)));
+    assert!(missing.is_empty(), "docs/protocol.md does not tell of {missing:#?}");
+}
+
+#[test]
+fn every_error_code_and_bound_stands_in_the_protocol() {
+    let text = document("docs/protocol.md");
+    let api = serde_json::to_value(runreel::http::openapi()).unwrap();
+    let codes = api["components"]["schemas"]["Code"]["enum"].as_array().unwrap();
+    let missing: Vec<_> = codes.iter().filter(|code| !text.contains(code.as_str().unwrap())).collect();
+    assert!(missing.is_empty(), "docs/protocol.md does not tell of {missing:?}");
+}
+
+#[test]
+fn every_flag_of_serve_stands_in_the_operations_guide() {
+    let text = document("docs/operations.md");
+    let command = Flags::command();
+    let mut missing = Vec::new();
+    for argument in command.get_arguments().filter(|argument| argument.get_id() != "help") {
+        let flag = format!("--{}", argument.get_long().unwrap());
+        let variable = argument.get_env().map(|name| name.to_string_lossy().into_owned());
+        missing.extend([Some(flag), variable].into_iter().flatten().filter(|word| !text.contains(word.as_str())));
+    }
+    assert!(missing.is_empty(), "docs/operations.md does not tell of {missing:?}");
+}
+
+#[test]
+fn every_view_stands_in_the_sql_guide() {
+    let text = document("docs/sql.md");
+    let views = crate::views::VIEWS;
+    for (view, columns) in views {
+        assert!(text.contains(view), "docs/sql.md does not tell of {view}");
+        let missing: Vec<&str> = columns.split(", ").filter(|column| !text.contains(column)).collect();
+        assert!(missing.is_empty(), "docs/sql.md does not tell of {missing:?} in {view}");
+    }
+}

@@ -1,0 +1,161 @@
+//! A sick database: answers stay quick and true, and everything mends by itself.
+
+use std::time::{Duration, Instant};
+
+use serde_json::json;
+
+use crate::support::{
+    api::{Reply, stream_of},
+    cluster::Db,
+    proxy::{Fate, Proxy},
+    runs::{assert_contiguous, new_run_id, numbered, seqs},
+    server::{Server, setup},
+    sse::envelopes,
+    until,
+};
+
+async fn behind_a_proxy() -> (Server, Proxy) {
+    let db = Db::new().await;
+    let proxy = Proxy::to(db.upstream()).await;
+    let server = setup().on(&db).through(db.url_through(proxy.port)).start().await;
+    (server, proxy)
+}
+
+/// An answer that must come in time.
+async fn within(limit: Duration, call: impl Future<Output = Reply>) -> Reply {
+    let began = Instant::now();
+    let reply = call.await;
+    assert!(began.elapsed() < limit, "{:?} for {}", began.elapsed(), reply.text);
+    reply
+}
+
+const FIVE: Duration = Duration::from_secs(5);
+
+async fn check_outage(sick: impl Fn(&Proxy)) {
+    let (server, proxy) = behind_a_proxy().await;
+    let run = server.start_run().await;
+    let mut reader = server.stream(&stream_of(&run)).await;
+    reader.caught_up().await;
+    server.emit(&run, numbered(0)).await;
+    sick(&proxy);
+    let (began, path) = (Instant::now(), format!("/api/runs/{run}"));
+    let (refused, another, not_ready, read, created) = tokio::join!(
+        within(FIVE, server.try_emit(&run, json!({ "type": "log.info", "event_id": "x" }))),
+        within(FIVE, server.try_emit(&run, json!({ "type": "log.info", "event_id": "y" }))),
+        within(Duration::from_secs(2), server.get("/readyz")),
+        within(FIVE, server.get(&path)),
+        within(FIVE, server.post("/api/runs", json!({}))),
+    );
+    assert!(began.elapsed() < FIVE);
+    for reply in [&refused, &another, &read, &created] {
+        let problem = reply.json();
+        let known = matches!(problem["code"].as_str(), Some("unavailable" | "outcome_unknown"));
+        assert!(reply.status == 503 && known, "{}", reply.text);
+        assert_eq!(reply.headers["retry-after"], "1");
+    }
+    assert_eq!((not_ready.status, not_ready.json()["status"].as_str()), (503, Some("unavailable")));
+    assert_eq!(server.get("/livez").await.status, 200);
+    proxy.mend();
+    until("the server to be ready again", || async { server.get("/readyz").await.status == 200 }).await;
+    let ack = server.emit(&run, json!({ "type": "log.info", "event_id": "x" })).await;
+    assert_eq!(ack["events"][0]["event_id"], "x");
+    server.complete(&run).await;
+    let frames = reader.rest().await;
+    let events = server.events(&run).await;
+    assert_contiguous(&events, events.len() as i64);
+    assert_eq!(envelopes(&frames), events[2..]);
+    let keyed = events.iter().filter(|event| event.contains(r#""event_id":"x""#)).count();
+    assert_eq!(keyed, 1);
+}
+
+#[tokio::test]
+async fn while_the_database_is_cut_off_answers_are_quick_and_readers_wait_it_out() {
+    check_outage(Proxy::cut).await;
+}
+
+#[tokio::test]
+async fn while_the_database_is_silent_answers_are_quick_and_readers_wait_it_out() {
+    check_outage(Proxy::stall).await;
+}
+
+#[tokio::test]
+async fn a_commit_whose_answer_is_lost_is_neither_lost_nor_doubled() {
+    let (server, proxy) = behind_a_proxy().await;
+    let run = server.start_run().await;
+    let mut reader = server.stream(&stream_of(&run)).await;
+    reader.caught_up().await;
+    server.emit(&run, numbered(0)).await;
+    let mut stored = 3;
+    for round in 0..12 {
+        let fate = if round % 2 == 0 { Fate::Lost } else { Fate::Unanswered };
+        let (keyed, marker) = (round % 3 != 0, format!("trap-{round:02}"));
+        let mut event = json!({ "type": "custom.trap", "payload": { "marker": marker } });
+        if keyed {
+            event["event_id"] = json!(marker);
+        }
+        proxy.trap(&marker, fate);
+        let reply = within(FIVE, server.try_emit(&run, event.clone())).await;
+        assert!(!proxy.is_set(), "the connection was cut in the middle");
+        if keyed {
+            let ack = server.emit(&run, event).await;
+            assert_eq!(ack["events"][0]["duplicate"], reply.status == 200, "{}", reply.text);
+        }
+        let events = server.events(&run).await;
+        let held = events.iter().filter(|event| event.contains(&marker)).count();
+        match (keyed, reply.status) {
+            (true, _) | (false, 200) => assert_eq!(held, 1, "{fate:?} {}", reply.text),
+            (false, _) => assert!(held <= 1, "{fate:?} {}", reply.text),
+        }
+        stored += held as i64;
+        assert_contiguous(&events, stored);
+    }
+    server.complete(&run).await;
+    assert_eq!(seqs(&envelopes(&reader.rest().await)), (3..=stored + 1).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_creation_whose_answer_is_lost_is_one_run() {
+    let (server, proxy) = behind_a_proxy().await;
+    server.start_run().await;
+    for (round, fate) in [Fate::Lost, Fate::Unanswered, Fate::Lost, Fate::Unanswered].into_iter().enumerate() {
+        let marker = format!("marked-{round}");
+        let body = json!({ "run_id": new_run_id(), "title": marker });
+        proxy.trap(&marker, fate);
+        let first = within(FIVE, server.post("/api/runs", body.clone())).await;
+        let again = server.post("/api/runs", body.clone()).await;
+        assert!(matches!((first.status, again.status), (200 | 201, 200) | (503, 200 | 201)), "{} {}", first.text, again.text);
+        assert_contiguous(&server.events(body["run_id"].as_str().unwrap()).await, 2);
+    }
+    let count = server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len();
+    assert_eq!(count, 5);
+}
+
+#[tokio::test]
+async fn many_emits_through_a_flapping_connection_are_each_stored_once() {
+    let (server, proxy) = behind_a_proxy().await;
+    let run = server.start_run().await;
+    let done = std::sync::atomic::AtomicBool::new(false);
+    let producer = async |producer: usize| {
+        for n in 0..10 {
+            let event = json!({ "type": "custom.n", "event_id": format!("{producer}-{n}") });
+            until("the event to be stored", || async {
+                let reply = within(FIVE, server.try_emit(&run, event.clone())).await;
+                assert!(matches!(reply.status, 200 | 503), "{}", reply.text);
+                reply.status == 200
+            })
+            .await;
+        }
+    };
+    let flapping = async {
+        while !done.load(std::sync::atomic::Ordering::SeqCst) {
+            proxy.drop_all();
+            tokio::time::sleep(Duration::from_millis(100)).await;
+        }
+    };
+    let producing = async {
+        futures::future::join_all((0..5).map(producer)).await;
+        done.store(true, std::sync::atomic::Ordering::SeqCst);
+    };
+    tokio::join!(producing, flapping);
+    assert_contiguous(&server.events(&run).await, 52);
+}

@@ -70,6 +70,9 @@ impl App {
             lanes: args.lanes,
         })
         .await?;
+        if database.endpoint.is_some() {
+            store::query::let_reader_log_in(&database.options).await?;
+        }
         let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
         let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
         let settings = timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };

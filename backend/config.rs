@@ -219,7 +219,7 @@ fn secret(name: &str, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The first line of the file that `<name>_FILE` names.
+/// The content of the file that `<name>_FILE` names.
 pub fn secret_from_file(name: &str) -> Result<Option<String>, Error> {
     let Some(path) = variable(&format!("{name}_FILE")) else { return Ok(None) };
     read_secret(Path::new(&path)).map(Some)

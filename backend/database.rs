@@ -53,6 +53,12 @@ impl Database {
         Some(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: None })
     }
 
+    /// How a person's own query connects.
+    pub fn reader(&self) -> PgConnectOptions {
+        let options = self.options.clone();
+        if self.endpoint.is_some() { options.username("runreel_reader") } else { options }
+    }
+
     /// Stops the cluster if this process started it.
     pub async fn leave(self) -> anyhow::Result<()> {
         if let Some(cluster) = self.cluster {

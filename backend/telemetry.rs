@@ -1,6 +1,6 @@
 //! Logs to stderr and metrics in memory.
 
-use std::sync::OnceLock;
+use std::{io::IsTerminal, sync::OnceLock};
 
 use metrics_exporter_prometheus::{Matcher, PrometheusBuilder, PrometheusHandle};
 use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitExt};
@@ -12,15 +12,20 @@ const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 
 
 /// Starts logging. `RUNREEL_LOG` filters, in the syntax of `tracing`'s `EnvFilter`.
 pub fn logs(format: LogFormat) {
-    let filter = config::variable("RUNREEL_LOG").and_then(|text| EnvFilter::try_new(text).ok());
-    let filter = filter.unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
+    let wanted = config::variable("RUNREEL_LOG").map(EnvFilter::try_new);
+    let malformed = matches!(wanted, Some(Err(_)));
+    let filter = wanted.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
+    let colors = std::io::stderr().is_terminal() && config::variable("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry().with(filter);
-    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_target(false);
+    let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);
     // A second subscriber in one process is a test's business, not an error.
     let _ = match format {
         LogFormat::Text => registry.with(layer).try_init(),
         LogFormat::Json => registry.with(layer.json()).try_init(),
     };
+    if malformed {
+        tracing::warn!("RUNREEL_LOG is not a filter such as warn,runreel=debug and has no effect");
+    }
 }
 
 /// The process's metrics. The facade has one recorder per process, so several servers in one process share it.

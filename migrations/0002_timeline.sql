@@ -105,7 +105,7 @@ create function store.first_run_id(moment timestamptz) returns uuid language sql
 $$;
 
 -- Makes the partitions of `months` months from the month before `moment` on (ids may be a day old). The server calls
--- it at start and every day. TRUNCATE triggers are not inherited by partitions, so each gets its own.
+-- it at start and every few hours. TRUNCATE triggers are not inherited by partitions, so each gets its own.
 create function store.ensure_partitions(moment timestamptz, months int) returns int
     language plpgsql security definer set search_path = pg_catalog as $$
 declare

@@ -63,12 +63,13 @@ left join store.run r using (run_id)
 where e.type = 'message.completed';
 
 create view runreel.token_usage as
-select e.run_id, e.seq, e.owner_id, e.agent, e.payload ->> 'model' as model, u.key as kind, (u.value #>> '{}')::numeric as tokens,
-       e.at
+select e.run_id, e.seq, e.owner_id, e.agent, e.payload ->> 'model' as model, u.key as kind,
+       (u.value #>> '{}')::float8 as tokens, e.at
 from store.run_event e
 cross join lateral json_each(case json_typeof(e.payload -> 'usage') when 'object' then e.payload -> 'usage'
                              else '{}'::json end) u
-where e.type like '%.completed' and json_typeof(u.value) = 'number';
+where e.type like '%.completed' and json_typeof(u.value) = 'number'
+      and (u.value #>> '{}') ~ '^-?[0-9]{1,18}(\.[0-9]{1,18})?$';
 
 -- Sessions, threads and artifacts as far as runs tell of them.
 create view runreel.sessions as
@@ -86,7 +87,7 @@ group by owner_id, thread_id;
 
 create view runreel.artifacts as
 select e.run_id, e.seq, e.owner_id, e.payload ->> 'artifact_id' as artifact_id, e.payload ->> 'name' as name,
-       e.payload ->> 'media_type' as media_type, (e.payload ->> 'size')::bigint as size,
+       e.payload ->> 'media_type' as media_type, (substring(e.payload ->> 'size' from '^[0-9]{1,18}$'))::bigint as size,
        e.payload ->> 'sha256' as sha256, e.at as created_at
 from store.run_event e
 where e.type = 'artifact.created';

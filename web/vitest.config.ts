@@ -3,5 +3,6 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   plugins: [svelte()],
-  test: { include: ["src/**/*.test.ts"], environment: "node", retry: 0 },
+  // The time is for a busy machine: property tests take seconds there.
+  test: { include: ["src/**/*.test.ts"], environment: "node", retry: 0, testTimeout: 30_000 },
 });

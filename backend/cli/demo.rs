@@ -33,6 +33,7 @@ use crate::{
     },
     client::Client,
     clock::{Clock, IdSource},
+    config,
     domain::context::{Role, RunContext},
 };
 
@@ -56,11 +57,8 @@ pub(super) struct Demo {
     #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Use this running server instead of starting one
-    #[arg(long, value_name = "URL", conflicts_with_all = ["chaos", "data_dir"])]
+    #[arg(long, value_name = "URL", conflicts_with = "chaos")]
     url: Option<String>,
-    /// Token for a server that asks for one
-    #[arg(long, env = "RUNREEL_TOKEN", hide_env_values = true, requires = "url")]
-    token: Option<String>,
     /// Time between two words of a message, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 35)]
     pace: u64,
@@ -78,6 +76,14 @@ pub(super) struct Demo {
     stay: bool,
 }
 
+/// The token for a server that asks for one, from `RUNREEL_TOKEN` or the file `RUNREEL_TOKEN_FILE` names.
+fn token() -> anyhow::Result<Option<String>> {
+    match config::variable("RUNREEL_TOKEN") {
+        Some(token) => Ok(Some(token)),
+        None => Ok(config::secret_from_file("RUNREEL_TOKEN")?),
+    }
+}
+
 /// Longest time one emission or creation tries again: longer than any restart takes.
 const PATIENCE: Duration = Duration::from_mins(2);
 /// What a shell calls an interrupted program.
@@ -89,7 +95,7 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
         return chaos::run(&args).await;
     }
     let url = args.url.clone().unwrap_or_else(|| format!("http://{}", args.listen));
-    let client = Client::new(&url, args.token.clone())?;
+    let client = Client::new(&url, token()?)?;
     let server = if client.ready().await {
         say(&format!("Using the server at {url}"));
         None

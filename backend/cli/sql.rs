@@ -72,7 +72,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 async fn ask(database: &Database, text: String, timeout: Duration, format: Format) -> anyhow::Result<ExitCode> {
-    let table = query::run(&database.options, text, timeout).await.map_err(|error| explain(&error))?;
+    let table = query::run(&database.reader(), text, timeout).await.map_err(|error| explain(&error))?;
     let text = match format {
         Format::Table => drawn(&table),
         Format::Csv => csv(&table),
@@ -85,6 +85,9 @@ async fn ask(database: &Database, text: String, timeout: Duration, format: Forma
 }
 
 fn explain(error: &sqlx::Error) -> Complaint {
+    if let sqlx::Error::InvalidArgument(rule) = error {
+        return Complaint::failed(rule.clone());
+    }
     let Some(database) = error.as_database_error() else {
         return Complaint {
             code: 3,
@@ -114,7 +117,7 @@ async fn open(database: &Database, timeout: Duration) -> anyhow::Result<ExitCode
             .arg("-p")
             .arg(endpoint.port.to_string())
             .arg("-U")
-            .arg(&endpoint.user)
+            .arg("runreel_reader")
             .arg("-d")
             .arg(&endpoint.database)
     } else {

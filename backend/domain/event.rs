@@ -117,6 +117,9 @@ impl NewEvent {
         if self.span_id.is_none() {
             return Err(Malformed("a delta needs the span_id of the message, reasoning or tool call it belongs to"));
         }
+        if self.payload.raw_member("offset").is_some() {
+            return Err(Malformed("the offset of a delta is counted by the server; leave it out"));
+        }
         self.payload.member("text").ok_or(Malformed("a delta needs a payload of the form {\"text\": \"…\"}"))
     }
 }

@@ -79,6 +79,6 @@ pub const TOKEN_LIFE_S_MAX: i64 = 10 * 366 * 24 * 60 * 60;
 /// Patterns in one `types` filter.
 pub const TYPE_PATTERNS_MAX: usize = 32;
 /// Longest a JWT's times may be off, seconds.
-pub const JWT_LEEWAY_S: u64 = 30;
+pub const JWT_LEEWAY_S: u64 = 5;
 /// A server that drains has this long to finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 8_000;

@@ -32,6 +32,9 @@ use crate::{
     timeline::Timeline,
 };
 
+/// The event ids the server gives to events of its own begin so, and no producer's may.
+pub(super) const OWN_EVENT_IDS: &str = "runreel:";
+
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(emit, page))
@@ -83,7 +86,7 @@ struct EmitReplyEvent {
 /// Emit events, all or none.
 ///
 /// The body is one event, an array of them, or NDJSON. The answer comes after the commit: what it lists is durable.
-#[utoipa::path(post, path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(post, operation_id = "emit_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path)),
     request_body(content((Vec<EmitEvent> = "application/json"), (String = "application/x-ndjson"))),
     responses((status = 200, body = EmitReply, description = "Committed"), (status = 400, body = Problem, description = "Refused whole"),
     (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended`, `invalid_transition`"),
@@ -155,6 +158,9 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
             .field(format!("events[{index}].payload"))
             .hint("keep large data elsewhere and put a pointer to it into the event"));
     }
+    if event.event_id.as_deref().is_some_and(|id| id.starts_with(OWN_EVENT_IDS)) {
+        return Err(invalid_event(index, "event_id", "event ids that begin with runreel: are the server's own"));
+    }
     let event = NewEvent {
         event_type,
         payload,
@@ -215,7 +221,7 @@ pub(super) struct RunEvent {
 }
 
 /// Read a page of events, or with `Accept: application/x-ndjson` all that is there.
-#[utoipa::path(get, path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
+#[utoipa::path(get, operation_id = "list_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
     ("after" = Option<i64>, Query, description = "Events after this seq; default 0"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 500"),
     ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`")),
@@ -236,13 +242,13 @@ async fn page(
     let filter: TypeFilter = query.parsed("types")?.unwrap_or_default();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    if accept.contains("application/x-ndjson") {
-        return Ok(ndjson(server.timeline.clone(), owner, run, after, filter));
-    }
     let page = server.timeline.store().run_page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
     if after > page.last_seq {
         let detail = format!("the run's last seq is {}", page.last_seq);
         return Err(Problem::new(Code::CursorAhead, detail).field("after"));
+    }
+    if accept.contains("application/x-ndjson") {
+        return Ok(ndjson(server.timeline.clone(), owner, run, after, filter));
     }
     let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
     let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));

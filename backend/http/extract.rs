@@ -89,7 +89,8 @@ fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
     let is_local = |authority: &str| {
         let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         let host = host.map_or(authority, |(host, _)| host);
-        matches!(host, "localhost" | "[::1]") || host.starts_with("127.") || host.ends_with(".localhost")
+        let numeric = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+        host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
     };
     let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
     let host = text(header::HOST).or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str));

@@ -31,13 +31,13 @@ impl Health {
 }
 
 /// Whether the process lives.
-#[utoipa::path(get, path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "It does")))]
+#[utoipa::path(get, operation_id = "get_livez", path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "It does")))]
 async fn livez() -> Reply<Health> {
     Health::of("ok")
 }
 
 /// Whether the server takes work: the database answers, its schema is this program's, and no shutdown is under way.
-#[utoipa::path(get, path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
+#[utoipa::path(get, operation_id = "get_readyz", path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
     (status = 503, body = Health, description = "Not ready")))]
 async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
     if server.draining.is_cancelled() {
@@ -50,7 +50,7 @@ async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
 }
 
 /// Numbers in the Prometheus text format.
-#[utoipa::path(get, path = "/metrics", tag = "operations", responses((status = 200, description = "Metrics", content_type = "text/plain")))]
+#[utoipa::path(get, operation_id = "get_metrics", path = "/metrics", tag = "operations", responses((status = 200, description = "Metrics", content_type = "text/plain")))]
 async fn metrics(State(server): State<Server>) -> Response {
     let (open, idle) = server.timeline.store().pool_size();
     metrics::gauge!("runreel_database_connections", "state" => "open").set(open);

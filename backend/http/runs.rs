@@ -14,13 +14,14 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
+    events::OWN_EVENT_IDS,
     extract::{Body, Caller, Query, RunPath},
-    model::{CreateRun, Run, RunList, statuses},
+    model::{CreateRun, Run, RunList, content_hash, statuses},
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
-        event::NewEvent,
+        event::{NewEvent, Recorded},
         id::{EventId, RunId, SpanId, Title},
         json::Json,
         limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX},
@@ -47,7 +48,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 /// Create a run.
 ///
 /// The same `run_id` again with the same content answers 200 with the same run; with other content 409 `run_exists`.
-#[utoipa::path(post, path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
+#[utoipa::path(post, operation_id = "create_run", path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
     (status = 201, description = "Created; `Location` names it", body = Run),
     (status = 200, description = "It was there already", body = Run),
     (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
@@ -65,8 +66,9 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
         None => None,
         Some(parent) => Some(timeline.context(owner, parent).await?.ok_or_else(Problem::not_found)?),
     };
-    let hash = request.hash();
-    let ack = timeline.open_run(request.into_spec(owner, run, parent.as_deref())?, hash).await?;
+    let spec = request.into_spec(owner, run, parent.as_deref())?;
+    let hash = content_hash(&spec);
+    let ack = timeline.open_run(spec, hash).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let status = if ack.already_open { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = (status, Reply(Run::of(record, now))).into_response();
@@ -77,7 +79,7 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
 }
 
 /// List runs, newest first.
-#[utoipa::path(get, path = "/api/runs", tag = "runs", params(
+#[utoipa::path(get, operation_id = "list_runs", path = "/api/runs", tag = "runs", params(
     ("status" = Option<String>, Query, description = "One or more statuses, separated by commas"),
     ("thread_id" = Option<String>, Query, description = "Runs of this thread"),
     ("agent" = Option<String>, Query, description = "Runs of this agent"),
@@ -132,7 +134,7 @@ fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
 }
 
 /// Look at a run.
-#[utoipa::path(get, path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(get, operation_id = "get_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Absent or foreign")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
@@ -141,7 +143,7 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
 }
 
 /// Delete an ended run with its events.
-#[utoipa::path(delete, path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(delete, operation_id = "delete_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign"),
               (status = 409, body = Problem, description = "`run_live`")))]
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
@@ -164,7 +166,7 @@ struct Cancel {
 }
 
 /// Cancel a run and every run below it that has not ended.
-#[utoipa::path(post, path = "/api/runs/{run_id}/cancel", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(post, operation_id = "cancel_run", path = "/api/runs/{run_id}/cancel", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body(content = Option<Cancel>), responses((status = 202, body = Run, description = "Cancelled, now or before"),
     (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended` otherwise")))]
 async fn cancel(
@@ -226,7 +228,7 @@ enum Decision {
 /// Answer an interrupt; the run goes on.
 ///
 /// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
-#[utoipa::path(post, path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(post, operation_id = "resume_run", path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
     (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
 async fn resume(
@@ -246,21 +248,21 @@ async fn resume(
     if !known.iter().any(|event| event.event_type.as_str() == "interrupt.requested") {
         return Err(Problem::not_found());
     }
-    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let answer = Json::of(&Answer { interrupt_id: &interrupt_id, decision, value: value.as_ref() });
-    // The key makes the answer the only one, whoever sends it first.
-    let key = format!("interrupt:{interrupt_id}");
-    let key: EventId = key.parse().unwrap_or_else(|_| EventId::trusted(&key));
-    let mut events =
-        vec![NewEvent::new("interrupt.resolved", answer.clone()).span(interrupt_id.clone()).event_id(key.clone())];
-    if record.head.status == Status::Interrupted {
-        let resumed = EventId::trusted(&format!("{key}:resumed"));
-        events.push(NewEvent::new("run.resumed", Json::of(&json!({ "interrupt_id": interrupt_id }))).event_id(resumed));
+    if resolution(&known).is_none() {
+        let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+        // The key makes the answer the only one, whoever sends it first.
+        let key = format!("{OWN_EVENT_IDS}interrupt:{interrupt_id}");
+        let resolved = NewEvent::new("interrupt.resolved", answer.clone()).span(interrupt_id.clone());
+        let mut events = vec![resolved.event_id(EventId::trusted(&key))];
+        if record.head.status == Status::Interrupted {
+            let resumed = NewEvent::new("run.resumed", Json::of(&json!({ "interrupt_id": interrupt_id })));
+            events.push(resumed.event_id(EventId::trusted(&format!("{key}:resumed"))));
+        }
+        timeline.emit_run_event(&context, events).await?;
     }
-    timeline.emit_run_event(&context, events).await?;
     let known = timeline.store().interrupt(owner, run, interrupt_id.as_str()).await?;
-    let given = known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved");
-    if given.is_some_and(|event| event.payload != answer) {
+    if resolution(&known).is_some_and(|given| given.payload != answer) {
         let detail = "this interrupt has been answered, and differently";
         return Err(Problem::new(Code::InterruptClosed, detail).field("interrupt_id"));
     }
@@ -268,8 +270,12 @@ async fn resume(
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
 }
 
+fn resolution(known: &[Recorded]) -> Option<&Recorded> {
+    known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved")
+}
+
 /// Renew the lease of a run's producer.
-#[utoipa::path(post, path = "/api/runs/{run_id}/heartbeat", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(post, operation_id = "renew_lease", path = "/api/runs/{run_id}/heartbeat", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 204, description = "Renewed"), (status = 404, body = Problem, description = "Absent or foreign")))]
 async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(Scope::Emit, run)?.owner();

@@ -59,8 +59,12 @@ impl Encoder {
                 _ => chunk.put_slice(frame.block()),
             },
             Signal::Snapshot(open) => control(chunk, "message.snapshot", &snapshot(open)),
-            Signal::CaughtUp { last_seq } => {
-                let cursor = self.feed.as_ref().map(ToString::to_string);
+            Signal::CaughtUp { last_seq, cursor } => {
+                // What a feed passed over counts as seen: the ids that follow go on from there.
+                if let (Some(own), Some(cursor)) = (&mut self.feed, cursor) {
+                    own.clone_from(cursor);
+                }
+                let cursor = cursor.as_ref().map(ToString::to_string);
                 control(chunk, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
             }
             Signal::Gap { requested_after, first_seq } => {

@@ -74,7 +74,7 @@ fn cursor_ahead(last: &str) -> Problem {
 ///
 /// Replays what is there, then goes on live, each event once and in order. Reconnecting with the last seq of an ended
 /// run answers 204: stop.
-#[utoipa::path(get, path = "/api/stream/runs/{run_id}", tag = "streams", params(("run_id" = uuid::Uuid, Path),
+#[utoipa::path(get, operation_id = "follow_run", path = "/api/stream/runs/{run_id}", tag = "streams", params(("run_id" = uuid::Uuid, Path),
     ("Last-Event-ID" = Option<String>, Header, description = "Go on after this frame id; wins over `after`"),
     ("after" = Option<String>, Query, description = "Go on after this frame id"),
     ("tail" = Option<i64>, Query, description = "Begin with the last so many events, at most 1000"),
@@ -145,7 +145,7 @@ async fn tree(
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
-#[utoipa::path(get, path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
+#[utoipa::path(get, operation_id = "follow_thread", path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
     ("types" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
@@ -164,7 +164,7 @@ async fn thread(
 }
 
 /// Follow everything the caller owns.
-#[utoipa::path(get, path = "/api/stream/runs", tag = "streams", params(
+#[utoipa::path(get, operation_id = "follow_runs", path = "/api/stream/runs", tag = "streams", params(
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
     ("types" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),

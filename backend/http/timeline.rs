@@ -39,7 +39,7 @@ struct RunTimeline {
 }
 
 /// Spans, nesting and sums of a run.
-#[utoipa::path(get, path = "/api/runs/{run_id}/timeline", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+#[utoipa::path(get, operation_id = "get_timeline", path = "/api/runs/{run_id}/timeline", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Absent or foreign")))]
 async fn show(
     State(server): State<Server>,

@@ -14,11 +14,29 @@ pub struct Table {
     pub rows: Vec<Vec<Option<String>>>,
 }
 
+/// Lets the reading role log in, on a cluster that only this machine's user can reach: its sessions then have no other
+/// role to fall back to.
+pub async fn let_reader_log_in(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+    let mut owner = PgConnection::connect_with(options).await?;
+    sqlx::raw_sql("alter role runreel_reader login").execute(&mut owner).await?;
+    owner.close().await
+}
+
+/// How a statement that only asks may begin.
+const QUESTIONS: [&str; 7] = ["select", "with", "values", "table", "explain", "show", "("];
+
 /// Runs one statement in a read-only transaction of the role `runreel_reader`.
 ///
-/// The text is the person's own and is meant to be SQL; what keeps it harmless is the role, which may select from the
-/// views of the schema `runreel` and nothing else, and the transaction, which cannot become a writing one.
+/// The text is the person's own and is meant to be SQL. What keeps it harmless is the role, which may select from the
+/// views of the schema `runreel` and nothing else, and the transaction, which cannot become a writing one. On the
+/// embedded database the session belongs to that role; on one of the operator's it begins as the role its URL names,
+/// so there a determined author can get back to what that URL allows: who has the URL has that anyway.
 pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) -> Result<Table, sqlx::Error> {
+    let first = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+    if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
+        let rule = format!("a question begins with one of: {}", QUESTIONS.join(", "));
+        return Err(sqlx::Error::InvalidArgument(rule));
+    }
     let options = options.clone().options(reader(timeout));
     let mut connection = PgConnection::connect_with(&options).await?;
     let mut tx = connection.begin_with("begin read only").await?;

@@ -18,8 +18,7 @@ pub enum Removal {
 impl Store {
     /// Deletes an ended run with its events.
     ///
-    /// The lane's epoch is raised in the same transaction: every writer, in every process, then forgets the heads it
-    /// has in memory and cannot append to a run that is gone.
+    /// Writers keep no heads of ended runs in memory, so none can append to a run that is gone.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.dedicated("runreel_retention").await?;
@@ -61,18 +60,9 @@ impl Store {
             .await?;
             tx.commit().await?;
             let _ = connection.close().await;
-            self.unsettle_lane(head.lane).await?;
             Ok(Removal::Done)
         })
         .await
-    }
-
-    /// Makes every writer of a lane read its heads again.
-    async fn unsettle_lane(&self, lane: i16) -> Result<(), Error> {
-        let mut writer = self.dedicated("runreel_writer").await?;
-        sqlx::query!("update store.lane set epoch = epoch + 1 where lane = $1", lane).execute(&mut writer).await?;
-        let _ = writer.close().await;
-        Ok(())
     }
 
     /// Makes the partitions of the coming months; says how many were new.

@@ -124,6 +124,10 @@ impl Timeline {
 
     async fn parent_depth(&self, spec: &Spec, parent: RunId) -> Result<i16, EmitError> {
         let record = self.run(&spec.context.owner_id, parent).await?.ok_or(EmitError::NotFound)?;
+        // A tree that has ended stays ended: readers of it have been told so.
+        if record.head.status.is_terminal() {
+            return Err(Refusal::Ended { status: record.head.status }.into());
+        }
         let too_deep = record.depth.unsigned_abs() + 1 > crate::domain::limits::RUN_DEPTH_MAX;
         if too_deep { Err(EmitError::TooDeep) } else { Ok(record.depth) }
     }
@@ -141,7 +145,8 @@ impl Timeline {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable,
         })?;
-        answer.await.unwrap_or(Err(EmitError::Unavailable))
+        // A lane that dies without an answer may have committed.
+        answer.await.unwrap_or(Err(EmitError::OutcomeUnknown))
     }
 }
 

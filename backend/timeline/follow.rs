@@ -45,8 +45,8 @@ pub enum Signal {
     Frame(Arc<Frame>),
     /// The text so far of a message that is being written.
     Snapshot(OpenText),
-    /// Everything that was there has been delivered. For a run its last seq.
-    CaughtUp { last_seq: Option<Seq> },
+    /// Everything that was there has been delivered: a run's last seq, or the place in a feed.
+    CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
     /// Retention removed what was asked for; the stream goes on from here.
     Gap { requested_after: String, first_seq: Option<Seq> },
     /// The run (or the whole tree) has ended; nothing follows.
@@ -171,12 +171,14 @@ impl Follower {
         }
     }
 
-    /// How far the reader has come, as the id of a feed's frame.
-    pub fn track(&self) -> &Track {
-        self.splice.track()
-    }
-
     async fn query(&mut self) -> Vec<Signal> {
+        // The tree before the page: a run that ends in between then still counts as live until its end is delivered.
+        if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
+            match self.timeline.store().tree(&self.owner, root).await {
+                Ok(tree) => self.learn_tree(&tree),
+                Err(error) => return self.pause(&error).await,
+            }
+        }
         let page = match self.timeline.page(&self.owner, &self.scope, self.splice.track(), self.rows).await {
             Ok(Some(page)) => page,
             Ok(None) => {
@@ -186,12 +188,6 @@ impl Follower {
             }
             Err(error) => return self.pause(&error).await,
         };
-        if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
-            match self.timeline.store().tree(&self.owner, root).await {
-                Ok(tree) => self.learn_tree(&tree),
-                Err(error) => return self.pause(&error).await,
-            }
-        }
         let mean = (page.bytes / page.rows.max(1)).max(1);
         self.rows = i64::try_from(PAGE_BYTES / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
         self.floor = page.floor;
@@ -229,7 +225,8 @@ impl Follower {
         let steps = self.splice.step(Input::Settled);
         let mut signals = self.carry_out(steps);
         if self.wishes.tokens {
-            signals.extend(texts.into_iter().map(Signal::Snapshot));
+            let wanted = texts.into_iter().filter(|text| self.wishes.filter.admits(&text.event_type));
+            signals.extend(wanted.map(Signal::Snapshot));
         }
         signals.extend(self.end());
         signals
@@ -314,10 +311,12 @@ impl Follower {
                 Step::CaughtUp { first_time } => {
                     self.todo = Todo::Live;
                     if first_time {
-                        signals.push(Signal::CaughtUp { last_seq: self.last_seq() });
+                        let (last_seq, cursor) = self.place();
+                        signals.push(Signal::CaughtUp { last_seq, cursor });
                     }
                 }
                 Step::Deliver(frame) => {
+                    self.grow(&frame.context);
                     self.note_end(&frame);
                     let wanted =
                         self.wishes.filter.admits(&frame.event_type) && (frame.place.is_some() || self.wishes.tokens);
@@ -330,10 +329,10 @@ impl Follower {
         signals
     }
 
-    fn last_seq(&self) -> Option<Seq> {
+    fn place(&self) -> (Option<Seq>, Option<FeedCursor>) {
         match self.splice.track() {
-            Track::Run(seq) => Some(*seq),
-            Track::Feed(_) => None,
+            Track::Run(seq) => (Some(*seq), None),
+            Track::Feed(cursor) => (None, Some(cursor.clone())),
         }
     }
 

@@ -30,11 +30,12 @@ use crate::{
     clock::{Clock, IdSource},
     domain::{
         context::RunContext,
+        event::Recorded,
         id::RunId,
         limits::{CONTEXTS_MAX, LANE_QUEUE_MAX},
         principal::OwnerId,
     },
-    store::{self, Store, runs::RunRecord},
+    store::{self, Store, events::Placed, runs::RunRecord},
 };
 
 /// How the timeline runs.
@@ -120,8 +121,8 @@ impl Timeline {
 
     /// The identity of a run of this owner; `None` alike for an absent run and somebody else's.
     pub async fn context(&self, owner: &OwnerId, run: RunId) -> Result<Option<Arc<RunContext>>, store::Error> {
-        if let Some(context) = self.shared.contexts.known(run) {
-            return Ok((context.owner_id == *owner).then_some(context));
+        if let Some(context) = self.shared.contexts.known(run, owner.as_str()) {
+            return Ok(Some(context));
         }
         let record = self.shared.store.run(owner, run).await?;
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
@@ -140,7 +141,8 @@ impl Timeline {
     }
 }
 
-/// Contexts of runs seen lately. They never change, so remembering them is always right.
+/// Contexts of runs seen lately. A run's context never changes. Only when a run is deleted and its id used again does
+/// another context take its place, so whoever asks names the owner, and a context of another owner is not known.
 #[derive(Clone, Debug)]
 pub(crate) struct Contexts {
     known: moka::sync::Cache<RunId, Arc<RunContext>>,
@@ -152,8 +154,8 @@ impl Contexts {
         Self { known: moka::sync::Cache::new(CONTEXTS_MAX), store }
     }
 
-    fn known(&self, run: RunId) -> Option<Arc<RunContext>> {
-        self.known.get(&run)
+    fn known(&self, run: RunId, owner: &str) -> Option<Arc<RunContext>> {
+        self.known.get(&run).filter(|context| context.owner_id.as_str() == owner)
     }
 
     fn remember(&self, context: RunContext) -> Arc<RunContext> {
@@ -166,9 +168,11 @@ impl Contexts {
         self.known.invalidate(&run);
     }
 
-    /// Makes sure that the contexts of these runs are known, as far as the runs exist.
-    async fn learn(&self, runs: impl Iterator<Item = RunId>) -> Result<(), store::Error> {
-        let mut missing: Vec<RunId> = runs.filter(|run| !self.known.contains_key(run)).collect();
+    /// Makes sure that the contexts of these events' runs are known, as far as the runs exist.
+    async fn learn(&self, events: &[Placed]) -> Result<(), store::Error> {
+        let unknown = |event: &Recorded| self.known(event.run_id, &event.owner_id).is_none();
+        let mut missing: Vec<RunId> =
+            events.iter().filter(|(_, event)| unknown(event)).map(|(_, event)| event.run_id).collect();
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {

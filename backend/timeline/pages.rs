@@ -54,10 +54,10 @@ impl Timeline {
 
     async fn frames(&self, events: Vec<Placed>) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
         let contexts = &self.shared.contexts;
-        contexts.learn(events.iter().map(|(_, event)| event.run_id)).await?;
+        contexts.learn(&events).await?;
         let known = events.into_iter().filter_map(|(place, event)| {
             // A run without a head was deleted between the two reads; its events are gone as well.
-            let context = contexts.known(event.run_id)?;
+            let context = contexts.known(event.run_id, &event.owner_id)?;
             Some(frame(context, place, &event))
         });
         Ok(known.collect())

@@ -231,10 +231,9 @@ impl Gate {
     }
 }
 
-/// The payload of a delta with the number of characters before it.
+/// The payload of a delta with the number of characters before it; the rest stays to the letter.
 fn with_offset(payload: &Json, offset: usize) -> Json {
-    let mut members: serde_json::Map<String, serde_json::Value> =
-        serde_json::from_str(payload.as_str()).unwrap_or_default();
-    members.insert("offset".to_owned(), offset.into());
-    Json::of(&members)
+    let text = payload.as_str();
+    debug_assert!(text.starts_with("{\"") && text.ends_with('}'), "the door admits deltas with a text only");
+    Json::trusted(format!("{},\"offset\":{offset}}}", &text[..text.len() - 1]))
 }

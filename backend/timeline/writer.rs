@@ -233,7 +233,12 @@ impl Lane {
     pub(super) async fn finish(&mut self, turn: &Turn, plan: Plan, first_position: i64, emissions: &mut Vec<Emission>) {
         let stored = plan.batch.events.len() as i64;
         for (run, head) in plan.heads {
-            self.heads.put(run, head);
+            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time.
+            if head.head.status.is_terminal() {
+                self.heads.pop(&run);
+            } else {
+                self.heads.put(run, head);
+            }
         }
         if stored > 0 && self.publisher.published(self.lane) + 1 < first_position {
             relay::catch_up(&self.store, &self.publisher, &self.contexts, turn, self.lane, first_position - 1).await;

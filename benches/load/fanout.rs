@@ -86,7 +86,7 @@ impl Audience {
             }
             let stamp = ONE + u64::try_from(self.epoch.elapsed().as_nanos())?;
             let fill = "x".repeat(crate::emit::PAYLOAD_BYTES - 40);
-            let body = format!("{{\"type\":\"custom.load\",\"payload\":{{\"text\":\"{fill}\",\"t\":{:019}}}}}", stamp);
+            let body = format!("{{\"type\":\"custom.load\",\"payload\":{{\"text\":\"{fill}\",\"t\":{stamp:019}}}}}");
             connection.post(&path, "application/json", &body).await?;
             self.last_seq += 1;
         }

@@ -48,7 +48,8 @@ export const test = base.extend<Fixtures, { made: Server }>({
     await use(new Producer(() => server.url));
   },
   complaints: [
-    async ({ page, server, wire, allowsCuts }, use) => {
+    // The page after the server, hence closed before it: a server that stops lets its readers finish first.
+    async ({ server, wire, page, allowsCuts }, use) => {
       const complaints: string[] = [];
       const own = new Set([server.url, wire.url]);
       page.on("request", (request) => {

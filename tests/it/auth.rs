@@ -120,7 +120,9 @@ async fn every_route_answers_every_caller_as_it_should() {
                 assert!(!reply.text.contains(&run), "{}", reply.text);
             }
         }
-        for (who, api, status) in [("a token of the run", &run_token.0, row.run_token), ("the owner", &alice, row.owner)] {
+        for (who, api, status) in
+            [("a token of the run", &run_token.0, row.run_token), ("the owner", &alice, row.owner)]
+        {
             let reply = call(api, &row, &run).await;
             assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
         }
@@ -164,7 +166,8 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
         let ask = async |run: &str| {
             let request = bob.request(method.parse().unwrap(), &path.replace("RUN", run));
             let text = body.to_string().replace("RUN", run);
-            let request = if body.is_null() { request } else { request.header("content-type", "application/json").body(text) };
+            let request =
+                if body.is_null() { request } else { request.header("content-type", "application/json").body(text) };
             bob.send(request).await
         };
         same(&ask(&theirs).await, &ask(&new_run_id()).await, path);

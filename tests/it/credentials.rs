@@ -70,8 +70,18 @@ async fn a_credential_in_a_url_is_refused_whoever_asks() {
     let alice = server.as_subject("alice");
     let run = alice.start_run().await;
     let token = alice.token.clone().unwrap();
-    for query in ["token=x", "access_token=x", "TOKEN=x", "api_key=", "jwt=1", "authorization=Bearer", "x=rr_abc", &format!("q={token}")] {
-        for path in ["/api/runs".to_owned(), format!("/api/runs/{run}"), stream_of(&run), "/api/stream/runs".to_owned()] {
+    for query in [
+        "token=x",
+        "access_token=x",
+        "TOKEN=x",
+        "api_key=",
+        "jwt=1",
+        "authorization=Bearer",
+        "x=rr_abc",
+        &format!("q={token}"),
+    ] {
+        for path in ["/api/runs".to_owned(), format!("/api/runs/{run}"), stream_of(&run), "/api/stream/runs".to_owned()]
+        {
             for api in [&alice, &server.api] {
                 let reply = api.no_stream(&format!("{path}?{query}"), None).await;
                 reply.refused(400, "token_in_url");
@@ -163,7 +173,8 @@ async fn no_secret_is_ever_logged_or_stored() {
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Keep).init();
     let server = setup().jwt().start().await;
     let subject = "sentinel-subject-7c1d";
-    let jwt = signed(&json!({ "sub": subject, "exp": server.clock.now().timestamp() + 60, "name": "sentinel-name-7c1d" }));
+    let jwt =
+        signed(&json!({ "sub": subject, "exp": server.clock.now().timestamp() + 60, "name": "sentinel-name-7c1d" }));
     let alice = server.with(jwt.clone());
     let token = server.api_token(subject, &[Scope::Admin], None, None).await.0;
     let secret = token.token.clone().unwrap();
@@ -217,14 +228,20 @@ async fn without_authentication_only_this_machine_may_ask() {
     let server = setup().start().await;
     let run = server.start_run().await;
     let ask = async |method: reqwest::Method, host: &str, origin: Option<&str>| {
-        let path = if method == reqwest::Method::GET { format!("/api/runs/{run}") } else { format!("/api/runs/{run}/heartbeat") };
+        let path = if method == reqwest::Method::GET {
+            format!("/api/runs/{run}")
+        } else {
+            format!("/api/runs/{run}/heartbeat")
+        };
         let mut request = server.request(method, &path).header("host", host);
         if let Some(origin) = origin {
             request = request.header("origin", origin);
         }
         server.send(request).await
     };
-    for host in ["localhost", "localhost:7717", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:7717", "runreel.localhost:80"] {
+    for host in
+        ["localhost", "localhost:7717", "127.0.0.1:1", "127.1.2.3", "[::1]", "[::1]:7717", "runreel.localhost:80"]
+    {
         assert_eq!(ask(reqwest::Method::GET, host, None).await.status, 200, "{host}");
     }
     for origin in ["http://localhost:5173", "http://127.0.0.1:7717", "https://[::1]"] {
@@ -233,7 +250,14 @@ async fn without_authentication_only_this_machine_may_ask() {
     for origin in ["http://evil.example", "null", "https://localhost.evil.example", "http://127.0.0.1.evil.example"] {
         ask(reqwest::Method::POST, "localhost", Some(origin)).await.refused(403, "foreign_host");
     }
-    for host in ["evil.example", "evil.example:80", "localhost.evil.example", "1270.0.0.1", "127.0.0.1.evil.example", "127.evil.example:80"] {
+    for host in [
+        "evil.example",
+        "evil.example:80",
+        "localhost.evil.example",
+        "1270.0.0.1",
+        "127.0.0.1.evil.example",
+        "127.evil.example:80",
+    ] {
         ask(reqwest::Method::GET, host, None).await.refused(403, "foreign_host");
         ask(reqwest::Method::POST, host, None).await.refused(403, "foreign_host");
     }

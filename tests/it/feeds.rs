@@ -129,7 +129,18 @@ async fn a_feed_refuses_cursors_that_are_malformed_or_ahead() {
     let server = Server::start().await;
     server.start_run().await;
     for path in [EVERYTHING, "/api/stream/threads/t"] {
-        for bad in ["1", "p", "p-1", "p01", "p1-", "q1", "p1.2", "P1", "p9223372036854775808", &format!("p{}", "1-".repeat(16) + "1")] {
+        for bad in [
+            "1",
+            "p",
+            "p-1",
+            "p01",
+            "p1-",
+            "q1",
+            "p1.2",
+            "P1",
+            "p9223372036854775808",
+            &format!("p{}", "1-".repeat(16) + "1"),
+        ] {
             server.no_stream(path, Some(bad)).await.refused(400, "invalid_cursor");
         }
         for ahead in ["p3", "p9223372036854775807", "p2-1", "p0-5"] {
@@ -155,12 +166,17 @@ async fn with_two_lanes_a_feed_loses_and_doubles_nothing() {
         run
     };
     let joiner = async |after: i64| {
-        server.db.until_number("the feed to be this far", "select (sum(position) > 60)::int::bigint from store.lane", 1).await;
+        server
+            .db
+            .until_number("the feed to be this far", "select (sum(position) > 60)::int::bigint from store.lane", 1)
+            .await;
         let mut stream = server.stream_after(EVERYTHING, (after > 0).then_some("p0-0")).await;
         envelopes(&stream.durable(12 * 23).await)
     };
-    let (runs, joined) =
-        tokio::join!(futures::future::join_all((0..12).map(producer)), futures::future::join_all([0, 1, 0].map(joiner)));
+    let (runs, joined) = tokio::join!(
+        futures::future::join_all((0..12).map(producer)),
+        futures::future::join_all([0, 1, 0].map(joiner))
+    );
     let frames = live.durable(12 * 23).await;
     let all: HashSet<String> = envelopes(&frames).into_iter().collect();
     let expected: HashMap<String, i64> = runs.into_iter().map(|run| (run, 23)).collect();
@@ -189,7 +205,8 @@ async fn an_open_foreign_transaction_neither_loses_nor_hides_events() {
     execute(&mut foreign, "rollback; begin; update store.lane set position = position".to_owned()).await;
     let emit = server.emit(&run, numbered(3));
     let release = async {
-        const WAITS: &str = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+        const WAITS: &str =
+            "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
         server.db.until_number("the lane to wait", WAITS, 1).await;
         assert_eq!(server.stream_after(EVERYTHING, Some("p5")).await.caught_up().await, 0);
         execute(&mut foreign, "rollback".to_owned()).await;

@@ -15,7 +15,11 @@ async fn as_role(db: &Db, role: &str, owner: Option<&str>) -> PgConnection {
     let mut connection = db.connect().await;
     execute(&mut connection, format!("set role {role}")).await;
     if let Some(owner) = owner {
-        sqlx::query("select set_config('runreel.owner', $1, false)").bind(owner).execute(&mut connection).await.unwrap();
+        sqlx::query("select set_config('runreel.owner', $1, false)")
+            .bind(owner)
+            .execute(&mut connection)
+            .await
+            .unwrap();
     }
     connection
 }
@@ -97,7 +101,9 @@ async fn no_role_can_change_an_event() {
         }
     }
     let mut retention = as_role(&server.db, "runreel_retention", Some(&owner)).await;
-    for statement in ["update store.run_event set payload = '1'", "truncate store.run_event", "update store.run set title = 'x'"] {
+    for statement in
+        ["update store.run_event set payload = '1'", "truncate store.run_event", "update store.run set title = 'x'"]
+    {
         error(&mut retention, statement).await;
     }
     // Who owns the tables is stopped by triggers, and no session setting turns those off.

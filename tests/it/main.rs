@@ -7,8 +7,10 @@
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
 mod auth;
+mod cli;
 mod credentials;
 mod deletion;
+mod embedded;
 mod emit;
 mod feeds;
 mod isolation;

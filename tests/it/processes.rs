@@ -82,7 +82,8 @@ async fn one_run_id_is_one_run_whichever_server_it_is_created_at() {
     let (a, b) = two().await;
     for _ in 0..5 {
         let body = json!({ "run_id": crate::support::runs::new_run_id(), "title": "one" });
-        let creations = (0..8).map(|n| if n % 2 == 0 { a.post("/api/runs", body.clone()) } else { b.post("/api/runs", body.clone()) });
+        let creations = (0..8)
+            .map(|n| if n % 2 == 0 { a.post("/api/runs", body.clone()) } else { b.post("/api/runs", body.clone()) });
         let replies = futures::future::join_all(creations).await;
         let mut statuses: Vec<u16> = replies.iter().map(|reply| reply.status).collect();
         statuses.sort_unstable();

@@ -40,7 +40,9 @@ fn files(folder: &str, endings: &[&str]) -> Vec<PathBuf> {
         for entry in fs::read_dir(&folder).into_iter().flatten().flatten() {
             let path = entry.path();
             let name = entry.file_name().to_string_lossy().into_owned();
-            if path.is_dir() && !matches!(name.as_str(), "node_modules" | "dist" | "target" | "snapshots" | "test-results") {
+            if path.is_dir()
+                && !matches!(name.as_str(), "node_modules" | "dist" | "target" | "snapshots" | "test-results")
+            {
                 folders.push(path);
             } else if endings.iter().any(|ending| name.ends_with(ending)) {
                 found.push(path);
@@ -109,7 +111,8 @@ fn heads(text: &str) -> Vec<String> {
 
 #[test]
 fn names_are_found_in_every_spelling() {
-    let code = "use crate::{domain::{id, x::{a, b}}, store};\nuse super::super::bus::Bus; crate::http::x(); $crate::not";
+    let code =
+        "use crate::{domain::{id, x::{a, b}}, store};\nuse super::super::bus::Bus; crate::http::x(); $crate::not";
     assert_eq!(named_modules(code, 2), ["bus", "domain", "http", "store"].map(str::to_owned).into());
     assert!(named_modules("use super::mine;", 2).is_empty());
 }
@@ -166,7 +169,12 @@ fn holders(patterns: &[&str]) -> BTreeSet<String> {
         let code = code(path);
         patterns.iter().any(|pattern| code.contains(pattern))
     };
-    files("backend", &[".rs"]).iter().filter(|path| !is_test(path)).filter(|path| holds(path)).map(|path| name(path)).collect()
+    files("backend", &[".rs"])
+        .iter()
+        .filter(|path| !is_test(path))
+        .filter(|path| holds(path))
+        .map(|path| name(path))
+        .collect()
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -213,7 +221,18 @@ fn there_is_no_ambient_state() {
 fn the_vocabulary_is_pure() {
     for path in files("backend/domain", &[".rs"]).iter().filter(|path| !is_test(path)) {
         let code = code(path);
-        for impure in ["async fn", "sqlx::", "axum::", "tokio::", "Utc::now", "SystemTime", "Instant::now", "rand::", "std::env", "std::fs"] {
+        for impure in [
+            "async fn",
+            "sqlx::",
+            "axum::",
+            "tokio::",
+            "Utc::now",
+            "SystemTime",
+            "Instant::now",
+            "rand::",
+            "std::env",
+            "std::fs",
+        ] {
             assert!(!code.contains(impure), "{} holds {impure}", name(path));
         }
     }

@@ -35,6 +35,12 @@ fn text_of(frames: &[Frame], span: &str) -> String {
                 text.push_str(piece);
                 chars += piece.chars().count();
             }
+            "message.completed" => {
+                let whole = data["payload"]["text"].as_str().unwrap();
+                // Whoever joined after the end has not seen a piece of it.
+                assert!(text.is_empty() || text == whole, "{text}");
+                text = whole.to_owned();
+            }
             _ => {}
         }
     }
@@ -83,7 +89,8 @@ async fn joiners_at_any_moment_of_a_message_put_the_same_text_together() {
             }
             written.store(n, std::sync::atomic::Ordering::SeqCst);
         }
-        server.emit(&run, json!([{ "type": "message.completed", "span_id": "m" }, { "type": "run.completed" }])).await;
+        let end = json!({ "type": "message.completed", "span_id": "m", "payload": { "text": whole } });
+        server.emit(&run, json!([end, { "type": "run.completed" }])).await;
     };
     let reader = async |from: usize| {
         until("the message to be this far", || async { written.load(std::sync::atomic::Ordering::SeqCst) >= from })

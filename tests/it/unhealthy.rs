@@ -123,7 +123,12 @@ async fn a_creation_whose_answer_is_lost_is_one_run() {
         proxy.trap(&marker, fate);
         let first = within(FIVE, server.post("/api/runs", body.clone())).await;
         let again = server.post("/api/runs", body.clone()).await;
-        assert!(matches!((first.status, again.status), (200 | 201, 200) | (503, 200 | 201)), "{} {}", first.text, again.text);
+        assert!(
+            matches!((first.status, again.status), (200 | 201, 200) | (503, 200 | 201)),
+            "{} {}",
+            first.text,
+            again.text
+        );
         assert_contiguous(&server.events(body["run_id"].as_str().unwrap()).await, 2);
     }
     let count = server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len();

@@ -91,6 +91,11 @@ describe("a run's row in the list", () => {
     expect(runAfter(run, event(5, "run.completed"))).toMatchObject({ status: "completed", last_seq: 5 });
   });
 
+  test("reads a member that was left out as one that is null", () => {
+    const { started_at: _, ended_at: __, ...bare } = run;
+    expect(runAfter(bare, event(5, "log.info"))).toMatchObject({ started_at: null, ended_at: null });
+  });
+
   test("ignores what it already knows", () => {
     expect(runAfter(run, event(4, "run.failed"))).toBeNull();
   });

@@ -91,6 +91,12 @@ describe("spans from events", () => {
     expect(pauses.map((pause) => (pause.to_ms ?? 0) - pause.from_ms)).toEqual([20, 20]);
   });
 
+  test("an event without agent, span and parent still has its bar", () => {
+    const { agent: _, ...bare } = event(2, "tool.started");
+    const { tree } = fold([event(1, "run.created"), bare]);
+    expect(tree.spans[1]).toMatchObject({ span_id: "seq-2", parent_span_id: null, agent: null });
+  });
+
   test("a worker's bar knows its run", () => {
     const { tree } = fold([
       event(1, "run.created"),

@@ -1,0 +1,202 @@
+//! The program with its own database in a data directory: quick to start, and whole after any crash.
+
+use std::{
+    path::Path,
+    time::{Duration, Instant},
+};
+
+use serde_json::json;
+use tokio::{
+    process::Command,
+    sync::{Semaphore, SemaphorePermit},
+};
+
+use crate::support::{
+    api::{Api, stream_of},
+    patiently,
+    process::{Served, program, run, serve},
+    runs::{assert_contiguous, numbered},
+    until,
+};
+
+fn on(data_dir: &Path) -> Command {
+    program(&["serve", "--listen", "127.0.0.1:0", "--data-dir", data_dir.to_str().unwrap()])
+}
+
+/// Starts a server and measures how long it takes to be ready.
+async fn start(data_dir: &Path) -> (Served, Api, Duration) {
+    let began = Instant::now();
+    let served = serve(on(data_dir)).await;
+    let api = Api::new(served.base.clone());
+    until("the server to be ready", || async { api.get("/readyz").await.status == 200 }).await;
+    (served, api, began.elapsed())
+}
+
+/// Ends the server as a service manager would.
+async fn stop(mut served: Served) {
+    let pid = rustix::process::Pid::from_raw(served.child.id().unwrap().cast_signed()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
+    let status = patiently("the shutdown", served.child.wait()).await.unwrap();
+    assert_eq!(status.code(), Some(0), "a drained server exits with 0");
+}
+
+/// The postmaster of a data directory.
+fn postmaster(data_dir: &Path) -> rustix::process::Pid {
+    let text = std::fs::read_to_string(data_dir.join("postgres/postmaster.pid")).unwrap();
+    rustix::process::Pid::from_raw(text.lines().next().unwrap().parse().unwrap()).unwrap()
+}
+
+/// One test at a time makes a cluster: that is work for the disk, and these tests measure it.
+static TURN: Semaphore = Semaphore::const_new(1);
+
+/// A data directory whose Postgres ends with the test.
+struct DataDir(tempfile::TempDir, SemaphorePermit<'static>);
+
+impl DataDir {
+    async fn new() -> Self {
+        let turn = TURN.acquire().await.unwrap();
+        Self(tempfile::tempdir().unwrap(), turn)
+    }
+
+    fn path(&self) -> &Path {
+        self.0.path()
+    }
+}
+
+impl Drop for DataDir {
+    fn drop(&mut self) {
+        if self.path().join("postgres/postmaster.pid").exists() {
+            let _ = rustix::process::kill_process(postmaster(self.path()), rustix::process::Signal::QUIT);
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_first_start_takes_five_seconds_at_most_and_a_second_one_and_a_half() {
+    let data_dir = DataDir::new().await;
+    let (served, api, first) = start(data_dir.path()).await;
+    let run = api.ended_run(10).await;
+    stop(served).await;
+    assert!(!data_dir.path().join("postgres/postmaster.pid").exists(), "the database stops with its server");
+    let (served, api, second) = start(data_dir.path()).await;
+    assert_contiguous(&api.events(&run).await, 13);
+    stop(served).await;
+    eprintln!("cold start: {first:?} the first time, {second:?} the second");
+    assert!(first < Duration::from_secs(5), "{first:?}");
+    assert!(second < Duration::from_millis(1_500), "{second:?}");
+}
+
+#[tokio::test]
+async fn what_was_acknowledged_survives_the_death_of_the_server() {
+    let data_dir = DataDir::new().await;
+    let (mut served, api, _) = start(data_dir.path()).await;
+    let run = api.start_run().await;
+    let producer = async {
+        let mut acknowledged = 2;
+        while let Ok(response) = api
+            .request(reqwest::Method::POST, &format!("/api/runs/{run}/events"))
+            .json(&json!([numbered(1), numbered(2)]))
+            .send()
+            .await
+        {
+            let Ok(ack) = response.json::<serde_json::Value>().await else { break };
+            acknowledged = ack["last_seq"].as_i64().unwrap();
+        }
+        acknowledged
+    };
+    let killer = async {
+        until("some events", || async {
+            api.get(&format!("/api/runs/{run}")).await.json()["last_seq"].as_i64() > Some(100)
+        })
+        .await;
+        served.child.kill().await.unwrap();
+    };
+    let (acknowledged, ()) = tokio::join!(producer, killer);
+    let (served, api, _) = start(data_dir.path()).await;
+    let events = api.events(&run).await;
+    assert!(events.len() as i64 >= acknowledged && events.len() % 2 == 0, "{} of {acknowledged}", events.len());
+    assert_contiguous(&events, events.len() as i64);
+    api.complete(&run).await;
+    let replayed = api.stream(&stream_of(&run)).await.rest().await;
+    assert_eq!(crate::support::sse::envelopes(&replayed).len(), events.len() + 1);
+    stop(served).await;
+}
+
+#[tokio::test]
+async fn a_killed_postgres_comes_back_by_itself_with_everything_acknowledged() {
+    let data_dir = DataDir::new().await;
+    let (served, api, _) = start(data_dir.path()).await;
+    let run = api.start_run().await;
+    let mut reader = api.stream(&stream_of(&run)).await;
+    api.emit_many(&run, 0, 100).await;
+    let killed = postmaster(data_dir.path());
+    rustix::process::kill_process(killed, rustix::process::Signal::KILL).unwrap();
+    // Its children serve on for a moment, so that an emit may still succeed; the new one is what counts.
+    let file = data_dir.path().join("postgres/postmaster.pid");
+    until("another postmaster", || async {
+        let text = std::fs::read_to_string(&file).unwrap_or_default();
+        text.contains("ready") && !text.starts_with(&format!("{}\n", killed.as_raw_nonzero()))
+    })
+    .await;
+    let event = json!({ "type": "log.info", "event_id": "after" });
+    until("an emit to be stored again", || async {
+        let reply = api.try_emit(&run, event.clone()).await;
+        assert!(matches!(reply.status, 200 | 503), "{}", reply.text);
+        reply.status == 200
+    })
+    .await;
+    api.complete(&run).await;
+    let frames = reader.rest().await;
+    assert_contiguous(&crate::support::sse::envelopes(&frames), 104);
+    assert_eq!(api.get("/readyz").await.status, 200);
+    stop(served).await;
+}
+
+#[tokio::test]
+async fn a_second_server_on_a_data_directory_says_so_and_leaves() {
+    let data_dir = DataDir::new().await;
+    let (served, api, _) = start(data_dir.path()).await;
+    let said = run(on(data_dir.path()), "").await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(1), ""));
+    let pid = served.child.id().unwrap().to_string();
+    assert!(said.stderr.contains(&pid) && said.stderr.contains("--data-dir"), "{}", said.stderr);
+    let said = run(
+        program(&[
+            "sql",
+            "--data-dir",
+            data_dir.path().to_str().unwrap(),
+            "--format",
+            "csv",
+            "select count(*) from runs",
+        ]),
+        "",
+    )
+    .await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "count\r\n0\r\n"), "{}", said.stderr);
+    api.start_run().await;
+    stop(served).await;
+}
+
+#[tokio::test]
+async fn a_server_that_finds_no_postgres_or_no_port_says_what_to_do() {
+    let data_dir = DataDir::new().await;
+    let mut command = on(data_dir.path());
+    command.args(["--pg-bin", "/nonexistent"]);
+    let said = run(command, "").await;
+    assert_eq!(said.code, Some(1));
+    for word in ["/nonexistent", "apt-get install postgresql", "DATABASE_URL"] {
+        assert!(said.stderr.contains(word), "{word}: {}", said.stderr);
+    }
+    let taken = std::net::TcpListener::bind("127.0.0.1:0").unwrap().local_addr().unwrap();
+    let holder = std::net::TcpListener::bind(taken).unwrap();
+    let address = holder.local_addr().unwrap().to_string();
+    let said =
+        run(program(&["serve", "--listen", &address, "--data-dir", data_dir.path().to_str().unwrap()]), "").await;
+    assert_eq!(said.code, Some(1));
+    assert!(said.stderr.contains(&address) && said.stderr.contains("--listen"), "{}", said.stderr);
+    let mut command = program(&["serve", "--listen", "127.0.0.1:0"]);
+    command.env("DATABASE_URL", "postgres://x:hunter2@127.0.0.1:9/x");
+    let said = run(command, "").await;
+    assert_eq!(said.code, Some(1));
+    assert!(!said.stderr.contains("hunter2") && !said.stderr.is_empty(), "{}", said.stderr);
+}

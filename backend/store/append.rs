@@ -94,9 +94,9 @@ impl Appender {
             let moved = self.lock().await?;
             let written = !moved && self.write(batch).await?;
             if written {
-                self.commit().await?
+                self.commit().await?;
             } else {
-                self.rollback().await?
+                self.rollback().await?;
             }
             written
         } else {

@@ -61,6 +61,8 @@ pub(crate) struct Seen {
     pub(crate) deltas: u64,
     /// `stream.draining` was told.
     pub(crate) drained: u64,
+    /// What it is doing, for people.
+    pub(crate) state: String,
     /// The stream said that there is no more.
     pub(crate) ended: bool,
     /// What a stream must not do, in words.
@@ -114,6 +116,7 @@ impl Reader {
             manner: manner.clone(),
             seen: Arc::clone(&seen),
             log: Vec::new(),
+            began: Instant::now(),
         };
         Self { manner, seen, task: tokio::spawn(session.run()) }
     }
@@ -143,6 +146,7 @@ struct Session {
     seen: Arc<Mutex<Seen>>,
     /// What counts, in order: going back takes the later ones away.
     log: Vec<Entry>,
+    began: Instant,
 }
 
 #[derive(Deserialize)]
@@ -162,6 +166,7 @@ impl Session {
             self.forget();
             let cursor = self.log.last().map(|entry| entry.id.clone());
             let headers: Vec<String> = cursor.map(|id| format!("last-event-id: {id}")).into_iter().collect();
+            self.state(format_args!("connects with {headers:?}"));
             match wire::get(self.manner.address, &self.path, &headers).await {
                 Ok(response) if response.status == 200 => {
                     let after = lock(&self.seen).heads.clone();
@@ -250,7 +255,12 @@ impl Session {
         }
     }
 
+    fn state(&self, state: std::fmt::Arguments<'_>) {
+        lock(&self.seen).state = state.to_string();
+    }
+
     fn take(&mut self, frame: &Frame, spans: &mut HashMap<(Run, String), u64>) {
+        self.state(format_args!("got {} {:?} at {:?}", frame.event, frame.id, self.began.elapsed()));
         match frame.event.as_str() {
             "stream.draining" => lock(&self.seen).drained += 1,
             "stream.gap" => self.complain(format!("a gap was told although nothing was removed: {}", frame.data)),

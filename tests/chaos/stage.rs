@@ -15,6 +15,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     judge::{Run, Table, Tally, judge_reader, judge_table},
+    progress,
     reader::{Manner, Names, Reader, Target, lock},
     site::{Home, Server, Shared, Site},
     table,
@@ -27,6 +28,8 @@ const TAIL_MAX: Duration = Duration::from_secs(10);
 const SETTLE_MAX: Duration = Duration::from_mins(1);
 /// A server that is asked to end has promised to be gone by then.
 pub(crate) const END_MAX: Duration = Duration::from_secs(10);
+/// A reader that takes longer to get to the tail is told of while it is waited for.
+const SLOW: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// Complaints that are told one by one.
 const COMPLAINTS_SHOWN: usize = 5;
@@ -165,10 +168,18 @@ impl Stage {
         Ok(verdict)
     }
 
-    /// Waits until the first `count` readers have all of the table and their stream has ended.
+    /// Waits until the first `count` readers have all of the table and their stream has ended; tells of slow ones.
     async fn settle(&self, table: &Table, count: usize, wait_max: Duration) {
-        let began = Instant::now();
+        let (began, mut told) = (Instant::now(), false);
         while began.elapsed() < wait_max && !self.readers[..count].iter().all(|reader| self.is_done(reader, table)) {
+            if !told && began.elapsed() > SLOW {
+                told = true;
+                for reader in self.readers[..count].iter().filter(|reader| !self.is_done(reader, table)) {
+                    let (seen, manner) = (reader.seen(), &reader.manner);
+                    let (heads, state) = (&seen.heads, &seen.state);
+                    let _ = progress(format_args!("slow: {manner:?}, heads {heads:?}, {state}"));
+                }
+            }
             sleep(LOOK_EVERY).await;
         }
     }

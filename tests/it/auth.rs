@@ -8,7 +8,7 @@ use crate::support::{
     api::{Api, Reply},
     jwt::signed,
     runs::new_run_id,
-    server::{Server, setup},
+    server::setup,
 };
 
 /// What a route answers to each kind of caller.

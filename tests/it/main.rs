@@ -16,6 +16,7 @@ mod feeds;
 mod isolation;
 mod openapi;
 mod processes;
+mod readme;
 mod refusals;
 mod runs;
 mod stream;

@@ -1,4 +1,4 @@
-//! The OpenAPI document is generated from the handlers; clients are generated from its snapshot.
+//! The `OpenAPI` document is generated from the handlers; clients are generated from its snapshot.
 
 use std::path::Path;
 

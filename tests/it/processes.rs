@@ -43,7 +43,7 @@ async fn both_servers_write_into_one_run_without_a_hole_or_an_error() {
     let writer = async |server: &Server, writer: usize| {
         for n in 0..25 {
             let event = |n: usize| json!({ "type": "custom.n", "payload": { "w": writer, "n": n } });
-            let body = if writer % 3 == 0 { json!([event(2 * n), event(2 * n + 1)]) } else { event(n) };
+            let body = if writer.is_multiple_of(3) { json!([event(2 * n), event(2 * n + 1)]) } else { event(n) };
             server.emit(&run, body).await;
         }
     };
@@ -120,13 +120,13 @@ async fn a_reader_moves_between_servers_that_come_and_go() {
     let () = writing;
     let rest = reader.rest().await;
     assert_eq!(rest.last().unwrap().event, "stream.draining");
-    seen.extend(rest.into_iter().filter(|frame| frame.is_durable()));
+    seen.extend(rest.into_iter().filter(super::support::sse::Frame::is_durable));
     let b = setup().on(&db).start().await;
     let last = seen.last().unwrap().id.clone().unwrap();
     let mut reader = b.stream_after(&stream_of(&run), Some(&last)).await;
     a.emit_many(&run, 600, 100).await;
     b.complete(&run).await;
-    seen.extend(reader.rest().await.into_iter().filter(|frame| frame.is_durable()));
+    seen.extend(reader.rest().await.into_iter().filter(super::support::sse::Frame::is_durable));
     assert_contiguous(&envelopes(&seen), 703);
 }
 

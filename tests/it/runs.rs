@@ -313,12 +313,12 @@ async fn a_run_whose_producer_falls_silent_reads_as_stalled() {
     assert!(stalled(&leased).await && !stalled(&default).await && !stalled(&free).await);
     assert_eq!(server.post(&format!("/api/runs/{leased}/heartbeat"), json!({})).await.status, 204);
     assert!(!stalled(&leased).await);
-    server.pass(Duration::from_secs(60));
+    server.pass(Duration::from_mins(1));
     assert!(stalled(&leased).await && stalled(&default).await && !stalled(&free).await);
     server.emit(&leased, numbered(1)).await;
     assert!(!stalled(&leased).await);
     server.emit(&leased, json!({ "type": "run.waiting" })).await;
-    server.pass(Duration::from_secs(60));
+    server.pass(Duration::from_mins(1));
     assert!(!stalled(&leased).await, "a run that waits is not stalled");
     server.post(&format!("/api/runs/{}/heartbeat", new_run_id()), json!({})).await.refused(404, "not_found");
 }

@@ -287,6 +287,6 @@ async fn a_deleted_run_ends_the_stream_of_a_reader_that_is_still_in_its_past() {
     let got = envelopes(&frames).len() as i64;
     assert!(got < 403, "the reader was to be in the past when the run went");
     assert_contiguous(&envelopes(&frames), got);
-    assert!(frames.iter().all(|frame| frame.is_durable()), "neither caught up nor ended");
+    assert!(frames.iter().all(super::support::sse::Frame::is_durable), "neither caught up nor ended");
     server.no_stream(&stream_of(&run), Some(&got.to_string())).await.refused(404, "not_found");
 }

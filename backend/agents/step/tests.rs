@@ -95,7 +95,7 @@ fn assert_all_of(run: &RunContext, prefix: &str, events: &[Recorded], count: usi
     let mut ids = BTreeSet::new();
     for event in events.iter().filter(|event| event.run_id == run.run_id) {
         assert_eq!(event.role, run.role);
-        assert_eq!(event.agent.as_deref(), run.agent.as_ref().map(|agent| agent.as_str()));
+        assert_eq!(event.agent.as_deref(), run.agent.as_ref().map(crate::domain::id::Name::as_str));
         assert_eq!(event.parent_span_id.as_ref().unwrap().as_str(), format!("{prefix}-step"));
         let (span, id) = (event.span_id.as_ref().unwrap(), event.event_id.as_ref().unwrap());
         assert!(span.as_str().starts_with(prefix), "{span} in the run of {prefix}");

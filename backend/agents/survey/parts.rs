@@ -152,7 +152,7 @@ mod tests {
         scopes.sort();
         assert_eq!(scopes, ["src/*", "src/a", "src/b", "src/c"]);
         assert_eq!(divide(&[]), []);
-        let wide: Vec<Entry> = (0..PIECES_MAX + 1).map(|n| Entry { path: format!("{n}/x"), bytes: 1 }).collect();
+        let wide: Vec<Entry> = (0..=PIECES_MAX).map(|n| Entry { path: format!("{n}/x"), bytes: 1 }).collect();
         assert_eq!(divide(&folders(&wide))[0].scopes, ["."]);
         assert_eq!(divide(&folders(&entries(&[("only", 0)]))).len(), 1);
     }

@@ -155,9 +155,12 @@ impl Api {
             request = request.header("last-event-id", id);
         }
         let response = patiently("a stream", request.send()).await.unwrap();
-        if response.status().as_u16() != 200 {
-            panic!("{path}: {} {}", response.status(), response.text().await.unwrap_or_default());
-        }
+        assert!(
+            response.status().as_u16() == 200,
+            "{path}: {} {}",
+            response.status(),
+            response.text().await.unwrap_or_default()
+        );
         Stream::of(response)
     }
 

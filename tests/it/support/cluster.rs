@@ -130,17 +130,16 @@ fn shared() -> &'static Shared {
 async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
     let (sender, mut names) = mpsc::unbounded_channel::<String>();
     let given = std::env::var("RUNREEL_TEST_DATABASE_URL").ok();
-    let (options, endpoint, _cluster) = match &given {
-        Some(url) => (url.parse().expect("RUNREEL_TEST_DATABASE_URL is a URL of Postgres"), None, None),
-        None => {
-            let (endpoint, cluster) = own_or_visit().await;
-            let options = PgConnectOptions::new_without_pgpass()
-                .socket(&endpoint.socket_dir)
-                .port(endpoint.port)
-                .username(&endpoint.user)
-                .database(&endpoint.database);
-            (options, Some(endpoint), cluster)
-        }
+    let (options, endpoint, _cluster) = if let Some(url) = &given {
+        (url.parse().expect("RUNREEL_TEST_DATABASE_URL is a URL of Postgres"), None, None)
+    } else {
+        let (endpoint, cluster) = own_or_visit().await;
+        let options = PgConnectOptions::new_without_pgpass()
+            .socket(&endpoint.socket_dir)
+            .port(endpoint.port)
+            .username(&endpoint.user)
+            .database(&endpoint.database);
+        (options, Some(endpoint), cluster)
     };
     sweep(&options).await;
     let template = template(&options).await;

@@ -117,15 +117,12 @@ impl Stream {
                 return Some(item);
             }
             let chunk = patiently("a frame", self.response.chunk()).await;
-            match chunk.unwrap_or_else(|error| panic!("the stream broke: {error:?}")) {
-                Some(chunk) => {
-                    self.bytes.extend_from_slice(&chunk);
-                    self.items.extend(self.parser.push(&chunk));
-                }
-                None => {
-                    assert!(self.parser.is_between_frames(), "the stream ended inside a frame");
-                    return None;
-                }
+            if let Some(chunk) = chunk.unwrap_or_else(|error| panic!("the stream broke: {error:?}")) {
+                self.bytes.extend_from_slice(&chunk);
+                self.items.extend(self.parser.push(&chunk));
+            } else {
+                assert!(self.parser.is_between_frames(), "the stream ended inside a frame");
+                return None;
             }
         }
     }

@@ -173,7 +173,7 @@ async fn with_two_lanes_a_feed_loses_and_doubles_nothing() {
         let mut stream = server.stream_after(EVERYTHING, (after > 0).then_some("p0-0")).await;
         envelopes(&stream.durable(12 * 23).await)
     };
-    let (runs, joined) = tokio::join!(
+    let (runs, late_readers) = tokio::join!(
         futures::future::join_all((0..12).map(producer)),
         futures::future::join_all([0, 1, 0].map(joiner))
     );
@@ -181,7 +181,7 @@ async fn with_two_lanes_a_feed_loses_and_doubles_nothing() {
     let all: HashSet<String> = envelopes(&frames).into_iter().collect();
     let expected: HashMap<String, i64> = runs.into_iter().map(|run| (run, 23)).collect();
     assert_eq!(assert_runs_in_order(&envelopes(&frames)), expected);
-    for joined in joined {
+    for joined in late_readers {
         assert_eq!(assert_runs_in_order(&joined), expected);
         assert_eq!(joined.into_iter().collect::<HashSet<_>>(), all);
     }

@@ -71,7 +71,7 @@ async fn row_level_security_is_on_and_forced() {
         'store.api_token'::regclass, 'store.removed'::regclass) and relrowsecurity and relforcerowsecurity";
     assert_eq!(server.db.number(forced).await, 4);
     let risky = "select count(*) from pg_roles where rolname like 'runreel\\_%'
-        and (rolsuper or rolbypassrls or rolcanlogin or rolcreaterole or rolcreatedb)";
+        and (rolsuper or rolbypassrls or (rolcanlogin and rolname <> 'runreel_reader') or rolcreaterole or rolcreatedb)";
     assert_eq!(server.db.number(risky).await, 0);
 }
 

@@ -4,6 +4,11 @@
 //! tests themselves say what must hold. Nothing sleeps and nothing is tried twice: a test waits on a condition, with a
 //! bound. Set `RUNREEL_TEST_DATABASE_URL` to use a Postgres of yours; otherwise one is kept under the target folder.
 #![expect(clippy::unwrap_used, reason = "a test that meets what it did not expect has failed")]
+#![expect(
+    clippy::disallowed_methods,
+    clippy::large_futures,
+    reason = "the bans are the program's; tests own their world"
+)]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
 mod auth;

@@ -36,7 +36,7 @@ pub const VIEWS: &[(&str, &str)] = &[
 const LONG: Duration = Duration::from_secs(5);
 
 async fn ask(db: &Db, text: &str) -> Result<Vec<Vec<Option<String>>>, String> {
-    query::run(&db.options(), text.to_owned(), LONG).await.map(|table| table.rows).map_err(|error| error.to_string())
+    query::run(&db.reader(), text.to_owned(), LONG).await.map(|table| table.rows).map_err(|error| error.to_string())
 }
 
 #[tokio::test]

@@ -18,7 +18,7 @@ use runreel::{
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::{patiently, until};
+use super::until;
 
 /// How many tests may have a database at once; each has one or two servers, and the cluster has 60 connections.
 static PLACES: Semaphore = Semaphore::const_new(3);
@@ -43,7 +43,8 @@ pub struct Db {
 impl Db {
     pub async fn new() -> Arc<Self> {
         let place = PLACES.acquire().await.unwrap();
-        let shared = patiently("the cluster", async { tokio::task::spawn_blocking(shared).await.unwrap() }).await;
+        // The first test waits while the cluster is made or recovers; that has a bound of its own.
+        let shared = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
         execute(&mut connection, format!("create database {name} template {}", shared.template)).await;
@@ -53,6 +54,12 @@ impl Db {
     /// How the superuser reaches the database.
     pub fn options(&self) -> PgConnectOptions {
         self.shared.options.clone().database(&self.name)
+    }
+
+    /// How `runreel sql` reaches it: on a cluster of the program's own the session belongs to the reading role.
+    pub fn reader(&self) -> PgConnectOptions {
+        let options = self.options();
+        if self.shared.endpoint.is_some() { options.username("runreel_reader") } else { options }
     }
 
     /// The same as a URL.
@@ -141,10 +148,14 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
             .database(&endpoint.database);
         (options, Some(endpoint), cluster)
     };
-    sweep(&options).await;
     let template = template(&options).await;
+    if endpoint.is_some() {
+        // As `serve` does on a cluster of its own.
+        runreel::store::query::let_reader_log_in(&options).await.unwrap();
+    }
     let shared = Shared { options: options.clone(), endpoint, url: given, template, drop_later: sender };
     ready.send(shared).expect("somebody waits for the cluster");
+    tokio::spawn(sweep(options.clone()));
     while let Some(name) = names.recv().await {
         if let Ok(mut connection) = PgConnection::connect_with(&options).await {
             let text = format!("drop database if exists {name} with (force)");
@@ -177,8 +188,8 @@ async fn template(options: &PgConnectOptions) -> String {
 }
 
 /// Removes what earlier test processes left behind.
-async fn sweep(options: &PgConnectOptions) {
-    let mut connection = PgConnection::connect_with(options).await.expect("the cluster answers");
+async fn sweep(options: PgConnectOptions) {
+    let mut connection = PgConnection::connect_with(&options).await.expect("the cluster answers");
     let names: Vec<String> = sqlx::query_scalar("select datname from pg_database where datname like 'it\\_%'")
         .fetch_all(&mut connection)
         .await

@@ -127,14 +127,17 @@ impl Stream {
         }
     }
 
-    /// The next frame.
+    /// The next frame. A stream that only says that it lives has none.
     pub async fn frame(&mut self) -> Option<Frame> {
-        loop {
-            match self.item().await? {
-                Item::Frame(frame) => return Some(frame),
-                Item::Retry(_) | Item::Comment(_) => {}
+        patiently("a frame", async {
+            loop {
+                match self.item().await? {
+                    Item::Frame(frame) => return Some(frame),
+                    Item::Retry(_) | Item::Comment(_) => {}
+                }
             }
-        }
+        })
+        .await
     }
 
     pub async fn next(&mut self) -> Frame {

@@ -23,7 +23,7 @@ fn text_of(frames: &[Frame], span: &str) -> String {
         match frame.event.as_str() {
             "message.snapshot" => {
                 assert_eq!(frame.id, None);
-                text = data["text"].as_str().unwrap().to_owned();
+                text = String::from(data["text"].as_str().unwrap());
                 chars = text.chars().count();
                 assert_eq!(data["offset"], chars);
             }
@@ -39,7 +39,7 @@ fn text_of(frames: &[Frame], span: &str) -> String {
                 let whole = data["payload"]["text"].as_str().unwrap();
                 // Whoever joined after the end has not seen a piece of it.
                 assert!(text.is_empty() || text == whole, "{text}");
-                text = whole.to_owned();
+                text = String::from(whole);
             }
             _ => {}
         }

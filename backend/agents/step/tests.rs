@@ -17,6 +17,7 @@ use crate::{
 
 /// A tool of any temper. It answers with the run it was called for.
 #[derive(Default)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a way a tool may behave")]
 struct Fake {
     name: &'static str,
     exclusive: bool,

@@ -145,12 +145,14 @@ mod tests {
     use super::*;
 
     fn text(range: std::ops::Range<usize>) -> String {
-        range.map(|n| format!("  line {n}\n}}\n\n")).collect()
+        range.map(|n| format!("  line {n}\n}}\n\n")).collect::<Vec<_>>().concat()
     }
 
     fn search(files: &[(&str, &str)]) -> Found {
         let mut search = Search::default();
-        files.iter().for_each(|(path, text)| search.add(path, text.as_bytes(), true));
+        for (path, text) in files {
+            search.add(path, text.as_bytes(), true);
+        }
         search.finish()
     }
 

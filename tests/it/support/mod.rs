@@ -16,10 +16,8 @@ pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for something, but not for ever.
 pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
-    match tokio::time::timeout(PATIENCE, work).await {
-        Ok(done) => done,
-        Err(_) => panic!("waited {PATIENCE:?} for {what}"),
-    }
+    let done = tokio::time::timeout(PATIENCE, work).await;
+    done.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
 }
 
 /// Waits until a condition holds.

@@ -174,7 +174,11 @@ begin
     end if;
     while low < high loop
         mid := (low + high + 1) / 2;
-        select position into there from store.run_event where run_id = wanted_run and seq >= mid order by seq limit 1;
+        -- By its key, which is quick on any table; only where retention has been does the next one stand in.
+        select position into there from store.run_event where run_id = wanted_run and seq = mid;
+        if there is null then
+            select position into there from store.run_event where run_id = wanted_run and seq >= mid order by seq limit 1;
+        end if;
         if there is not null and there <= wanted_position then
             low := mid;
         else

@@ -22,7 +22,7 @@ pub mod retention;
 pub mod runs;
 pub mod tokens;
 
-use std::{future::Future, time::Duration};
+use std::{future::Future, sync::Arc, time::Duration};
 
 use sqlx::{
     Connection, PgConnection, PgPool, Postgres, Transaction,
@@ -43,7 +43,8 @@ pub struct Store {
     pool: PgPool,
     /// Two connections as `runreel_writer` for what serves all owners at once: the relay and heartbeats.
     upkeep: PgPool,
-    options: PgConnectOptions,
+    /// Shared, because a handle is cloned for every request.
+    options: Arc<PgConnectOptions>,
 }
 
 /// How to reach the database.
@@ -81,7 +82,11 @@ impl Store {
                 .idle_timeout(Duration::from_mins(1))
                 .connect_lazy_with(as_role(&options, role))
         };
-        Ok(Self { pool: pool("runreel_app", settings.connections_max), upkeep: pool("runreel_writer", 2), options })
+        Ok(Self {
+            pool: pool("runreel_app", settings.connections_max),
+            upkeep: pool("runreel_writer", 2),
+            options: Arc::new(options),
+        })
     }
 
     /// A short transaction that sees only what belongs to `owner`.

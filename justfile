@@ -35,9 +35,8 @@ unit:
 
 # Integration tests: real Postgres, real sockets, the real binary.
 integration: postgres
-    cargo test --test it
-    @just=1; pid=$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null || true); \
-        if [ -n "$pid" ]; then kill -INT "$pid" 2>/dev/null || true; fi
+    trap 'kill -INT "$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null)" 2>/dev/null || true' EXIT; \
+        cargo test --test it
 
 # The fault harness, small: the tier that every change passes.
 chaos-quick: postgres build

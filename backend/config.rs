@@ -114,6 +114,12 @@ pub struct ServeArgs {
     /// How often other processes' commits are looked for when no notification came, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
+    /// Where artifacts will lie. This version stores none, so it only has to be a folder's name.
+    #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
+    pub artifacts_dir: Option<PathBuf>,
+    /// A TOML file for channels, agents, models and tools. This version has none of them; the file must be readable.
+    #[arg(long, env = "RUNREEL_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
     /// What log lines look like.
     #[arg(long, env = "RUNREEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
@@ -137,6 +143,9 @@ impl Secrets {
 impl ServeArgs {
     /// Refuses what would be unsafe or cannot work.
     pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
+        if let Some(path) = &self.config {
+            read_text(path, "the configuration file")?;
+        }
         match self.auth.auth {
             Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(
                 "--auth off is only for a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
@@ -173,9 +182,15 @@ impl ServeArgs {
             ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
             ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
+            ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", shown(self.artifacts_dir.as_deref())),
+            ("config", "RUNREEL_CONFIG", shown(self.config.as_deref())),
             ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
         ])
     }
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.map_or_else(|| "(not set)".to_owned(), |path| path.display().to_string())
 }
 
 fn is_loopback(address: IpAddr) -> bool {
@@ -226,11 +241,13 @@ pub fn secret_from_file(name: &str) -> Result<Option<String>, Error> {
 }
 
 /// The content of a secret's file without the line break at its end.
-#[expect(clippy::disallowed_methods, reason = "a secret's file is configuration")]
 pub fn read_secret(path: &Path) -> Result<String, Error> {
-    let text = std::fs::read_to_string(path)
-        .map_err(|cause| error(format!("the secret's file {} cannot be read: {cause}", path.display())))?;
-    Ok(text.trim_end_matches(['\r', '\n']).to_owned())
+    Ok(read_text(path, "the secret's file")?.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "configuration comes from files too")]
+fn read_text(path: &Path, what: &str) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|cause| error(format!("{what} {} cannot be read: {cause}", path.display())))
 }
 
 #[cfg(test)]

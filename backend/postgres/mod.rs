@@ -124,7 +124,10 @@ impl Cluster {
     pub async fn stop(self) -> Result<(), Error> {
         // The task is gone only if it panicked; awaiting it says so.
         let _ = self.stop.send(());
-        self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })?
+        self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })??;
+        // One under /tmp would stay for ever; the next start makes it again. It is only removed when nothing is in it.
+        let _ = std::fs::remove_dir(&self.endpoint.socket_dir);
+        Ok(())
     }
 }
 

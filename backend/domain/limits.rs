@@ -52,6 +52,8 @@ pub const COMMIT_EVENTS_MAX: usize = 4_000;
 pub const COMMIT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Longest wait for an emit's commit before the client is told to try again, milliseconds.
 pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
+/// Longest wait for the answer to an emit, all its steps together, milliseconds.
+pub const ANSWER_MS_MAX: u64 = 4_900;
 /// Longest wait for a database connection or statement of a read, milliseconds.
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
 /// Run heads a writer lane keeps in memory.

@@ -1,5 +1,7 @@
 //! Events: emit them, read pages of them.
 
+use std::time::Duration;
+
 use axum::{
     Json as Reply,
     body::Body as ReplyBody,
@@ -26,10 +28,12 @@ use crate::{
         event::{EventType, NewEvent, TypeFilter},
         id::{EventId, RunId, Seq, SpanId},
         json::Json,
-        limits::{EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS},
+        limits::{
+            ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS,
+        },
         principal::{OwnerId, Scope},
     },
-    timeline::Timeline,
+    timeline::{Timeline, emit::EmitError},
 };
 
 /// The event ids the server gives to events of its own begin so, and no producer's may.
@@ -99,13 +103,16 @@ async fn emit(
     body: Body,
 ) -> Result<Reply<EmitReply>, Problem> {
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
-    let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let events = read_events(&body)?;
-    if events.len() > EMIT_EVENTS_MAX {
-        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
-    }
-    let events = events.into_iter().enumerate().map(|(index, event)| check(&context, index, event));
-    let ack = server.timeline.emit_run_event(&context, events.collect::<Result<_, _>>()?).await?;
+    let ack = in_time(async {
+        let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+        let events = read_events(&body)?;
+        if events.len() > EMIT_EVENTS_MAX {
+            return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+        }
+        let events = events.into_iter().enumerate().map(|(index, event)| check(&context, index, event));
+        Ok(server.timeline.emit_run_event(&context, events.collect::<Result<_, _>>()?).await?)
+    })
+    .await?;
     let seqs = || ack.events.iter().filter_map(|event| event.seq.map(Seq::get));
     Ok(Reply(EmitReply {
         first_seq: seqs().min(),
@@ -120,6 +127,12 @@ async fn emit(
             })
             .collect(),
     }))
+}
+
+/// Gives an emit its bound, whatever it waits for. The lane goes on by itself, so past it nobody knows the outcome.
+async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+    let wait = Duration::from_millis(ANSWER_MS_MAX);
+    tokio::time::timeout(wait, work).await.unwrap_or_else(|_| Err(EmitError::OutcomeUnknown.into()))
 }
 
 fn read_events(body: &Body) -> Result<Vec<EmitEvent>, Problem> {

@@ -103,7 +103,7 @@ async fn emit(
     body: Body,
 ) -> Result<Reply<EmitReply>, Problem> {
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
-    let ack = in_time(async {
+    let ack = in_time(Box::pin(async {
         let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
         let events = read_events(&body)?;
         if events.len() > EMIT_EVENTS_MAX {
@@ -111,7 +111,7 @@ async fn emit(
         }
         let events = events.into_iter().enumerate().map(|(index, event)| check(&context, index, event));
         Ok(server.timeline.emit_run_event(&context, events.collect::<Result<_, _>>()?).await?)
-    })
+    }))
     .await?;
     let seqs = || ack.events.iter().filter_map(|event| event.seq.map(Seq::get));
     Ok(Reply(EmitReply {

@@ -13,6 +13,7 @@ use crate::{
     http::{self, Server},
     store::{self, Store},
     telemetry,
+    threads::Threads,
     timeline::{self, Timeline},
 };
 
@@ -86,12 +87,14 @@ impl App {
             }
             _ => Mode::Off,
         };
+        let threads = Threads::new(store.clone(), clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
         let authenticator = Authenticator::new(mode, &pepper, store.clone(), clock);
         let revocations = Revocations::default();
         let metrics = telemetry::metrics();
         tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
+        tasks.spawn(threads.clone().run(stop.clone()));
         tasks.spawn(look_after(timeline.clone(), metrics.clone(), stop.clone()));
-        let server = Server::new(timeline, authenticator, revocations, metrics, draining);
+        let server = Server::new(timeline, threads, authenticator, revocations, metrics, draining);
         Ok((server, tasks, stop))
     }
 

@@ -6,11 +6,12 @@ use std::{
     ffi::OsString,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
+    str::FromStr,
 };
 
 use clap::{Args, ValueEnum};
 
-use crate::domain::cursor::LANES_MAX;
+use crate::domain::{cursor::LANES_MAX, limits::THREAD_TTL_S_MAX};
 
 /// What is wrong with the configuration, and what to do.
 #[derive(Debug, thiserror::Error)]
@@ -35,6 +36,24 @@ pub enum Auth {
 pub enum LogFormat {
     Text,
     Json,
+}
+
+/// A time to live, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl(pub i64);
+
+impl FromStr for Ttl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bare = text.parse::<u64>().ok();
+        let seconds = bare.or_else(|| humantime::parse_duration(text).ok().map(|time| time.as_secs()));
+        let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
+        match seconds.filter(|seconds| (1..=THREAD_TTL_S_MAX).contains(seconds)) {
+            Some(seconds) => Ok(Self(seconds)),
+            None => Err(error(format!("a time to live is 1 s to 10 years, such as 3600, 90m or 30d; this is: {text}"))),
+        }
+    }
 }
 
 /// Where the data is. Shared by every command that opens the database itself.
@@ -114,6 +133,9 @@ pub struct ServeArgs {
     /// How often other processes' commits are looked for when no notification came, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
+    /// How long a thread may rest before it is removed: seconds, or a number with s, m, h or d. Without it, for ever.
+    #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
+    pub thread_ttl: Option<Ttl>,
     /// Where artifacts will lie. This version stores none, so it only has to be a folder's name.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
     pub artifacts_dir: Option<PathBuf>,
@@ -182,6 +204,11 @@ impl ServeArgs {
             ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
             ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
+            (
+                "thread_ttl",
+                "RUNREEL_THREAD_TTL",
+                self.thread_ttl.map_or_else(|| "(for ever)".to_owned(), |ttl| format!("{} s", ttl.0)),
+            ),
             ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", shown(self.artifacts_dir.as_deref())),
             ("config", "RUNREEL_CONFIG", shown(self.config.as_deref())),
             ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),

@@ -15,7 +15,7 @@
 //! # Where things are
 //!
 //! Folders are ranks, from pure to worldly; a file names only modules of a lower rank:
-//! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`client`] → [`timeline`] → [`agents`] → [`http`] →
+//! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`client`] → [`timeline`], [`threads`] → [`agents`] → [`http`] →
 //! [`database`], [`app`] → [`cli`].
 
 #![cfg_attr(
@@ -41,4 +41,5 @@ pub mod http;
 pub mod postgres;
 pub mod store;
 pub mod telemetry;
+pub mod threads;
 pub mod timeline;

@@ -52,6 +52,8 @@ fn describe() {
         "runreel_stream_lags_total",
         "Times a reader was too slow and went back to the database"
     );
+    metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
+    metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
     metrics::describe_gauge!("runreel_streams_open", "Open event streams");
     metrics::describe_gauge!("runreel_bus_topics", "Runs and owners somebody listens to");
     metrics::describe_gauge!("runreel_database_connections", "Connections of the reading pool");

@@ -84,3 +84,31 @@ pub const TYPE_PATTERNS_MAX: usize = 32;
 pub const JWT_LEEWAY_S: u64 = 5;
 /// A server that drains has this long to finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 8_000;
+/// Largest body that puts a checkpoint or writes, bytes.
+pub const CHECKPOINT_BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Longest checkpoint id or task id, bytes.
+pub const CHECKPOINT_ID_BYTES_MAX: usize = 128;
+/// Longest namespace or task path, bytes. Together with a channel and a version it must fit into an index.
+pub const NAMESPACE_BYTES_MAX: usize = 1_024;
+/// Longest channel name, bytes.
+pub const CHANNEL_BYTES_MAX: usize = 512;
+/// Longest type name of a value, bytes.
+pub const VALUE_TYPE_BYTES_MAX: usize = 64;
+/// Longest version of a channel's value, bytes.
+pub const VERSION_BYTES_MAX: usize = 128;
+/// Most channels of one checkpoint, and most writes in one request.
+pub const CHANNELS_MAX: usize = 10_000;
+/// Values in one page of checkpoints, bytes; one checkpoint is always given.
+pub const CHECKPOINT_PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most ids in one prune or delete-for-runs.
+pub const PRUNE_IDS_MAX: usize = 1_000;
+/// Longest time to live of a thread, seconds.
+pub const THREAD_TTL_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
+/// How often expired threads are looked for, milliseconds.
+pub const THREAD_SWEEP_MS: u64 = 60_000;
+/// Threads one look removes before it looks again.
+pub const THREAD_SWEEP_ROWS: i64 = 100;
+/// How often expired interrupts are looked for, milliseconds.
+pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
+/// Open interrupts one statement reads.
+pub const INTERRUPT_ROWS: i64 = 10_000;

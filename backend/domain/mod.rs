@@ -8,10 +8,12 @@
 //!
 //! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
 
+pub mod checkpoint;
 pub mod context;
 pub mod cursor;
 pub mod event;
 pub mod id;
+pub mod interrupt;
 pub mod json;
 pub mod limits;
 pub mod open;

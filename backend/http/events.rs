@@ -27,6 +27,7 @@ use crate::{
         cursor::parse_seq,
         event::{EventType, NewEvent, TypeFilter},
         id::{EventId, RunId, Seq, SpanId},
+        interrupt::{self, OWN_EVENT_IDS},
         json::Json,
         limits::{
             ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS,
@@ -35,9 +36,6 @@ use crate::{
     },
     timeline::{Timeline, emit::EmitError},
 };
-
-/// The event ids the server gives to events of its own begin so, and no producer's may.
-pub(super) const OWN_EVENT_IDS: &str = "runreel:";
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
@@ -186,6 +184,9 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
         event_id: event.event_id.map(|id| id.parse::<EventId>()).transpose().map_err(wrong("event_id"))?,
         at: event.at.map(|at| whole_micros(index, at)).transpose()?,
     };
+    if event.event_type.as_str() == "interrupt.requested" {
+        interrupt::check_request(&event.payload).map_err(|rule| invalid_event(index, "payload.expires_at", rule))?;
+    }
     if event.event_type.is_ephemeral() {
         event.delta_text().map_err(wrong("payload"))?;
     }

@@ -12,12 +12,14 @@ use serde::de::DeserializeOwned;
 
 use super::{
     Server,
+    credential::Credential,
     problem::{Code, Problem},
 };
 use crate::{
     auth,
     domain::{
-        id::{Malformed, RunId},
+        checkpoint::CheckpointId,
+        id::{Malformed, RunId, ThreadId},
         limits::BODY_BYTES_MAX,
         principal::{OwnerId, Scope},
     },
@@ -78,7 +80,9 @@ fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
     let carries = |(name, value): &(String, String)| {
         NAMES.contains(&name.to_ascii_lowercase().as_str()) || value.starts_with("rr_") || value.starts_with("eyJ")
     };
-    if pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
+    let path: Vec<u8> = percent_encoding::percent_decode_str(parts.uri.path()).collect();
+    let in_path = Credential::of(&parts.headers).is_some_and(|credential| credential.is_in(&path));
+    if in_path || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
         return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
             .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
     }
@@ -105,6 +109,23 @@ fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
         .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt"))
 }
 
+/// One of the ids in a path, as its text.
+async fn path_text(parts: &mut Parts, server: &Server, name: &'static str) -> Result<String, Problem> {
+    let Path(mut values) =
+        Path::<HashMap<String, String>>::from_request_parts(parts, server).await.map_err(|_| Problem::not_found())?;
+    values.remove(name).ok_or_else(Problem::not_found)
+}
+
+/// An id that a client chose, from a path; what breaks its rule is told so.
+async fn chosen<T: FromStr<Err = Malformed>>(
+    parts: &mut Parts,
+    server: &Server,
+    name: &'static str,
+) -> Result<T, Problem> {
+    let text = path_text(parts, server, name).await?;
+    text.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field(name))
+}
+
 /// The run id in a path. What is not an id cannot exist.
 pub(super) struct RunPath(pub(super) RunId);
 
@@ -112,11 +133,38 @@ impl FromRequestParts<Server> for RunPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        let Path(values) = Path::<HashMap<String, String>>::from_request_parts(parts, server)
-            .await
-            .map_err(|_| Problem::not_found())?;
-        let run = values.get("run_id").ok_or_else(Problem::not_found)?;
+        let run = path_text(parts, server, "run_id").await?;
         Ok(Self(run.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The thread id in a path.
+pub(super) struct ThreadPath(pub(super) ThreadId);
+
+impl FromRequestParts<Server> for ThreadPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        // A thread may be called like one of the API's own words, whose path then has no parameter.
+        if parts.uri.path() == PRUNE {
+            return Ok(Self(ThreadId::trusted("prune")));
+        }
+        Ok(Self(chosen(parts, server, "thread_id").await?))
+    }
+}
+
+/// The one path below `/api/threads/` that is not a thread's when it is posted to.
+pub(super) const PRUNE: &str = "/api/threads/prune";
+
+/// The thread id and the checkpoint id in a path.
+pub(super) struct CheckpointPath(pub(super) ThreadId, pub(super) CheckpointId);
+
+impl FromRequestParts<Server> for CheckpointPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let thread = chosen(parts, server, "thread_id").await?;
+        Ok(Self(thread, chosen(parts, server, "checkpoint_id").await?))
     }
 }
 
@@ -165,24 +213,26 @@ impl Query {
     }
 }
 
-/// A body within its bound, and what it says it is.
-pub(super) struct Body {
+/// A body within its bound, and what it says it is. It does not hold the credential of its request.
+pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(super) bytes: Bytes,
     pub(super) is_ndjson: bool,
+    credential: Option<Credential>,
 }
 
-impl FromRequest<Server> for Body {
+impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
     type Rejection = Problem;
 
     async fn from_request(request: Request, _: &Server) -> Result<Self, Problem> {
         let media_type = media_type(request.headers());
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
-        let limited = Limited::new(request.into_body(), BODY_BYTES_MAX);
+        let credential = Credential::of(request.headers());
+        let limited = Limited::new(request.into_body(), BYTES_MAX);
         let bytes = match limited.collect().await {
             Ok(collected) => collected.to_bytes(),
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-                return Err(Problem::new(Code::TooLarge, format!("a body may have {BODY_BYTES_MAX} bytes")));
+                return Err(Problem::new(Code::TooLarge, format!("a body may have {BYTES_MAX} bytes")));
             }
             Err(_) => return Err(Problem::new(Code::InvalidRequest, "the body ended early")),
         };
@@ -191,11 +241,20 @@ impl FromRequest<Server> for Body {
                 "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
             ));
         }
-        Ok(Self { bytes, is_ndjson })
+        if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
+            return Err(Credential::refusal());
+        }
+        Ok(Self { bytes, is_ndjson, credential })
     }
 }
 
-impl Body {
+impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
+    /// Refuses values that hold the credential inside the encoding they came in.
+    pub(super) fn check_values<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Problem> {
+        let Some(credential) = &self.credential else { return Ok(()) };
+        if values.into_iter().any(|value| credential.is_in(value)) { Err(Credential::refusal()) } else { Ok(()) }
+    }
+
     /// Reads the whole body as one JSON value; an empty body reads as `{}`.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };

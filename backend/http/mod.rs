@@ -6,9 +6,12 @@
 //!
 //! Start reading at [`router`], then [`extract`] (the door), [`events`] (in) and [`stream`] (out).
 
+mod checkpoints;
+mod credential;
 mod events;
 mod extract;
 mod health;
+mod interrupts;
 mod model;
 mod openapi;
 pub mod problem;
@@ -16,6 +19,7 @@ mod runs;
 pub mod serve;
 mod sse;
 mod stream;
+mod threads;
 mod timeline;
 mod ui;
 
@@ -37,6 +41,7 @@ use self::problem::{Code, Problem};
 use crate::{
     auth::{Authenticator, Revocations},
     domain::limits::STREAMS_MAX,
+    threads::Threads,
     timeline::Timeline,
 };
 
@@ -44,6 +49,7 @@ use crate::{
 #[derive(Clone)]
 pub struct Server {
     pub timeline: Timeline,
+    pub threads: Threads,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
@@ -55,24 +61,28 @@ pub struct Server {
 impl Server {
     pub fn new(
         timeline: Timeline,
+        threads: Threads,
         authenticator: Authenticator,
         revocations: Revocations,
         metrics: PrometheusHandle,
         draining: CancellationToken,
     ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        Self { timeline, authenticator, revocations, metrics, streams, draining }
+        Self { timeline, threads, authenticator, revocations, metrics, streams, draining }
     }
 }
 
 /// Every route of the API, with its description.
 fn api() -> OpenApiRouter<Server> {
     OpenApiRouter::with_openapi(openapi::document())
-        .merge(runs::routes()) //      /api/runs, /api/runs/{run_id}, …/cancel, …/resume, …/heartbeat
-        .merge(events::routes()) //    /api/runs/{run_id}/events
-        .merge(timeline::routes()) //  /api/runs/{run_id}/timeline
-        .merge(stream::routes()) //    /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
-        .merge(health::routes()) //    /livez, /readyz, /metrics
+        .merge(runs::routes()) //        /api/runs, /api/runs/{run_id}, …/cancel, …/heartbeat
+        .merge(interrupts::routes()) //  /api/runs/{run_id}/resume
+        .merge(events::routes()) //      /api/runs/{run_id}/events
+        .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
+        .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune
+        .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints
+        .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
+        .merge(health::routes()) //      /livez, /readyz, /metrics
 }
 
 /// The `OpenAPI` 3.1 document of the API.

@@ -24,12 +24,14 @@ pub enum Code {
     InvalidCursor,
     RoleMismatch,
     TokenInUrl,
+    CredentialInBody,
     Unauthorized,
     Forbidden,
     ForeignHost,
     NotFound,
     MethodNotAllowed,
     RunExists,
+    ThreadExists,
     RunEnded,
     RunLive,
     InvalidTransition,
@@ -46,14 +48,18 @@ pub enum Code {
 impl Code {
     fn status(self) -> StatusCode {
         match self {
-            Self::InvalidRequest | Self::InvalidEvent | Self::InvalidCursor | Self::RoleMismatch | Self::TokenInUrl => {
-                StatusCode::BAD_REQUEST
-            }
+            Self::InvalidRequest
+            | Self::InvalidEvent
+            | Self::InvalidCursor
+            | Self::RoleMismatch
+            | Self::TokenInUrl
+            | Self::CredentialInBody => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
             Self::Forbidden | Self::ForeignHost => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RunExists
+            | Self::ThreadExists
             | Self::RunEnded
             | Self::RunLive
             | Self::InvalidTransition
@@ -74,12 +80,14 @@ impl Code {
             Self::InvalidCursor => "The cursor is not valid",
             Self::RoleMismatch => "The event names another identity than its run's",
             Self::TokenInUrl => "Credentials do not belong into a URL",
+            Self::CredentialInBody => "Credentials do not belong into a body",
             Self::Unauthorized => "Authentication is needed",
             Self::Forbidden => "The credential does not allow this",
             Self::ForeignHost => "The request was addressed to another host",
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "The method is not allowed here",
             Self::RunExists => "The run exists with other content",
+            Self::ThreadExists => "The thread holds other checkpoints",
             Self::RunEnded => "The run has ended",
             Self::RunLive => "The run has not ended",
             Self::InvalidTransition => "The run cannot take that step now",
@@ -146,6 +154,13 @@ impl Problem {
         Self::new(Code::NotFound, "there is nothing here that you may see")
     }
 
+    /// A list's cursor that no list of this server gave out.
+    pub fn bad_cursor() -> Self {
+        Self::new(Code::InvalidCursor, "this cursor was not made by this server")
+            .field("cursor")
+            .hint("send back next_cursor as it was, or leave the cursor out to begin anew")
+    }
+
     #[must_use]
     pub fn hint(self, hint: &'static str) -> Self {
         Self { hint: Some(hint), ..self }
@@ -196,7 +211,14 @@ impl From<store::Error> for Problem {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a request found no database");
                 Self::new(Code::Unavailable, "the database cannot be reached").hint("try again after Retry-After")
             }
-            store::Error::Conflict(_) | store::Error::Broken(_) | store::Error::Unfit(_) => {
+            store::Error::Conflict(_) => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a request lost to another");
+                Self::new(Code::Unavailable, "another request was changing the same; nothing was changed")
+                    .hint("try again after Retry-After")
+            }
+            store::Error::Unstorable(_) => Self::new(Code::InvalidRequest, error.to_string())
+                .hint("look for a number of very many digits or a very long name"),
+            store::Error::Broken(_) | store::Error::Unfit(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
                 Self::new(Code::Internal, "the request failed in the database; nothing was changed")
             }

@@ -1,4 +1,4 @@
-//! Runs: create, list, look at, cancel, resume, delete.
+//! Runs: create, list, look at, cancel, delete.
 
 use axum::{
     Json as Reply,
@@ -14,18 +14,17 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    events::OWN_EVENT_IDS,
     extract::{Body, Caller, Query, RunPath},
     model::{CreateRun, Run, RunList, content_hash, statuses},
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
-        event::{NewEvent, Recorded},
-        id::{EventId, RunId, SpanId, Title},
+        event::NewEvent,
+        id::{RunId, ThreadId, Title},
         json::Json,
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX},
-        principal::Scope,
+        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
     store::{
@@ -41,7 +40,6 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(create, list))
         .routes(routes!(show, delete))
         .routes(routes!(cancel))
-        .routes(routes!(resume))
         .routes(routes!(heartbeat))
 }
 
@@ -93,10 +91,21 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
     responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
+    let thread_id = query.parsed("thread_id")?;
+    run_list(&server, owner, thread_id, &query).await
+}
+
+/// A page of runs, of one thread or of all.
+pub(super) async fn run_list(
+    server: &Server,
+    owner: &OwnerId,
+    thread_id: Option<ThreadId>,
+    query: &Query,
+) -> Result<Reply<RunList>, Problem> {
     let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let filter = RunFilter {
         statuses: statuses(query.text("status").unwrap_or_default())?,
-        thread_id: query.parsed("thread_id")?,
+        thread_id,
         agent: query.parsed("agent")?,
         tag: query.parsed("tag")?,
         parent_run_id: query.parsed("parent_run_id")?,
@@ -126,11 +135,7 @@ fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
         let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
         Some(RunsAfter { created_at, run_id: run.parse().ok()? })
     };
-    read().ok_or_else(|| {
-        Problem::new(Code::InvalidCursor, "this cursor was not made by this server")
-            .field("cursor")
-            .hint("send back next_cursor as it was, or leave the cursor out to begin at the newest run")
-    })
+    read().ok_or_else(Problem::bad_cursor)
 }
 
 /// Look at a run.
@@ -182,8 +187,9 @@ async fn cancel(
     // Children first, so that a parent's terminal event is the last of its tree.
     for member in timeline.store().live_tree(owner, run).await?.into_iter().rev() {
         let Some(context) = timeline.context(owner, member).await? else { continue };
-        let event = NewEvent::new("run.cancelled", Json::of(&json!({ "reason": reason })));
-        match timeline.emit_run_event(&context, vec![event]).await {
+        let mut events = timeline.cancelled_interrupts(&context).await?;
+        events.push(NewEvent::new("run.cancelled", Json::of(&json!({ "reason": reason }))));
+        match timeline.emit_run_event(&context, events).await {
             // It may have ended by itself in the meantime.
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => {}
             Err(error) => return Err(error.into()),
@@ -194,84 +200,6 @@ async fn cancel(
         return Err(EmitError::Refused(Refusal::Ended { status: record.head.status }).into());
     }
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
-}
-
-/// An answer to an interrupt.
-#[derive(Debug, Deserialize, Serialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct Resume {
-    /// The `span_id` of the `interrupt.requested` event.
-    #[schema(value_type = String)]
-    interrupt_id: SpanId,
-    decision: Decision,
-    /// Any JSON of at most 64 KiB.
-    #[schema(value_type = Option<serde_json::Value>)]
-    value: Option<Json>,
-}
-
-/// The payload of `interrupt.resolved`.
-#[derive(Serialize)]
-struct Answer<'a> {
-    interrupt_id: &'a SpanId,
-    decision: Decision,
-    value: Option<&'a Json>,
-}
-
-#[derive(Clone, Copy, Debug, Deserialize, Serialize, ToSchema)]
-#[serde(rename_all = "snake_case")]
-enum Decision {
-    Approve,
-    Reject,
-    Respond,
-}
-
-/// Answer an interrupt; the run goes on.
-///
-/// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
-#[utoipa::path(post, operation_id = "resume_run", path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
-    (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
-async fn resume(
-    State(server): State<Server>,
-    caller: Caller,
-    RunPath(run): RunPath,
-    body: Body,
-) -> Result<(StatusCode, Reply<Run>), Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
-    let Resume { interrupt_id, decision, value } = body.json()?;
-    if value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
-        return Err(Problem::new(Code::TooLarge, "a value may have 64 KiB").field("value"));
-    }
-    let timeline = &server.timeline;
-    let context = timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let known = timeline.store().interrupt(owner, run, interrupt_id.as_str()).await?;
-    if !known.iter().any(|event| event.event_type.as_str() == "interrupt.requested") {
-        return Err(Problem::not_found());
-    }
-    let answer = Json::of(&Answer { interrupt_id: &interrupt_id, decision, value: value.as_ref() });
-    if resolution(&known).is_none() {
-        let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-        // The key makes the answer the only one, whoever sends it first.
-        let key = format!("{OWN_EVENT_IDS}interrupt:{interrupt_id}");
-        let resolved = NewEvent::new("interrupt.resolved", answer.clone()).span(interrupt_id.clone());
-        let mut events = vec![resolved.event_id(EventId::trusted(&key))];
-        if record.head.status == Status::Interrupted {
-            let resumed = NewEvent::new("run.resumed", Json::of(&json!({ "interrupt_id": interrupt_id })));
-            events.push(resumed.event_id(EventId::trusted(&format!("{key}:resumed"))));
-        }
-        timeline.emit_run_event(&context, events).await?;
-    }
-    let known = timeline.store().interrupt(owner, run, interrupt_id.as_str()).await?;
-    if resolution(&known).is_some_and(|given| given.payload != answer) {
-        let detail = "this interrupt has been answered, and differently";
-        return Err(Problem::new(Code::InterruptClosed, detail).field("interrupt_id"));
-    }
-    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
-}
-
-fn resolution(known: &[Recorded]) -> Option<&Recorded> {
-    known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved")
 }
 
 /// Renew the lease of a run's producer.

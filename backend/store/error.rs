@@ -9,6 +9,9 @@ pub enum Error {
     /// A fence held: another writer was there first. Nothing was written.
     #[error("another writer was faster")]
     Conflict(#[source] sqlx::Error),
+    /// The database's own types cannot hold a value that was sent, such as a number of 200 000 digits.
+    #[error("the database cannot hold a value of this request")]
+    Unstorable(#[source] sqlx::Error),
     /// The database or its rows are not as this program left them.
     #[error("the database answered something unexpected")]
     Broken(#[source] sqlx::Error),
@@ -46,6 +49,8 @@ impl From<sqlx::Error> for Error {
                 {
                     Self::Unavailable(Some(error))
                 }
+                // 22 data exception, 54 program limit exceeded (a row too large for an index, say).
+                Some(code) if code.starts_with("22") || code.starts_with("54") => Self::Unstorable(error),
                 _ => Self::Broken(error),
             },
             _ => Self::Broken(error),

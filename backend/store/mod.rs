@@ -11,15 +11,19 @@
 //! Start reading at [`append`], the one statement that writes the log.
 
 pub mod append;
+pub mod checkpoints;
 mod error;
 pub mod events;
 pub mod feed;
 pub mod heads;
+pub mod interrupts;
 pub mod listen;
 mod pepper;
+pub mod prune;
 pub mod query;
 pub mod retention;
 pub mod runs;
+pub mod threads;
 pub mod tokens;
 
 use std::{future::Future, sync::Arc, time::Duration};

@@ -14,7 +14,7 @@ use crate::{
         event::NewEvent,
         id::{EventId, RunId, Seq},
         open::Overflow,
-        run::{Refusal, Spec},
+        run::{Refusal, Spec, Status},
     },
     store::{self, append::Birth},
 };
@@ -103,6 +103,11 @@ impl Timeline {
     /// The answer comes after the commit. The work is done by the run's lane, not in this future: dropping it cancels
     /// nothing half-way. It answers within 5 s whatever the database does.
     pub async fn emit_run_event(&self, context: &Arc<RunContext>, events: Vec<NewEvent>) -> Result<Ack, EmitError> {
+        let ends = |event: &NewEvent| Status::after(&event.event_type).is_some_and(Status::is_terminal);
+        if let Some(thread) = context.thread_id.as_ref().filter(|_| events.iter().any(ends)) {
+            // A thread rests from the end of its last run on, so it must not expire at that very moment.
+            self.store().renew_thread(&context.owner_id, thread, self.clock().now()).await?;
+        }
         self.submit(Arc::clone(context), None, events).await
     }
 
@@ -112,6 +117,10 @@ impl Timeline {
             None => 0,
             Some(parent) => self.parent_depth(&spec, parent).await? + 1,
         };
+        // Before the run, so that a thread about to expire is seen to be in use again.
+        if let Some(thread) = &spec.context.thread_id {
+            self.store().touch_thread(&spec.context.owner_id, thread, self.clock().now()).await?;
+        }
         let events = spec.events();
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });

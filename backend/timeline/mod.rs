@@ -12,6 +12,7 @@
 
 pub mod emit;
 pub mod follow;
+pub mod interrupts;
 mod pages;
 pub mod plan;
 pub mod publish;
@@ -99,8 +100,10 @@ impl Timeline {
         let relay =
             relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
         tasks.spawn(relay.clone().ring(bell, stop.clone()));
-        tasks.spawn(relay.listen(settings.poll, stop));
-        Ok(Self { shared: Arc::new(Shared { store, publisher, contexts, lanes, clock, ids, draining }) })
+        tasks.spawn(relay.listen(settings.poll, stop.clone()));
+        let timeline = Self { shared: Arc::new(Shared { store, publisher, contexts, lanes, clock, ids, draining }) };
+        tasks.spawn(timeline.clone().watch_interrupts(stop));
+        Ok(timeline)
     }
 
     pub fn store(&self) -> &Store {

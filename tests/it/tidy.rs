@@ -18,7 +18,7 @@ const RANKS: &[&[&str]] = &[
     &["telemetry"],
     &["store", "bus"],
     &["auth"],
-    &["timeline"],
+    &["timeline", "threads"],
     &["agents"],
     &["http"],
     &["database"],

@@ -7,16 +7,55 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description A channel's value at a version. */
+        Blob: {
+            b?: string;
+            t: string;
+            /** @description A string or a number. */
+            version: unknown;
+        };
         /** @description Why a run is cancelled. */
         Cancel: {
             /** @description At most 512 characters on one line. */
             reason?: string | null;
         };
+        /** @description A checkpoint with its channels' values and pending writes. */
+        Checkpoint: {
+            blobs: {
+                [key: string]: components["schemas"]["Blob"];
+            };
+            checkpoint: unknown;
+            checkpoint_id: string;
+            created_at: string;
+            metadata: {
+                [key: string]: unknown;
+            };
+            ns: string;
+            parent_id?: string | null;
+            run_id?: string | null;
+            thread_id: string;
+            versions: {
+                [key: string]: unknown;
+            };
+            /** @description In the order of (`task_path`, `task_id`, `idx`). */
+            writes: components["schemas"]["Write"][];
+        };
+        /** @description A page of checkpoints, newest first. */
+        CheckpointList: {
+            checkpoints: components["schemas"]["Checkpoint"][];
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+        };
         /**
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "run_ended" | "run_live" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "busy" | "internal" | "unavailable" | "outcome_unknown";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "busy" | "internal" | "unavailable" | "outcome_unknown";
+        /** @description Where a copy goes. */
+        CopyThread: {
+            /** @description A thread without checkpoints of its own, or none. */
+            to: string;
+        };
         /** @description A new run. Everything is optional. */
         CreateRun: {
             /** @description 1–128 visible ASCII characters. */
@@ -53,8 +92,11 @@ export interface components {
             /** @description At most 512 characters on one line. */
             title?: string | null;
         };
-        /** @enum {string} */
-        Decision: "approve" | "reject" | "respond";
+        /**
+         * @description How an interrupt was answered.
+         * @enum {string}
+         */
+        Decision: "approve" | "reject" | "respond" | "expired" | "cancelled";
         /** @description An event to emit. */
         EmitEvent: {
             /** @description If given, must be the run's own. */
@@ -113,10 +155,21 @@ export interface components {
              */
             next_after: number;
         };
+        /** @description Whose checkpoints to remove. */
+        ForRuns: {
+            /** @description At most 1 000. */
+            run_ids: string[];
+        };
         Health: {
             /** @description `ok`, `draining` or `unavailable`. */
             status: string;
             version: string;
+        };
+        /** @description A page of messages, oldest first. */
+        MessageList: {
+            messages: components["schemas"]["ThreadMessage"][];
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
         };
         /** @description An error response (`application/problem+json`, RFC 9457). */
         Problem: {
@@ -139,8 +192,90 @@ export interface components {
              */
             type: string;
         };
+        /** @description Which threads to prune, and how. */
+        Prune: {
+            strategy: components["schemas"]["Strategy"];
+            /** @description At most 1 000. */
+            thread_ids: string[];
+        };
+        /** @description Which checkpoint was put. */
+        PutAnswer: {
+            checkpoint_id: string;
+            created_at: string;
+            ns: string;
+            parent_id?: string | null;
+            run_id?: string | null;
+            thread_id: string;
+        };
+        /** @description A state of a thread. */
+        PutCheckpoint: {
+            /** @description The values that are new; one that is there already is kept. */
+            blobs?: {
+                [key: string]: components["schemas"]["Blob"];
+            };
+            checkpoint: unknown;
+            /** @description An object of at most 64 KiB, for filters. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /** @description The namespace (a subgraph's path), default `""`; at most 1024 characters. */
+            ns?: string;
+            /** @description The checkpoint it follows. */
+            parent_id?: string | null;
+            /** @description The run that made it; when absent, `metadata.run_id` if that is a string. */
+            run_id?: string | null;
+            /** @description For each channel of the state the version of its value: a string or a number. */
+            versions?: {
+                [key: string]: unknown;
+            };
+        };
+        /** @description What to change of a thread; a member that is absent stays as it was. */
+        PutThread: {
+            /** @description A JSON object of at most 64 KiB. */
+            metadata?: {
+                [key: string]: unknown;
+            } | null;
+            /**
+             * Format: int64
+             * @description Seconds from 1 to 315 360 000; 0 for ever, null as the server says.
+             */
+            ttl_s?: number | null;
+        };
+        /** @description One write. */
+        PutWrite: {
+            b?: string;
+            channel: string;
+            /**
+             * Format: int32
+             * @description Its place among the writes of its task; may be negative.
+             */
+            idx: number;
+            t: string;
+        };
+        /** @description What a task of a checkpoint has written. */
+        PutWrites: {
+            ns?: string;
+            task_id: string;
+            task_path?: string;
+            /** @description Whether a write takes the place of one with the same `task_id` and `idx`. Default `false`. */
+            upsert?: boolean;
+            /** @description At most 10 000. */
+            writes: components["schemas"]["PutWrite"][];
+        };
+        /** @description How much is gone. */
+        Removed: {
+            /** Format: int64 */
+            blobs: number;
+            /** Format: int64 */
+            checkpoints: number;
+            /** Format: int64 */
+            threads: number;
+            /** Format: int64 */
+            writes: number;
+        };
         /** @description An answer to an interrupt. */
         Resume: {
+            /** @description `approve`, `reject` or `respond`; the others are the server's. */
             decision: components["schemas"]["Decision"];
             /** @description The `span_id` of the `interrupt.requested` event. */
             interrupt_id: string;
@@ -272,6 +407,16 @@ export interface components {
          * @enum {string}
          */
         Status: "queued" | "running" | "waiting" | "interrupted" | "completed" | "failed" | "cancelled";
+        /** @description How many writes were stored. */
+        Stored: {
+            /** Format: int64 */
+            stored: number;
+        };
+        /**
+         * @description How a prune goes about it.
+         * @enum {string}
+         */
+        Strategy: "keep_latest" | "delete";
         /** @description Sums over one run. */
         Summary: {
             /** @description Events by type. */
@@ -299,6 +444,63 @@ export interface components {
              * @description Time in which the run was waiting or interrupted.
              */
             waiting_ms: number;
+        };
+        /** @description What an agent remembers from one run to the next. */
+        Thread: {
+            /** @description RFC 3339, UTC, microseconds. */
+            created_at: string;
+            /** @description When it expires if nothing touches it; null for never. */
+            expires_at?: string | null;
+            /** @description The newest checkpoint of the root namespace. */
+            latest_checkpoint_id?: string | null;
+            metadata: {
+                [key: string]: unknown;
+            };
+            /** @description The owner's principal key, 64 hexadecimal digits. */
+            owner_id: string;
+            /** @description Where to follow its runs. */
+            stream_url: string;
+            thread_id: string;
+            /**
+             * Format: int64
+             * @description Its own time to live, seconds; 0 for ever, null as the server says.
+             */
+            ttl_s?: number | null;
+            /** @description The last checkpoint, or begin or end of a run. */
+            updated_at: string;
+        };
+        /** @description A page of threads, newest first. */
+        ThreadList: {
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+            threads: components["schemas"]["Thread"][];
+        };
+        /** @description A durable message of one of the thread's runs. */
+        ThreadMessage: {
+            agent?: string | null;
+            at: string;
+            /** @description Its parts as they were sent. */
+            content?: unknown;
+            /** @description The span of the message, when it has one. */
+            message_id?: string | null;
+            /** @description `user`, `assistant`, `tool` …: what the message says of itself, else `assistant`. */
+            role: string;
+            /** Format: uuid */
+            run_id: string;
+            /** Format: int64 */
+            seq: number;
+            /** @description The text of all parts. */
+            text?: string | null;
+        };
+        /** @description What a task of a checkpoint has written: `(task_id, idx)` is its place. */
+        Write: {
+            b: string;
+            channel: string;
+            /** Format: int32 */
+            idx: number;
+            t: string;
+            task_id: string;
+            task_path: string;
         };
     };
     responses: never;

@@ -1,0 +1,105 @@
+//! A run waits for a person: what was asked, and what was answered.
+
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+
+use super::{
+    checkpoint::{CheckpointId, Namespace},
+    id::{EventId, SpanId},
+    json::Json,
+};
+
+/// The event ids the server gives to events of its own begin so, and no producer's may.
+pub const OWN_EVENT_IDS: &str = "runreel:";
+
+/// How an interrupt was answered.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Decision {
+    Approve,
+    Reject,
+    Respond,
+    /// By nobody: its time ran out. Only the server says so.
+    Expired,
+    /// By nobody: the run was cancelled. Only the server says so.
+    Cancelled,
+}
+
+impl Decision {
+    /// Whether a person may say so.
+    pub fn is_an_answer(self) -> bool {
+        matches!(self, Self::Approve | Self::Reject | Self::Respond)
+    }
+}
+
+/// The payload of `interrupt.resolved`.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Answer {
+    pub interrupt_id: SpanId,
+    pub decision: Decision,
+    pub value: Option<Json>,
+}
+
+impl Answer {
+    /// What the server says when nobody answered.
+    pub fn of_nobody(interrupt_id: SpanId, decision: Decision) -> Self {
+        Self { interrupt_id, decision, value: None }
+    }
+
+    /// The id of the event that records the answer: the same for every answer, so that there is only one.
+    pub fn event_id(&self) -> EventId {
+        EventId::trusted(&format!("{OWN_EVENT_IDS}interrupt:{}", self.interrupt_id))
+    }
+
+    /// The id of the `run.resumed` that follows it.
+    pub fn resumed_event_id(&self) -> EventId {
+        EventId::trusted(&format!("{OWN_EVENT_IDS}interrupt:{}:resumed", self.interrupt_id))
+    }
+}
+
+/// The payload of the `run.resumed` that follows an answer: from which checkpoint the run goes on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Resumed {
+    pub interrupt_id: SpanId,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<CheckpointId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub ns: Option<Namespace>,
+}
+
+/// Whether an `expires_at` that a producer wrote has passed. What is not a time never passes; the door refuses it.
+pub fn has_expired(expires_at: Option<&str>, now: DateTime<Utc>) -> bool {
+    expires_at.and_then(|text| DateTime::parse_from_rfc3339(text).ok()).is_some_and(|at| at <= now)
+}
+
+/// Checks what the server itself looks at in the payload of `interrupt.requested`.
+pub fn check_request(payload: &Json) -> Result<(), &'static str> {
+    const RULE: &str = "expires_at must be a time of RFC 3339, such as 2026-11-21T23:37:27Z";
+    let Some(raw) = payload.raw_member("expires_at") else { return Ok(()) };
+    let text: String = serde_json::from_str(raw.as_str()).map_err(|_| RULE)?;
+    DateTime::parse_from_rfc3339(&text).map(|_| ()).map_err(|_| RULE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_expiry_is_a_time_or_the_request_is_refused() {
+        for good in ["{}", r#"{"expires_at":null}"#, r#"{"expires_at":"2026-11-21T23:37:27+01:00"}"#] {
+            assert!(check_request(&Json::parse(good).unwrap()).is_ok(), "{good}");
+        }
+        for bad in [r#"{"expires_at":5}"#, r#"{"expires_at":"tomorrow"}"#, r#"{"expires_at":["x"]}"#] {
+            assert!(check_request(&Json::parse(bad).unwrap()).is_err(), "{bad}");
+        }
+    }
+
+    #[test]
+    fn an_interrupt_expires_at_its_moment_and_not_before() {
+        let now = DateTime::UNIX_EPOCH + chrono::TimeDelta::seconds(60);
+        assert!(has_expired(Some("1970-01-01T00:01:00Z"), now));
+        assert!(!has_expired(Some("1970-01-01T00:01:01Z"), now));
+        assert!(!has_expired(Some("never"), now));
+        assert!(!has_expired(None, now));
+    }
+}

@@ -1,0 +1,95 @@
+//! What a request proves itself with must not end up in what it leaves behind.
+
+use axum::http::{HeaderMap, header};
+use memchr::memmem;
+
+use super::problem::{Code, Problem};
+
+/// Shorter ones could be any word.
+const CREDENTIAL_BYTES_MIN: usize = 20;
+
+/// The bearer credential of a request. It has no `Debug` on purpose.
+#[derive(Clone)]
+pub(super) struct Credential(Box<[u8]>);
+
+impl Credential {
+    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
+        let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+        let credential = value.splitn(2, |byte| *byte == b' ').nth(1)?.trim_ascii();
+        (credential.len() >= CREDENTIAL_BYTES_MIN).then(|| Self(Box::from(credential)))
+    }
+
+    /// Whether these bytes hold the credential.
+    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
+        memmem::find(bytes, &self.0).is_some()
+    }
+
+    /// Whether this JSON holds the credential, in whatever way it is spelled.
+    pub(super) fn is_spelled_in(&self, json: &[u8]) -> bool {
+        self.is_in(json) || (memchr::memchr(b'\\', json).is_some() && self.is_in(&unescaped(json)))
+    }
+
+    pub(super) fn refusal() -> Problem {
+        Problem::new(Code::CredentialInBody, "the body holds the credential the request was sent with")
+            .hint("leave it out: what is stored is there for others to read. Nothing of this request was stored")
+    }
+}
+
+/// JSON text with the escapes of ASCII characters taken back. It is only for looking into.
+fn unescaped(json: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(json.len());
+    let mut rest = json;
+    while let Some(at) = memchr::memchr(b'\\', rest) {
+        out.extend_from_slice(&rest[..at]);
+        let escape = &rest[at + 1..];
+        let hex = escape.get(1..5).and_then(|hex| std::str::from_utf8(hex).ok());
+        let ascii = hex.and_then(|hex| u8::from_str_radix(hex, 16).ok()).filter(u8::is_ascii);
+        let used = match (escape.first(), ascii) {
+            (Some(b'u'), Some(byte)) => {
+                out.push(byte);
+                5
+            }
+            (Some(byte), _) => {
+                out.push(*byte);
+                1
+            }
+            (None, _) => 0,
+        };
+        rest = &escape[used..];
+    }
+    out.extend_from_slice(rest);
+    out
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn credential(text: &str) -> Credential {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, format!("Bearer {text}").parse().unwrap());
+        Credential::of(&headers).unwrap()
+    }
+
+    #[test]
+    fn a_credential_is_found_in_every_spelling() {
+        let credential = credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_c");
+        for json in [
+            r#"{"a":"eyJhbGciOiJIUzI1NiJ9.e30.a-b_c"}"#,
+            r#"{"a":["x eyJhbGciOiJIUzI1NiJ9\u002ee30\u002Ea-b_c y"]}"#,
+            r#"{"eyJhbGciOiJIUzI1NiJ9.e3\u0030.a-b_c":1}"#,
+        ] {
+            assert!(credential.is_spelled_in(json.as_bytes()), "{json}");
+        }
+        for json in [r#"{"a":"eyJhbGciOiJIUzI1NiJ9.e30.a-b"}"#, r#"{"a":"\u002"}"#, "\\", r#"{"a":"\u00e9\\"}"#] {
+            assert!(!credential.is_spelled_in(json.as_bytes()), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_short_word_is_no_credential() {
+        let mut headers = HeaderMap::new();
+        headers.insert(header::AUTHORIZATION, "Bearer dev".parse().unwrap());
+        assert!(Credential::of(&headers).is_none());
+    }
+}

@@ -1,0 +1,84 @@
+//! Answers to interrupts.
+
+use axum::{Json as Reply, extract::State, http::StatusCode};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, RunPath},
+    model::Run,
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        id::SpanId,
+        interrupt::{Answer, Decision},
+        json::Json,
+        limits::PAYLOAD_BYTES_MAX,
+        principal::Scope,
+    },
+    timeline::interrupts::AnswerError,
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(resume))
+}
+
+/// An answer to an interrupt.
+#[derive(Debug, Deserialize, Serialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Resume {
+    /// The `span_id` of the `interrupt.requested` event.
+    #[schema(value_type = String)]
+    interrupt_id: SpanId,
+    /// `approve`, `reject` or `respond`; the others are the server's.
+    decision: Decision,
+    /// Any JSON of at most 64 KiB.
+    #[schema(value_type = Option<serde_json::Value>)]
+    value: Option<Json>,
+}
+
+/// Answer an interrupt; the run goes on from the checkpoint it waited at.
+///
+/// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
+#[utoipa::path(post, operation_id = "resume_run", path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
+    (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
+async fn resume(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    body: Body,
+) -> Result<(StatusCode, Reply<Run>), Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let Resume { interrupt_id, decision, value } = body.json()?;
+    if !decision.is_an_answer() {
+        let rule = "a decision is one of approve, reject, respond";
+        return Err(Problem::new(Code::InvalidRequest, rule).field("decision"));
+    }
+    if value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
+        return Err(Problem::new(Code::TooLarge, "a value may have 64 KiB").field("value"));
+    }
+    let timeline = &server.timeline;
+    let context = timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    timeline.answer_interrupt(&context, &Answer { interrupt_id, decision, value }).await?;
+    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+}
+
+impl From<AnswerError> for Problem {
+    fn from(error: AnswerError) -> Self {
+        let detail = error.to_string();
+        match error {
+            AnswerError::NotFound => Self::not_found(),
+            AnswerError::AnsweredOtherwise | AnswerError::Expired => Self::new(Code::InterruptClosed, detail)
+                .field("interrupt_id")
+                .hint("the answer that stands is in the run's log, in its interrupt.resolved"),
+            AnswerError::Emit(error) => error.into(),
+            AnswerError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,375 @@
+//! Threads: put, list, look at, delete, copy, prune; their runs and messages.
+
+use axum::{
+    Json as Reply,
+    extract::State,
+    http::StatusCode,
+    response::{IntoResponse, Response},
+    routing::get,
+};
+use chrono::DateTime;
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, PRUNE, Query, ThreadPath},
+    model::RunList,
+    problem::{Code, Problem},
+    runs::run_list,
+};
+use crate::{
+    domain::{
+        event::timestamp,
+        id::{Name, Seq, ThreadId, Title},
+        json::Json,
+        limits::{METADATA_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PRUNE_IDS_MAX, THREAD_TTL_S_MAX},
+        principal::{OwnerId, Scope},
+    },
+    store::{
+        prune::{Copied, Gone},
+        threads::{Message, ThreadChange, ThreadRecord, ThreadsAfter, TtlChange},
+    },
+    threads::{Strategy, Threads},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new()
+        .routes(routes!(list))
+        .routes(routes!(show, put, delete))
+        .routes(routes!(copy))
+        .routes(routes!(prune))
+        .route(PRUNE, get(show).put(put).delete(delete)) // the thread of that name
+        .routes(routes!(runs))
+        .routes(routes!(messages))
+}
+
+/// What an agent remembers from one run to the next.
+#[derive(Debug, Serialize, ToSchema)]
+struct Thread {
+    thread_id: String,
+    /// The owner's principal key, 64 hexadecimal digits.
+    owner_id: String,
+    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
+    metadata: Json,
+    /// Its own time to live, seconds; 0 for ever, null as the server says.
+    ttl_s: Option<i64>,
+    /// The newest checkpoint of the root namespace.
+    latest_checkpoint_id: Option<String>,
+    /// RFC 3339, UTC, microseconds.
+    created_at: String,
+    /// The last checkpoint, or begin or end of a run.
+    updated_at: String,
+    /// When it expires if nothing touches it; null for never.
+    expires_at: Option<String>,
+    /// Where to follow its runs.
+    stream_url: String,
+}
+
+impl Thread {
+    fn of(record: ThreadRecord, threads: &Threads) -> Self {
+        Self {
+            expires_at: threads.expires_at(&record).map(timestamp),
+            stream_url: format!("/api/stream/threads/{}", record.thread_id),
+            thread_id: record.thread_id.as_str().to_owned(),
+            owner_id: record.owner_id.as_str().to_owned(),
+            metadata: record.metadata,
+            ttl_s: record.ttl_s,
+            latest_checkpoint_id: record.latest_checkpoint_id.map(|id| id.as_str().to_owned()),
+            created_at: timestamp(record.created_at),
+            updated_at: timestamp(record.updated_at),
+        }
+    }
+}
+
+/// A page of threads, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct ThreadList {
+    threads: Vec<Thread>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// List threads, newest first.
+#[utoipa::path(get, operation_id = "list_threads", path = "/api/threads", tag = "threads", params(
+    ("q" = Option<String>, Query, description = "Text in the id"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = ThreadList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<ThreadList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let search = query.parsed::<Title>("q")?;
+    let after =
+        query.text("cursor").map(|text| read_threads_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let store = server.threads.store();
+    let mut records = store.threads(owner, search.as_ref().map(Title::as_str), after.as_ref(), limit + 1).await?;
+    let more = records.len() as i64 > limit;
+    records.truncate(usize::try_from(limit).unwrap_or(0));
+    let next_cursor = records
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("t{}.{}", last.created_at.timestamp_micros(), last.thread_id));
+    let threads = records.into_iter().map(|record| Thread::of(record, &server.threads)).collect();
+    Ok(Reply(ThreadList { threads, next_cursor }))
+}
+
+fn read_threads_cursor(text: &str) -> Option<ThreadsAfter> {
+    let (micros, thread) = text.strip_prefix('t')?.split_once('.')?;
+    let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+    Some(ThreadsAfter { created_at, thread_id: thread.parse().ok()? })
+}
+
+/// Look at a thread.
+#[utoipa::path(get, operation_id = "get_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
+    responses((status = 200, body = Thread, description = "The thread"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn show(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+) -> Result<Reply<Thread>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    Ok(Reply(Thread::of(existing(&server, owner, &thread).await?, &server.threads)))
+}
+
+async fn existing(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<ThreadRecord, Problem> {
+    server.threads.store().thread(owner, thread).await?.ok_or_else(Problem::not_found)
+}
+
+/// What to change of a thread; a member that is absent stays as it was.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PutThread {
+    /// A JSON object of at most 64 KiB.
+    #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
+    metadata: Option<Json>,
+    /// Seconds from 1 to 315 360 000; 0 for ever, null as the server says.
+    #[serde(default, rename = "ttl_s", deserialize_with = "ttl_change")]
+    #[schema(value_type = Option<i64>)]
+    ttl: TtlChange,
+}
+
+/// Tells a member that is null from one that is absent.
+fn ttl_change<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<TtlChange, D::Error> {
+    Ok(Option::deserialize(deserializer)?.map_or(TtlChange::Clear, TtlChange::To))
+}
+
+/// Create a thread, or change one.
+#[utoipa::path(put, operation_id = "put_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
+    request_body(content = Option<PutThread>), responses((status = 201, description = "Created", body = Thread),
+    (status = 200, description = "It was there already", body = Thread), (status = 400, body = Problem, description = "Invalid")))]
+async fn put(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    body: Body,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let PutThread { metadata, ttl } = body.json()?;
+    if let Some(metadata) = &metadata {
+        check_metadata(metadata)?;
+    }
+    if matches!(ttl, TtlChange::To(ttl_s) if !(0..=THREAD_TTL_S_MAX).contains(&ttl_s)) {
+        let detail = format!("a time to live is 0 to {THREAD_TTL_S_MAX} seconds");
+        return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
+    }
+    let change = ThreadChange { metadata, ttl };
+    let created = server.threads.store().put_thread(owner, &thread, &change, server.threads.now()).await?;
+    let thread = Thread::of(existing(&server, owner, &thread).await?, &server.threads);
+    Ok((created_or_ok(created), Reply(thread)).into_response())
+}
+
+pub(super) fn created_or_ok(created: bool) -> StatusCode {
+    if created { StatusCode::CREATED } else { StatusCode::OK }
+}
+
+/// Metadata is an object within its bound.
+pub(super) fn check_metadata(metadata: &Json) -> Result<(), Problem> {
+    if metadata.as_str().len() > METADATA_BYTES_MAX {
+        let detail = format!("metadata may have {METADATA_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::TooLarge, detail).field("metadata"));
+    }
+    if metadata.as_str().starts_with('{') {
+        return Ok(());
+    }
+    Err(Problem::new(Code::InvalidRequest, "metadata must be an object").field("metadata"))
+}
+
+/// Delete a thread with its checkpoints. Its runs stay.
+#[utoipa::path(delete, operation_id = "delete_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
+    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn delete(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+) -> Result<StatusCode, Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    let gone = server.threads.delete(owner, &[thread]).await?;
+    if gone.threads == 0 { Err(Problem::not_found()) } else { Ok(StatusCode::NO_CONTENT) }
+}
+
+/// Where a copy goes.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct CopyThread {
+    /// A thread without checkpoints of its own, or none.
+    #[schema(value_type = String)]
+    to: ThreadId,
+}
+
+/// Copy a thread's metadata, time to live, checkpoints and writes into another one.
+#[utoipa::path(post, operation_id = "copy_thread", path = "/api/threads/{thread_id}/copy", tag = "threads", params(("thread_id" = String, Path)),
+    request_body = CopyThread, responses((status = 201, description = "The copy", body = Thread), (status = 200, description = "The copy; the thread was there already", body = Thread),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`thread_exists`")))]
+async fn copy(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    body: Body,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let CopyThread { to } = body.json()?;
+    if to == thread {
+        return Err(Problem::new(Code::InvalidRequest, "a thread is not copied into itself").field("to"));
+    }
+    match server.threads.store().copy_thread(owner, &thread, &to, server.threads.now()).await? {
+        Copied::Absent => Err(Problem::not_found()),
+        Copied::Taken => Err(Problem::new(Code::ThreadExists, "the thread to copy to holds other checkpoints")
+            .field("to")
+            .hint("copy to a thread that does not exist yet")),
+        Copied::Done { created } => {
+            let copy = Thread::of(existing(&server, owner, &to).await?, &server.threads);
+            Ok((created_or_ok(created), Reply(copy)).into_response())
+        }
+    }
+}
+
+/// Which threads to prune, and how.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Prune {
+    /// At most 1 000.
+    #[schema(value_type = Vec<String>)]
+    thread_ids: Vec<ThreadId>,
+    strategy: Strategy,
+}
+
+/// How much is gone.
+#[derive(Debug, Serialize, ToSchema)]
+pub(super) struct Removed {
+    threads: i64,
+    checkpoints: i64,
+    writes: i64,
+    blobs: i64,
+}
+
+impl From<Gone> for Removed {
+    fn from(gone: Gone) -> Self {
+        let Gone { threads, checkpoints, writes, blobs } = gone;
+        Self { threads, checkpoints, writes, blobs }
+    }
+}
+
+/// Prune threads: leave their newest checkpoints, or delete them.
+#[utoipa::path(post, operation_id = "prune_threads", path = "/api/threads/prune", tag = "threads", request_body = Prune,
+    responses((status = 200, body = Removed, description = "What is gone"), (status = 413, body = Problem, description = "Too many ids")))]
+async fn prune(State(server): State<Server>, caller: Caller, body: Body) -> Result<Reply<Removed>, Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    let Prune { thread_ids, strategy } = body.json()?;
+    if thread_ids.len() > PRUNE_IDS_MAX {
+        return Err(Problem::new(Code::TooLarge, format!("at most {PRUNE_IDS_MAX} ids")).field("thread_ids"));
+    }
+    Ok(Reply(server.threads.prune(owner, &thread_ids, strategy).await?.into()))
+}
+
+/// The runs of a thread, newest first.
+#[utoipa::path(get, operation_id = "list_thread_runs", path = "/api/threads/{thread_id}/runs", tag = "threads", params(
+    ("thread_id" = String, Path), ("status" = Option<String>, Query, description = "One or more statuses, separated by commas"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = RunList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn runs(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    query: Query,
+) -> Result<Reply<RunList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    existing(&server, owner, &thread).await?;
+    run_list(&server, owner, Some(thread), &query).await
+}
+
+/// A durable message of one of the thread's runs.
+#[derive(Debug, Serialize, ToSchema)]
+struct ThreadMessage {
+    run_id: uuid::Uuid,
+    seq: i64,
+    /// The span of the message, when it has one.
+    message_id: Option<String>,
+    /// `user`, `assistant`, `tool` …: what the message says of itself, else `assistant`.
+    role: String,
+    agent: Option<String>,
+    /// Its parts as they were sent.
+    #[schema(value_type = Option<serde_json::Value>)]
+    content: Option<Json>,
+    /// The text of all parts.
+    text: Option<String>,
+    at: String,
+}
+
+impl From<Message> for ThreadMessage {
+    fn from(message: Message) -> Self {
+        let payload = &message.payload;
+        let parts: Option<Vec<serde_json::Value>> = payload.member("content");
+        let text = |part: &serde_json::Value| part.get("text").and_then(serde_json::Value::as_str).map(str::to_owned);
+        let joined = parts.map(|parts| parts.iter().filter_map(text).collect::<String>());
+        Self {
+            run_id: message.run_id.uuid(),
+            seq: message.seq.get(),
+            role: payload
+                .member::<Name>("role")
+                .map_or_else(|| "assistant".to_owned(), |role| role.as_str().to_owned()),
+            text: joined.or_else(|| payload.member("content")).or_else(|| payload.member("text")),
+            content: payload.raw_member("content"),
+            message_id: message.message_id,
+            agent: message.agent,
+            at: timestamp(message.at),
+        }
+    }
+}
+
+/// A page of messages, oldest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct MessageList {
+    messages: Vec<ThreadMessage>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// The durable messages of a thread's runs, oldest first.
+#[utoipa::path(get, operation_id = "list_messages", path = "/api/threads/{thread_id}/messages", tag = "threads", params(
+    ("thread_id" = String, Path), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = MessageList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn messages(
+    State(server): State<Server>,
+    caller: Caller,
+    ThreadPath(thread): ThreadPath,
+    query: Query,
+) -> Result<Reply<MessageList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    existing(&server, owner, &thread).await?;
+    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let read = |text: &str| {
+        let (run, seq) = text.strip_prefix('m')?.split_once('.')?;
+        Some((run.parse().ok()?, Seq::new(seq.parse().ok()?)?))
+    };
+    let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let mut found = server.threads.store().messages(owner, &thread, after, limit + 1).await?;
+    let more = found.len() as i64 > limit;
+    found.truncate(usize::try_from(limit).unwrap_or(0));
+    let next_cursor = found.last().filter(|_| more).map(|last| format!("m{}.{}", last.run_id, last.seq));
+    Ok(Reply(MessageList { messages: found.into_iter().map(ThreadMessage::from).collect(), next_cursor }))
+}

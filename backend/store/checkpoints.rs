@@ -1,0 +1,327 @@
+//! Checkpoints, their channels' values and pending writes: bytes that nobody here looks into.
+
+use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    checkpoint::{
+        Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskId, TaskPath, Value,
+        ValueType, Version, Write,
+    },
+    id::ThreadId,
+    json::Json,
+    limits::{CHECKPOINT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+};
+
+/// A checkpoint on its way in.
+#[derive(Clone, Debug)]
+pub struct NewCheckpoint {
+    pub ns: Namespace,
+    pub checkpoint_id: CheckpointId,
+    pub parent_id: Option<CheckpointId>,
+    pub run_id: Option<MadeBy>,
+    pub checkpoint: Value,
+    pub metadata: Json,
+    pub versions: Channels<Version>,
+    pub blobs: Channels<Blob>,
+}
+
+/// What one task writes.
+#[derive(Clone, Debug)]
+pub struct NewWrites {
+    pub ns: Namespace,
+    pub checkpoint_id: CheckpointId,
+    pub task_id: TaskId,
+    pub task_path: TaskPath,
+    /// Whether a write takes the place of one that is there.
+    pub upsert: bool,
+    pub writes: Vec<(i32, Channel, Value)>,
+}
+
+/// Which checkpoints are wanted.
+#[derive(Clone, Debug, Default)]
+pub struct CheckpointFilter {
+    /// `None` for all threads of the owner.
+    pub thread_id: Option<ThreadId>,
+    /// `None` for all namespaces.
+    pub ns: Option<Namespace>,
+    /// Older than this one.
+    pub before: Option<CheckpointId>,
+    pub run_id: Option<MadeBy>,
+    /// An object that the metadata contains (`jsonb` containment).
+    pub metadata: Option<Json>,
+}
+
+/// Where a page of checkpoints begins: after this one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CheckpointsAfter {
+    pub checkpoint_id: CheckpointId,
+    pub thread_id: ThreadId,
+    pub ns: Namespace,
+}
+
+impl From<&Checkpoint> for CheckpointsAfter {
+    fn from(last: &Checkpoint) -> Self {
+        let (checkpoint_id, thread_id, ns) = (last.checkpoint_id.clone(), last.thread_id.clone(), last.ns.clone());
+        Self { checkpoint_id, thread_id, ns }
+    }
+}
+
+/// Which row of the table.
+#[derive(Debug)]
+struct Key {
+    thread_no: i64,
+    ns: String,
+    checkpoint_id: String,
+}
+
+/// A row and how many bytes its checkpoint is with all its values.
+#[derive(Debug)]
+struct Place {
+    thread_no: i64,
+    ns: String,
+    checkpoint_id: String,
+    bytes: i64,
+}
+
+#[derive(Debug)]
+struct Row {
+    thread_id: String,
+    ns: String,
+    checkpoint_id: String,
+    parent_id: Option<String>,
+    run_id: Option<String>,
+    t: String,
+    b: Vec<u8>,
+    metadata: String,
+    versions: String,
+    created_at: DateTime<Utc>,
+    blob_channels: Vec<String>,
+    blob_types: Vec<String>,
+    blob_bytes: Vec<Vec<u8>>,
+    write_task_ids: Vec<String>,
+    write_task_paths: Vec<String>,
+    write_idxs: Vec<i32>,
+    write_channels: Vec<String>,
+    write_types: Vec<String>,
+    write_bytes: Vec<Vec<u8>>,
+}
+
+impl From<Row> for Checkpoint {
+    fn from(row: Row) -> Self {
+        let versions: Channels<Version> = serde_json::from_str(&row.versions).unwrap_or_default();
+        let values = row.blob_channels.into_iter().zip(row.blob_types).zip(row.blob_bytes);
+        let blobs = values.filter_map(|((channel, t), b)| {
+            let channel = Channel::trusted(&channel);
+            let version = versions.get(&channel)?.clone();
+            Some((channel, Blob { version, t: ValueType::trusted(&t), b: Bytes64(b) }))
+        });
+        let blobs = Channels(blobs.collect());
+        let places = row.write_task_ids.into_iter().zip(row.write_task_paths).zip(row.write_idxs);
+        let values = row.write_channels.into_iter().zip(row.write_types).zip(row.write_bytes);
+        let writes = places.zip(values).map(|(((task_id, task_path), idx), ((channel, t), b))| Write {
+            task_id: TaskId::trusted(&task_id),
+            task_path: TaskPath::trusted(&task_path),
+            idx,
+            channel: Channel::trusted(&channel),
+            t: ValueType::trusted(&t),
+            b: Bytes64(b),
+        });
+        Self {
+            thread_id: ThreadId::trusted(&row.thread_id),
+            ns: Namespace::trusted(&row.ns),
+            checkpoint_id: CheckpointId::trusted(&row.checkpoint_id),
+            parent_id: row.parent_id.as_deref().map(CheckpointId::trusted),
+            run_id: row.run_id.as_deref().map(MadeBy::trusted),
+            checkpoint: Value { t: ValueType::trusted(&row.t), b: Bytes64(row.b) },
+            metadata: Json::trusted(row.metadata),
+            blobs,
+            writes: writes.collect(),
+            versions,
+            created_at: row.created_at,
+        }
+    }
+}
+
+impl Store {
+    /// Keeps a checkpoint and the values that are new, and makes the thread if there is none; says whether the
+    /// checkpoint is new, and since when it is there.
+    pub async fn put_checkpoint(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        new: &NewCheckpoint,
+        now: DateTime<Utc>,
+    ) -> Result<(bool, DateTime<Utc>), Error> {
+        let blobs = &new.blobs.0;
+        let channels: Vec<String> = blobs.iter().map(|(channel, _)| channel.as_str().to_owned()).collect();
+        let versions: Vec<String> = blobs.iter().map(|(_, blob)| blob.version.as_json().to_owned()).collect();
+        let types: Vec<String> = blobs.iter().map(|(_, blob)| blob.t.as_str().to_owned()).collect();
+        let bytes: Vec<&[u8]> = blobs.iter().map(|(_, blob)| blob.b.0.as_slice()).collect();
+        let current = Json::of(&new.versions);
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_file!(
+                "backend/store/sql/put_checkpoint.sql",
+                owner.as_str(),
+                thread.as_str(),
+                now,
+                new.ns.as_str(),
+                new.checkpoint_id.as_str(),
+                new.parent_id.as_ref().map(CheckpointId::as_str),
+                new.run_id.as_ref().map(MadeBy::as_str),
+                new.checkpoint.t.as_str(),
+                new.checkpoint.b.0,
+                new.metadata.as_str(),
+                current.as_str(),
+                &channels,
+                &versions,
+                &types,
+                &bytes as &[&[u8]]
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok((row.created, row.created_at))
+        })
+        .await
+    }
+
+    /// Keeps what a task has written, and makes the thread if there is none; says how many were stored.
+    pub async fn put_writes(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        new: &NewWrites,
+        now: DateTime<Utc>,
+    ) -> Result<u64, Error> {
+        let idxs: Vec<i32> = new.writes.iter().map(|(idx, _, _)| *idx).collect();
+        let channels: Vec<String> = new.writes.iter().map(|(_, channel, _)| channel.as_str().to_owned()).collect();
+        let types: Vec<String> = new.writes.iter().map(|(_, _, value)| value.t.as_str().to_owned()).collect();
+        let bytes: Vec<&[u8]> = new.writes.iter().map(|(_, _, value)| value.b.0.as_slice()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let stored = sqlx::query_file!(
+                "backend/store/sql/put_writes.sql",
+                owner.as_str(),
+                thread.as_str(),
+                now,
+                new.ns.as_str(),
+                new.checkpoint_id.as_str(),
+                new.task_id.as_str(),
+                new.task_path.as_str(),
+                new.upsert,
+                &idxs,
+                &channels,
+                &types,
+                &bytes as &[&[u8]]
+            )
+            .execute(&mut *tx)
+            .await?
+            .rows_affected();
+            tx.commit().await?;
+            Ok(stored)
+        })
+        .await
+    }
+
+    /// Checkpoints of this owner, newest first; says besides whether there are more. A page also ends before its values
+    /// are too many bytes, but has one checkpoint at least.
+    pub async fn checkpoints(
+        &self,
+        owner: &OwnerId,
+        filter: &CheckpointFilter,
+        after: Option<CheckpointsAfter>,
+        limit: i64,
+    ) -> Result<(Vec<Checkpoint>, bool), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            // One more than wanted tells whether there are more.
+            let places = sqlx::query_file_as!(
+                Place,
+                "backend/store/sql/checkpoint_places.sql",
+                owner.as_str(),
+                filter.thread_id.as_ref().map(ThreadId::as_str),
+                filter.ns.as_ref().map(Namespace::as_str),
+                filter.before.as_ref().map(CheckpointId::as_str),
+                filter.run_id.as_ref().map(MadeBy::as_str),
+                filter.metadata.as_ref().map(Json::as_str),
+                after.as_ref().map(|after| after.checkpoint_id.as_str()),
+                after.as_ref().map(|after| after.thread_id.as_str()),
+                after.as_ref().map(|after| after.ns.as_str()),
+                limit + 1
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let all = places.len();
+            let mut bytes = 0;
+            let fits = |place: &Place| {
+                bytes += place.bytes;
+                bytes <= CHECKPOINT_PAGE_BYTES_MAX as i64 || bytes == place.bytes
+            };
+            let keys: Vec<Key> = places
+                .into_iter()
+                .take(usize::try_from(limit).unwrap_or(0))
+                .take_while(fits)
+                .map(|Place { thread_no, ns, checkpoint_id, .. }| Key { thread_no, ns, checkpoint_id })
+                .collect();
+            let more = keys.len() < all;
+            let page = whole(&mut tx, owner, keys).await?;
+            tx.commit().await?;
+            Ok((page, more))
+        })
+        .await
+    }
+
+    /// The newest checkpoint of a namespace, or the newest that `run_id` made there, or exactly `checkpoint_id`.
+    pub async fn checkpoint(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        ns: &Namespace,
+        checkpoint_id: Option<&CheckpointId>,
+        run_id: Option<&MadeBy>,
+    ) -> Result<Option<Checkpoint>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            // Ids are visible ASCII, so all of them lie between the empty text and DEL: a range either way.
+            let key = sqlx::query_as!(
+                Key,
+                r#"select c.thread_no, c.ns, c.checkpoint_id
+                   from store.thread t
+                   join store.checkpoint c on c.thread_no = t.thread_no and c.owner_id = t.owner_id
+                   where t.owner_id = $1 and t.thread_id = $2 and c.ns = $3
+                     and c.checkpoint_id >= coalesce($4, '') and c.checkpoint_id <= coalesce($4, e'\x7f')
+                     and ($5::text is null or c.run_id = $5)
+                   order by c.checkpoint_id desc limit 1"#,
+                owner.as_str(),
+                thread.as_str(),
+                ns.as_str(),
+                checkpoint_id.map(CheckpointId::as_str),
+                run_id.map(MadeBy::as_str)
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            let found = whole(&mut tx, owner, Vec::from_iter(key)).await?;
+            tx.commit().await?;
+            Ok(found.into_iter().next())
+        })
+        .await
+    }
+}
+
+/// The checkpoints of these keys with their values and writes, in the order of the keys.
+async fn whole(tx: &mut PgConnection, owner: &OwnerId, keys: Vec<Key>) -> Result<Vec<Checkpoint>, Error> {
+    if keys.is_empty() {
+        return Ok(Vec::new());
+    }
+    let numbers: Vec<i64> = keys.iter().map(|key| key.thread_no).collect();
+    let (namespaces, ids): (Vec<String>, Vec<String>) = keys.into_iter().map(|key| (key.ns, key.checkpoint_id)).unzip();
+    let rows =
+        sqlx::query_file_as!(Row, "backend/store/sql/checkpoints.sql", owner.as_str(), &numbers, &namespaces, &ids)
+            .fetch_all(tx)
+            .await?;
+    Ok(rows.into_iter().map(Checkpoint::from).collect())
+}

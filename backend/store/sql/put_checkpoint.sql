@@ -1,0 +1,19 @@
+-- $1 owner, $2 thread id, $3 now. The thread's row is locked by whoever puts a checkpoint, so that a prune never takes
+-- away a value that a checkpoint on its way in refers to.
+with thread as (
+    insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
+    on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)
+    returning thread_no
+), stored as (
+    insert into store.blob (thread_no, owner_id, ns, channel, version, t, b)
+    select thread_no, $1, $4, v.channel, v.version, v.t, v.b
+    from thread, unnest($12::text[], $13::text[], $14::text[], $15::bytea[]) as v (channel, version, t, b)
+    on conflict do nothing
+)
+insert into store.checkpoint as c
+    (thread_no, owner_id, ns, checkpoint_id, parent_id, run_id, t, b, metadata, versions, created_at)
+select thread_no, $1, $4, $5, $6, $7, $8, $9, $10::text::json, $11::text::json, $3 from thread
+on conflict (thread_no, ns, checkpoint_id) do update
+set parent_id = excluded.parent_id, run_id = excluded.run_id, t = excluded.t, b = excluded.b,
+    metadata = excluded.metadata, versions = excluded.versions
+returning xmax = 0 as "created!", created_at

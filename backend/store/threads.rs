@@ -1,0 +1,256 @@
+//! Threads: the rows that checkpoints, their values and pending writes hang on.
+
+use chrono::{DateTime, Utc};
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    checkpoint::CheckpointId,
+    id::{RunId, Seq, ThreadId},
+    json::Json,
+    limits::READ_WAIT_MS_MAX,
+    principal::OwnerId,
+};
+
+/// A thread as the database knows it.
+#[derive(Clone, Debug)]
+pub struct ThreadRecord {
+    pub thread_id: ThreadId,
+    pub owner_id: OwnerId,
+    pub metadata: Json,
+    /// Its own time to live, seconds: 0 for ever, `None` as the server says.
+    pub ttl_s: Option<i64>,
+    pub created_at: DateTime<Utc>,
+    pub updated_at: DateTime<Utc>,
+    /// The newest of the root namespace.
+    pub latest_checkpoint_id: Option<CheckpointId>,
+}
+
+/// What a `PUT` changes; `None` leaves it as it is.
+#[derive(Clone, Debug, Default)]
+pub struct ThreadChange {
+    pub metadata: Option<Json>,
+    pub ttl: TtlChange,
+}
+
+/// What becomes of a thread's own time to live.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum TtlChange {
+    #[default]
+    Keep,
+    /// From now on as the server says.
+    Clear,
+    /// Seconds; 0 for ever.
+    To(i64),
+}
+
+/// Where a list of threads begins: after the one created then with that id.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ThreadsAfter {
+    pub created_at: DateTime<Utc>,
+    pub thread_id: ThreadId,
+}
+
+/// One durable message of a thread's runs.
+#[derive(Clone, Debug)]
+pub struct Message {
+    pub run_id: RunId,
+    pub seq: Seq,
+    pub message_id: Option<String>,
+    pub agent: Option<String>,
+    pub payload: Json,
+    pub at: DateTime<Utc>,
+}
+
+#[derive(Debug)]
+struct Row {
+    thread_id: String,
+    owner_id: String,
+    metadata: String,
+    ttl_s: Option<i64>,
+    created_at: DateTime<Utc>,
+    updated_at: DateTime<Utc>,
+    latest_checkpoint_id: Option<String>,
+}
+
+impl From<Row> for ThreadRecord {
+    fn from(row: Row) -> Self {
+        Self {
+            thread_id: ThreadId::trusted(&row.thread_id),
+            owner_id: OwnerId::trusted(&row.owner_id),
+            metadata: Json::trusted(row.metadata),
+            ttl_s: row.ttl_s,
+            created_at: row.created_at,
+            updated_at: row.updated_at,
+            latest_checkpoint_id: row.latest_checkpoint_id.as_deref().map(CheckpointId::trusted),
+        }
+    }
+}
+
+impl Store {
+    /// Makes sure that the thread is there and notes that it is in use.
+    pub async fn touch_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
+                   on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)"#,
+                owner.as_str(),
+                thread.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Notes that a thread is in use, if it is there.
+    pub async fn renew_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"update store.thread set updated_at = greatest(updated_at, $3)
+                   where owner_id = $1 and thread_id = $2"#,
+                owner.as_str(),
+                thread.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Creates a thread or changes one; says whether it is new.
+    pub async fn put_thread(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        change: &ThreadChange,
+        now: DateTime<Utc>,
+    ) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let created = sqlx::query_scalar!(
+                r#"insert into store.thread as t (owner_id, thread_id, metadata, ttl_s, created_at, updated_at)
+                   values ($1, $2, coalesce($3::text, '{}')::json, $4, $6, $6)
+                   on conflict (owner_id, thread_id) do update
+                   set metadata = coalesce($3::text::json, t.metadata),
+                       ttl_s = case when $5 then $4 else t.ttl_s end,
+                       updated_at = greatest(t.updated_at, $6)
+                   returning xmax = 0 as "created!""#,
+                owner.as_str(),
+                thread.as_str(),
+                change.metadata.as_ref().map(Json::as_str),
+                if let TtlChange::To(ttl_s) = change.ttl { Some(ttl_s) } else { None },
+                change.ttl != TtlChange::Keep,
+                now
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(created)
+        })
+        .await
+    }
+
+    /// One thread of this owner.
+    pub async fn thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Option<ThreadRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
+                          (select max(c.checkpoint_id) from store.checkpoint c
+                           where c.thread_no = t.thread_no and c.owner_id = t.owner_id and c.ns = '')
+                              as latest_checkpoint_id
+                   from store.thread t where owner_id = $1 and thread_id = $2"#,
+                owner.as_str(),
+                thread.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(ThreadRecord::from))
+        })
+        .await
+    }
+
+    /// Threads of this owner, newest first; `search` is text their ids contain.
+    pub async fn threads(
+        &self,
+        owner: &OwnerId,
+        search: Option<&str>,
+        after: Option<&ThreadsAfter>,
+        limit: i64,
+    ) -> Result<Vec<ThreadRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
+                          (select max(c.checkpoint_id) from store.checkpoint c
+                           where c.thread_no = t.thread_no and c.owner_id = t.owner_id and c.ns = '')
+                              as latest_checkpoint_id
+                   from store.thread t
+                   where owner_id = $1 and ($2::text is null or position(lower($2) in lower(thread_id)) > 0)
+                     and ($3::timestamptz is null or (created_at, thread_id) < ($3, $4::text))
+                   order by created_at desc, thread_id desc
+                   limit $5"#,
+                owner.as_str(),
+                search,
+                after.map(|after| after.created_at),
+                after.map(|after| after.thread_id.as_str()),
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(ThreadRecord::from).collect())
+        })
+        .await
+    }
+
+    /// The durable messages of a thread's runs after the given one, oldest first.
+    pub async fn messages(
+        &self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        after: Option<(RunId, Seq)>,
+        limit: i64,
+    ) -> Result<Vec<Message>, Error> {
+        let (run, seq) = after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
+                   from store.run r
+                   join store.run_event e on e.run_id = r.run_id and e.owner_id = r.owner_id
+                   where r.owner_id = $1 and r.thread_id = $2 and r.run_id >= $3 and e.type = 'message.completed'
+                     and (e.run_id, e.seq) > ($3, $4)
+                   order by e.run_id, e.seq
+                   limit $5"#,
+                owner.as_str(),
+                thread.as_str(),
+                run,
+                seq,
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let messages = rows.into_iter().map(|row| Message {
+                run_id: RunId::trusted(row.run_id),
+                seq: Seq::new(row.seq).unwrap_or_default(),
+                message_id: row.span_id,
+                agent: row.agent,
+                payload: Json::trusted(row.payload),
+                at: row.at,
+            });
+            Ok(messages.collect())
+        })
+        .await
+    }
+}

@@ -1,0 +1,120 @@
+//! What becomes of threads over time: pruned, deleted, expired.
+//!
+//! Reading and writing them needs nothing but the store. Whatever takes something away goes through here, so that it is
+//! counted. Invariant kept here: a thread with a run that has not ended does not expire.
+//!
+//! Start reading at [`Threads::sweep`].
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    domain::{
+        checkpoint::MadeBy,
+        id::ThreadId,
+        limits::{THREAD_SWEEP_MS, THREAD_SWEEP_ROWS},
+        principal::OwnerId,
+    },
+    store::{self, Store, prune::Gone, threads::ThreadRecord},
+};
+
+/// How a prune goes about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Strategy {
+    /// Leave the newest checkpoint of each namespace.
+    KeepLatest,
+    /// Delete the threads.
+    Delete,
+}
+
+/// A handle on the life of threads. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Threads {
+    store: Store,
+    clock: Clock,
+    ttl_s: Option<i64>,
+}
+
+impl Threads {
+    /// `ttl_s` is the time to live of threads that have none of their own, seconds; `None` for ever.
+    pub fn new(store: Store, clock: Clock, ttl_s: Option<i64>) -> Self {
+        Self { store, clock, ttl_s }
+    }
+
+    pub fn store(&self) -> &Store {
+        &self.store
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// When a thread expires if nothing touches it again.
+    pub fn expires_at(&self, thread: &ThreadRecord) -> Option<DateTime<Utc>> {
+        let ttl_s = thread.ttl_s.or(self.ttl_s).filter(|ttl_s| *ttl_s > 0)?;
+        thread.updated_at.checked_add_signed(TimeDelta::seconds(ttl_s))
+    }
+
+    /// Deletes threads with all they hold. Their runs stay: they are the log.
+    pub async fn delete(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Gone, store::Error> {
+        let gone = self.store.delete_threads(owner, threads).await?;
+        count(gone, "deleted");
+        Ok(gone)
+    }
+
+    pub async fn prune(&self, owner: &OwnerId, threads: &[ThreadId], how: Strategy) -> Result<Gone, store::Error> {
+        match how {
+            Strategy::Delete => self.delete(owner, threads).await,
+            Strategy::KeepLatest => {
+                let gone = self.store.keep_latest(owner, threads).await?;
+                count(gone, "pruned");
+                Ok(gone)
+            }
+        }
+    }
+
+    /// Removes the checkpoints that these runs made.
+    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Gone, store::Error> {
+        let gone = self.store.delete_for_runs(owner, runs).await?;
+        count(gone, "pruned");
+        Ok(gone)
+    }
+
+    /// Removes every thread of every owner that has expired. Several processes may do so at once.
+    pub async fn sweep(&self) -> Result<Gone, store::Error> {
+        let mut all = Gone::default();
+        loop {
+            let gone = self.store.delete_expired_threads(self.ttl_s, self.clock.now(), THREAD_SWEEP_ROWS).await?;
+            count(gone, "expired");
+            all += gone;
+            // What another process holds is that one's to remove.
+            if gone.threads < THREAD_SWEEP_ROWS {
+                return Ok(all);
+            }
+        }
+    }
+
+    /// Sweeps now and then until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let work = async {
+            let mut every = tokio::time::interval(Duration::from_millis(THREAD_SWEEP_MS));
+            loop {
+                every.tick().await;
+                if let Err(error) = Box::pin(self.sweep()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "expired threads were not looked for");
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+}
+
+fn count(gone: Gone, reason: &'static str) {
+    let number = |count: i64| u64::try_from(count).unwrap_or(0);
+    metrics::counter!("runreel_threads_removed_total", "reason" => reason).increment(number(gone.threads));
+    metrics::counter!("runreel_checkpoints_removed_total", "reason" => reason).increment(number(gone.checkpoints));
+}

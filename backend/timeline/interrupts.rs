@@ -1,0 +1,168 @@
+//! Answers to interrupts: one each, whoever gives it first, a person or the clock.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::{Timeline, emit::EmitError};
+use crate::{
+    domain::{
+        checkpoint::{CheckpointId, Namespace},
+        context::RunContext,
+        event::{NewEvent, Recorded},
+        interrupt::{Answer, Decision, Resumed, has_expired},
+        json::Json,
+        limits::INTERRUPT_SWEEP_MS,
+        run::{Refusal, Status},
+    },
+    store::{self, interrupts::OpenInterrupt},
+};
+
+/// Why an answer was not taken.
+#[derive(Debug, thiserror::Error)]
+pub enum AnswerError {
+    #[error("there is no such interrupt")]
+    NotFound,
+    #[error("this interrupt has been answered, and differently")]
+    AnsweredOtherwise,
+    #[error("this interrupt has expired")]
+    Expired,
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl Timeline {
+    /// Records the answer to an interrupt and lets an interrupted run go on. The same answer again changes nothing.
+    pub async fn answer_interrupt(&self, context: &Arc<RunContext>, answer: &Answer) -> Result<(), AnswerError> {
+        let known = self.known(context, answer).await?;
+        let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
+        let requested = requested.ok_or(AnswerError::NotFound)?;
+        if resolution(&known).is_none() {
+            let expires_at: Option<String> = requested.payload.member("expires_at");
+            if has_expired(expires_at.as_deref(), self.clock().now()) {
+                let nobody = Answer::of_nobody(answer.interrupt_id.clone(), Decision::Expired);
+                self.resolve(context, &nobody, requested).await?;
+            } else {
+                self.resolve(context, answer, requested).await?;
+            }
+        }
+        let known = self.known(context, answer).await?;
+        match resolution(&known) {
+            Some(given) if given.payload == Json::of(answer) => Ok(()),
+            Some(given) if given.payload.member("decision") == Some(Decision::Expired) => Err(AnswerError::Expired),
+            _ => Err(AnswerError::AnsweredOtherwise),
+        }
+    }
+
+    /// Resolves every open interrupt whose time is over; says how many.
+    pub async fn expire_interrupts(&self) -> Result<usize, store::Error> {
+        let (mut expired, mut after) = (0, (uuid::Uuid::nil(), 0));
+        loop {
+            let page = self.store().expiring_interrupts(after).await?;
+            let Some((seq, last)) = page.last() else { return Ok(expired) };
+            after = (last.run_id.uuid(), *seq);
+            for (_, open) in page {
+                if has_expired(open.expires_at.as_deref(), self.clock().now()) {
+                    expired += usize::from(self.expire(open).await?);
+                }
+            }
+        }
+    }
+
+    /// Resolves one interrupt by nobody; `false` when somebody was faster or it cannot be done yet.
+    async fn expire(&self, open: OpenInterrupt) -> Result<bool, store::Error> {
+        let Some(context) = self.context(&open.owner_id, open.run_id).await? else { return Ok(false) };
+        let nobody = Answer::of_nobody(open.interrupt_id, Decision::Expired);
+        let known = self.known(&context, &nobody).await?;
+        let Some(requested) = known.first() else { return Ok(false) };
+        match self.resolve(&context, &nobody, requested).await {
+            Ok(()) => Ok(true),
+            Err(AnswerError::Emit(EmitError::Refused(Refusal::Ended { .. })) | AnswerError::NotFound) => Ok(false),
+            Err(AnswerError::Store(error)) => Err(error),
+            Err(error) => {
+                tracing::warn!(%error, "an interrupt could not expire yet");
+                Ok(false)
+            }
+        }
+    }
+
+    /// The events that close a run's open interrupts when it is cancelled.
+    pub async fn cancelled_interrupts(&self, context: &RunContext) -> Result<Vec<NewEvent>, store::Error> {
+        let open = self.store().open_interrupts(&context.owner_id, context.run_id).await?;
+        let nobody = open.into_iter().map(|open| Answer::of_nobody(open.interrupt_id, Decision::Cancelled));
+        Ok(nobody.map(|answer| resolved_event(&answer)).collect())
+    }
+
+    /// Looks for expired interrupts now and then until `stop`.
+    pub async fn watch_interrupts(self, stop: CancellationToken) {
+        let work = async {
+            let mut every = tokio::time::interval(Duration::from_millis(INTERRUPT_SWEEP_MS));
+            loop {
+                every.tick().await;
+                if let Err(error) = Box::pin(self.expire_interrupts()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "expired interrupts were not looked for");
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// The request and, if there is one, the resolution of the interrupt an answer is for.
+    async fn known(&self, context: &RunContext, answer: &Answer) -> Result<Vec<Recorded>, store::Error> {
+        self.store().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str()).await
+    }
+
+    /// Emits the answer and, for an interrupted run, that it goes on. The keys make both the only ones.
+    async fn resolve(
+        &self,
+        context: &Arc<RunContext>,
+        answer: &Answer,
+        requested: &Recorded,
+    ) -> Result<(), AnswerError> {
+        for last in [false, true] {
+            let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
+            let mut events = vec![resolved_event(answer)];
+            if record.head.status == Status::Interrupted {
+                let resumed = self.resumed(context, answer, requested).await?;
+                events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
+            }
+            match self.emit_run_event(context, events).await {
+                // The answer to another interrupt has let the run go on in the meantime.
+                Err(EmitError::Refused(Refusal::Transition { .. })) if !last => {}
+                other => return Ok(other.map(|_| ())?),
+            }
+        }
+        Ok(())
+    }
+
+    /// From which checkpoint the run goes on: the one the request names, else the newest that the run has put.
+    async fn resumed(
+        &self,
+        context: &RunContext,
+        answer: &Answer,
+        requested: &Recorded,
+    ) -> Result<Resumed, store::Error> {
+        let interrupt_id = answer.interrupt_id.clone();
+        let named: Option<CheckpointId> = requested.payload.member("checkpoint_id");
+        if named.is_some() {
+            let ns: Option<Namespace> = requested.payload.member("ns");
+            return Ok(Resumed { interrupt_id, checkpoint_id: named, ns: Some(ns.unwrap_or_default()) });
+        }
+        let newest = match &context.thread_id {
+            Some(thread) => self.store().checkpoint_of_run(&context.owner_id, thread, context.run_id).await?,
+            None => None,
+        };
+        let (ns, checkpoint_id) = newest.unzip();
+        Ok(Resumed { interrupt_id, checkpoint_id, ns })
+    }
+}
+
+fn resolved_event(answer: &Answer) -> NewEvent {
+    NewEvent::new("interrupt.resolved", Json::of(answer)).span(answer.interrupt_id.clone()).event_id(answer.event_id())
+}
+
+fn resolution(known: &[Recorded]) -> Option<&Recorded> {
+    known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved")
+}

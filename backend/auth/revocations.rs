@@ -61,7 +61,7 @@ impl Revocations {
                 }
             }
         };
-        stop.run_until_cancelled(work).await;
+        stop.run_until_cancelled(Box::pin(work)).await;
     }
 }
 

@@ -57,7 +57,7 @@ enum Command {
     Emit(Box<emit::Args>),
     /// Follow a run; resumes by itself.
     Tail(Box<tail::Args>),
-    /// List runs, show one, cancel one.
+    /// List runs, show one, answer what one waits for, cancel one.
     Runs(Box<runs::Args>),
     /// Ask the log with SQL, read-only.
     Sql(sql::Args),

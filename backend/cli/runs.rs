@@ -1,4 +1,4 @@
-//! `runreel runs`: the newest runs as a table, one run in full, and the wish to end one.
+//! `runreel runs`: the newest runs as a table, one run in full, the answer one waits for, and the wish to end one.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
@@ -13,9 +13,10 @@ use crate::domain::{
     run::Status,
 };
 
+mod answer;
 mod table;
 
-/// List the newest runs, show one, or cancel one
+/// List the newest runs, show one, answer what one waits for, or cancel one
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
@@ -23,6 +24,8 @@ mod table;
   runreel runs --status running --agent coder
   runreel runs --search invoice --json | jq -r .run_id
   runreel runs show 0198c0de-…
+  runreel runs answer 0198c0de-…                 what it waits for
+  runreel runs answer 0198c0de-… approve
   runreel runs cancel 0198c0de-… --reason 'wrong input'")]
 pub(super) struct Args {
     #[command(subcommand)]
@@ -35,6 +38,8 @@ pub(super) struct Args {
 enum Action {
     /// Show one run: its state, input, output or error
     Show(Show),
+    /// Answer what a run waits for, or see it
+    Answer(answer::Answer),
     /// Ask for a run's end, and for that of all runs below it
     Cancel(Cancel),
 }
@@ -98,6 +103,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             let run = show.common.connection.client()?.run(&show.run.to_string()).await?;
             print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Clock::System.now()) })?;
         }
+        Some(Action::Answer(args)) => answer::run(&args).await?,
         Some(Action::Cancel(cancel)) => {
             let reason = cancel.reason.as_ref().map(Title::as_str);
             let answer = cancel.common.connection.client()?.cancel(&cancel.run.to_string(), reason).await?;
@@ -168,6 +174,9 @@ mod tests {
         {
             assert!(parse(words).is_err(), "{words:?}");
         }
-        assert!(parse(&["show", "0198c0de-0000-7000-8000-000000000001", "--json"]).is_ok());
+        let run = "0198c0de-0000-7000-8000-000000000001";
+        assert!(parse(&["show", run, "--json"]).is_ok());
+        assert!(parse(&["answer", run, "perhaps"]).is_err());
+        assert!(parse(&["answer", run, "respond", "\"Thursday\""]).is_ok());
     }
 }

@@ -116,6 +116,11 @@ impl Client {
         self.json(self.http.post(self.at(&["runs", run_id, "cancel"])).json(&body)).await
     }
 
+    /// Answers an interrupt: `{interrupt_id, decision, value}`; the answer is the run.
+    pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<Value, Error> {
+        self.json(self.http.post(self.at(&["runs", run_id, "resume"])).json(answer)).await
+    }
+
     /// Whether the server says it can serve. Every trouble on the way is a no.
     pub async fn ready(&self) -> bool {
         let Ok(url) = self.join("/readyz") else { return false };

@@ -156,12 +156,6 @@ impl<T> Default for Channels<T> {
     }
 }
 
-impl<T> Channels<T> {
-    pub fn get(&self, channel: &Channel) -> Option<&T> {
-        self.0.iter().find(|(name, _)| name == channel).map(|(_, value)| value)
-    }
-}
-
 impl<T: Serialize> Serialize for Channels<T> {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         let mut map = serializer.serialize_map(Some(self.0.len()))?;

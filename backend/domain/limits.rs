@@ -112,3 +112,9 @@ pub const THREAD_SWEEP_ROWS: i64 = 100;
 pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 /// Open interrupts one statement reads.
 pub const INTERRUPT_ROWS: i64 = 10_000;
+/// Bodies of one process that are being read or worked on, KiB together.
+pub const BODIES_KIB_MAX: usize = 256 * 1024;
+/// What a body of unknown length counts as, KiB.
+pub const BODY_KIB_UNKNOWN: usize = 1024;
+/// Longest time a body takes to arrive, milliseconds.
+pub const BODY_WAIT_MS_MAX: u64 = 60_000;

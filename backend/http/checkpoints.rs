@@ -1,6 +1,6 @@
 //! Checkpoints: put them, put what their tasks write, read them back. Values are opaque from end to end.
 
-use std::collections::HashSet;
+use std::collections::{HashMap, hash_map::Entry};
 
 use axum::{
     Json as Reply,
@@ -115,7 +115,8 @@ async fn put(
     let run_id = run_id.or_else(|| metadata.member("run_id"));
     let new = NewCheckpoint { ns, checkpoint_id, parent_id, run_id, checkpoint, metadata, versions, blobs };
     let now = server.threads.now();
-    let (created, created_at) = server.threads.store().put_checkpoint(owner, &thread_id, &new, now).await?;
+    let put = server.threads.store().put_checkpoint(owner, &thread_id, &new, now).await;
+    let (created, created_at) = put.map_err(Problem::of_change)?;
     let NewCheckpoint { ns, checkpoint_id, parent_id, run_id, .. } = new;
     let answer = PutAnswer { thread_id, ns, checkpoint_id, parent_id, run_id, created_at: timestamp(created_at) };
     Ok((created_or_ok(created), Reply(answer)).into_response())
@@ -178,16 +179,20 @@ async fn put_writes(
         return Err(Problem::new(Code::TooLarge, format!("at most {CHANNELS_MAX} writes")).field("writes"));
     }
     body.check_values(writes.iter().map(|write| write.b.0.as_slice()))?;
-    let mut places = HashSet::new();
-    if let Some(twice) = writes.iter().position(|write| !places.insert(write.idx)) {
-        let field = format!("writes[{twice}].idx");
-        return Err(Problem::new(Code::InvalidRequest, "this place is taken by an earlier write").field(field));
+    // A place named twice goes by the rule for one that is taken: the last one wins, or the first one stays.
+    let mut places: HashMap<i32, PutWrite> = HashMap::new();
+    for write in writes {
+        match places.entry(write.idx) {
+            Entry::Occupied(mut taken) if upsert => drop(taken.insert(write)),
+            Entry::Occupied(_) => {}
+            Entry::Vacant(free) => drop(free.insert(write)),
+        }
     }
-    let value = |write: PutWrite| (write.idx, write.channel, Value { t: write.t, b: write.b });
-    let writes = writes.into_iter().map(value).collect();
+    let value = |(idx, write): (i32, PutWrite)| (idx, write.channel, Value { t: write.t, b: write.b });
+    let writes = places.into_iter().map(value).collect();
     let new = NewWrites { ns, checkpoint_id, task_id, task_path, upsert, writes };
-    let stored = server.threads.store().put_writes(owner, &thread_id, &new, server.threads.now()).await?;
-    Ok(Reply(Stored { stored }))
+    let stored = server.threads.store().put_writes(owner, &thread_id, &new, server.threads.now()).await;
+    Ok(Reply(Stored { stored: stored.map_err(Problem::of_change)? }))
 }
 
 /// Look at a checkpoint.
@@ -329,5 +334,5 @@ async fn delete_for_runs(State(server): State<Server>, caller: Caller, body: Bod
     if run_ids.len() > PRUNE_IDS_MAX {
         return Err(Problem::new(Code::TooLarge, format!("at most {PRUNE_IDS_MAX} ids")).field("run_ids"));
     }
-    Ok(Reply(server.threads.delete_for_runs(owner, &run_ids).await?.into()))
+    Ok(Reply(server.threads.delete_for_runs(owner, &run_ids).await.map_err(Problem::of_change)?.into()))
 }

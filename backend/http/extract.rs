@@ -1,6 +1,6 @@
 //! From a request to typed values: after these extractors nothing is a string any more.
 
-use std::{collections::HashMap, str::FromStr};
+use std::{collections::HashMap, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
     body::Bytes,
@@ -9,6 +9,7 @@ use axum::{
 };
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
+use tokio::sync::OwnedSemaphorePermit;
 
 use super::{
     Server,
@@ -20,7 +21,7 @@ use crate::{
     domain::{
         checkpoint::CheckpointId,
         id::{Malformed, RunId, ThreadId},
-        limits::BODY_BYTES_MAX,
+        limits::{BODY_BYTES_MAX, BODY_KIB_UNKNOWN, BODY_WAIT_MS_MAX},
         principal::{OwnerId, Scope},
     },
 };
@@ -80,9 +81,10 @@ fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
     let carries = |(name, value): &(String, String)| {
         NAMES.contains(&name.to_ascii_lowercase().as_str()) || value.starts_with("rr_") || value.starts_with("eyJ")
     };
-    let path: Vec<u8> = percent_encoding::percent_decode_str(parts.uri.path()).collect();
-    let in_path = Credential::of(&parts.headers).is_some_and(|credential| credential.is_in(&path));
-    if in_path || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
+    let text = parts.uri.path_and_query().map_or("", axum::http::uri::PathAndQuery::as_str);
+    let text: Vec<u8> = percent_encoding::percent_decode_str(text).collect();
+    let is_own = Credential::of(&parts.headers).is_some_and(|credential| credential.is_in(&text));
+    if is_own || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
         return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
             .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
     }
@@ -218,18 +220,27 @@ pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(super) bytes: Bytes,
     pub(super) is_ndjson: bool,
     credential: Option<Credential>,
+    /// Given back when the request is done.
+    _room: OwnedSemaphorePermit,
 }
 
 impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
     type Rejection = Problem;
 
-    async fn from_request(request: Request, _: &Server) -> Result<Self, Problem> {
+    async fn from_request(request: Request, server: &Server) -> Result<Self, Problem> {
         let media_type = media_type(request.headers());
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
         let credential = Credential::of(request.headers());
+        let said = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
+        let kib = said.map_or(BODY_KIB_UNKNOWN, |bytes: usize| bytes.min(BYTES_MAX) / 1024 + 1);
+        let room = Arc::clone(&server.bodies).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
+        let room = room.map_err(|_| Problem::new(Code::Busy, "too many bodies are under way; nothing was done"))?;
         let limited = Limited::new(request.into_body(), BYTES_MAX);
-        let bytes = match limited.collect().await {
+        let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), limited.collect());
+        let arrived =
+            arrived.await.map_err(|_| Problem::new(Code::InvalidRequest, "the body did not arrive in time"))?;
+        let bytes = match arrived {
             Ok(collected) => collected.to_bytes(),
             Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
                 return Err(Problem::new(Code::TooLarge, format!("a body may have {BYTES_MAX} bytes")));
@@ -244,7 +255,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
             return Err(Credential::refusal());
         }
-        Ok(Self { bytes, is_ndjson, credential })
+        Ok(Self { bytes, is_ndjson, credential, _room: room })
     }
 }
 
@@ -255,11 +266,14 @@ impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
         if values.into_iter().any(|value| credential.is_in(value)) { Err(Credential::refusal()) } else { Ok(()) }
     }
 
-    /// Reads the whole body as one JSON value; an empty body reads as `{}`.
+    /// Reads the whole body as one JSON object; an empty body reads as `{}`.
     pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
         let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
         let text =
             std::str::from_utf8(bytes).map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
+        if !text.trim_start().starts_with('{') {
+            return Err(Problem::new(Code::InvalidRequest, "the body must be a JSON object"));
+        }
         serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
     }
 }

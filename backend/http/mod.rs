@@ -40,7 +40,7 @@ use utoipa_axum::router::OpenApiRouter;
 use self::problem::{Code, Problem};
 use crate::{
     auth::{Authenticator, Revocations},
-    domain::limits::STREAMS_MAX,
+    domain::limits::{BODIES_KIB_MAX, STREAMS_MAX},
     threads::Threads,
     timeline::Timeline,
 };
@@ -55,6 +55,8 @@ pub struct Server {
     pub metrics: PrometheusHandle,
     /// One permit per open stream.
     pub streams: Arc<Semaphore>,
+    /// One permit per KiB of a body that is being read or worked on.
+    pub bodies: Arc<Semaphore>,
     pub draining: CancellationToken,
 }
 
@@ -68,7 +70,8 @@ impl Server {
         draining: CancellationToken,
     ) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        Self { timeline, threads, authenticator, revocations, metrics, streams, draining }
+        let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
+        Self { timeline, threads, authenticator, revocations, metrics, streams, bodies, draining }
     }
 }
 

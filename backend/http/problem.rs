@@ -226,6 +226,18 @@ impl From<store::Error> for Problem {
     }
 }
 
+impl Problem {
+    /// A change that failed in the database. One that got no answer may have been made all the same.
+    pub fn of_change(error: store::Error) -> Self {
+        if !error.is_unavailable() {
+            return error.into();
+        }
+        tracing::warn!(error = &error as &dyn std::error::Error, "a change got no answer from the database");
+        Self::new(Code::OutcomeUnknown, "the database did not answer in time; the change may or may not be made")
+            .hint("send the same request again: it is safe to repeat")
+    }
+}
+
 impl From<EmitError> for Problem {
     fn from(error: EmitError) -> Self {
         let detail = error.to_string();

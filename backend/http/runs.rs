@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::DateTime;
+use chrono::{DateTime, Datelike, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
 use utoipa::ToSchema;
@@ -129,10 +129,15 @@ pub(super) async fn run_list(
     Ok(Reply(RunList { runs, next_cursor, stream_cursor }))
 }
 
+/// The time in a cursor; one that no row of ours can have is not ours.
+pub(super) fn cursor_time(micros: &str) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_micros(micros.parse().ok()?).filter(|at| (1970..=9999).contains(&at.year()))
+}
+
 fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
     let read = || {
         let (micros, run) = text.strip_prefix('r')?.split_once('.')?;
-        let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+        let created_at = cursor_time(micros)?;
         Some(RunsAfter { created_at, run_id: run.parse().ok()? })
     };
     read().ok_or_else(Problem::bad_cursor)

@@ -7,7 +7,6 @@ use axum::{
     response::{IntoResponse, Response},
     routing::get,
 };
-use chrono::DateTime;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -118,7 +117,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
 
 fn read_threads_cursor(text: &str) -> Option<ThreadsAfter> {
     let (micros, thread) = text.strip_prefix('t')?.split_once('.')?;
-    let created_at = DateTime::from_timestamp_micros(micros.parse().ok()?)?;
+    let created_at = super::runs::cursor_time(micros)?;
     Some(ThreadsAfter { created_at, thread_id: thread.parse().ok()? })
 }
 
@@ -176,7 +175,8 @@ async fn put(
         return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
     }
     let change = ThreadChange { metadata, ttl };
-    let created = server.threads.store().put_thread(owner, &thread, &change, server.threads.now()).await?;
+    let created = server.threads.store().put_thread(owner, &thread, &change, server.threads.now()).await;
+    let created = created.map_err(Problem::of_change)?;
     let thread = Thread::of(existing(&server, owner, &thread).await?, &server.threads);
     Ok((created_or_ok(created), Reply(thread)).into_response())
 }
@@ -206,7 +206,7 @@ async fn delete(
     ThreadPath(thread): ThreadPath,
 ) -> Result<StatusCode, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
-    let gone = server.threads.delete(owner, &[thread]).await?;
+    let gone = server.threads.delete(owner, &[thread]).await.map_err(Problem::of_change)?;
     if gone.threads == 0 { Err(Problem::not_found()) } else { Ok(StatusCode::NO_CONTENT) }
 }
 
@@ -234,7 +234,8 @@ async fn copy(
     if to == thread {
         return Err(Problem::new(Code::InvalidRequest, "a thread is not copied into itself").field("to"));
     }
-    match server.threads.store().copy_thread(owner, &thread, &to, server.threads.now()).await? {
+    let copied = server.threads.store().copy_thread(owner, &thread, &to, server.threads.now()).await;
+    match copied.map_err(Problem::of_change)? {
         Copied::Absent => Err(Problem::not_found()),
         Copied::Taken => Err(Problem::new(Code::ThreadExists, "the thread to copy to holds other checkpoints")
             .field("to")
@@ -281,7 +282,7 @@ async fn prune(State(server): State<Server>, caller: Caller, body: Body) -> Resu
     if thread_ids.len() > PRUNE_IDS_MAX {
         return Err(Problem::new(Code::TooLarge, format!("at most {PRUNE_IDS_MAX} ids")).field("thread_ids"));
     }
-    Ok(Reply(server.threads.prune(owner, &thread_ids, strategy).await?.into()))
+    Ok(Reply(server.threads.prune(owner, &thread_ids, strategy).await.map_err(Problem::of_change)?.into()))
 }
 
 /// The runs of a thread, newest first.

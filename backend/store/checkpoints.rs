@@ -1,7 +1,9 @@
 //! Checkpoints, their channels' values and pending writes: bytes that nobody here looks into.
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
+use sqlx::PgExecutor;
 
 use super::{Error, Store, bounded};
 use crate::domain::{
@@ -112,10 +114,12 @@ struct Row {
 impl From<Row> for Checkpoint {
     fn from(row: Row) -> Self {
         let versions: Channels<Version> = serde_json::from_str(&row.versions).unwrap_or_default();
+        let known: HashMap<&Channel, &Version> =
+            versions.0.iter().map(|(channel, version)| (channel, version)).collect();
         let values = row.blob_channels.into_iter().zip(row.blob_types).zip(row.blob_bytes);
         let blobs = values.filter_map(|((channel, t), b)| {
             let channel = Channel::trusted(&channel);
-            let version = versions.get(&channel)?.clone();
+            let version = (*known.get(&channel)?).clone();
             Some((channel, Blob { version, t: ValueType::trusted(&t), b: Bytes64(b) }))
         });
         let blobs = Channels(blobs.collect());
@@ -161,32 +165,30 @@ impl Store {
         let types: Vec<String> = blobs.iter().map(|(_, blob)| blob.t.as_str().to_owned()).collect();
         let bytes: Vec<&[u8]> = blobs.iter().map(|(_, blob)| blob.b.0.as_slice()).collect();
         let current = Json::of(&new.versions);
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            let row = sqlx::query_file!(
-                "backend/store/sql/put_checkpoint.sql",
-                owner.as_str(),
-                thread.as_str(),
-                now,
-                new.ns.as_str(),
-                new.checkpoint_id.as_str(),
-                new.parent_id.as_ref().map(CheckpointId::as_str),
-                new.run_id.as_ref().map(MadeBy::as_str),
-                new.checkpoint.t.as_str(),
-                new.checkpoint.b.0,
-                new.metadata.as_str(),
-                current.as_str(),
-                &channels,
-                &versions,
-                &types,
-                &bytes as &[&[u8]]
-            )
-            .fetch_one(&mut *tx)
+        let row = self
+            .again_on_a_lost_connection(|| async {
+                let row = sqlx::query_file!(
+                    "backend/store/sql/put_checkpoint.sql",
+                    owner.as_str(),
+                    thread.as_str(),
+                    now,
+                    new.ns.as_str(),
+                    new.checkpoint_id.as_str(),
+                    new.parent_id.as_ref().map(CheckpointId::as_str),
+                    new.run_id.as_ref().map(MadeBy::as_str),
+                    new.checkpoint.t.as_str(),
+                    new.checkpoint.b.0,
+                    new.metadata.as_str(),
+                    current.as_str(),
+                    &channels,
+                    &versions,
+                    &types,
+                    &bytes as &[&[u8]]
+                );
+                Ok(row.fetch_one(&self.pool).await?)
+            })
             .await?;
-            tx.commit().await?;
-            Ok((row.created, row.created_at))
-        })
-        .await
+        Ok((row.created, row.created_at))
     }
 
     /// Keeps what a task has written, and makes the thread if there is none; says how many were stored.
@@ -201,8 +203,7 @@ impl Store {
         let channels: Vec<String> = new.writes.iter().map(|(_, channel, _)| channel.as_str().to_owned()).collect();
         let types: Vec<String> = new.writes.iter().map(|(_, _, value)| value.t.as_str().to_owned()).collect();
         let bytes: Vec<&[u8]> = new.writes.iter().map(|(_, _, value)| value.b.0.as_slice()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.again_on_a_lost_connection(|| async {
             let stored = sqlx::query_file!(
                 "backend/store/sql/put_writes.sql",
                 owner.as_str(),
@@ -217,12 +218,8 @@ impl Store {
                 &channels,
                 &types,
                 &bytes as &[&[u8]]
-            )
-            .execute(&mut *tx)
-            .await?
-            .rows_affected();
-            tx.commit().await?;
-            Ok(stored)
+            );
+            Ok(stored.execute(&self.pool).await?.rows_affected())
         })
         .await
     }
@@ -268,7 +265,7 @@ impl Store {
                 .map(|Place { thread_no, ns, checkpoint_id, .. }| Key { thread_no, ns, checkpoint_id })
                 .collect();
             let more = keys.len() < all;
-            let page = whole(&mut tx, owner, keys).await?;
+            let page = if keys.is_empty() { Vec::new() } else { whole(&mut *tx, owner, keys, None).await? };
             tx.commit().await?;
             Ok((page, more))
         })
@@ -284,44 +281,42 @@ impl Store {
         checkpoint_id: Option<&CheckpointId>,
         run_id: Option<&MadeBy>,
     ) -> Result<Option<Checkpoint>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            // Ids are visible ASCII, so all of them lie between the empty text and DEL: a range either way.
-            let key = sqlx::query_as!(
-                Key,
-                r#"select c.thread_no, c.ns, c.checkpoint_id
-                   from store.thread t
-                   join store.checkpoint c on c.thread_no = t.thread_no and c.owner_id = t.owner_id
-                   where t.owner_id = $1 and t.thread_id = $2 and c.ns = $3
-                     and c.checkpoint_id >= coalesce($4, '') and c.checkpoint_id <= coalesce($4, e'\x7f')
-                     and ($5::text is null or c.run_id = $5)
-                   order by c.checkpoint_id desc limit 1"#,
-                owner.as_str(),
-                thread.as_str(),
-                ns.as_str(),
-                checkpoint_id.map(CheckpointId::as_str),
-                run_id.map(MadeBy::as_str)
-            )
-            .fetch_optional(&mut *tx)
-            .await?;
-            let found = whole(&mut tx, owner, Vec::from_iter(key)).await?;
-            tx.commit().await?;
-            Ok(found.into_iter().next())
-        })
-        .await
+        let one = One { thread, ns, checkpoint_id, run_id };
+        let found = self.again_on_a_lost_connection(|| whole(&self.pool, owner, Vec::new(), Some(&one))).await?;
+        Ok(found.into_iter().next())
     }
 }
 
-/// The checkpoints of these keys with their values and writes, in the order of the keys.
-async fn whole(tx: &mut PgConnection, owner: &OwnerId, keys: Vec<Key>) -> Result<Vec<Checkpoint>, Error> {
-    if keys.is_empty() {
-        return Ok(Vec::new());
-    }
+/// A checkpoint that is not known by its key.
+struct One<'a> {
+    thread: &'a ThreadId,
+    ns: &'a Namespace,
+    checkpoint_id: Option<&'a CheckpointId>,
+    run_id: Option<&'a MadeBy>,
+}
+
+/// The checkpoints of these keys, or the one, with their values and writes, in the order of the keys.
+async fn whole(
+    database: impl PgExecutor<'_>,
+    owner: &OwnerId,
+    keys: Vec<Key>,
+    one: Option<&One<'_>>,
+) -> Result<Vec<Checkpoint>, Error> {
     let numbers: Vec<i64> = keys.iter().map(|key| key.thread_no).collect();
     let (namespaces, ids): (Vec<String>, Vec<String>) = keys.into_iter().map(|key| (key.ns, key.checkpoint_id)).unzip();
-    let rows =
-        sqlx::query_file_as!(Row, "backend/store/sql/checkpoints.sql", owner.as_str(), &numbers, &namespaces, &ids)
-            .fetch_all(tx)
-            .await?;
+    let rows = sqlx::query_file_as!(
+        Row,
+        "backend/store/sql/checkpoints.sql",
+        owner.as_str(),
+        &numbers,
+        &namespaces,
+        &ids,
+        one.map(|one| one.thread.as_str()),
+        one.map(|one| one.ns.as_str()),
+        one.and_then(|one| one.checkpoint_id).map(CheckpointId::as_str),
+        one.and_then(|one| one.run_id).map(MadeBy::as_str)
+    )
+    .fetch_all(database)
+    .await?;
     Ok(rows.into_iter().map(Checkpoint::from).collect())
 }

@@ -25,6 +25,13 @@ impl Error {
         Self::Unavailable(None)
     }
 
+    /// Whether a connection failed, rather than none being had.
+    pub fn is_lost_connection(&self) -> bool {
+        matches!(self, Self::Unavailable(Some(sqlx::Error::Io(_) | sqlx::Error::Protocol(_))))
+            || matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
+                if error.code().is_some_and(|code| code.starts_with("57P")))
+    }
+
     /// Whether the statement may have been carried out although no answer came.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))

@@ -38,8 +38,9 @@ impl Store {
     /// Where all lanes stand now.
     pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let rows =
-                sqlx::query!("select lane, position from store.lane order by lane").fetch_all(&self.pool).await?;
+            let mut tx = self.unowned().await?;
+            let rows = sqlx::query!("select lane, position from store.lane order by lane").fetch_all(&mut *tx).await?;
+            tx.commit().await?;
             Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()))
         })
         .await

@@ -22,32 +22,22 @@ pub struct OpenInterrupt {
 
 impl Store {
     /// The open interrupts of one run, oldest first.
-    pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<OpenInterrupt>, Error> {
+    pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let rows = sqlx::query!(
-                r#"select e.span_id as "span_id!", e.payload ->> 'expires_at' as expires_at
-                   from store.run_event e
-                   where e.run_id = $1 and e.owner_id = $2 and e.type like 'interrupt.%'
-                     and e.type = 'interrupt.requested' and e.span_id is not null and not exists (
-                         select from store.run_event z
-                         where z.run_id = e.run_id and z.span_id = e.span_id and z.owner_id = $2
-                           and z.type like 'interrupt.%' and z.type = 'interrupt.resolved')
-                   order by e.seq limit $3"#,
+            let rows = sqlx::query_scalar!(
+                r#"select span_id as "span_id!" from store.run_event
+                   where run_id = $1 and owner_id = $2 and span_id is not null and type like 'interrupt.%'
+                   group by span_id
+                   having bool_or(type = 'interrupt.requested') and not bool_or(type = 'interrupt.resolved')
+                   order by min(seq)"#,
                 run.uuid(),
-                owner.as_str(),
-                INTERRUPT_ROWS
+                owner.as_str()
             )
             .fetch_all(&mut *tx)
             .await?;
             tx.commit().await?;
-            let open = rows.into_iter().map(|row| OpenInterrupt {
-                owner_id: owner.clone(),
-                run_id: run,
-                interrupt_id: SpanId::trusted(&row.span_id),
-                expires_at: row.expires_at,
-            });
-            Ok(open.collect())
+            Ok(rows.iter().map(|span| SpanId::trusted(span)).collect())
         })
         .await
     }
@@ -85,17 +75,18 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query!(
-                r#"select r.owner_id, r.run_id, e.seq, e.span_id as "span_id!", e.payload ->> 'expires_at' as expires_at
+                r#"select r.owner_id, e.run_id, min(e.seq) as "seq!", e.span_id as "span_id!",
+                          (array_agg(e.payload ->> 'expires_at' order by e.seq)
+                               filter (where e.type = 'interrupt.requested'))[1] as expires_at
                    from store.run r
                    join store.run_event e on e.run_id = r.run_id
-                   where r.status not in ('completed', 'failed', 'cancelled') and e.type like 'interrupt.%'
-                     and e.type = 'interrupt.requested' and e.span_id is not null
-                     and e.payload ->> 'expires_at' is not null and not exists (
-                         select from store.run_event z
-                         where z.run_id = e.run_id and z.span_id = e.span_id
-                           and z.type like 'interrupt.%' and z.type = 'interrupt.resolved')
-                     and r.run_id >= $1 and (e.run_id, e.seq) > ($1, $2)
-                   order by e.run_id, e.seq limit $3"#,
+                   where r.status not in ('completed', 'failed', 'cancelled') and r.run_id >= $1
+                     and e.type like 'interrupt.%' and e.span_id is not null
+                   group by r.owner_id, e.run_id, e.span_id
+                   having not bool_or(e.type = 'interrupt.resolved')
+                      and bool_or(e.type = 'interrupt.requested' and e.payload ->> 'expires_at' is not null)
+                      and (e.run_id, min(e.seq)) > ($1, $2)
+                   order by e.run_id, min(e.seq) limit $3"#,
                 after.0,
                 after.1,
                 INTERRUPT_ROWS

@@ -79,32 +79,60 @@ impl Store {
         .execute(&mut owner)
         .await?;
         owner.close().await?;
-        let pool = |role, connections_max| {
+        // The readers' connections are not asked first whether they still live, which would cost every request a round
+        // trip: whoever uses one finds out.
+        let pool = |role, connections_max, asked| {
             PgPoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
                 .idle_timeout(Duration::from_mins(1))
+                .test_before_acquire(asked)
                 .connect_lazy_with(as_role(&options, role))
         };
         Ok(Self {
-            pool: pool("runreel_app", settings.connections_max),
-            upkeep: pool("runreel_writer", 2),
+            pool: pool("runreel_app", settings.connections_max, false),
+            upkeep: pool("runreel_writer", 2, true),
             options: Arc::new(options),
         })
     }
 
     /// A short transaction that sees only what belongs to `owner`.
     async fn owned(&self, owner: &OwnerId) -> Result<Transaction<'static, Postgres>, Error> {
-        let mut tx = self.pool.begin().await?;
+        let mut tx = self.unowned().await?;
         sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str()).fetch_one(&mut *tx).await?;
         Ok(tx)
+    }
+
+    /// A short transaction that sees what belongs to nobody.
+    async fn unowned(&self) -> Result<Transaction<'static, Postgres>, Error> {
+        self.again_on_a_lost_connection(|| async move { Ok(self.pool.begin().await?) }).await
+    }
+
+    /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server
+    /// while it rested. Only for statements that may be carried out twice.
+    async fn again_on_a_lost_connection<T, F>(&self, statement: impl Fn() -> F + Send + Sync) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        // On the heap: it holds the whole of a statement, and nearly every request goes through here.
+        let work = Box::pin(async {
+            for _ in 0..self.pool.options().get_max_connections() {
+                match statement().await {
+                    Err(error) if error.is_lost_connection() => {}
+                    other => return other,
+                }
+            }
+            statement().await
+        });
+        bounded(READ_WAIT_MS_MAX, work).await
     }
 
     /// Whether the database answers and has the schema of this program.
     pub async fn check(&self) -> Result<(), Error> {
         bounded(1_500, async {
-            sqlx::query_scalar!("select count(*) from store.lane").fetch_one(&self.pool).await?;
-            Ok(())
+            let mut tx = self.unowned().await?;
+            sqlx::query_scalar!("select count(*) from store.lane").fetch_one(&mut *tx).await?;
+            Ok(tx.commit().await?)
         })
         .await
     }
@@ -127,8 +155,17 @@ impl Store {
 }
 
 /// The same database as one of the program's roles, with the waits of a request.
+///
+/// A connection keeps the plan of a statement for as long as it lives, and makes it when a table may still be empty. Every
+/// statement of the program has an index to go by, so a scan of a whole table is the last resort, not a fair guess.
 fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
-    options.clone().options([("role", role), ("statement_timeout", "4000"), ("lock_timeout", "3000")])
+    options.clone().options([
+        ("role", role),
+        ("statement_timeout", "4000"),
+        ("lock_timeout", "3000"),
+        ("enable_seqscan", "off"),
+        ("random_page_cost", "1.1"),
+    ])
 }
 
 /// Gives a database use its bound: what does not answer in time is unavailable.

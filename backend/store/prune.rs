@@ -172,7 +172,15 @@ impl Store {
                 r#"select exists (
                        select from store.checkpoint c where c.thread_no = $3 and c.owner_id = $1 and not exists (
                            select from store.checkpoint s where s.thread_no = $2 and s.owner_id = $1 and s.ns = c.ns
-                             and s.checkpoint_id = c.checkpoint_id and s.b = c.b)) as "taken!""#,
+                             and s.checkpoint_id = c.checkpoint_id and s.t = c.t and s.b = c.b
+                             and s.parent_id is not distinct from c.parent_id
+                             and s.run_id is not distinct from c.run_id
+                             and s.metadata::text = c.metadata::text and s.versions::text = c.versions::text))
+                   or exists (
+                       select from store.blob c where c.thread_no = $3 and c.owner_id = $1 and not exists (
+                           select from store.blob s where s.thread_no = $2 and s.owner_id = $1 and s.ns = c.ns
+                             and s.channel = c.channel and s.version = c.version and s.t = c.t and s.b = c.b))
+                       as "taken!""#,
                 owner.as_str(),
                 source,
                 target
@@ -219,38 +227,49 @@ impl Store {
         })
         .await?;
         let mut gone = Gone::default();
-        for owned in expired.chunk_by(|a, b| a.owner_id == b.owner_id) {
-            let owner = OwnerId::trusted(&owned[0].owner_id);
-            let numbers: Vec<i64> = owned.iter().map(|row| row.thread_no).collect();
-            gone += bounded(READ_WAIT_MS_MAX, async {
-                let mut tx = self.owned(&owner).await?;
-                // Once more under the lock, and without waiting for it: somebody may be using the thread again, or
-                // another process may be removing it.
-                let numbers = sqlx::query_scalar!(
-                    r#"select thread_no from store.thread
-                       where thread_no = any ($4) and owner_id = $5
-                         and coalesce(ttl_s, $1) > 0 and updated_at < $2::timestamptz - make_interval(secs => coalesce(ttl_s, $1))
-                         and not exists (
-                             select from store.run r
-                             where r.owner_id = thread.owner_id and r.thread_id = thread.thread_id
-                               and r.status not in ('completed', 'failed', 'cancelled'))
-                       order by thread_no limit $3
-                       for update skip locked"#,
-                    ttl_s,
-                    now,
-                    limit,
-                    &numbers,
-                    owner.as_str()
-                )
-                .fetch_all(&mut *tx)
-                .await?;
-                let gone = remove(&mut tx, &owner, &numbers).await?;
-                tx.commit().await?;
-                Ok(gone)
-            })
-            .await?;
+        for row in expired {
+            // Each by itself: one that is too large to go in time must not keep the others.
+            match self.delete_if_expired(&OwnerId::trusted(&row.owner_id), row.thread_no, ttl_s, now).await {
+                Ok(one) => gone += one,
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "an expired thread stays"),
+            }
         }
         Ok(gone)
+    }
+
+    /// Looks once more under the lock, and without waiting for it: somebody may be using the thread again, or another
+    /// process may be removing it.
+    async fn delete_if_expired(
+        &self,
+        owner: &OwnerId,
+        thread_no: i64,
+        ttl_s: Option<i64>,
+        now: DateTime<Utc>,
+    ) -> Result<Gone, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let numbers = sqlx::query_scalar!(
+                r#"select thread_no from store.thread
+                   where thread_no = $3 and owner_id = $4
+                     and coalesce(ttl_s, $1) > 0
+                     and updated_at < $2::timestamptz - make_interval(secs => coalesce(ttl_s, $1))
+                     and not exists (
+                         select from store.run r
+                         where r.owner_id = thread.owner_id and r.thread_id = thread.thread_id
+                           and r.status not in ('completed', 'failed', 'cancelled'))
+                   for update skip locked"#,
+                ttl_s,
+                now,
+                thread_no,
+                owner.as_str()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let gone = remove(&mut tx, owner, &numbers).await?;
+            tx.commit().await?;
+            Ok(gone)
+        })
+        .await
     }
 }
 

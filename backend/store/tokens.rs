@@ -65,14 +65,16 @@ impl Store {
     /// The token whose secret hashes to this, whoever owns it.
     pub async fn token_by_secret(&self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.unowned().await?;
             let row = sqlx::query!(
                 r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
                           created_at as "created_at!", expires_at, revoked_at
                    from store.token_by_secret($1)"#,
                 secret.as_slice()
             )
-            .fetch_optional(&self.pool)
+            .fetch_optional(&mut *tx)
             .await?;
+            tx.commit().await?;
             Ok(row.map(|row| TokenRecord {
                 token_id: row.token_id,
                 owner_id: OwnerId::trusted(&row.owner_id),
@@ -138,9 +140,11 @@ impl Store {
     /// Which of these tokens have been revoked.
     pub async fn revoked_tokens(&self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.unowned().await?;
             let ids = sqlx::query_scalar!(r#"select id as "id!" from store.revoked_tokens($1) as id"#, ids)
-                .fetch_all(&self.pool)
+                .fetch_all(&mut *tx)
                 .await?;
+            tx.commit().await?;
             Ok(ids)
         })
         .await

@@ -117,14 +117,14 @@ impl Timeline {
             None => 0,
             Some(parent) => self.parent_depth(&spec, parent).await? + 1,
         };
-        // Before the run, so that a thread about to expire is seen to be in use again.
-        if let Some(thread) = &spec.context.thread_id {
-            self.store().touch_thread(&spec.context.owner_id, thread, self.clock().now()).await?;
-        }
         let events = spec.events();
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events).await?;
+        // After the run, so that a refused one makes no thread. Until then the run itself keeps a thread from expiring.
+        if let Some(thread) = &context.thread_id {
+            self.store().touch_thread(&context.owner_id, thread, self.clock().now()).await?;
+        }
         if !ack.already_open {
             self.shared.contexts.remember((*context).clone());
         }

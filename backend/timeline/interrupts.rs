@@ -47,6 +47,8 @@ impl Timeline {
             } else {
                 self.resolve(context, answer, requested).await?;
             }
+        } else {
+            self.resume_answered(context, answer, requested).await?;
         }
         let known = self.known(context, answer).await?;
         match resolution(&known) {
@@ -91,7 +93,7 @@ impl Timeline {
     /// The events that close a run's open interrupts when it is cancelled.
     pub async fn cancelled_interrupts(&self, context: &RunContext) -> Result<Vec<NewEvent>, store::Error> {
         let open = self.store().open_interrupts(&context.owner_id, context.run_id).await?;
-        let nobody = open.into_iter().map(|open| Answer::of_nobody(open.interrupt_id, Decision::Cancelled));
+        let nobody = open.into_iter().map(|id| Answer::of_nobody(id, Decision::Cancelled));
         Ok(nobody.map(|answer| resolved_event(&answer)).collect())
     }
 
@@ -133,6 +135,24 @@ impl Timeline {
                 Err(EmitError::Refused(Refusal::Transition { .. })) if !last => {}
                 other => return Ok(other.map(|_| ())?),
             }
+        }
+        Ok(())
+    }
+
+    /// Lets a run go on that says it is interrupted although everything it asked has been answered: the answer came
+    /// between its question and that.
+    async fn resume_answered(
+        &self,
+        context: &Arc<RunContext>,
+        answer: &Answer,
+        requested: &Recorded,
+    ) -> Result<(), AnswerError> {
+        let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
+        let open = self.store().open_interrupts(&context.owner_id, context.run_id).await?;
+        if record.head.status == Status::Interrupted && open.is_empty() {
+            let resumed = Json::of(&self.resumed(context, answer, requested).await?);
+            let event = NewEvent::new("run.resumed", resumed).event_id(answer.resumed_event_id());
+            self.emit_run_event(context, vec![event]).await?;
         }
         Ok(())
     }

@@ -1,18 +1,21 @@
 -- $1 owner, $2 thread id, $3 now. The thread's row is locked by whoever puts a checkpoint, so that a prune never takes
--- away a value that a checkpoint on its way in refers to.
-with thread as (
-    insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
+-- away a value that a checkpoint on its way in refers to. A transaction of its own: `me` names the owner to row-level
+-- security, and everything else begins with `me`.
+with me as materialized (
+    select set_config('runreel.owner', $1, true) as owner_id
+), thread as (
+    insert into store.thread as t (owner_id, thread_id, created_at, updated_at) select owner_id, $2, $3, $3 from me
     on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)
-    returning thread_no
+    returning thread_no, owner_id
 ), stored as (
     insert into store.blob (thread_no, owner_id, ns, channel, version, t, b)
-    select thread_no, $1, $4, v.channel, v.version, v.t, v.b
+    select thread_no, owner_id, $4, v.channel, v.version, v.t, v.b
     from thread, unnest($12::text[], $13::text[], $14::text[], $15::bytea[]) as v (channel, version, t, b)
     on conflict do nothing
 )
 insert into store.checkpoint as c
     (thread_no, owner_id, ns, checkpoint_id, parent_id, run_id, t, b, metadata, versions, created_at)
-select thread_no, $1, $4, $5, $6, $7, $8, $9, $10::text::json, $11::text::json, $3 from thread
+select thread_no, owner_id, $4, $5, $6, $7, $8, $9, $10::text::json, $11::text::json, $3 from thread
 on conflict (thread_no, ns, checkpoint_id) do update
 set parent_id = excluded.parent_id, run_id = excluded.run_id, t = excluded.t, b = excluded.b,
     metadata = excluded.metadata, versions = excluded.versions

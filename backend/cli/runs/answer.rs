@@ -1,0 +1,119 @@
+//! `runreel runs answer`: what a run waits for, and the answer of a person.
+
+use anyhow::Result;
+use serde_json::{Value, json};
+
+use super::Common;
+use crate::{
+    cli::{
+        exit::Complaint,
+        render::{clean, clip, print, say},
+    },
+    client::Client,
+    domain::id::{RunId, SpanId},
+};
+
+/// Longest prompt that is told on one line, characters.
+const PROMPT_CHARS_MAX: usize = 200;
+
+#[derive(Clone, Debug, clap::Args)]
+pub(super) struct Answer {
+    /// The run
+    run: RunId,
+    /// The answer; without one, what the run waits for is printed
+    #[arg(value_parser = ["approve", "reject", "respond"])]
+    decision: Option<String>,
+    /// What to answer with: JSON, or else it is taken as text
+    #[arg(requires = "decision")]
+    value: Option<String>,
+    /// Which interrupt, when the run waits for more than one
+    #[arg(long, value_name = "ID")]
+    interrupt: Option<SpanId>,
+    #[command(flatten)]
+    common: Common,
+}
+
+pub(super) async fn run(args: &Answer) -> Result<()> {
+    let (client, run) = (args.common.connection.client()?, args.run.to_string());
+    let open = open_interrupts(&interrupt_events(&client, &run).await?);
+    let Some(decision) = &args.decision else {
+        let lines = open.iter().map(|open| if args.common.json { format!("{open}\n") } else { line(open) });
+        print(&lines.collect::<String>())?;
+        if open.is_empty() {
+            say("the run waits for nobody");
+        }
+        return Ok(());
+    };
+    let interrupt = match (&args.interrupt, open.as_slice()) {
+        (Some(interrupt), _) => interrupt.as_str().to_owned(),
+        (None, [only]) => only["span_id"].as_str().unwrap_or_default().to_owned(),
+        (None, []) => return Err(Complaint::failed("the run waits for nobody").into()),
+        (None, _) => {
+            let hint = format!("see which with: runreel runs answer {run}");
+            let what = "the run waits for more than one answer; say which with --interrupt";
+            return Err(Complaint { hint: Some(hint), ..Complaint::usage(what) }.into());
+        }
+    };
+    let value = args.value.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+    let answer = json!({ "interrupt_id": interrupt, "decision": decision, "value": value });
+    let answered = client.resume(&run, &answer).await?;
+    if args.common.json {
+        print(&format!("{answered}\n"))?;
+    }
+    say(format!("answered; the run is {}", answered["status"].as_str().unwrap_or("unknown")));
+    Ok(())
+}
+
+async fn interrupt_events(client: &Client, run: &str) -> Result<Vec<Value>> {
+    let (mut events, mut after) = (Vec::new(), 0);
+    loop {
+        let path = format!("/api/runs/{run}/events?types=interrupt.*,run.*&limit=1000&after={after}");
+        let page = client.get_json(&path).await?;
+        events.extend(page["events"].as_array().into_iter().flatten().cloned());
+        after = page["next_after"].as_i64().unwrap_or_default();
+        if page["has_more"] != json!(true) {
+            return Ok(events);
+        }
+    }
+}
+
+/// The requests that nobody has resolved, of a run that has not ended.
+fn open_interrupts(events: &[Value]) -> Vec<Value> {
+    let is = |event: &Value, kind: &str| event["type"] == kind;
+    if events.iter().any(|event| ["run.completed", "run.failed", "run.cancelled"].iter().any(|end| is(event, end))) {
+        return Vec::new();
+    }
+    let resolved = |id: &Value| events.iter().any(|event| is(event, "interrupt.resolved") && event["span_id"] == *id);
+    let open = |event: &&Value| is(event, "interrupt.requested") && !resolved(&event["span_id"]);
+    events.iter().filter(open).cloned().collect()
+}
+
+fn line(open: &Value) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let payload = &open["payload"];
+    let prompt = if payload["prompt"].is_null() { text(payload) } else { text(&payload["prompt"]) };
+    let id = clean(open["span_id"].as_str().unwrap_or_default());
+    format!("{id}  {}\n", clip(&clean(&prompt), PROMPT_CHARS_MAX))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn event(kind: &str, id: &str) -> Value {
+        json!({ "type": kind, "span_id": id, "payload": { "prompt": format!("{id}?") } })
+    }
+
+    #[test]
+    fn a_run_waits_for_what_was_asked_and_not_resolved_until_it_ends() {
+        let mut log = vec![
+            event("interrupt.requested", "a"),
+            event("interrupt.requested", "b"),
+            event("interrupt.resolved", "a"),
+        ];
+        assert_eq!(open_interrupts(&log), [event("interrupt.requested", "b")]);
+        assert_eq!(line(&log[1]), "b  b?\n");
+        log.push(event("run.cancelled", ""));
+        assert!(open_interrupts(&log).is_empty());
+    }
+}

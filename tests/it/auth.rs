@@ -47,6 +47,30 @@ fn rows() -> Vec<Row> {
         row("get", "/api/runs/{run_id}/events", [200, 404, 200, 200, 401]),
         body(row("post", "/api/runs/{run_id}/events", [200, 404, 200, 403, 401]), json!({ "type": "log.info" })),
         row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
+        row("get", "/api/threads", [200, 200, 403, 200, 401]),
+        row("get", "/api/threads/{thread_id}", [200, 404, 403, 200, 401]),
+        body(row("put", "/api/threads/{thread_id}", [200, 201, 403, 403, 401]), json!({})),
+        row("delete", "/api/threads/{thread_id}", [204, 404, 403, 403, 401]),
+        body(row("post", "/api/threads/{thread_id}/copy", [201, 404, 403, 403, 401]), json!({ "to": "copy" })),
+        row("get", "/api/threads/{thread_id}/runs", [200, 404, 403, 200, 401]),
+        row("get", "/api/threads/{thread_id}/messages", [200, 404, 403, 200, 401]),
+        row("get", "/api/threads/{thread_id}/checkpoints", [200, 404, 403, 200, 401]),
+        row("get", "/api/threads/{thread_id}/checkpoints/latest", [200, 404, 403, 200, 401]),
+        row("get", "/api/threads/{thread_id}/checkpoints/{checkpoint_id}", [200, 404, 403, 200, 401]),
+        body(
+            row("put", "/api/threads/{thread_id}/checkpoints/{checkpoint_id}", [200, 201, 403, 403, 401]),
+            json!({ "checkpoint": { "t": "x" } }),
+        ),
+        body(
+            row("put", "/api/threads/{thread_id}/checkpoints/{checkpoint_id}/writes", [200, 200, 403, 403, 401]),
+            json!({ "task_id": "a", "writes": [] }),
+        ),
+        body(
+            row("post", "/api/threads/prune", [200, 200, 403, 403, 401]),
+            json!({ "thread_ids": [], "strategy": "delete" }),
+        ),
+        row("get", "/api/checkpoints", [200, 200, 403, 200, 401]),
+        body(row("post", "/api/checkpoints/delete-for-runs", [200, 200, 403, 403, 401]), json!({ "run_ids": [] })),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
@@ -57,7 +81,8 @@ fn rows() -> Vec<Row> {
 }
 
 async fn call(api: &Api, row: &Row, run: &str) -> Reply {
-    let path = row.path.replace("{run_id}", run).replace("{thread_id}", "t");
+    // The thread of a run is called as the run is.
+    let path = row.path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
     let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
     let request = api.request(method, &path);
     let request = match &row.body {
@@ -75,7 +100,9 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
 }
 
 async fn interrupted_run(api: &Api) -> String {
-    let run = api.create(json!({ "thread_id": "t" })).await;
+    let id = new_run_id();
+    let run = api.create(json!({ "run_id": id, "thread_id": id })).await;
+    api.put_checkpoint(&run, "1", json!({ "checkpoint": { "t": "x" } })).await;
     api.emit(&run, json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }])).await;
     run
 }
@@ -116,7 +143,7 @@ async fn every_route_answers_every_caller_as_it_should() {
         ] {
             let reply = call(api, &row, &run).await;
             assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
-            if row.path.contains("{run_id}") && status >= 400 {
+            if row.path.contains("_id}") && status >= 400 {
                 assert!(!reply.text.contains(&run), "{}", reply.text);
             }
         }
@@ -147,8 +174,12 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
         assert_eq!((foreign.status, &foreign.text), (absent.status, &absent.text), "{what}");
         assert_eq!(head(foreign), head(absent), "{what}");
     };
-    for row in rows().iter().filter(|row| row.path.contains("{run_id}")) {
+    // Putting into a thread that is not there makes it, be it there for somebody else or not.
+    for row in rows().iter().filter(|row| row.path.contains("_id}") && row.method != "put") {
         for (who, api) in [("bob", &bob), ("a token of another run", &run_token)] {
+            if row.path.contains("{thread_id}") && who != "bob" || row.path == "/api/stream/threads/{thread_id}" {
+                continue;
+            }
             let (foreign, absent) = (call(api, row, &theirs).await, call(api, row, &new_run_id()).await);
             same(&foreign, &absent, &format!("{who}: {} {}", row.method, row.path));
         }

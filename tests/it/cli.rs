@@ -121,6 +121,26 @@ async fn the_exit_code_says_what_happened() {
 }
 
 #[tokio::test]
+async fn a_person_sees_what_a_run_waits_for_and_answers() {
+    let server = Server::start().await;
+    let run_id = server.start_run().await;
+    let ask = |id: &str| json!({ "type": "interrupt.requested", "span_id": id, "payload": { "prompt": "Ship it?" } });
+    server.emit(&run_id, json!([ask("a"), ask("b"), { "type": "run.interrupted" }])).await;
+    let said = run(to(&server, &["runs", "answer", &run_id]), "").await;
+    assert_eq!(said.stdout, "a  Ship it?\nb  Ship it?\n");
+    check(&run(to(&server, &["runs", "answer", &run_id, "approve"]), "").await, 2);
+    let words = ["runs", "answer", &run_id, "respond", "Thursday", "--interrupt", "a"];
+    check(&run(to(&server, &words), "").await, 0);
+    check(&run(to(&server, &["runs", "answer", &run_id, "reject", "{\"why\":1}"]), "").await, 0);
+    let page = server.get(&format!("/api/runs/{run_id}/events?types=interrupt.resolved")).await.expect(200);
+    let given =
+        |n: usize| (page["events"][n]["payload"]["decision"].clone(), page["events"][n]["payload"]["value"].clone());
+    assert_eq!(given(0), (json!("respond"), json!("Thursday")));
+    assert_eq!(given(1), (json!("reject"), json!({ "why": 1 })));
+    check(&run(to(&server, &["runs", "answer", &run_id, "approve"]), "").await, 1);
+}
+
+#[tokio::test]
 async fn sql_answers_from_the_log_and_refuses_to_write() {
     let server = Server::start().await;
     let target = server.ended_run(3).await;

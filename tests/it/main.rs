@@ -12,20 +12,25 @@
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
 mod auth;
+mod checkpoints;
 mod cli;
 mod credentials;
 mod deletion;
 mod embedded;
 mod emit;
 mod feeds;
+mod interrupts;
 mod isolation;
 mod openapi;
 mod processes;
 mod readme;
 mod refusals;
+mod retention;
 mod runs;
+mod secrets;
 mod stream;
 mod support;
+mod threads;
 mod tidy;
 mod tokens;
 mod unhealthy;

@@ -8,6 +8,7 @@ pub mod proxy;
 pub mod runs;
 pub mod server;
 pub mod sse;
+pub mod threads;
 
 use std::time::Duration;
 

@@ -1,0 +1,146 @@
+"""What comes back from the log: events, answers of people, and records as the server writes them."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, Literal, TypedDict
+
+RunStatus = Literal["queued", "running", "waiting", "interrupted", "completed", "failed", "cancelled"]
+TERMINAL_TYPES = frozenset({"run.completed", "run.failed", "run.cancelled"})
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """One event of a run.
+
+    `seq` counts 1, 2, 3 … in each run; it is None for what is never stored: deltas (`message.delta` and other types
+    that end so) and `message.snapshot`, the text so far of a span. Both carry `payload["text"]` and
+    `payload["offset"]`, in characters: a delta whose offset is the length you have is appended, a snapshot replaces
+    what you have (its `payload["type"]` says of which deltas), and the durable event that closes the span holds the
+    whole text. `at` is RFC 3339 in UTC (None in a snapshot). `id` is the cursor to resume a stream after this event;
+    None where there is no place to resume from. `owner_id` is the principal key of whom the run belongs to.
+    """
+
+    run_id: str
+    type: str
+    seq: int | None = None
+    role: str = "agent"
+    agent: str | None = None
+    owner_id: str = ""
+    span_id: str | None = None
+    parent_span_id: str | None = None
+    event_id: str | None = None
+    at: str | None = None
+    payload: dict[str, Any] = field(default_factory=dict)
+    id: str | None = None
+
+    @classmethod
+    def of(cls, envelope: Mapping[str, Any], cursor: str | None = None) -> Event:
+        """An event from the envelope the server writes; members this version does not know are left out."""
+        known = {name: envelope[name] for name in _MEMBERS if name in envelope}
+        return cls(**known, id=cursor)
+
+    @property
+    def text(self) -> str:
+        """The text of a delta, a snapshot, or a message; empty for everything else."""
+        text = self.payload.get("text")
+        if isinstance(text, str):
+            return text
+        content = self.payload.get("content")
+        parts = content if isinstance(content, list) else []
+        return "".join(part.get("text", "") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+
+
+_MEMBERS = tuple(name for name in Event.__dataclass_fields__ if name != "id")
+
+
+@dataclass(frozen=True, slots=True)
+class Decision:
+    """How an interrupt was answered.
+
+    `decision` is `approve`, `reject`, `respond`, `expired` (nobody answered in time) or `cancelled` (the run was), and
+    `value` what the person sent along.
+    """
+
+    decision: str
+    value: Any = None
+
+    @property
+    def approved(self) -> bool:
+        """True for `approve` and for nothing else."""
+        return self.decision == "approve"
+
+
+class RunRecord(TypedDict):
+    """A run as the server keeps it; times are RFC 3339 in UTC."""
+
+    run_id: str
+    root_run_id: str
+    parent_run_id: str | None
+    owner_id: str
+    thread_id: str | None
+    session_id: str | None
+    agent: str | None
+    role: str
+    title: str | None
+    status: RunStatus
+    input: Any
+    output: Any
+    error: Any
+    metadata: dict[str, Any]
+    tags: list[str]
+    last_seq: int
+    created_at: str
+    started_at: str | None
+    ended_at: str | None
+    last_event_at: str
+    stalled: bool
+    stream_url: str
+
+
+class ThreadRecord(TypedDict):
+    """A thread. `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's own."""
+
+    thread_id: str
+    owner_id: str
+    metadata: dict[str, Any]
+    ttl_s: int | None
+    latest_checkpoint_id: str | None
+    created_at: str
+    updated_at: str
+    expires_at: str | None
+    stream_url: str
+
+
+class MessageRecord(TypedDict):
+    """A message of a thread. `text` is the text of the parts in `content` put together."""
+
+    run_id: str
+    seq: int
+    message_id: str | None
+    role: str
+    agent: str | None
+    content: Any
+    text: str
+    at: str
+
+
+class Timeline(TypedDict):
+    """Spans and sums, folded from the log when it is asked for; times in milliseconds."""
+
+    run_id: str
+    last_seq: int
+    started_at: str | None
+    spans: list[dict[str, Any]]
+    spans_omitted: int
+    summary: dict[str, Any]
+
+
+class Removed(TypedDict):
+    """How much a prune has removed."""
+
+    threads: int
+    checkpoints: int
+    writes: int
+    blobs: int

@@ -1,0 +1,237 @@
+"""Following a stream through cuts: the rules without the I/O, and the two loops that apply them.
+
+What is promised: every durable event after the cursor once, in order, or `StreamGap`. See "Coming back" in the wire
+contract.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+import random
+import time
+from collections import OrderedDict
+from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from typing import Any, Literal
+
+import httpx
+
+from ._events import Event
+from ._http import LONGEST_WAIT, RETRIED_STATUS, Call, refusal, retry_after, unanswered
+from ._sse import Frame, Parser
+from ._transport import AsyncTransport, Transport
+from .errors import RunreelError, StreamGap
+
+# The server says something every 10 s. Whoever hears nothing for so long talks to nobody.
+SILENCE = 25.0
+LONGEST_PAUSE = 30.0
+# Whatever the server says: a mistake there must not become a flood.
+SHORTEST_PAUSE = 0.1
+# Of so many runs the last seq is remembered; a server that repeats itself would do so at once.
+RUNS_REMEMBERED = 4_096
+
+OnGap = Literal["raise", "continue"]
+
+
+class Following:
+    """Where a reader is, what to ask next, and how long to wait before."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        after: int | str | None = None,
+        types: Iterable[str] | None = None,
+        tokens: bool = True,
+        tree: bool = False,
+        tail: int | None = None,
+        on_gap: OnGap = "raise",
+        retries: int = 5,
+    ) -> None:
+        if on_gap not in ("raise", "continue"):
+            raise ValueError('on_gap is "raise" or "continue"')
+        self.done = False
+        self._path = path
+        self._cursor = None if after is None else str(after)
+        self._params = {
+            "types": None if types is None else ",".join([types] if isinstance(types, str) else types),
+            "tokens": None if tokens else "false",
+            "tree": "true" if tree else None,
+            "tail": tail,
+        }
+        self._on_gap = on_gap
+        self._retries = retries
+        self._opened = False
+        self._failures = 0
+        self._retry = 1.0
+        self._asked: float | None = None
+        self._seen: OrderedDict[str, int] = OrderedDict()
+
+    def call(self) -> Call:
+        """The next request."""
+        headers = {"accept": "text/event-stream"}
+        if self._cursor:
+            headers["last-event-id"] = self._cursor
+        return Call("GET", self._path, params=self._params, headers=headers)
+
+    def answered(self, response: httpx.Response) -> bool:
+        """Whether there is a stream to read. The body of any other answer has been read. Raises `ApiError`."""
+        if response.status_code == 200:
+            if not response.headers.get("content-type", "").startswith("text/event-stream"):
+                raise RunreelError(f"{self._path} answers, and not with a stream of events: is this Runreel?")
+            self._opened = True
+            return True
+        if response.status_code == 204:
+            self.done = True
+        elif response.status_code in RETRIED_STATUS and self._may_come_back():
+            self._failures += 1
+            self._asked = retry_after(response)
+        else:
+            raise refusal(response)
+        return False
+
+    def cut(self, error: httpx.TransportError | None = None) -> None:
+        """The connection ended, or there never was one. Raises `ConnectionFailed` when nobody has ever answered."""
+        if error is not None and not self._may_come_back():
+            raise unanswered(self.call(), error) from error
+        self._failures += 1
+
+    def pause(self) -> float:
+        """Seconds until the next request: as asked, growing while it keeps failing, never in step with others."""
+        asked, self._asked = self._asked, None
+        if not self._failures and asked is None:
+            return 0.0
+        grown = min(self._retry * 2.0 ** min(self._failures - 1, 8), LONGEST_PAUSE)
+        return max(SHORTEST_PAUSE, grown if asked is None else asked) * random.uniform(1.0, 1.25)
+
+    def events(self, parser: Parser, chunk: bytes) -> Iterator[Event]:
+        """What a chunk brings. Stops for good once `done` is set."""
+        for frame in parser.feed(chunk):
+            self._failures = 0
+            if parser.retry_ms is not None:
+                self._retry = parser.retry_ms / 1_000
+            event = self._read(frame)
+            if event is not None:
+                yield event
+            if self.done:
+                return
+
+    def _read(self, frame: Frame) -> Event | None:
+        try:
+            data = json.loads(frame.data)
+        except (ValueError, RecursionError):
+            data = None
+        if not isinstance(data, dict):
+            raise _broken("what is no JSON object")
+        if frame.event.startswith("stream."):
+            self._control(frame.event, data)
+            return None
+        if frame.event == "message.snapshot":
+            return _snapshot(data)
+        if not (_is_text(data, "run_id") and _is_text(data, "type") and isinstance(data.get("payload", {}), dict)):
+            raise _broken("an event without run_id, type or payload")
+        if not isinstance(data.get("seq") or 0, int):
+            raise _broken("an event whose seq is no number")
+        event = Event.of(data, frame.id)
+        if event.seq is None:
+            return event
+        self._cursor = frame.id or self._cursor
+        if event.seq <= self._seen.get(event.run_id, 0):
+            return None
+        self._seen[event.run_id] = event.seq
+        self._seen.move_to_end(event.run_id)
+        if len(self._seen) > RUNS_REMEMBERED:
+            self._seen.popitem(last=False)
+        return event
+
+    def _control(self, name: str, data: dict[str, Any]) -> None:
+        if name == "stream.end":
+            self.done = True
+        elif name == "stream.caught_up":
+            # In a feed: so far it was looked at, also where nothing was to be shown.
+            self._cursor = data.get("cursor") or self._cursor
+        elif name == "stream.draining":
+            asked = data.get("retry_ms")
+            self._asked = min(asked / 1_000, LONGEST_WAIT) if isinstance(asked, int) else 1.0
+        elif name == "stream.gap" and self._on_gap == "raise":
+            raise StreamGap(data.get("requested_after"), data.get("first_seq"))
+
+    def _may_come_back(self) -> bool:
+        # A stream that was open once is worth any wait; an address that never answered is likely a wrong one.
+        return self._opened or self._failures < self._retries
+
+
+def _broken(what: str) -> RunreelError:
+    return RunreelError(f"the stream of events is broken: it brought {what}")
+
+
+def _is_text(data: dict[str, Any], name: str) -> bool:
+    return isinstance(data.get(name), str)
+
+
+def _snapshot(data: dict[str, Any]) -> Event:
+    if not (_is_text(data, "run_id") and isinstance(data.get("text"), str)):
+        raise _broken("a snapshot without run_id or text")
+    payload = {name: data[name] for name in ("text", "offset", "type") if name in data}
+    return Event.of({**data, "type": "message.snapshot", "payload": payload})
+
+
+def follow(transport: Transport, following: Following, deadline: float | None = None) -> Generator[Event, None, None]:
+    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, a `time.monotonic()`."""
+    while True:
+        patience = _patience(deadline)
+        try:
+            with transport.open(following.call(), patience) as response:
+                if response.status_code != 200:
+                    response.read()
+                if following.answered(response):
+                    parser = Parser()
+                    for chunk in response.iter_raw():
+                        yield from following.events(parser, chunk)
+                        if following.done:
+                            return
+                        if _patience(deadline) < patience - 1.0:
+                            # A connection cannot be given less patience than it was opened with.
+                            break
+                    else:
+                        following.cut()
+        except httpx.TransportError as error:
+            following.cut(error)
+        if following.done:
+            return
+        time.sleep(min(following.pause(), _left(deadline)))
+
+
+async def follow_async(transport: AsyncTransport, following: Following) -> AsyncGenerator[Event, None]:
+    """The same for event loops, where deadlines are the loop's business."""
+    while True:
+        try:
+            async with transport.open(following.call(), SILENCE) as response:
+                if response.status_code != 200:
+                    await response.aread()
+                if following.answered(response):
+                    parser = Parser()
+                    async for chunk in response.aiter_raw():
+                        for event in following.events(parser, chunk):
+                            yield event
+                        if following.done:
+                            return
+                    following.cut()
+        except httpx.TransportError as error:
+            following.cut(error)
+        if following.done:
+            return
+        await asyncio.sleep(following.pause())
+
+
+def _patience(deadline: float | None) -> float:
+    return min(SILENCE, _left(deadline))
+
+
+def _left(deadline: float | None) -> float:
+    """Seconds until the deadline; TimeoutError when it has passed."""
+    left = math.inf if deadline is None else deadline - time.monotonic()
+    if left <= 0:
+        raise TimeoutError("nothing came in time")
+    return left

@@ -1,0 +1,32 @@
+"""Ids and times as the wire contract wants them."""
+
+from __future__ import annotations
+
+import os
+import time
+from datetime import datetime, timezone
+
+
+def run_id() -> str:
+    """A UUID version 7. A run whose id the client makes can be created again after a failure, and is there once."""
+    millis = time.time_ns() // 1_000_000
+    number = (millis << 80) | int.from_bytes(os.urandom(10), "big")
+    number = number & ~(0xF << 76) | (0x7 << 76)
+    number = number & ~(0x3 << 62) | (0x2 << 62)
+    text = f"{number:032x}"
+    return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def event_id() -> str:
+    """A name by which the server knows an event again."""
+    return os.urandom(16).hex()
+
+
+def span_id(kind: str) -> str:
+    """A span's id with a hint of what it is, for people who read the log."""
+    return f"{kind}-{os.urandom(6).hex()}"
+
+
+def now() -> str:
+    """The present in UTC with six digits, as the server writes it."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")

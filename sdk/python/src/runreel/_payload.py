@@ -1,0 +1,165 @@
+"""What programs hand over, as JSON the server takes: any object, of any size, without an exception.
+
+The quick way is one call of the standard encoder. Only what it or the server would refuse goes the slow way, where a
+plain copy is made.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Set
+from datetime import date, datetime, time
+from decimal import Decimal
+from itertools import islice
+from pathlib import PurePath
+from typing import Any
+from uuid import UUID
+
+PAYLOAD_BYTES = 65_536
+# The server refuses 64 levels; a payload may be put one or two levels into something.
+DEPTH = 60
+TRUNCATED = "$truncated"
+
+_NAMED_BY_STR = (UUID, datetime, date, time, Decimal, PurePath)
+_STRING_LENGTHS = (16_000, 4_000, 1_000, 200)
+
+
+def encoded(value: Any, limit: int = PAYLOAD_BYTES) -> bytes:
+    """`value` as JSON of at most `limit` bytes.
+
+    What JSON does not know becomes its `repr` (dates, UUIDs, paths and decimals their `str`), NaN and infinities become
+    null, lone surrogates `U+FFFD`, and NUL characters are left out. What is too large keeps its shape while its long
+    strings are cut, and gets the members `"$truncated": true` and `"$bytes"`, the size it had; when that is not
+    enough it becomes `{"$truncated": true, "$bytes": …, "$head": "the beginning of its JSON"}`.
+    """
+    data = _quick(value, limit)
+    if data is None:
+        value = plain(value)
+        data = _dump(value)
+    return data if len(data) <= limit else _cut(value, data, limit)
+
+
+def plain(value: Any) -> Any:
+    """A copy of nothing but dicts, lists, strings, finite numbers, booleans and None, at most 60 levels deep."""
+    return _plain(value, DEPTH, None)
+
+
+def _quick(value: Any, limit: int) -> bytes | None:
+    try:
+        text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_stand_in)
+        data = text.encode()
+        # Fewer brackets than levels allowed cannot nest too deeply, and what will be cut is copied anyway.
+        deep = len(data) <= limit and text.count("[") + text.count("{") > DEPTH and _depth(value) > DEPTH
+    except Exception:
+        # A key that is no string, a circle, NaN, a surrogate, a number of ten thousand digits, an odd container.
+        return None
+    return None if deep or "\\u0000" in text else data
+
+
+def _dump(value: Any) -> bytes:
+    return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
+
+
+def _cut(value: Any, data: bytes, limit: int) -> bytes:
+    for length in _STRING_LENGTHS if _can_fit(value, limit) else ():
+        shorter = _plain(value, DEPTH, length)
+        if not isinstance(shorter, dict):
+            shorter = {"value": shorter}
+        candidate = _dump({**shorter, TRUNCATED: True, "$bytes": len(data)})
+        if len(candidate) <= limit:
+            return candidate
+    # Escaping doubles at most what is quoted here; a third of the limit leaves room for it.
+    head = data[: limit // 3].decode(errors="ignore")
+    return _dump({TRUNCATED: True, "$bytes": len(data), "$head": head})
+
+
+def _can_fit(value: Any, limit: int) -> bool:
+    """Whether there is room for what is not cut, at the least. Looks no further than the limit goes."""
+    try:
+        todo: list[Any] = [value]
+        while todo and limit >= 0:
+            item = todo.pop()
+            if isinstance(item, dict):
+                # A key, its colon and quotes; a value has a byte of its own, and a comma or a bracket.
+                members = list(islice(item.items(), limit // 4 + 1))
+                limit -= 3 * len(members)
+                todo.extend(member for _, member in members)
+            elif isinstance(item, (list, tuple)):
+                todo.extend(islice(item, limit // 2 + 1))
+            limit -= 2 + (min(len(item), _STRING_LENGTHS[-1]) if isinstance(item, str) else 0)
+    except Exception:
+        return True
+    return limit >= 0
+
+
+def _depth(value: Any) -> int:
+    deepest, todo = 0, [(value, 1)]
+    while todo:
+        item, level = todo.pop()
+        if isinstance(item, dict):
+            todo.extend((member, level + 1) for member in item.values())
+        elif isinstance(item, (list, tuple)):
+            todo.extend((member, level + 1) for member in item)
+        else:
+            continue
+        deepest = max(deepest, level)
+    return deepest
+
+
+def _stand_in(value: Any) -> str:
+    """A text for what JSON has no form for."""
+    try:
+        return str(value) if isinstance(value, _NAMED_BY_STR) else repr(value)
+    except Exception:
+        return f"<{type(value).__name__} without a repr>"
+
+
+def _plain(value: Any, levels: int, length: int | None) -> Any:
+    try:
+        return _copied(value, levels, length)
+    except Exception:
+        # Something of somebody's own that cannot even be looked at.
+        return _text(_stand_in(value), length)
+
+
+def _copied(value: Any, levels: int, length: int | None) -> Any:
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, str):
+        return _text(value, length)
+    if isinstance(value, int):
+        return _integer(value, length)
+    if isinstance(value, float):
+        return float(value) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        if not levels:
+            return "…"
+        return {_key(key, length): _plain(member, levels - 1, length) for key, member in list(value.items())}
+    if isinstance(value, (list, tuple, Set)):
+        return [_plain(member, levels - 1, length) for member in list(value)] if levels else "…"
+    return _text(_stand_in(value), length)
+
+
+def _key(key: Any, length: int | None) -> str:
+    if isinstance(key, bool) or key is None:
+        return json.dumps(key)
+    return _text(key if isinstance(key, str) else _stand_in(key), length)
+
+
+def _integer(value: int, length: int | None) -> Any:
+    # Python refuses to write integers of thousands of digits.
+    return int(value) if value.bit_length() < 10_000 else _text(hex(value), length)
+
+
+def whole_characters(text: str) -> str:
+    """The text with `U+FFFD` for each half of a character."""
+    # There and back, halves of a pair that stand beside each other become the character they are.
+    return text.encode("utf-16-le", "surrogatepass").decode("utf-16-le", "replace")
+
+
+def _text(text: str, length: int | None) -> str:
+    text = whole_characters(text.replace("\0", ""))
+    if length is not None and len(text) > length:
+        return text[:length] + "…"
+    return text

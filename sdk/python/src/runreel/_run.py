@@ -1,0 +1,290 @@
+"""A run from its creation to its end, as a block of a program."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Iterable, Mapping
+from contextlib import suppress
+from datetime import datetime, timedelta, timezone
+from types import TracebackType
+from typing import Any
+
+from . import _ids, _routes
+from ._approval import Approval, AsyncApproval
+from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
+from ._payload import encoded, plain
+from ._sender import Sender, landed, landed_async
+from ._spans import Scope, described
+from ._transport import AsyncTransport, Transport
+
+# How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
+ENTER_TIMEOUT = 2.0
+LEAVE_TIMEOUT = 5.0
+
+_NAME = re.compile(r"[!-~]{1,128}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
+
+
+def creation(
+    title: str,
+    *,
+    agent: str | None,
+    thread_id: str | None,
+    session_id: str | None,
+    parent: Scope | str | None,
+    role: str,
+    shown: str | None,
+    input: Any,
+    metadata: Mapping[str, Any] | None,
+    tags: Iterable[str],
+    run_id: str | None,
+    lease_ms: int | None,
+    attach: bool,
+) -> Target:
+    """What a client asks for, as a run that is created before anything is said of it.
+
+    TypeError for arguments that are not what they have to be; whatever is in `input` and `metadata` will do.
+    """
+    if isinstance(parent, RunScope):
+        # A child is created while its parent is there.
+        parent._begin()
+    agent = agent or (title if _NAME.fullmatch(title) else None)
+    line = _CONTROL.sub(" ", title if shown is None else shown)[:512]
+    members = {
+        "run_id": run_id or _ids.run_id(),
+        "thread_id": thread_id,
+        "session_id": session_id,
+        "parent_run_id": parent.run_id if isinstance(parent, Scope) else parent,
+        "agent": agent,
+        "role": role,
+        "title": line,
+        "tags": list(tags) or None,
+        "lease_ms": lease_ms,
+    }
+    body = {name: encoded(value) for name, value in members.items() if value is not None}
+    if input is not None:
+        body["input"] = encoded(input)
+    if metadata is not None:
+        if not isinstance(metadata, Mapping):
+            raise TypeError("the metadata of a run is a mapping")
+        members_of_it = plain(metadata)
+        body["metadata"] = encoded(members_of_it if isinstance(members_of_it, dict) else {"value": members_of_it})
+    target = Target(str(members["run_id"]))
+    target.create = Create(target, _routes.create_body(body), attach)
+    return target
+
+
+def _in_seconds(seconds: float) -> str:
+    try:
+        return (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat()
+    except OverflowError:
+        raise ValueError("expires_in is a number of seconds, and no date lies so far ahead") from None
+
+
+class RunScope(Scope):
+    """What `Run` and `AsyncRun` share: everything but waiting."""
+
+    def __init__(self, sender: Sender, target: Target) -> None:
+        super().__init__(self._put, target.run_id, None)
+        self.output: Any = None
+        self._sender = sender
+        self._target = target
+        self._left = False
+        self._open_approvals: set[str] = set()
+
+    @property
+    def ended(self) -> bool:
+        """Whether the run takes no more events: it was ended here, or the server has said that it is over.
+
+        Somebody else's cancel is learned of with the first event that is refused because of it.
+        """
+        return self._left or self._target.over is not None
+
+    def complete(self, output: Any = None) -> None:
+        """Ends the run with `run.completed`. Leaving the block does so with `output`, if nothing else ended it."""
+        self._end("run.completed", {"output": self.output if output is None else output})
+
+    def fail(self, error: BaseException | str) -> None:
+        """Ends the run with `run.failed` and `{"error": {"type", "message"}}`."""
+        self._end("run.failed", {"error": described(error)}, error)
+
+    def cancel(self, reason: str | None = None) -> None:
+        """Ends the run with `run.cancelled`. `client.cancel` reaches its descendants as well."""
+        self._end("run.cancelled", {} if reason is None else {"reason": reason}, reason or "cancelled")
+
+    def detach(self) -> None:
+        """Leaves the run as it is: the block does not end it, and another process may go on with `client.attach`."""
+        self._finish_message()
+        self._left = True
+
+    def _begin(self) -> None:
+        self._sender.begin(self._target)
+
+    def _leave(self, error: BaseException | None) -> None:
+        # Also of a run that stays open: nobody else has what was written here.
+        self._finish_message()
+        if isinstance(error, SystemExit) and not error.code:
+            error = None
+        if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)):
+            self.cancel(type(error).__name__)
+        elif error is not None:
+            self.fail(error)
+        elif not self._open_approvals:
+            self.complete()
+        # Otherwise it waits for a person still, and whoever attaches to it goes on from the answer.
+
+    def _give_up(self, error: BaseException) -> None:
+        """The block is never reached, so nobody would end the run that may have been created for it."""
+        if self._target.over is None:
+            with suppress(Exception):
+                self._leave(error)
+
+    def _end(self, type: str, payload: dict[str, Any], error: BaseException | str | None = None) -> None:
+        if not self._left:
+            self._finish(error)
+            self._left = True
+            self._put(type, payload, members={})
+
+    def _put(
+        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+    ) -> None:
+        said = {"type": type, **{name: value for name, value in members.items() if value is not None}}
+        if text is not None:
+            size = len(text.encode(errors="replace")) + OVERHEAD_BYTES
+            head = encoded(said)
+            self._sender.put(Delta(self._target, type, head, size=size, pieces=[text], characters=len(text)))
+            return
+        said.setdefault("event_id", _ids.event_id())
+        # The moment is the caller's; by the time a batch arrives it has passed.
+        said["at"] = _ids.now()
+        data = encoded({} if payload is None else payload)
+        optional = type == "run.interrupted"
+        size = len(data) + OVERHEAD_BYTES
+        self._sender.put(Emission(self._target, type, encoded(said), data, optional, size=size))
+
+    def _request_approval(
+        self,
+        prompt: str,
+        details: Any,
+        expires_in: float | None,
+        kind: str,
+        interrupt_id: str | None,
+    ) -> str:
+        """Emits what asks a person, and gives the interrupt's id."""
+        interrupt_id = interrupt_id or _ids.span_id("interrupt")
+        payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
+        expires_at = None if expires_in is None else _in_seconds(expires_in)
+        # What was said before the question is there when somebody reads it.
+        self._finish_message()
+        if details is not None:
+            payload["details"] = details
+        if expires_at is not None:
+            payload["expires_at"] = expires_at
+        # The names are made of the id, so that asking again, in a later process, is a repeat.
+        self.event("interrupt.requested", payload, span_id=interrupt_id, event_id=f"{interrupt_id}:requested")
+        if not self._open_approvals:
+            members = {"span_id": interrupt_id, "event_id": f"{interrupt_id}:interrupted"}
+            self._put("run.interrupted", {"interrupt_id": interrupt_id}, members=members)
+        self._open_approvals.add(interrupt_id)
+        return interrupt_id
+
+
+class Run(RunScope):
+    """A run to report on, made by `Client.run` or `Client.attach`; use it with `with`.
+
+    Without a block it begins with what is said of it first, and ends with `complete`, `fail` or `cancel`.
+    `run.output = …` is what it ends with. A block that raises ends it as failed, Ctrl-C as cancelled, and the exception
+    goes on.
+    """
+
+    def __init__(self, sender: Sender, transport: Transport, target: Target) -> None:
+        super().__init__(sender, target)
+        self._transport = transport
+
+    def __enter__(self) -> Run:
+        self._begin()
+        try:
+            if not landed(self._sender.flush(patient=False), ENTER_TIMEOUT):
+                self._sender.raise_unsent()
+            self._sender.raise_pending()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        try:
+            self._leave(error)
+            if not landed(self._sender.flush(patient=False), LEAVE_TIMEOUT):
+                self._sender.raise_unsent()
+            self._sender.raise_pending()
+        except Exception:
+            # The program's own exception is the one to see.
+            if error is None:
+                raise
+
+    def approval(
+        self,
+        prompt: str,
+        *,
+        details: Any = None,
+        expires_in: float | None = None,
+        kind: str = "approval",
+        interrupt_id: str | None = None,
+    ) -> Approval:
+        """Asks a person: emits `interrupt.requested` and `run.interrupted`. `.wait()` gives the answer.
+
+        `details` is anything that helps to decide. After `expires_in` seconds the answer is `expired`. With an
+        `interrupt_id` of your own (1 to 110 characters) a later process that has attached to the run finds the
+        question it had asked, and the answer if there is one.
+        """
+        interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)
+        return Approval(interrupt, self._target, self._sender, self._open_approvals, self._transport)
+
+
+class AsyncRun(RunScope):
+    """A run to report on, made by `AsyncClient.run` or `AsyncClient.attach`; use it with `async with`.
+
+    Emitting never waits, so its methods, and the blocks of steps, tools and messages, are those of `Run`.
+    """
+
+    def __init__(self, sender: Sender, transport: AsyncTransport, target: Target) -> None:
+        super().__init__(sender, target)
+        self._transport = transport
+
+    async def __aenter__(self) -> AsyncRun:
+        self._begin()
+        try:
+            if not await landed_async(self._sender.flush(patient=False), ENTER_TIMEOUT):
+                self._sender.raise_unsent()
+            self._sender.raise_pending()
+        except BaseException as error:
+            self._give_up(error)
+            raise
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        try:
+            self._leave(error)
+            if not await landed_async(self._sender.flush(patient=False), LEAVE_TIMEOUT):
+                self._sender.raise_unsent()
+            self._sender.raise_pending()
+        except Exception:
+            if error is None:
+                raise
+
+    def approval(
+        self,
+        prompt: str,
+        *,
+        details: Any = None,
+        expires_in: float | None = None,
+        kind: str = "approval",
+        interrupt_id: str | None = None,
+    ) -> AsyncApproval:
+        """As `Run.approval`; the answer comes with `await approval.wait()`."""
+        interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)
+        return AsyncApproval(interrupt, self._target, self._sender, self._open_approvals, self._transport)

@@ -1,0 +1,370 @@
+"""The thread that sends. One for each client, also for an asynchronous one: a busy event loop does not hold it up, and
+an event loop that ends does not lose what was queued.
+
+It never raises into the program it reports on. What it could not do it counts and says once.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import logging
+import os
+import sys
+import threading
+import weakref
+from concurrent import futures
+from concurrent.futures import Future
+from contextlib import suppress
+from typing import Literal
+
+import httpx
+
+from ._http import backoff, retry_after, wrong
+from ._outbox import Batch, Create, Emission, Flush, Outbox, Target, batch_call
+from ._transport import Transport
+from .errors import ApiError, ConnectionFailed, EventsDropped, RunreelError
+
+OnError = Literal["warn", "raise", "ignore"]
+CLOSE_TIMEOUT = 5.0
+FULL = "the queue is full"
+LONGEST_NAP = 30.0
+# A server that fails, rather than being busy or away, is asked again so often.
+ATTEMPTS_AT_A_FAILING_SERVER = 5
+
+log = logging.getLogger("runreel")
+_senders: weakref.WeakSet[Sender] = weakref.WeakSet()
+# Those with something to send, which are kept although their program has forgotten them.
+_busy: set[Sender] = set()
+
+
+class Sender:
+    """Takes items at any time from any thread and sends them in batches."""
+
+    def __init__(
+        self, transport: Transport, *, on_error: OnError, max_events: int, max_bytes: int, flush_interval: float
+    ) -> None:
+        if on_error not in ("warn", "raise", "ignore"):
+            raise ValueError('on_error is "warn", "raise" or "ignore"')
+        self._transport = transport
+        self._on_error = on_error
+        self._bounds = (max_events, max_bytes)
+        self._interval = flush_interval
+        self._closed = False
+        self._begin()
+        _senders.add(self)
+
+    def _begin(self) -> None:
+        """Everything that belongs to one process; a forked one begins anew, for what was queued its parent sends."""
+        self.dropped = 0
+        # Reentrant: a finaliser that emits may run while this thread holds it.
+        self._wake = threading.Condition(threading.RLock())
+        self._outbox = Outbox(*self._bounds)
+        self._flushes: list[Flush] = []
+        self._thread: threading.Thread | None = None
+        self._abandon = threading.Event()
+        self._failure: RunreelError | None = None
+        self._pending: RunreelError | None = None
+        self._said: set[str] = set()
+
+    def begin(self, target: Target) -> None:
+        """Queues the creation of a run, unless that has been done."""
+        self._take(target, None)
+
+    def put(self, emission: Emission) -> None:
+        """Queues an event, behind the creation of its run, and returns at once.
+
+        Raises an earlier error when errors are to be raised.
+        """
+        self._take(emission.target, emission)
+
+    def _take(self, target: Target, emission: Emission | None) -> None:
+        self.raise_pending()
+        lost, why = 0, None
+        with self._wake:
+            # Under the lock, so that no other thread's event overtakes it.
+            create, target.create = target.create, None
+            for item in (create, emission):
+                if item is not None:
+                    refused = target.over or ("the client is closed" if self._closed else None)
+                    lost += self._queue(item) if refused is None else isinstance(item, Create) or item.lasting
+                    why = why or refused
+        # Without the lock: who listens to the log may want to emit.
+        self._lost(lost, why or FULL)
+
+    def _queue(self, item: Create | Emission) -> int:
+        """Queues an item, or says how many lasting events there was no room for."""
+        lost = 0
+        if not self._outbox.put(item):
+            if isinstance(item, Emission) and not item.vital:
+                return int(item.lasting)
+            # Rather a run less than one that is told wrongly: without its beginning or without its end.
+            lost, created = self._outbox.forget(item.target)
+            self._settle()
+            if isinstance(item, Create) or created or not self._outbox.put(item):
+                self._end(item.target, FULL)
+                return lost + 1
+        _busy.add(self)
+        self._start()
+        if self._outbox.events == 1 or self._outbox.full_batch:
+            self._wake.notify()
+        return lost
+
+    def flush(self, *, patient: bool) -> Future[bool]:
+        """Done once everything that is queued now has landed; False when it will not, or not soon."""
+        with self._wake:
+            flush = Flush(self._outbox.last_order, patient)
+            if self._outbox.oldest() is None:
+                flush.resolve(True)
+            elif not patient and self._failure is not None:
+                flush.resolve(False)
+            else:
+                self._flushes.append(flush)
+                self._wake.notify()
+            return flush.done
+
+    def raise_pending(self) -> None:
+        """Raises what went wrong in the background, once, when errors are to be raised."""
+        if self._pending is not None:
+            error, self._pending = self._pending, None
+            raise error
+
+    def raise_unsent(self) -> None:
+        """To be called when a flush came to nothing."""
+        self.raise_pending()
+        if self._on_error == "raise":
+            raise self._failure or ConnectionFailed(f"{self._transport.url} did not take the events in time")
+
+    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
+        """Sends what is queued, for at most `timeout` seconds, and ends the thread. What is left is dropped."""
+        thread = self._thread
+        if not self._closed and thread is not None and thread.is_alive():
+            landed(self.flush(patient=True), timeout)
+        with self._wake:
+            self._closed = True
+            self._abandon.set()
+            self._wake.notify()
+        if thread is not None and thread is not threading.current_thread():
+            thread.join(1.0)
+        with self._wake:
+            lost = self._outbox.drop_all()
+            _busy.discard(self)
+            self._settle()
+        self._lost(lost, f"{self._transport.url} did not take them in time")
+        if self.dropped > lost and self._on_error == "warn":
+            log.warning("%d events did not reach Runreel at %s", self.dropped, self._transport.url)
+
+    # The thread.
+
+    def _start(self) -> None:
+        if self._thread is None or not self._thread.is_alive():
+            thread = threading.Thread(target=_work, args=(_held_weakly(self), self._wake), name="runreel", daemon=True)
+            # An interpreter that is ending starts no threads; what is queued then is dropped.
+            with suppress(RuntimeError):
+                thread.start()
+                self._thread = thread
+                _close_with_the_process()
+
+    def _idle(self) -> bool:
+        return not self._outbox.events and not self._closed
+
+    def _send_next(self) -> bool:
+        """Sends the next batch; False when the sender is closed."""
+        with self._wake:
+            if self._closed:
+                return False
+            if not self._flushes and not self._outbox.full_batch:
+                # What comes within the interval shares the request.
+                self._wake.wait(self._interval)
+            batch = self._outbox.take()
+        try:
+            if batch is not None:
+                self._deliver(batch)
+        except Exception as error:
+            # A mistake of ours must not end the thread: the rest would wait for ever.
+            self._lost(len(batch) if isinstance(batch, list) else 1, repr(error))
+        finally:
+            with self._wake:
+                self._outbox.landed()
+                self._settle()
+                if self._idle():
+                    _busy.discard(self)
+        return True
+
+    def _deliver(self, batch: Batch) -> None:
+        target = batch.target if isinstance(batch, Create) else batch[0].target
+        if target.over is not None:
+            self._lost(_lasting(batch), target.over)
+            return
+        error = self._insist(batch)
+        if error is None:
+            return
+        if isinstance(batch, Create):
+            if not (batch.attach and error.code == "run_exists"):
+                self._end(target, f"the run was not created: {error}")
+                self._report(error)
+            return
+        if len(batch) > 1 and error.status >= 400 and error.status not in (401, 403, 404):
+            # One bad event refuses them all; one by one the others are stored.
+            for emission in batch:
+                self._deliver([emission])
+            return
+        if error.code in ("run_ended", "not_found"):
+            self._end(target, str(error))
+        if not (batch[0].optional and error.code == "invalid_transition"):
+            self._lost(_lasting(batch), str(error))
+            self._report(error)
+
+    def _insist(self, batch: Batch) -> ApiError | None:
+        """Sends until there is an answer that stands: None when it is a good one."""
+        failures = 0
+        while not self._abandon.is_set():
+            call = batch.call() if isinstance(batch, Create) else batch_call(batch[0].target.run_id, batch)
+            wait, stored = None, True
+            try:
+                response = self._transport.attempt(call)
+            except httpx.TransportError as error:
+                stored = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+                failure: RunreelError = ConnectionFailed(f"{self._transport.url}: {error or type(error).__name__}")
+            else:
+                refused = wrong(response)
+                if refused is None:
+                    self._recovered()
+                    return None
+                if response.status_code != 429 and response.status_code < 500:
+                    self._recovered()
+                    return refused
+                if response.status_code == 500 and failures + 1 >= ATTEMPTS_AT_A_FAILING_SERVER:
+                    return refused
+                failure, wait, stored = refused, retry_after(response), refused.code not in ("busy", "unavailable")
+            if stored and isinstance(batch, list):
+                # The server may have had them, and knows only lasting events again.
+                batch[:] = [emission for emission in batch if emission.lasting]
+                if not batch:
+                    return None
+            failures += 1
+            self._fails(failure)
+            self._abandon.wait(backoff(failures) if wait is None else wait)
+        self._lost(_lasting(batch), f"{self._transport.url} did not take them in time")
+        return None
+
+    # What is said about it.
+
+    def _fails(self, error: RunreelError) -> None:
+        with self._wake:
+            self._failure = error
+            for flush in self._flushes:
+                if not flush.patient:
+                    flush.resolve(False)
+            self._flushes = [flush for flush in self._flushes if flush.patient]
+        self._say("unreachable", f"{error}; events are kept, up to a bound, until it does better")
+
+    def _recovered(self) -> None:
+        if self._failure is not None:
+            self._failure = None
+            self._said.discard("unreachable")
+
+    def _settle(self) -> None:
+        oldest = self._outbox.oldest()
+        waiting = []
+        for flush in self._flushes:
+            if oldest is None or flush.order < oldest:
+                flush.resolve(True)
+            else:
+                waiting.append(flush)
+        self._flushes = waiting
+
+    def _end(self, target: Target, why: str) -> None:
+        target.over = target.over or why
+
+    def _lost(self, count: int, why: str) -> None:
+        if count:
+            with self._wake:
+                self.dropped += count
+            self._report(EventsDropped(count, why), key=why)
+
+    def _report(self, error: RunreelError, key: str | None = None) -> None:
+        if self._on_error == "raise":
+            self._pending = self._pending or error
+        else:
+            self._say(key or str(error), str(error))
+
+    def _say(self, key: str, text: str) -> None:
+        if self._on_error == "warn" and key not in self._said and len(self._said) < 100:
+            self._said.add(key)
+            log.warning("%s", text)
+
+
+def _lasting(batch: Batch) -> int:
+    return sum(emission.lasting for emission in batch) if isinstance(batch, list) else 0
+
+
+def landed(done: Future[bool], timeout: float | None) -> bool:
+    """Waits for a flush; False when it came to nothing within so many seconds."""
+    try:
+        return done.result(timeout)
+    except futures.TimeoutError:
+        return False
+
+
+async def landed_async(done: Future[bool], timeout: float | None) -> bool:
+    """The same for event loops."""
+    wrapped = asyncio.wrap_future(done)
+    try:
+        await asyncio.wait([wrapped], timeout=timeout)
+        return wrapped.done() and wrapped.result()
+    finally:
+        # The thread must not call into a loop that has ended by then.
+        wrapped.cancel()
+
+
+def _work(held: weakref.ref[Sender], wake: threading.Condition) -> None:
+    """The thread. It waits without holding the sender, and ends with one that is forgotten."""
+    while True:
+        with wake:
+            while (sender := held()) is not None and sender._idle():
+                del sender
+                if held() is not None:
+                    # Bounded, for a collection of garbage in this very thread finds nobody waiting yet.
+                    wake.wait(LONGEST_NAP)
+        if sender is None or not sender._send_next():
+            return
+        del sender
+
+
+def _held_weakly(sender: Sender) -> weakref.ref[Sender]:
+    wake = sender._wake
+
+    def forgotten(held: weakref.ref[Sender]) -> None:
+        # Without waiting: after a fork nobody may be left to release it, and the thread looks up by itself.
+        if wake.acquire(blocking=False):
+            wake.notify_all()
+            wake.release()
+
+    return weakref.ref(sender, forgotten)
+
+
+def _close_with_the_process() -> None:
+    """A child of `multiprocessing` ends by `os._exit`, where `atexit` is not asked; its own finalisers are."""
+    processes = sys.modules.get("multiprocessing.process")
+    if processes is not None and processes.parent_process() is not None:
+        from multiprocessing.util import Finalize  # noqa: PLC0415
+
+        Finalize(None, _close_all, exitpriority=0)
+
+
+@atexit.register
+def _close_all() -> None:
+    for sender in list(_senders):
+        if not sender._closed:
+            sender.close()
+
+
+def _after_fork() -> None:
+    _busy.clear()
+    for sender in list(_senders):
+        sender._begin()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

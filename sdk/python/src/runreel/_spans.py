@@ -1,0 +1,358 @@
+"""What a program says about itself: steps, tool calls, messages, log lines, within a run and within each other.
+
+Nothing here waits or knows the network: every call builds an event and hands it on. So it is the same for threads and
+for event loops. What nests in what is said by the object that is asked: `step.tool(...)` lies in `step`.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+import mimetypes
+import time
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Literal, Protocol, TypeVar
+
+from . import _ids
+from ._payload import plain, whole_characters
+from .errors import ArtifactTooLarge
+
+# In base64 that still fits into an event.
+ARTIFACT_BYTES = 48_000
+# The server follows a text that far while it is being written.
+STREAMED_BYTES = 1_000_000
+PIECE_CHARACTERS = 4_096
+
+Span = TypeVar("Span", bound="Step")
+LogLevel = Literal["debug", "info", "warn", "error"]
+
+
+class Emit(Protocol):
+    """How an event is handed on. A delta is an event with a `text` and no payload."""
+
+    def __call__(
+        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+    ) -> None: ...
+
+
+class Scope:
+    """A run or a span of it: what is emitted here lies within."""
+
+    def __init__(self, emit: Emit, run_id: str, span_id: str | None) -> None:
+        self.run_id = run_id
+        self.span_id = span_id
+        self._emit = emit
+        self._message: Message | None = None
+        # The spans in it that have not ended, in the order they began.
+        self._open: dict[Step, None] = {}
+        self.log = Log(self)
+
+    def event(
+        self,
+        type: str,
+        payload: Any = None,
+        *,
+        span_id: str | None = None,
+        parent_span_id: str | None = None,
+        event_id: str | None = None,
+    ) -> None:
+        """Emits an event of any type the wire contract allows, such as `custom.indexed`.
+
+        `payload` is anything; what JSON has no form for is replaced, what is over 64 KiB is cut and says so (see the
+        README). `parent_span_id` defaults to the span this is called on. An `event_id` of your own makes a repeat, also
+        by another process, count once. Never waits.
+        """
+        if not isinstance(type, str):
+            raise TypeError("the type of an event is a string")
+        members = {"span_id": span_id, "parent_span_id": parent_span_id or self.span_id, "event_id": event_id}
+        self._emit(type, payload, members=members)
+
+    def step(self, name: str, *, span_id: str | None = None) -> Step:
+        """`with run.step("plan") as step:` — a step with a beginning and an end.
+
+        It begins with this call. Without a block it ends with `complete` or `fail`, or with what it lies in.
+        """
+        step = Step(self, "step", name, span_id)
+        step._start({"name": name})
+        return step
+
+    def tool(self, name: str, args: Any = None, *, span_id: str | None = None) -> Tool:
+        """`with run.tool("search", {"q": "…"}) as tool: tool.result = …` — a call of a tool.
+
+        It begins and ends as a step does.
+        """
+        tool = Tool(self, name, args, span_id)
+        tool._start({"name": name, "args": args})
+        return tool
+
+    def message(
+        self,
+        content: str | Sequence[Mapping[str, Any]] | None = None,
+        *,
+        role: str = "assistant",
+        usage: Mapping[str, Any] | None = None,
+        model: str | None = None,
+        span_id: str | None = None,
+    ) -> Message:
+        """A message: at once, or piece by piece.
+
+        With `content`, a text or parts such as `{"type": "text", "text": "…"}`, it is emitted whole. Without, it is
+        what `token` has begun here that ends, with this `usage` and `model`; and `with run.message() as message:`
+        begins one that is written with `message.token("…")`. `usage` holds numbers, such as
+        `{"input_tokens": 9, "output_tokens": 3}`.
+        """
+        if content is not None and not isinstance(content, (str, Sequence)):
+            raise TypeError("the content of a message is a string or a list of parts")
+        begun, self._message = self._message, None
+        if begun is not None:
+            if content is None:
+                begun.usage, begun.model = usage or begun.usage, model or begun.model
+            begun.close()
+        message = Message(self, role, usage, model, span_id)
+        if content is not None:
+            message.close(content)
+        return message
+
+    def token(self, text: str) -> None:
+        """Adds a piece to the message being written here; the first one begins it.
+
+        It ends with the next `message(...)`, or with the run or span. Readers see the pieces as they come; stored is
+        the whole message.
+        """
+        message = self._message or Message(self, "assistant", None, None, None)
+        message.token(text)
+        self._message = message
+
+    def artifact(
+        self,
+        name: str,
+        data: Any = None,
+        *,
+        path: str | Path | None = None,
+        media_type: str | None = None,
+    ) -> None:
+        """Keeps something small that was made, as a `custom.artifact` event.
+
+        The server stores no files yet. So the content travels inside the event: `data` (a text, bytes, or anything
+        JSON) or the file at `path`, of at most 48 000 bytes; more is `ArtifactTooLarge`. The payload has `name`,
+        `media_type`, `size` in bytes, `sha256` (hex), and either `text` or `base64`.
+        """
+        content, guess = _content(name, data, path)
+        if len(content) > ARTIFACT_BYTES:
+            raise ArtifactTooLarge(
+                f"{name} is larger than {ARTIFACT_BYTES} bytes, which is all the room an event has:"
+                " keep it elsewhere and emit where it is"
+            )
+        payload = {
+            "name": name,
+            "media_type": media_type or guess,
+            "size": len(content),
+            "sha256": hashlib.sha256(content).hexdigest(),
+            **_as_member(content),
+        }
+        self.event("custom.artifact", payload)
+
+    def _finish(self, error: BaseException | str | None) -> None:
+        """Ends what is open in here, the innermost first."""
+        self._finish_message()
+        for span in reversed(list(self._open)):
+            span._end(error)
+
+    def _finish_message(self) -> None:
+        begun, self._message = self._message, None
+        if begun is not None:
+            begun.close()
+
+
+class Log:
+    """`run.log.info("indexed", files=3)`: a line with a level, and whatever belongs to it."""
+
+    def __init__(self, scope: Scope) -> None:
+        self._scope = scope
+
+    def _line(self, level: LogLevel, message: str, fields: Mapping[str, Any]) -> None:
+        self._scope.event(f"log.{level}", {"message": message, **fields})
+
+    def debug(self, message: str, /, **fields: Any) -> None:
+        """A line for whoever looks for a fault."""
+        self._line("debug", message, fields)
+
+    def info(self, message: str, /, **fields: Any) -> None:
+        """A line about what happened."""
+        self._line("info", message, fields)
+
+    def warn(self, message: str, /, **fields: Any) -> None:
+        """A line about what is odd."""
+        self._line("warn", message, fields)
+
+    def error(self, message: str, /, **fields: Any) -> None:
+        """A line about what went wrong."""
+        self._line("error", message, fields)
+
+
+class Step(Scope):
+    """A span: `….started` when it is made, `….completed` or `….failed` (with `duration_ms`) when its block is left."""
+
+    def __init__(self, within: Scope, kind: str, name: str, span_id: str | None) -> None:
+        super().__init__(within._emit, within.run_id, span_id or _ids.span_id(kind))
+        self.name = name
+        self._kind = kind
+        self._within = within
+        self._members = {"span_id": self.span_id, "parent_span_id": within.span_id}
+        self._began = 0.0
+
+    def complete(self) -> None:
+        """Ends it with `….completed`, where there is no block to do so. At most one end counts."""
+        self._end(None)
+
+    def fail(self, error: BaseException | str) -> None:
+        """Ends it with `….failed` and `{"error": {"type", "message"}}`."""
+        self._end(error)
+
+    def __enter__(self: Span) -> Span:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._end(error)
+
+    def _start(self, payload: dict[str, Any]) -> None:
+        self._began = time.monotonic()
+        self._within._open[self] = None
+        self._emit(f"{self._kind}.started", payload, members=self._members)
+
+    def _outcome(self) -> dict[str, Any]:
+        return {}
+
+    def _end(self, error: BaseException | str | None) -> None:
+        if self not in self._within._open:
+            return
+        del self._within._open[self]
+        self._finish(error)
+        word, said = ("completed", self._outcome()) if error is None else ("failed", {"error": described(error)})
+        payload = {"name": self.name, **said, "duration_ms": _milliseconds_since(self._began)}
+        self._emit(f"{self._kind}.{word}", payload, members=self._members)
+
+
+class Tool(Step):
+    """A call of a tool. Set `result` to what it gave."""
+
+    def __init__(self, within: Scope, name: str, args: Any, span_id: str | None) -> None:
+        super().__init__(within, "tool", name, span_id)
+        self.args = args
+        self.result: Any = None
+
+    def complete(self, result: Any = None) -> None:
+        """Ends it with `tool.completed` and its result."""
+        self.result = self.result if result is None else result
+        self._end(None)
+
+    def _outcome(self) -> dict[str, Any]:
+        return {"result": self.result}
+
+
+class Message:
+    """A message that is being written. `usage` and `model` may be set until it ends."""
+
+    def __init__(
+        self, within: Scope, role: str, usage: Mapping[str, Any] | None, model: str | None, span_id: str | None
+    ) -> None:
+        self.span_id = span_id or _ids.span_id("message")
+        self.role = role
+        self.usage = usage
+        self.model = model
+        self._emit = within._emit
+        self._members = {"span_id": self.span_id, "parent_span_id": within.span_id}
+        self._pieces: list[str] = []
+        self._streamed = 0
+        self._began = time.monotonic()
+        self._closed = False
+
+    @property
+    def text(self) -> str:
+        """What has been written so far."""
+        return "".join(self._pieces)
+
+    def token(self, text: str) -> None:
+        """Adds a piece. Readers see it within a moment; it is stored when the message ends."""
+        if not isinstance(text, str):
+            raise TypeError("a piece of a message is a string")
+        if self._closed or not text:
+            return
+        self._pieces.append(text)
+        self._streamed += len(text.encode(errors="replace"))
+        if self._streamed > STREAMED_BYTES:
+            return
+        for begin in range(0, len(text), PIECE_CHARACTERS):
+            self._emit("message.delta", members=self._members, text=text[begin : begin + PIECE_CHARACTERS])
+
+    def close(self, content: str | Sequence[Mapping[str, Any]] | None = None) -> None:
+        """Ends the message: `message.completed` with `content`, or with what was written; at most once."""
+        self._close(content, None)
+
+    def __enter__(self) -> Message:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        # The contract has no failed message: what was written stands, and says that it broke off.
+        self._close(None, error)
+
+    def _close(self, content: str | Sequence[Mapping[str, Any]] | None, error: BaseException | None) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        content = self.text if content is None else content
+        parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        payload: dict[str, Any] = {"role": self.role, "content": parts}
+        if self.model is not None:
+            payload["model"] = self.model
+        if self.usage is not None:
+            payload["usage"] = self.usage
+        if error is not None:
+            payload["error"] = described(error)
+        if self._pieces:
+            payload["duration_ms"] = _milliseconds_since(self._began)
+        self._emit("message.completed", payload, members=self._members)
+
+
+def described(error: BaseException | str) -> dict[str, str]:
+    """An error as events carry it."""
+    if isinstance(error, str):
+        return {"type": "Error", "message": error}
+    try:
+        message = str(error)
+    except Exception:
+        message = ""
+    return {"type": type(error).__name__, "message": message}
+
+
+def _milliseconds_since(began: float) -> float:
+    return round((time.monotonic() - began) * 1_000, 3)
+
+
+def _as_member(content: bytes) -> dict[str, str]:
+    """Content as text, or in base64 where it is none or where escapes would make more of it."""
+    coded = base64.b64encode(content).decode()
+    try:
+        text = content.decode()
+    except UnicodeDecodeError:
+        return {"base64": coded}
+    return {"base64": coded} if "\0" in text or len(json.dumps(text)) > len(coded) + 1_000 else {"text": text}
+
+
+def _content(name: str, data: Any, path: str | Path | None) -> tuple[bytes, str]:
+    """The bytes of an artifact, and what they probably are."""
+    if (data is None) == (path is None):
+        raise TypeError("an artifact is either data or the file at a path")
+    guess = mimetypes.guess_type(name if path is None else str(path))[0]
+    if path is not None:
+        with Path(path).open("rb") as file:
+            # One byte too many is enough to know that it is too large.
+            return file.read(ARTIFACT_BYTES + 1), guess or "application/octet-stream"
+    if isinstance(data, (bytes, bytearray, memoryview)):
+        return bytes(data), guess or "application/octet-stream"
+    if isinstance(data, str):
+        return whole_characters(data).encode(), guess or "text/plain"
+    return json.dumps(plain(data), ensure_ascii=False).encode(), guess or "application/json"

@@ -1,0 +1,87 @@
+"""What can go wrong, as exceptions. All of them are `RunreelError`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class RunreelError(Exception):
+    """Anything this package raises on its own account."""
+
+
+class ConnectionFailed(RunreelError):
+    """No answer came from the server: it is down, unreachable, or fell silent; also after all retries."""
+
+
+class ApiError(RunreelError):
+    """The server refused a request (RFC 9457 problem details).
+
+    `code` is stable and meant for programs; `title`, `detail` and `hint` are for people; `field` names the member or
+    parameter that is meant. An answer that is not Runreel's, of a proxy say, has the code `http_<status>`.
+    """
+
+    def __init__(
+        self,
+        status: int,
+        code: str,
+        *,
+        title: str = "",
+        detail: str = "",
+        hint: str | None = None,
+        field: str | None = None,
+    ) -> None:
+        super().__init__(status, code, title, detail, hint, field)
+        self.status = status
+        self.code = code
+        self.title = title
+        self.detail = detail
+        self.hint = hint
+        self.field = field
+
+    def __str__(self) -> str:
+        text = f"{self.code}: {self.detail or self.title or f'status {self.status}'}"
+        if self.field:
+            text += f" [{self.field}]"
+        if self.hint:
+            text += f" ({self.hint})"
+        return text
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # Exceptions travel between processes; the usual way back would not know the keywords.
+        return ApiError, (self.status, self.code), self.__dict__
+
+
+class StreamGap(RunreelError):
+    """Something after the reader's cursor was deleted from the log; the stream would go on behind it.
+
+    In the stream of one run both members are seqs. In a feed `requested_after` is a cursor and `first_seq` is None.
+    """
+
+    def __init__(self, requested_after: int | str | None, first_seq: int | None) -> None:
+        super().__init__(requested_after, first_seq)
+        self.requested_after = requested_after
+        self.first_seq = first_seq
+
+    def __str__(self) -> str:
+        behind = "" if self.first_seq is None else f"; the log goes on with {self.first_seq}"
+        return f"events after {self.requested_after} were deleted{behind}"
+
+
+class EventsDropped(RunreelError):
+    """So many events (`count`) will not reach the log: the queue was full, or the server did not take them in time."""
+
+    def __init__(self, count: int, why: str) -> None:
+        super().__init__(count, why)
+        self.count = count
+        self.why = why
+
+    def __str__(self) -> str:
+        return f"{self.count} events were dropped: {self.why}"
+
+
+class ArtifactTooLarge(RunreelError):
+    """An artifact over 48 KiB: the server keeps none yet, and an event has no room for it."""
+
+
+class RunEnded(RunreelError):
+    """The run ended before what was waited for could happen."""

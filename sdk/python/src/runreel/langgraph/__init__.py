@@ -1,0 +1,22 @@
+"""LangGraph with Runreel: its checkpoints kept by the server, its runs recorded as they happen.
+
+`pip install "runreel[langgraph]"`
+
+```python
+from runreel.langgraph import RunreelCallback, RunreelSaver
+
+graph = builder.compile(checkpointer=RunreelSaver())
+callback = RunreelCallback()
+config = {"callbacks": [callback], "configurable": {"thread_id": "thread-1"}}
+graph.invoke({"messages": [("user", "hello")]}, config)
+```
+"""
+
+try:
+    from .answers import Answers
+    from .callback import RunreelCallback
+    from .saver import RunreelSaver
+except ImportError as error:
+    raise ImportError(f"{error}; LangGraph comes with: pip install 'runreel[langgraph]'") from error
+
+__all__ = ["Answers", "RunreelCallback", "RunreelSaver"]

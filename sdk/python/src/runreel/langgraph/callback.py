@@ -1,0 +1,151 @@
+"""A LangGraph (or LangChain) run in Runreel, as it happens."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from types import TracebackType
+from typing import Any
+
+from langgraph.errors import GraphDrained
+
+from .._client import Client
+from .._events import Decision
+from .._sender import OnError
+from .._thread_ids import is_thread_id
+from .._transport import Verify
+from ..errors import RunreelError
+from .answers import Answers, wait_for_answers
+from .messages import shown
+from .observer import Observer
+from .recording import ENDS, Recording, found, goes_on, log, unfinished
+
+
+class RunreelCallback(Observer):
+    """Records each outermost call of a graph as a run: `graph.invoke(input, {"callbacks": [callback], …})`.
+
+    Nodes and named subgraphs become steps, tools and retrievers tools, models messages with their tokens as they are
+    written; what a person says in the input is a message, too. The run belongs to the thread of the config, and the
+    checkpoints a `RunreelSaver` keeps meanwhile belong to the run.
+
+    An interrupt is no error: the run reads `interrupted`, with an `interrupt.requested` for each question. The next
+    call of the graph on the thread with `Command(resume=…)` or None goes on with that run, in another process too; with
+    `run_id` the first call goes on with that one. An answer that came by Runreel's route is found there; one that the
+    program gives itself is put there. LangGraph runs an interrupted node again from its start. Its span, and that of a
+    tool call under way, goes on as the same one; a model that is called again is another message.
+
+    One callback may serve many graphs and threads at a time. `agent`, `tags` and `metadata` are said of each run.
+    Without a `client` it makes one of `url`, `token`, `on_error` and `verify` (see `Client`), which `close` closes. It
+    never breaks the graph: what goes wrong is logged, or with `on_error="raise"` raised. Nor does it hold it up: before
+    a graph goes on, the server is asked once what was before, and has 2 s for each answer.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        run_id: str | None = None,
+        thread_id: str | None = None,
+        agent: str | None = None,
+        tags: Iterable[str] = (),
+        metadata: Mapping[str, Any] | None = None,
+        client: Client | None = None,
+        on_error: OnError = "warn",
+        verify: Verify = True,
+    ) -> None:
+        super().__init__()
+        self.raise_error = on_error == "raise"
+        self._warns = on_error == "warn"
+        self.client = client or Client(url, token=token, on_error=on_error, verify=verify)
+        self.run_id = run_id
+        """The run that began last, or that is to be gone on with."""
+        self._closes = client is None
+        self._given = run_id
+        self._thread_id = thread_id
+        self._agent = agent
+        self._tags = tuple(tags)
+        self._metadata = metadata
+        self._at_work: dict[str, str] = {}
+
+    def run_of(self, thread_id: str) -> str | None:
+        """The run that works on a thread now. So `RunreelSaver` knows to which run a checkpoint belongs."""
+        return self._at_work.get(thread_id)
+
+    def wait_for_answers(self, run_id: str | None = None, *, timeout: float | None = None) -> Answers:
+        """Waits until people have answered what the graph stopped for: of this run, or of the one that began last.
+
+        `graph.invoke(answers.command(), config)` goes on. An answer that is in the log already is returned at once,
+        also after a restart. Raises TimeoutError after `timeout` seconds, `RunEnded` when the run was cancelled
+        meanwhile. From a coroutine: `await asyncio.to_thread(callback.wait_for_answers)`.
+        """
+        return wait_for_answers(self.client, self._named(run_id), timeout)
+
+    def wait_for_answer(self, run_id: str | None = None, *, timeout: float | None = None) -> Decision:
+        """The same for a graph that stopped for one thing; ValueError when there were several."""
+        (decision,) = self.wait_for_answers(run_id, timeout=timeout).values()
+        return decision
+
+    def close(self) -> None:
+        """Sends what is queued and closes the client, unless that is your own."""
+        if self._closes:
+            self.client.close()
+
+    def __enter__(self) -> RunreelCallback:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.close()
+
+    def _begin(self, name: str, inputs: Any, metadata: Mapping[str, Any]) -> Recording:
+        thread_id = self._thread_id or metadata.get("thread_id")
+        thread_id = str(thread_id) if is_thread_id(thread_id) else None
+        wanted, self._given = self._given, None
+        record, recording = None, None
+        try:
+            if wanted is not None:
+                record = found(self.client, wanted)
+            elif thread_id and goes_on(inputs):
+                record = unfinished(self.client, thread_id, name)
+            if record is not None and record["status"] not in ENDS:
+                recording = Recording.gone_on(self.client, record, inputs)
+        except RunreelError as error:
+            # Without knowing what was before, it is recorded all the same.
+            if self.raise_error:
+                raise
+            if self._warns:
+                log.warning("%s", error)
+        if recording is None:
+            run = self.client.run(
+                name,
+                title=name,
+                agent=self._agent,
+                thread_id=thread_id,
+                input=shown(inputs),
+                metadata=self._metadata,
+                tags=self._tags,
+                # What has ended stays as it is: the call is another run.
+                run_id=None if record is not None and record["status"] in ENDS else wanted,
+                attach=wanted is not None,
+            )
+            recording = Recording.begun(self.client, run, inputs)
+        self.run_id = recording.run_id
+        if thread_id:
+            self._at_work[thread_id] = recording.run_id
+        return recording
+
+    def _end(self, recording: Recording, outputs: Any, error: BaseException | None) -> None:
+        for thread_id, run_id in list(self._at_work.items()):
+            if run_id == recording.run_id:
+                self._at_work.pop(thread_id, None)
+        if isinstance(error, GraphDrained):
+            recording.wait(str(error))
+        elif error is not None:
+            recording.fail(error)
+        else:
+            recording.end(outputs)
+
+    def _named(self, run_id: str | None) -> str:
+        named = run_id or self.run_id
+        if named is None:
+            raise ValueError("no run has begun yet: say which one")
+        return named

@@ -1,0 +1,210 @@
+"""One outermost call of a graph as a Runreel run: how it begins or goes on, what it asks, and how it ends."""
+
+from __future__ import annotations
+
+import json
+import logging
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+import httpx
+from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
+from langgraph.types import Command, Interrupt
+
+from .. import _routes
+from .._client import Client
+from .._events import Event, RunRecord
+from .._http import Call, read_answer, unanswered
+from .._payload import encoded
+from .._run import Run
+from .._spans import Scope
+from ..errors import ApiError
+from .answers import BREAKPOINT
+from .messages import asked, parts_of, role_of, said_by_user, shown
+from .spans import Spans, name_of
+
+ENDS = ("completed", "failed", "cancelled")
+# Seconds. The graph waits meanwhile.
+PATIENCE = 2.0
+
+log = logging.getLogger("runreel")
+
+
+class Recording:
+    """A run while the graph works on it."""
+
+    def __init__(self, client: Client, run: Run) -> None:
+        self.run = run
+        self.spans = Spans()
+        self._client = client
+        self._inputs: Any = None
+        self._rests = False
+        self._stops: list[GraphInterruptEvent] = []
+
+    @property
+    def run_id(self) -> str:
+        return self.run.run_id
+
+    @classmethod
+    def begun(cls, client: Client, run: Run, inputs: Any) -> Recording:
+        """A run that is created now."""
+        run.__enter__()
+        recording = cls(client, run)
+        recording._take_in(inputs)
+        return recording
+
+    @classmethod
+    def gone_on(cls, client: Client, record: RunRecord, inputs: Any) -> Recording:
+        """A run that is there already. What it was doing is read from its log, or raises as `found`."""
+        run_id = record["run_id"]
+        recording = cls(client, client.attach(run_id))
+        for envelope in _pages(client, _routes.events(run_id, 0, ("step.*", "tool.*", "interrupt.*")), "events"):
+            recording.spans.recall(Event.of(envelope, str(envelope["seq"])))
+        recording._rests = record["status"] in ("interrupted", "waiting")
+        if goes_on(inputs):
+            recording._inputs = inputs
+        else:
+            recording._resumed({})
+            recording._take_in(inputs)
+        return recording
+
+    def within(self, span_id: str | None) -> Scope:
+        """Where to emit what lies in a span, or in none."""
+        return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id)
+
+    def resume(self, event: GraphResumeEvent) -> None:
+        """The graph goes on. What the program answered itself, and no person by the route, is put into the log."""
+        answered = False
+        for interrupt_id, value in self._answers():
+            try:
+                decision = "respond" if value is not None else "approve"
+                _promptly(self._client, _routes.resume(self.run_id, interrupt_id, decision, value))
+                answered = True
+            except ApiError as error:
+                # Somebody else was quicker; the log says what they said.
+                log.warning("interrupt %s of run %s: %s", interrupt_id, self.run_id, error)
+            self.spans.leave("interrupt", interrupt_id)
+        if answered:
+            self._rests = False
+        self._resumed({"checkpoint_id": event.checkpoint_id, "ns": "|".join(event.checkpoint_ns)})
+
+    def interrupt(self, event: GraphInterruptEvent) -> None:
+        """The graph stops. It is said when the call ends, together with the rest of it."""
+        self._stops.append(event)
+
+    def end(self, outputs: Any) -> None:
+        """The call returned: the run is over, or it was interrupted."""
+        if self._stops:
+            self._stop()
+            return
+        self._close_abandoned()
+        self.run.output = shown(outputs)
+        self.run.__exit__(None, None, None)
+
+    def fail(self, error: BaseException) -> None:
+        self._close_abandoned()
+        self.run.__exit__(type(error), error, None)
+
+    def wait(self, reason: str) -> None:
+        """The graph was told to stop where it is, to go on later."""
+        self.run.event("run.waiting", {"reason": reason})
+        self._leave()
+
+    def _take_in(self, inputs: Any) -> None:
+        for message in said_by_user(inputs):
+            self.run.message(parts_of(message), role=role_of(message))
+
+    def _resumed(self, payload: Mapping[str, Any]) -> None:
+        if self._rests:
+            self._rests = False
+            self.run.event("run.resumed", payload)
+
+    def _answers(self) -> Iterable[tuple[str, Any]]:
+        """The open interrupts that the input answers, each with its value: None at a breakpoint, which asks nothing."""
+        resume = self._inputs.resume if isinstance(self._inputs, Command) else None
+        by_id = isinstance(resume, Mapping) and resume and all(map(_is_interrupt_id, resume))
+        for interrupt_id in self.spans.paused("interrupt"):
+            name = name_of(interrupt_id)
+            if name.startswith(BREAKPOINT):
+                yield interrupt_id, None
+            elif resume is not None and (not by_id or name in resume):
+                yield interrupt_id, json.loads(encoded(shown(resume[name] if by_id else resume)))
+
+    def _stop(self) -> None:
+        waiting = []
+        last = self._stops[-1]
+        for event in self._stops:
+            place = {"checkpoint_id": event.checkpoint_id, "ns": "|".join(event.checkpoint_ns)}
+            for interrupt in event.interrupts or (_breakpoint(event),):
+                interrupt_id, is_new = self.spans.enter("interrupt", interrupt.id)
+                self.spans.leave("interrupt", interrupt_id, paused=True)
+                waiting.append(interrupt_id)
+                if is_new:
+                    self.run.event("interrupt.requested", {**asked(interrupt), **place}, span_id=interrupt_id)
+        self.run.event("run.interrupted", {"interrupt_ids": waiting, "checkpoint_id": last.checkpoint_id})
+        self._leave()
+
+    def _leave(self) -> None:
+        self.run.detach()
+        self.run.__exit__(None, None, None)
+
+    def _close_abandoned(self) -> None:
+        """Ends the spans that were interrupted and that the graph never came back to."""
+        error = {"type": "Abandoned", "message": "the graph went on without it"}
+        for span_id in self.spans.paused("tool"):
+            self.run.event("tool.failed", {"error": error}, span_id=span_id)
+        for span_id in self.spans.paused("step"):
+            self.run.event("step.failed", {"error": error}, span_id=span_id)
+
+
+def found(client: Client, run_id: str) -> RunRecord | None:
+    """The run; None when it is not there.
+
+    Raises `ConnectionFailed` when the server does not answer soon, `ApiError` when it refuses.
+    """
+    try:
+        record: RunRecord = _promptly(client, _routes.run(run_id))
+    except ApiError as error:
+        if error.code != "not_found":
+            raise
+        return None
+    return record
+
+
+def unfinished(client: Client, thread_id: str, title: str) -> RunRecord | None:
+    """The newest run of this graph on the thread; None when there is none. Raises as `found`."""
+    runs: Iterator[RunRecord] = _pages(client, _routes.runs(thread_id=thread_id), "runs")
+    return next((run for run in runs if run["title"] == title), None)
+
+
+def _pages(client: Client, first: Call, member: str) -> Iterator[Any]:
+    call: Call | None = first
+    while call is not None:
+        answer = _promptly(client, call)
+        yield from answer[member]
+        call = _routes.next_page(call, answer)
+
+
+def _promptly(client: Client, call: Call) -> Any:
+    """The answer to one attempt. A graph is not held up for as long as the client would try."""
+    try:
+        with client._transport.open(call, PATIENCE) as response:
+            response.read()
+    except httpx.TransportError as error:
+        raise unanswered(call, error) from error
+    return read_answer(response)
+
+
+def goes_on(inputs: Any) -> bool:
+    """Whether this input continues what the thread was doing, rather than begins something."""
+    return inputs is None or isinstance(inputs, Command)
+
+
+def _is_interrupt_id(text: Any) -> bool:
+    return isinstance(text, str) and len(text) == 32 and all(character in "0123456789abcdef" for character in text)
+
+
+def _breakpoint(event: GraphInterruptEvent) -> Interrupt:
+    where = "after the last" if event.status == "interrupt_after" else "before the next"
+    value = {"kind": "approval", "prompt": f"The graph stopped {where} step"}
+    return Interrupt(value=value, id=f"{BREAKPOINT}{event.checkpoint_id}")

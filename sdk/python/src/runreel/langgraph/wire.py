@@ -1,0 +1,198 @@
+"""Checkpoints as the server takes and gives them, without any I/O.
+
+Values are serialised by LangGraph's serialiser and travel as `{"t": type, "b": base64}`; the server never decodes one.
+The versions of the channels travel once, as `versions`, and are put back into the checkpoint when it is read.
+"""
+
+from __future__ import annotations
+
+import json
+from base64 import b64decode, b64encode
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple, cast
+
+from langchain_core.runnables import RunnableConfig
+from langgraph.checkpoint.base import (
+    WRITES_IDX_MAP,
+    ChannelVersions,
+    Checkpoint,
+    CheckpointMetadata,
+    CheckpointTuple,
+    get_checkpoint_id,
+    get_serializable_checkpoint_metadata,
+)
+from langgraph.checkpoint.serde.base import SerializerProtocol
+
+from .._http import Call, quote
+from .._payload import _text
+from .._thread_ids import checked_thread_id
+
+# A blob costs the server a row and a place in its index, some two hundred bytes; a short value costs itself in every
+# checkpoint it lives through.
+INLINE_CHARACTERS = 64
+
+_SPLIT_FROM_STATE = frozenset({"id", "channel_values", "channel_versions"})
+
+
+class Place(NamedTuple):
+    """Where a config points: a thread, a namespace of it ("" is the root graph), and a checkpoint or the newest."""
+
+    thread_id: str
+    ns: str
+    checkpoint_id: str | None
+
+    @classmethod
+    def of(cls, config: RunnableConfig) -> Place:
+        configurable = config["configurable"]
+        return cls(
+            checked_thread_id(configurable["thread_id"]),
+            configurable.get("checkpoint_ns") or "",
+            get_checkpoint_id(config),
+        )
+
+    def config(self) -> RunnableConfig:
+        return {
+            "configurable": {
+                "thread_id": self.thread_id,
+                "checkpoint_ns": self.ns,
+                "checkpoint_id": self.checkpoint_id,
+            }
+        }
+
+
+class Recorder:
+    """A callback that knows which run works on a thread."""
+
+    def run_of(self, thread_id: str) -> str | None:
+        return None
+
+
+def thread_path(thread_id: str) -> str:
+    return f"/api/threads/{quote(thread_id)}"
+
+
+def put_call(
+    serde: SerializerProtocol,
+    config: RunnableConfig,
+    checkpoint: Checkpoint,
+    metadata: CheckpointMetadata,
+    new_versions: ChannelVersions,
+) -> tuple[Call, RunnableConfig]:
+    """The request that stores a checkpoint, and the config that points to it afterwards."""
+    place = Place.of(config)
+    inline: dict[str, Any] = {}
+    blobs: dict[str, Any] = {}
+    for channel, value in checkpoint["channel_values"].items():
+        if _is_short(value):
+            inline[channel] = value
+        elif channel in new_versions:
+            blobs[channel] = {"version": new_versions[channel], **_typed(serde, value)}
+    # A new version without a value needs no blob: no blob of that version means no value when it is read.
+    state = {name: member for name, member in checkpoint.items() if name not in _SPLIT_FROM_STATE}
+    state["channel_values"] = inline
+    stored = get_serializable_checkpoint_metadata(config, metadata)
+    body = {
+        "ns": place.ns,
+        "parent_id": place.checkpoint_id,
+        # None where the metadata says it, which the server looks at.
+        "run_id": None if "run_id" in stored else _made_by(config, place.thread_id),
+        "checkpoint": _typed(serde, state),
+        "metadata": stored,
+        "versions": checkpoint["channel_versions"],
+        "blobs": blobs,
+    }
+    path = f"{thread_path(place.thread_id)}/checkpoints/{quote(checkpoint['id'])}"
+    return Call("PUT", path, content=encode(body)), place._replace(checkpoint_id=checkpoint["id"]).config()
+
+
+def put_writes_call(
+    serde: SerializerProtocol,
+    config: RunnableConfig,
+    writes: Sequence[tuple[str, Any]],
+    task_id: str,
+    task_path: str,
+) -> Call:
+    place = Place.of(config)
+    # What a task says about itself (an error, an interrupt) may change; what it has written may not.
+    upsert = all(channel in WRITES_IDX_MAP for channel, _ in writes)
+    body = {
+        "ns": place.ns,
+        "task_id": task_id,
+        "task_path": task_path,
+        "upsert": upsert,
+        "writes": [
+            {"idx": WRITES_IDX_MAP.get(channel, position), "channel": channel, **_typed(serde, value)}
+            for position, (channel, value) in enumerate(writes)
+        ],
+    }
+    checkpoint_id = quote(config["configurable"]["checkpoint_id"])
+    return Call("PUT", f"{thread_path(place.thread_id)}/checkpoints/{checkpoint_id}/writes", content=encode(body))
+
+
+def get_call(config: RunnableConfig) -> Call:
+    place = Place.of(config)
+    which = quote(place.checkpoint_id) if place.checkpoint_id else "latest"
+    params = {"ns": place.ns} if place.ns else None
+    return Call("GET", f"{thread_path(place.thread_id)}/checkpoints/{which}", params)
+
+
+def read_tuple(serde: SerializerProtocol, row: Mapping[str, Any]) -> CheckpointTuple:
+    """A checkpoint as LangGraph knows it, from one as the server gives it."""
+    place = Place(row["thread_id"], row["ns"], row["checkpoint_id"])
+    state = _loaded(serde, row["checkpoint"])
+    values = state.get("channel_values") or {}
+    for channel, blob in row["blobs"].items():
+        if blob["t"] != "empty":
+            values[channel] = _loaded(serde, blob)
+    state.update(id=place.checkpoint_id, channel_values=values, channel_versions=row["versions"])
+    return CheckpointTuple(
+        config=place.config(),
+        checkpoint=cast(Checkpoint, state),
+        metadata=row["metadata"],
+        parent_config=place._replace(checkpoint_id=row["parent_id"]).config() if row["parent_id"] else None,
+        pending_writes=[(write["task_id"], write["channel"], _loaded(serde, write)) for write in row["writes"]],
+    )
+
+
+def encode(body: Any) -> bytes:
+    """JSON without the characters that neither the server nor its database keeps: NUL, and lone surrogates.
+
+    Raises TypeError for what JSON has no form for, ValueError for NaN and infinities.
+    """
+    text = json.dumps(body, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
+    if "\\u0000" not in text:
+        try:
+            return text.encode()
+        except UnicodeEncodeError:
+            # A surrogate without its partner.
+            pass
+    return json.dumps(_clean(body), ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
+
+
+def _made_by(config: RunnableConfig, thread_id: str) -> str | None:
+    """The run that a callback in the config records."""
+    callbacks = config.get("callbacks")
+    handlers = callbacks if isinstance(callbacks, list) else getattr(callbacks, "handlers", ())
+    return next((handler.run_of(thread_id) for handler in handlers if isinstance(handler, Recorder)), None)
+
+
+def _is_short(value: Any) -> bool:
+    kind = type(value)
+    return value is None or kind in (bool, int, float) or (kind is str and len(value) <= INLINE_CHARACTERS)
+
+
+def _typed(serde: SerializerProtocol, value: Any) -> dict[str, str]:
+    kind, data = serde.dumps_typed(value)
+    return {"t": kind, "b": b64encode(data).decode("ascii")} if data else {"t": kind}
+
+
+def _loaded(serde: SerializerProtocol, typed: Mapping[str, str]) -> Any:
+    return serde.loads_typed((typed["t"], b64decode(typed.get("b", ""))))
+
+
+def _clean(value: Any) -> Any:
+    if isinstance(value, str):
+        return _text(value, None)
+    if isinstance(value, Mapping):
+        return {_clean(name): _clean(member) for name, member in value.items()}
+    return [_clean(item) for item in value] if isinstance(value, (list, tuple)) else value

@@ -1,0 +1,222 @@
+"""Traces of the OpenAI Agents SDK in Runreel, as they happen.
+
+`pip install "runreel[openai-agents]"`
+
+```python
+from agents import add_trace_processor
+from runreel.openai_agents import RunreelTraceProcessor
+
+add_trace_processor(RunreelTraceProcessor())
+```
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from types import TracebackType
+from typing import Any
+
+try:
+    from agents.tracing import Span, SpanError, Trace, TracingProcessor
+    from agents.tracing.span_data import (
+        AgentSpanData,
+        FunctionSpanData,
+        GenerationSpanData,
+        GuardrailSpanData,
+        HandoffSpanData,
+        MCPListToolsSpanData,
+        ResponseSpanData,
+        SpanData,
+        TaskSpanData,
+        TurnSpanData,
+    )
+except ImportError as error:
+    raise ImportError(f"{error}; the OpenAI Agents SDK comes with: pip install 'runreel[openai-agents]'") from error
+
+from ._client import Client
+from ._openai_messages import answered, decoded, items_of, member, parts_of
+from ._run import Run
+from ._sender import OnError
+from ._thread_ids import is_thread_id
+from ._transport import Verify
+
+
+@dataclass(slots=True)
+class _Recording:
+    """A trace that has not ended."""
+
+    run: Run
+    error: SpanError | None = None
+    answer: str | None = None
+    heard: bool = False
+    # Of each open span: where its children lie, and when it began.
+    places: dict[str, tuple[str | None, float]] = field(default_factory=dict)
+
+
+class RunreelTraceProcessor(TracingProcessor):
+    """Records each trace as a run: `agents.add_trace_processor(RunreelTraceProcessor())`.
+
+    The trace's name is the title, its `group_id` the thread, its id and metadata are in the run's metadata. Agents,
+    their turns, guardrails and spans of one's own are steps, function calls tools, answers of models messages with
+    their usage, and a handoff is a `custom.handoff` event. What the user said is taken from the input of the first
+    model call. A run fails when the last of its agents did; its output is what was said last.
+
+    Nothing here waits for the network. Without a `client` it makes one of `url`, `token`, `on_error` and `verify` (see
+    `Client`), which `shutdown` closes. Inputs and outputs are there as far as the SDK traces them, see its
+    `trace_include_sensitive_data`.
+    """
+
+    def __init__(
+        self,
+        url: str | None = None,
+        *,
+        token: str | None = None,
+        agent: str | None = None,
+        tags: Iterable[str] = (),
+        client: Client | None = None,
+        on_error: OnError = "warn",
+        verify: Verify = True,
+    ) -> None:
+        self.client = client or Client(url, token=token, on_error=on_error, verify=verify)
+        self._closes = client is None
+        self._agent = agent
+        self._tags = tuple(tags)
+        self._recordings: dict[str, _Recording] = {}
+
+    def run_id(self, trace_id: str) -> str | None:
+        """The run that records a trace, until the trace ends."""
+        recording = self._recordings.get(trace_id)
+        return recording.run.run_id if recording else None
+
+    def on_trace_start(self, trace: Trace) -> None:
+        if trace.trace_id in self._recordings:
+            # The SDK begins a trace again when a run state that was saved goes on within it.
+            return
+        told = trace.export() or {}
+        group = str(told.get("group_id") or "")
+        run = self.client.run(
+            trace.name,
+            agent=self._agent,
+            thread_id=group if is_thread_id(group) else None,
+            metadata={"trace_id": trace.trace_id, **(told.get("metadata") or {})},
+            tags=self._tags,
+        )
+        run._begin()
+        self._recordings[trace.trace_id] = _Recording(run)
+
+    def on_trace_end(self, trace: Trace) -> None:
+        recording = self._recordings.pop(trace.trace_id, None)
+        if recording is None:
+            return
+        if recording.error is not None:
+            recording.run._end("run.failed", {"error": _described(recording.error)})
+        else:
+            recording.run.complete(recording.answer)
+
+    def on_span_start(self, span: Span[Any]) -> None:
+        recording = self._recordings.get(span.trace_id)
+        if recording is None:
+            return
+        data, parent = span.span_data, self._parent(recording, span)
+        family = _family(data)
+        shown = family in ("step", "tool")
+        recording.places[span.span_id] = (span.span_id if shown else parent, time.monotonic())
+        if shown:
+            recording.run.event(f"{family}.started", {"name": _name(data)}, span_id=span.span_id, parent_span_id=parent)
+
+    def on_span_end(self, span: Span[Any]) -> None:
+        recording = self._recordings.get(span.trace_id)
+        if recording is None:
+            return
+        data, parent = span.span_data, self._parent(recording, span)
+        _, began = recording.places.pop(span.span_id, (None, time.monotonic()))
+        payload: dict[str, Any] = {"duration_ms": round((time.monotonic() - began) * 1_000, 3)}
+        if isinstance(data, AgentSpanData):
+            recording.error = span.error
+        family, word = _family(data), "completed"
+        if family == "message":
+            self._hear(recording, data.input, parent)
+            payload |= answered(data)
+            texts = [part["text"] for part in payload["content"] if part["type"] == "text"]
+            recording.answer = "".join(texts) or recording.answer
+            if span.error:
+                payload["error"] = _described(span.error)
+        elif family == "handoff":
+            recording.run.event("custom.handoff", _told(data), span_id=span.span_id, parent_span_id=parent)
+            return
+        elif family:
+            payload = {"name": _name(data), **_told(data), **payload}
+            if span.error:
+                word, payload["error"] = "failed", _described(span.error)
+        else:
+            return
+        recording.run.event(f"{family}.{word}", payload, span_id=span.span_id, parent_span_id=parent)
+
+    def force_flush(self) -> None:
+        """Waits until what was traced so far is stored, at most 30 s."""
+        self.client.flush()
+
+    def shutdown(self) -> None:
+        """Sends what is queued and closes the client, unless that is your own."""
+        if self._closes:
+            self.client.close()
+
+    def __enter__(self) -> RunreelTraceProcessor:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self.shutdown()
+
+    def _parent(self, recording: _Recording, span: Span[Any]) -> str | None:
+        return recording.places.get(span.parent_id or "", (None, 0.0))[0]
+
+    def _hear(self, recording: _Recording, given: Any, parent: str | None) -> None:
+        """What the user has said last, once a trace."""
+        if recording.heard or given is None:
+            return
+        recording.heard = True
+        items = [{"role": "user", "content": given}] if isinstance(given, str) else items_of(given)
+        said = [position for position, item in enumerate(items) if member(item, "role") == "user"]
+        if said:
+            recording.run.message(parts_of([items[said[-1]]]), role="user")
+
+
+def _family(data: SpanData) -> str | None:
+    """The family of the event a span becomes; None for the one around a whole run, which the run itself shows."""
+    if isinstance(data, FunctionSpanData):
+        return "tool"
+    if isinstance(data, (GenerationSpanData, ResponseSpanData)):
+        return "message"
+    if isinstance(data, HandoffSpanData):
+        return "handoff"
+    return None if isinstance(data, TaskSpanData) else "step"
+
+
+def _name(data: SpanData) -> str:
+    if isinstance(data, TurnSpanData):
+        return f"turn {data.turn}"
+    if isinstance(data, MCPListToolsSpanData):
+        return f"tools of {data.server}"
+    return str(getattr(data, "name", None) or data.type)
+
+
+def _told(data: SpanData) -> dict[str, Any]:
+    """What an end says besides the name and the time."""
+    if isinstance(data, FunctionSpanData):
+        told = {"args": decoded(data.input), "result": data.output}
+    elif isinstance(data, HandoffSpanData):
+        told = {"from_agent": data.from_agent, "to_agent": data.to_agent}
+    elif isinstance(data, GuardrailSpanData):
+        told = {"triggered": data.triggered}
+    elif isinstance(data, (AgentSpanData, TurnSpanData)):
+        told = {}
+    else:
+        told = {"data": getattr(data, "data", None) or getattr(data, "result", None)}
+    return {name: value for name, value in told.items() if value is not None}
+
+
+def _described(error: SpanError) -> dict[str, Any]:
+    described = {"type": "SpanError", "message": error.get("message"), "data": error.get("data")}
+    return {name: value for name, value in described.items() if value is not None}

@@ -17,7 +17,7 @@ serve *args: postgres web build
     {{ bin }} serve {{ args }}
 
 # Everything that must pass, from formatting to the browser.
-test: postgres chromium web build lint unit integration chaos-quick sqlx-check web-test browser
+test: postgres chromium web build lint unit integration chaos-quick sqlx-check sdk web-test browser
     @echo "every test passed"
 
 # Build the program (the web UI first: it is compiled in).
@@ -45,6 +45,18 @@ chaos-quick: postgres build
 # The fault harness, whole.
 chaos *args: postgres build
     cargo test --test chaos -- full {{ args }}
+
+# The Python package: its types and style, its tests and real frameworks against the real server.
+sdk *args: postgres build python
+    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk benches
+    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk benches
+    cd sdk/python && ../../.tools/python/bin/mypy
+    cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
+
+# LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
+bench-checkpoints *args: postgres python
+    cargo build --release --bin runreel
+    PYTHONPATH=sdk/python/src .tools/python/bin/python benches/checkpoints.py --server target/release/runreel {{ args }}
 
 # Measurements (release build); docs/performance.md keeps the last ones.
 bench *args: postgres
@@ -94,6 +106,18 @@ postgres:
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
             echo "installing Postgres" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; \
         else echo "Postgres is missing: apt-get install postgresql (or brew install postgresql)" >&2; exit 1; fi; fi
+
+# A virtual environment for the Python package's tests, made anew when what it holds has changed.
+[private]
+python:
+    @if ! python3 -c 'import sys, venv, ensurepip; sys.exit(sys.version_info < (3, 10))' >/dev/null 2>&1; then \
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+            echo "installing Python" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq python3 python3-venv >/dev/null; \
+        else echo "Python 3.10 or newer with venv is missing: apt-get install python3-venv" >&2; exit 1; fi; fi
+    @if ! cmp -s tests/sdk/requirements.txt .tools/python/requirements.txt; then \
+        echo "installing the Python packages of the tests" >&2; rm -rf .tools/python; python3 -m venv .tools/python; \
+        .tools/python/bin/pip install -q --disable-pip-version-check -r tests/sdk/requirements.txt; \
+        cp tests/sdk/requirements.txt .tools/python/requirements.txt; fi
 
 # Chromium for the browser tests, when there is none.
 [private]

@@ -28,6 +28,17 @@ async function violations(page: Page): Promise<string[]> {
   });
 }
 
+const askedEvent = (span_id: string, kind: string) => ({
+  type: "interrupt.requested",
+  span_id,
+  payload: {
+    kind,
+    prompt: "Delete the branches nobody has touched for a year?",
+    expires_at: new Date(Date.now() + 3_600_000).toISOString(),
+    details: { branches: ["old/a", "old/b"], force: false },
+  },
+});
+
 async function severalRuns(producer: Producer): Promise<string> {
   const queued = await producer.createRun({ title: "Summarise the week's tickets", agent: "reporter" });
   await producer.emit(queued, { type: "run.waiting", payload: { reason: "a worker" } });
@@ -36,7 +47,10 @@ async function severalRuns(producer: Producer): Promise<string> {
   const cancelled = await producer.createRun({ title: "Re-index the archive", agent: "indexer" });
   await producer.emit(cancelled, { type: "run.cancelled", payload: { reason: "not today" } });
   const asked = await producer.createRun({ title: "Delete old branches", agent: "janitor" });
-  await producer.emit(asked, { type: "run.interrupted", payload: { reason: "approval" } });
+  await producer.emit(asked, askedEvent("i1", "approval"), askedEvent("i2", "question"), {
+    type: "run.interrupted",
+    payload: { reason: "approval" },
+  });
   await tripRun(producer, false);
   return tripRun(producer, true);
 }
@@ -71,6 +85,11 @@ for (const scheme of schemes) {
     await page.keyboard.press("?");
     await expect(page.getByRole("dialog")).toBeVisible();
     expect(await violations(page), "keys").toEqual([]);
+
+    await page.goto(`${server.url}/?status=interrupted`);
+    await page.getByRole("link", { name: "Delete old branches" }).click();
+    await expect(page.locator("[data-interrupt]")).toHaveCount(2);
+    expect(await violations(page), "interrupts").toEqual([]);
   });
 }
 

@@ -26,6 +26,14 @@ export class Producer {
     return this.#post(`/api/runs/${run_id}/events`, events);
   }
 
+  /** Answers an interrupt, as somebody without this browser. */
+  resume(
+    run_id: string,
+    answer: { interrupt_id: string; decision: string; value?: unknown },
+  ): Promise<unknown> {
+    return this.#post(`/api/runs/${run_id}/resume`, answer);
+  }
+
   async lastSeq(run_id: string): Promise<number> {
     const response = await fetch(`${this.url()}/api/runs/${run_id}`);
     return ((await response.json()) as { last_seq: number }).last_seq;

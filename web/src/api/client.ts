@@ -1,5 +1,5 @@
 import { authorization } from "./token";
-import type { EventPage, Problem, Run, RunEvent, RunPage, Timeline } from "./types";
+import type { Decision, EventPage, Problem, Run, RunEvent, RunPage, Timeline } from "./types";
 
 /** Every refusal of the server, and every answer that is not one of ours, as one error. */
 export class ApiError extends Error {
@@ -53,6 +53,11 @@ async function get<T>(path: string, signal?: AbortSignal): Promise<T> {
   return (await response.json()) as T;
 }
 
+async function post(path: string, body: unknown): Promise<void> {
+  const headers = { "content-type": "application/json" };
+  await call(path, { method: "POST", headers, body: JSON.stringify(body) });
+}
+
 const runPath = (runId: string) => `/api/runs/${encodeURIComponent(runId)}`;
 
 export const paths = {
@@ -75,13 +80,11 @@ export const api = {
     return first?.seq === seq ? first : null;
   },
 
-  async cancel(runId: string, reason: string): Promise<void> {
-    await call(`${runPath(runId)}/cancel`, {
-      method: "POST",
-      headers: { "content-type": "application/json" },
-      body: JSON.stringify({ reason }),
-    });
-  },
+  cancel: (runId: string, reason: string) => post(`${runPath(runId)}/cancel`, { reason }),
+
+  /** Answers an interrupt. The first answer stands; that it was taken is told by the run's log. */
+  resume: (runId: string, interrupt_id: string, decision: Decision, value?: unknown) =>
+    post(`${runPath(runId)}/resume`, { interrupt_id, decision, value }),
 
   /** The whole log, one event a line, as a file's bytes. */
   async exportEvents(runId: string): Promise<Blob> {

@@ -13,6 +13,8 @@ export type RunPage = Schemas["RunList"];
 export type Timeline = Schemas["RunTimeline"];
 export type TimelineSpan = Schemas["Span"];
 export type TimelineSummary = Schemas["Summary"];
+/** What a person may say to an interrupt; the other decisions are the server's. */
+export type Decision = Exclude<Schemas["Decision"], "expired" | "cancelled">;
 export type SpanStatus = Schemas["SpanStatus"];
 
 /**

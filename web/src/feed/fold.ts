@@ -1,6 +1,7 @@
 import { isTerminal, type RunEvent, type RunStatus } from "../api/types";
 import { Bodies } from "./bodies";
 import type { FeedMessage } from "./frames";
+import { Interrupts } from "./interrupts";
 import { atMs, familyOf, titleOf } from "./read";
 import { Spans } from "./spans";
 import { Texts } from "./texts";
@@ -30,6 +31,7 @@ export class RunView {
   readonly spans = new Spans();
   readonly texts = new Texts();
   readonly bodies = new Bodies();
+  readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
   status: RunStatus | null = null;
   last_seq = 0;
@@ -40,6 +42,8 @@ export class RunView {
   tools = 0;
   messages = 0;
   ended = false;
+  /** The log was read to its end at least once: what is open then is open now. */
+  caughtUp = false;
   #types = new Map<string, string>();
 
   take(message: FeedMessage): void {
@@ -58,6 +62,8 @@ export class RunView {
         this.texts.close();
         return;
       case "caught_up":
+        this.caughtUp = true;
+        return;
       case "draining":
         return;
     }
@@ -81,6 +87,7 @@ export class RunView {
     this.bodies.put(event.seq, bytes);
     this.spans.take(event);
     this.texts.event(event);
+    this.interrupts.take(event);
     this.last_seq = event.seq;
     this.last_at_ms = Math.max(this.last_at_ms, row.at_ms);
     if (row.tone === "error") this.errors += 1;

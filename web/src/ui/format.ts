@@ -24,6 +24,13 @@ export function ago(then_ms: number, now_ms: number): string {
   return new Date(then_ms).toISOString().slice(0, 10);
 }
 
+/** `in 42 s`, `in 4 m 05 s`; `now` when the time has come. */
+export function until(then_ms: number, now_ms: number): string {
+  const seconds = Math.ceil((then_ms - now_ms) / 1000);
+  if (seconds <= 0) return "now";
+  return `in ${seconds < 60 ? `${seconds} s` : duration(seconds * 1000)}`;
+}
+
 const clockTime = new Intl.DateTimeFormat(undefined, {
   hour: "2-digit",
   minute: "2-digit",

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import { ago, duration, shortId } from "./format";
+import { ago, duration, shortId, until } from "./format";
 import { childrenOf, opensItself } from "./json";
 
 describe("times for people", () => {
@@ -19,6 +19,15 @@ describe("times for people", () => {
       "59 s ago",
       "59 m ago",
       "1970-01-01",
+    ]);
+  });
+
+  test("the future is told in whole seconds, and is over at its moment", () => {
+    expect([until(42_000, 500), until(245_000, 0), until(0, 0), until(0, 1)]).toEqual([
+      "in 42 s",
+      "in 4 m 05 s",
+      "now",
+      "now",
     ]);
   });
 

@@ -103,6 +103,10 @@ impl Store {
             .await?;
             tx.commit().await?;
             let seen = rows.last().map_or(0, |row| row.seq);
+            if (rows.len() as i64) < limit && seen.max(after.get()) < head.last_seq {
+                // The log ends before its head said: the run was deleted between the two reads.
+                return Ok(None);
+            }
             Ok(Some(RunPage {
                 last_seq: Seq::new(head.last_seq.max(seen)).unwrap_or_default(),
                 lane: u8::try_from(head.lane).unwrap_or(0),

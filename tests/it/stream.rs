@@ -4,6 +4,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     api::stream_of,
+    cluster::execute,
     runs::{assert_contiguous, numbered, seqs},
     server::{Server, setup},
     sse::{Item, envelopes, names},
@@ -289,4 +290,24 @@ async fn a_deleted_run_ends_the_stream_of_a_reader_that_is_still_in_its_past() {
     assert_contiguous(&envelopes(&frames), got);
     assert!(frames.iter().all(super::support::sse::Frame::is_durable), "neither caught up nor ended");
     server.no_stream(&stream_of(&run), Some(&got.to_string())).await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_run_that_is_deleted_in_the_middle_of_a_page_ends_its_stream() {
+    const WAITING: &str = "select count(*) from pg_stat_activity where datname = current_database() \
+        and wait_event_type = 'Lock' and query like '%from store.run_event%'";
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    server.emit_many(&run, 0, 50).await;
+    server.complete(&run).await;
+    // The page has read the run's head and waits for its events; then both go.
+    let mut retention = server.db.connect().await;
+    execute(&mut retention, "begin; lock table store.run_event in access exclusive mode".to_owned()).await;
+    let mut stream = server.stream(&stream_of(&run)).await;
+    server.db.until_number("the page to wait for the events", WAITING, 1).await;
+    let delete = ["run_event", "run"].map(|table| format!("delete from store.{table} where run_id = '{run}'; "));
+    let owner = format!("select set_config('runreel.owner', owner_id, true) from store.run where run_id = '{run}'");
+    execute(&mut retention, format!("{owner}; set local role runreel_retention; {} commit", delete.concat())).await;
+    assert_eq!(stream.frame().await, None, "a stream of a run that is gone does not stay open");
+    server.no_stream(&stream_of(&run), None).await.refused(404, "not_found");
 }

@@ -34,7 +34,7 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres
+integration: postgres mcp
     trap 'kill -INT "$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null)" 2>/dev/null || true' EXIT; \
         cargo test --test it
 
@@ -62,6 +62,10 @@ bench-checkpoints *args: postgres python
 bench *args: postgres
     cargo build --release --bin runreel
     cargo bench --bench load -- {{ args }}
+
+# What a step of the engine costs, beside bare insert-and-commits (release build).
+bench-engine *args: postgres
+    cargo bench --bench engine -- {{ args }}
 
 # The browser's files: install when the lock file changed, build when a source changed.
 web:
@@ -118,6 +122,12 @@ python:
         echo "installing the Python packages of the tests" >&2; rm -rf .tools/python; python3 -m venv .tools/python; \
         .tools/python/bin/pip install -q --disable-pip-version-check -r tests/sdk/requirements.txt; \
         cp tests/sdk/requirements.txt .tools/python/requirements.txt; fi
+
+# A real MCP server for the tests of tool sources.
+[private]
+mcp:
+    @cd tests/mcp; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+        npm ci --no-audit --no-fund; fi
 
 # Chromium for the browser tests, when there is none.
 [private]

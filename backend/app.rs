@@ -1,20 +1,18 @@
 //! The composition root: the only place where the parts meet.
 
-use std::{net::SocketAddr, sync::Arc, time::Duration};
+mod parts;
+
+use std::{net::SocketAddr, time::Duration};
 
 use tokio::net::TcpListener;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    auth::{Authenticator, JwtRules, Mode, Revocations},
     clock::{Clock, IdSource},
-    config::{Auth, Secrets, ServeArgs},
+    config::{Secrets, ServeArgs},
     database::Database,
     http::{self, Server},
-    store::{self, Store},
-    telemetry,
-    threads::Threads,
-    timeline::{self, Timeline},
+    timeline::Timeline,
 };
 
 /// How often the partitions of the coming months are looked after.
@@ -46,56 +44,14 @@ impl App {
             anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen)
         })?;
         let database = Database::own(&args.data).await?;
-        let started = Self::start_on(&database, args, secrets, clock, ids).await;
-        match started {
-            Ok((server, tasks, stop)) => Ok(Self { listener, server, database, tasks, stop }),
+        match parts::build(&database, args, secrets, clock, ids).await {
+            Ok(parts::Built { server, tasks, stop }) => Ok(Self { listener, server, database, tasks, stop }),
             Err(error) => {
                 // A server that does not come up leaves no database running.
                 database.leave().await?;
                 Err(error)
             }
         }
-    }
-
-    /// Everything that stands on the database.
-    async fn start_on(
-        database: &Database,
-        args: &ServeArgs,
-        secrets: &Secrets,
-        clock: Clock,
-        ids: IdSource,
-    ) -> anyhow::Result<(Server, TaskTracker, CancellationToken)> {
-        let store = Store::connect(store::Settings {
-            options: database.options.clone(),
-            connections_max: args.db_connections,
-            lanes: args.lanes,
-        })
-        .await?;
-        if database.endpoint.is_some() {
-            store::query::let_reader_log_in(&database.options).await?;
-        }
-        let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
-        let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-        let settings = timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };
-        let timeline =
-            Timeline::start(store.clone(), settings, clock.clone(), ids, &tasks, draining.clone(), stop.clone())
-                .await?;
-        let mode = match (args.auth.auth, &secrets.jwt_secret) {
-            (Auth::Jwt, Some(secret)) => {
-                let (issuer, audience) = (args.auth.jwt_issuer.clone(), args.auth.jwt_audience.clone());
-                Mode::Jwt(Arc::new(JwtRules::hs256(secret, issuer, audience)))
-            }
-            _ => Mode::Off,
-        };
-        let threads = Threads::new(store.clone(), clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
-        let authenticator = Authenticator::new(mode, &pepper, store.clone(), clock);
-        let revocations = Revocations::default();
-        let metrics = telemetry::metrics();
-        tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
-        tasks.spawn(threads.clone().run(stop.clone()));
-        tasks.spawn(look_after(timeline.clone(), metrics.clone(), stop.clone()));
-        let server = Server::new(timeline, threads, authenticator, revocations, metrics, draining);
-        Ok((server, tasks, stop))
     }
 
     /// Where the server listens.

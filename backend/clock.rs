@@ -1,12 +1,24 @@
 //! Time, ids and randomness, passed in so that tests can be exact.
 
-use std::sync::{
-    Arc,
-    atomic::{AtomicI64, AtomicU64, Ordering},
+use std::{
+    sync::{
+        Arc,
+        atomic::{AtomicI64, AtomicU64, Ordering},
+    },
+    time::Duration,
 };
 
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
+
+/// A time that only grows, counted from any start.
+pub type Stopwatch = Arc<dyn Fn() -> Duration + Send + Sync>;
+
+/// The runtime's monotonic clock; a test that pauses it pauses this one.
+pub fn monotonic() -> Stopwatch {
+    let start = tokio::time::Instant::now();
+    Arc::new(move || start.elapsed())
+}
 
 /// Where the time comes from. Cheap to clone.
 #[derive(Clone, Debug, Default)]

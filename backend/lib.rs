@@ -15,7 +15,8 @@
 //! # Where things are
 //!
 //! Folders are ranks, from pure to worldly; a file names only modules of a lower rank:
-//! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`client`] → [`timeline`], [`threads`] → [`agents`] → [`http`] →
+//! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`artifacts`], [`client`] → [`timeline`], [`threads`] →
+//! [`emitters`], [`dispatch`], [`sessions`] → [`engine`] → [`agents`] → [`channels`], [`runners`] → [`http`] →
 //! [`database`], [`app`] → [`cli`].
 
 #![cfg_attr(
@@ -29,16 +30,23 @@
 
 pub mod agents;
 pub mod app;
+pub mod artifacts;
 pub mod auth;
 pub mod bus;
+pub mod channels;
 pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
 pub mod database;
+pub mod dispatch;
 pub mod domain;
+pub mod emitters;
+pub mod engine;
 pub mod http;
 pub mod postgres;
+pub mod runners;
+pub mod sessions;
 pub mod store;
 pub mod telemetry;
 pub mod threads;

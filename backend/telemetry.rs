@@ -15,6 +15,8 @@ pub fn logs(format: LogFormat) {
     let wanted = config::variable("RUNREEL_LOG").map(EnvFilter::try_new);
     let malformed = matches!(wanted, Some(Err(_)));
     let filter = wanted.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
+    // The library for models logs what providers answer, conversations and repeated keys included.
+    let filter = "genai=off".parse().map_or(filter.clone(), |quiet| filter.add_directive(quiet));
     let colors = std::io::stderr().is_terminal() && config::variable("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);
@@ -54,6 +56,12 @@ fn describe() {
     );
     metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
     metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
+    metrics::describe_counter!(
+        "runreel_jobs_claimed_total",
+        "Jobs given away by this process: for the first time, again"
+    );
+    metrics::describe_counter!("runreel_jobs_lost_total", "Runs this process failed because their holders fell silent");
+    metrics::describe_gauge!("runreel_runners_connected", "Connected runners");
     metrics::describe_gauge!("runreel_streams_open", "Open event streams");
     metrics::describe_gauge!("runreel_bus_topics", "Runs and owners somebody listens to");
     metrics::describe_gauge!("runreel_database_connections", "Connections of the reading pool");

@@ -1,22 +1,21 @@
-//! What acts inside a run: emitters that speak for it, tools it calls, and the surveyors of the demo.
+//! What acts inside a run: the tools it calls, and the surveyors of the demo.
 //!
-//! Invariant kept here: whoever acts says for whom. A [`RunContext`](crate::domain::context::RunContext) is an
-//! argument of every entry point, and an emitter carries the one it was built with; nothing is looked up in a
-//! task-local, a static or the payload. So two runs that work side by side in one process cannot be confused.
+//! Invariant kept here: whom something acts for is an argument. A [`RunContext`](crate::domain::context::RunContext)
+//! and an [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point. Time, ids and randomness are
+//! passed in as well.
 //!
-//! Events leave through a [`sink::Sink`], which is the in-process timeline or the HTTP client; code here cannot tell
-//! which. Time, ids and randomness are passed in.
-//!
-//! Start reading at [`emitter`] (how a run speaks), then [`tools`] and [`step`] (how it acts), then [`survey`] (a
-//! whole supervisor with its workers).
+//! Start reading at [`tools`] and [`step`] (how an agent acts), then [`survey`] (a whole supervisor with its workers).
 
-pub mod emitter;
-pub mod identity;
-pub mod schema;
-pub mod sink;
+pub mod assistant;
+pub mod builtin;
+pub mod mcp;
+pub mod model;
+pub mod models;
+pub mod registry;
+pub mod runtime;
+mod schema;
+pub mod spawner;
+pub mod spill;
 pub mod step;
 pub mod survey;
 pub mod tools;
-
-#[cfg(test)]
-mod testing;

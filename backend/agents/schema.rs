@@ -1,89 +1,54 @@
-//! Checks a tool call's arguments against the tool's JSON Schema.
+//! Checks a tool call's arguments against the tool's JSON Schema, compiled once.
 //!
-//! Looked at: `type`, `required`, `properties`, `additionalProperties: false`, `items`, `enum`, `minimum`, `maximum`,
-//! `maxItems`. Everything else in a schema is for the caller to read. A full validator is a large dependency for
-//! objects of three members.
+//! Schemas come from tool servers too, so nothing here trusts them: a `$ref` to elsewhere is not fetched, and a pattern
+//! that would search for ever gives up.
 
+use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::tools::ToolError;
 
-/// Deepest value that is looked into, levels; schemas are the program's own, arguments are not.
-const DEPTH_MAX: usize = 16;
+/// Errors that one refusal names.
+const ERRORS_NAMED: usize = 3;
+/// Longest refusal, characters.
+const REFUSAL_CHARS_MAX: usize = 1_000;
+/// Steps back that one pattern may take.
+const PATTERN_STEPS_MAX: usize = 100_000;
+/// Size of one compiled pattern, bytes.
+const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// Whether the arguments fit; the error names the first one that does not.
-pub fn check(schema: &Value, args: &Value) -> Result<(), ToolError> {
-    check_at(schema, args, "arguments", 0).map_err(ToolError::Arguments)
-}
+/// A schema that is ready to be used, or why it cannot be.
+pub(super) struct Schema(Result<Validator, String>);
 
-fn check_at(schema: &Value, value: &Value, at: &str, depth: usize) -> Result<(), String> {
-    if depth > DEPTH_MAX {
-        return Err(format!("{at} is nested deeper than {DEPTH_MAX} levels"));
+impl Schema {
+    pub(super) fn new(schema: &Value) -> Self {
+        let patterns = PatternOptions::fancy_regex().backtrack_limit(PATTERN_STEPS_MAX).size_limit(PATTERN_BYTES_MAX);
+        let built = jsonschema::options().offline().with_pattern_options(patterns).build(schema);
+        Self(built.map_err(|error| clipped(&error.to_string())))
     }
-    if let Some(expected) = schema["type"].as_str()
-        && !is_of(expected, value)
-    {
-        return Err(format!("{at} must be of type {expected}"));
-    }
-    if let Some(allowed) = schema["enum"].as_array()
-        && !allowed.contains(value)
-    {
-        return Err(format!("{at} must be one of {}", schema["enum"]));
-    }
-    check_number(schema, value, at)?;
-    check_members(schema, value, at, depth)?;
-    if let (Some(items), Some(values)) = (schema.get("items"), value.as_array()) {
-        for (index, item) in values.iter().enumerate() {
-            check_at(items, item, &format!("{at}[{index}]"), depth + 1)?;
-        }
-    }
-    Ok(())
-}
 
-fn check_number(schema: &Value, value: &Value, at: &str) -> Result<(), String> {
-    if let Some(number) = value.as_f64() {
-        if schema["minimum"].as_f64().is_some_and(|least| number < least) {
-            return Err(format!("{at} must be at least {}", schema["minimum"]));
-        }
-        if schema["maximum"].as_f64().is_some_and(|most| number > most) {
-            return Err(format!("{at} must be at most {}", schema["maximum"]));
-        }
+    /// Why no arguments can be checked with it.
+    pub(super) fn trouble(&self) -> Option<&str> {
+        self.0.as_ref().err().map(String::as_str)
     }
-    let items = value.as_array().and_then(|values| u64::try_from(values.len()).ok());
-    match (schema["maxItems"].as_u64(), items) {
-        (Some(most), Some(items)) if items > most => Err(format!("{at} must have at most {most} items")),
-        _ => Ok(()),
+
+    /// Whether the arguments fit; the error names the first that do not, and repeats none of them.
+    pub(super) fn check(&self, args: &Value) -> Result<(), ToolError> {
+        let validator = match &self.0 {
+            Ok(validator) => validator,
+            Err(error) => return Err(ToolError::Failed(format!("the tool's own schema cannot be used: {error}"))),
+        };
+        let told = |error: jsonschema::ValidationError<'_>| {
+            let place = error.instance_path().to_string().replace('/', ".");
+            format!("arguments{place}: {}", error.masked())
+        };
+        let errors: Vec<String> = validator.iter_errors(args).take(ERRORS_NAMED).map(told).collect();
+        if errors.is_empty() { Ok(()) } else { Err(ToolError::Arguments(clipped(&errors.join("; ")))) }
     }
 }
 
-fn check_members(schema: &Value, value: &Value, at: &str, depth: usize) -> Result<(), String> {
-    let Some(members) = value.as_object() else { return Ok(()) };
-    for name in schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str) {
-        if !members.contains_key(name) {
-            return Err(format!("{at}.{name} is missing"));
-        }
-    }
-    for (name, member) in members {
-        match schema["properties"].get(name) {
-            Some(expected) => check_at(expected, member, &format!("{at}.{name}"), depth + 1)?,
-            None if schema["additionalProperties"] == false => return Err(format!("{at}.{name} is not known")),
-            None => {}
-        }
-    }
-    Ok(())
-}
-
-fn is_of(expected: &str, value: &Value) -> bool {
-    match expected {
-        "object" => value.is_object(),
-        "array" => value.is_array(),
-        "string" => value.is_string(),
-        "integer" => value.is_i64() || value.is_u64(),
-        "number" => value.is_number(),
-        "boolean" => value.is_boolean(),
-        "null" => value.is_null(),
-        _ => true,
-    }
+fn clipped(text: &str) -> String {
+    text.chars().take(REFUSAL_CHARS_MAX).collect()
 }
 
 #[cfg(test)]
@@ -93,27 +58,47 @@ mod tests {
 
     #[test]
     fn arguments_that_do_not_fit_are_refused_by_name() {
-        let schema = json!({
+        let schema = Schema::new(&json!({
             "type": "object", "required": ["paths"], "additionalProperties": false,
             "properties": {
                 "paths": {"type": "array", "maxItems": 2, "items": {"type": "string"}},
                 "top": {"type": "integer", "minimum": 1, "maximum": 50},
                 "order": {"enum": ["lines", "bytes"]},
+                "word": {"$ref": "#/$defs/word"},
             },
-        });
-        assert_eq!(check(&schema, &json!({"paths": ["a"], "top": 3, "order": "bytes"})), Ok(()));
+            "$defs": {"word": {"type": "string", "pattern": "^[a-z]+$"}},
+        }));
+        assert_eq!(schema.check(&json!({"paths": ["a"], "top": 3, "order": "bytes", "word": "x"})), Ok(()));
         for (args, expected) in [
-            (json!([]), "arguments must be of type object"),
-            (json!({}), "arguments.paths is missing"),
-            (json!({"paths": "a"}), "arguments.paths must be of type array"),
-            (json!({"paths": ["a", 1]}), "arguments.paths[1] must be of type string"),
-            (json!({"paths": ["a", "b", "c"]}), "arguments.paths must have at most 2 items"),
-            (json!({"paths": [], "top": 0}), "arguments.top must be at least 1"),
-            (json!({"paths": [], "top": 1.5}), "arguments.top must be of type integer"),
-            (json!({"paths": [], "order": "age"}), "arguments.order must be one of [\"lines\",\"bytes\"]"),
-            (json!({"paths": [], "extra": 1}), "arguments.extra is not known"),
+            (json!([]), "arguments: value is not of type \"object\""),
+            (json!({}), "arguments: \"paths\" is a required property"),
+            (json!({"paths": "a"}), "arguments.paths: value is not of type \"array\""),
+            (json!({"paths": ["a", 1]}), "arguments.paths.1: value is not of type \"string\""),
+            (json!({"paths": ["a", "b", "c"]}), "arguments.paths: value has more than 2 items"),
+            (json!({"paths": [], "top": 0}), "arguments.top: value is less than the minimum of 1"),
+            (json!({"paths": [], "top": 1.5}), "arguments.top: value is not of type \"integer\""),
+            (json!({"paths": [], "word": "A"}), "arguments.word: value does not match \"^[a-z]+$\""),
         ] {
-            assert_eq!(check(&schema, &args), Err(ToolError::Arguments(expected.to_owned())), "{args}");
+            assert_eq!(schema.check(&args), Err(ToolError::Arguments(expected.to_owned())), "{args}");
         }
+        for args in [json!({"paths": [], "order": "age"}), json!({"paths": [], "extra": 1})] {
+            assert!(matches!(schema.check(&args), Err(ToolError::Arguments(_))), "{args}");
+        }
+    }
+
+    #[test]
+    fn a_schema_that_points_elsewhere_is_not_fetched() {
+        for pointer in ["http://127.0.0.1:1/schema.json", "file:///etc/passwd"] {
+            let schema = Schema::new(&json!({"properties": {"x": {"$ref": pointer}}}));
+            assert!(schema.trouble().is_some(), "{pointer}");
+            assert!(matches!(schema.check(&json!({})), Err(ToolError::Failed(_))));
+        }
+    }
+
+    #[test]
+    fn a_pattern_that_would_search_for_ever_gives_up() {
+        let schema = Schema::new(&json!({"properties": {"x": {"pattern": "^(?=(a+)+$)(a|aa)+$(?!x)"}}}));
+        let checked = schema.check(&json!({"x": format!("{}b", "a".repeat(40_000))}));
+        assert!(checked.is_err());
     }
 }

@@ -2,26 +2,23 @@
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
-use futures::{FutureExt, future::join_all};
+use futures::{
+    FutureExt,
+    future::{BoxFuture, join_all},
+};
 use serde_json::Value;
 use tokio::sync::Semaphore;
+use tokio_util::sync::CancellationToken;
 
 use super::{
-    emitter::Emitter,
-    schema,
-    sink::SinkError,
+    spill::{self, Spill},
     tools::{Tool, ToolError, Toolbox},
 };
-use crate::domain::{context::RunContext, id::SpanId};
-
-/// A time that only grows, counted from any start.
-pub type Stopwatch = Arc<dyn Fn() -> Duration + Send + Sync>;
-
-/// The runtime's monotonic clock; a test that pauses it pauses this one.
-pub fn monotonic() -> Stopwatch {
-    let start = tokio::time::Instant::now();
-    Arc::new(move || start.elapsed())
-}
+use crate::{
+    clock::Stopwatch,
+    domain::{context::RunContext, id::SpanId, limits::TOOL_GRACE_MS},
+    emitters::{emitter::Emitter, sink::SinkError},
+};
 
 /// One tool call, as the agent decided it.
 #[derive(Clone, Debug, PartialEq)]
@@ -32,13 +29,23 @@ pub struct Call {
     pub args: Value,
 }
 
-/// How a call went, with its whole result (the event may hold only the beginning).
+/// How a call went, with its result (the event may hold only the beginning).
 #[derive(Clone, Debug, PartialEq)]
 pub struct Outcome {
     pub span: SpanId,
     pub tool: String,
     pub result: Result<Value, ToolError>,
     pub took: Duration,
+}
+
+/// Remembers how calls went, for a step that may have to be taken again. What is kept is told again and not done again.
+pub trait Memory: Send + Sync {
+    /// How a call went that was made before.
+    fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>>;
+
+    /// Keeps how a call went, before its end is told.
+    fn keep<'a>(&'a self, call: &'a Call, result: &'a Result<Value, ToolError>)
+    -> BoxFuture<'a, Result<(), SinkError>>;
 }
 
 /// For whom, with what and within which bounds the calls of a step are made.
@@ -51,8 +58,16 @@ pub struct Step<'a> {
     pub stopwatch: &'a Stopwatch,
     /// Calls at work at a time, at least 1.
     pub parallel_max: usize,
-    /// Longest time one call may take. A blocking tool that is late is no longer waited for, but not stopped.
+    /// Longest time one call may take, where the tool names no other. A blocking tool that is late is told so and no
+    /// longer waited for, but not stopped.
     pub call_time_max: Duration,
+    pub memory: Option<&'a dyn Memory>,
+    /// Longest result that stays with the run, bytes of JSON.
+    pub output_bytes_max: usize,
+    /// Where longer results go.
+    pub spill: Option<&'a dyn Spill>,
+    /// Calls that have not begun when it is cancelled do not begin.
+    pub cancel: &'a CancellationToken,
 }
 
 /// Makes all calls and gives their outcomes in the order of the calls.
@@ -68,27 +83,42 @@ pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<Outcome>,
 /// Waits for the exclusive turn before it takes a place, so that waiting calls leave the places to others.
 async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outcome, SinkError> {
     let tool = step.tools.get(&call.tool);
-    let turn = match &tool {
+    let turn = match tool {
         Ok(tool) if tool.exclusive() => Some(step.tools.turn().lock().await),
         _ => None,
     };
     let place = places.acquire().await.map_err(SinkError::new)?;
-    let outcome = logged(step, tool, call).await;
+    if step.cancel.is_cancelled() {
+        return Ok(Outcome {
+            span: call.span,
+            tool: call.tool,
+            result: Err(ToolError::Cancelled),
+            took: Duration::ZERO,
+        });
+    }
+    let outcome = logged(step, call).await;
     drop((place, turn));
     outcome
 }
 
 /// Makes a call between its two events.
-async fn logged(step: &Step<'_>, found: Result<Arc<dyn Tool>, ToolError>, call: Call) -> Result<Outcome, SinkError> {
-    let Call { span, tool: name, args } = call;
-    step.emitter.tool_started(&span, &name, &args, step.parent).await?;
+async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, SinkError> {
+    step.emitter.tool_started(&call.span, &call.tool, &call.args, step.parent).await?;
     let began = (step.stopwatch)();
-    let result = match found.and_then(|tool| schema::check(&tool.schema(), &args).map(|()| tool)) {
-        Ok(tool) => tokio::time::timeout(step.call_time_max, made(tool, step.context, args))
-            .await
-            .unwrap_or(Err(ToolError::TimedOut(step.call_time_max))),
-        Err(error) => Err(error),
+    let kept = match step.memory {
+        Some(memory) => memory.kept(&call).await,
+        None => None,
     };
+    let result = if let Some(result) = kept {
+        result
+    } else {
+        let result = called(step, &call).await;
+        if let Some(memory) = step.memory {
+            memory.keep(&call, &result).await?;
+        }
+        result
+    };
+    let Call { span, tool: name, .. } = call;
     let took = (step.stopwatch)().saturating_sub(began);
     match &result {
         Ok(value) => step.emitter.tool_completed(&span, &name, value, took, step.parent).await?,
@@ -97,16 +127,50 @@ async fn logged(step: &Step<'_>, found: Result<Arc<dyn Tool>, ToolError>, call: 
     Ok(Outcome { span, tool: name, result, took })
 }
 
+/// Makes the call, and puts a result that is too long aside.
+async fn called(step: &Step<'_>, call: &Call) -> Result<Value, ToolError> {
+    let tool = step.tools.fit(&call.tool, &call.args)?;
+    let value = in_time(step, tool, call.args.clone()).await?;
+    Ok(spill::within(step.spill, step.context, &call.tool, value, step.output_bytes_max).await)
+}
+
+/// Makes the call until it is done, late or cancelled; in the last two cases the tool has a moment to clean up.
+async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Value, ToolError> {
+    let time_max = tool.time_max().unwrap_or(step.call_time_max);
+    let cancel = step.cancel.child_token();
+    // A call that is dropped half-way, with its whole step, is told as well.
+    let _told = cancel.clone().drop_guard();
+    let mut work = std::pin::pin!(made(tool, step.context, args, &cancel));
+    let grace = Duration::from_millis(TOOL_GRACE_MS);
+    tokio::select! {
+        biased;
+        result = &mut work => result,
+        () = step.cancel.cancelled() => {
+            tokio::time::timeout(grace, work).await.unwrap_or(Err(ToolError::Cancelled))
+        }
+        () = tokio::time::sleep(time_max) => {
+            cancel.cancel();
+            let _ = tokio::time::timeout(grace, work).await;
+            Err(ToolError::TimedOut(time_max))
+        }
+    }
+}
+
 /// Makes the call itself; a panic ends here. The context goes along by hand, to whichever thread it is.
-async fn made(tool: Arc<dyn Tool>, context: &RunContext, args: Value) -> Result<Value, ToolError> {
+async fn made(
+    tool: Arc<dyn Tool>,
+    context: &RunContext,
+    args: Value,
+    cancel: &CancellationToken,
+) -> Result<Value, ToolError> {
     if !tool.blocking() {
         // The block also holds the making of the future, which is the tool's code already.
-        let call = AssertUnwindSafe(async { tool.call(context, args).await });
+        let call = AssertUnwindSafe(async { tool.call(context, args, cancel).await });
         return call.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)));
     }
-    let context = context.clone();
+    let (context, cancel) = (context.clone(), cancel.clone());
     let runtime = tokio::runtime::Handle::current();
-    let call = move || runtime.block_on(async { tool.call(&context, args).await });
+    let call = move || runtime.block_on(async { tool.call(&context, args, &cancel).await });
     match tokio::task::spawn_blocking(call).await {
         Ok(result) => result,
         Err(error) => Err(match error.try_into_panic() {

@@ -5,11 +5,20 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio::sync::Mutex;
+use tokio_util::sync::CancellationToken;
 
-use crate::domain::context::RunContext;
+use super::{
+    model::{Part, ToolSpec},
+    schema::Schema,
+};
+use crate::domain::{
+    context::RunContext,
+    limits::{TOOL_NAME_CHARS_MAX, TOOLS_MAX},
+};
 
 /// A tool did not give a result.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum ToolError {
     #[error("there is no tool named {0}")]
     Unknown(String),
@@ -22,19 +31,24 @@ pub enum ToolError {
     Panicked(String),
     #[error("the tool took longer than {0:?}")]
     TimedOut(Duration),
+    #[error("the call was cancelled")]
+    Cancelled,
 }
 
 /// What a call gives back.
 pub type Called<'a> = BoxFuture<'a, Result<Value, ToolError>>;
 
 /// One thing an agent can do. The run it acts for is an argument of every call and nowhere else.
+///
+/// A result is any JSON. `{"content": [part, …]}` with the parts of a message ([`parts`]) gives a model pictures too.
 pub trait Tool: Send + Sync {
+    /// 1 to 64 of `[A-Za-z0-9_-]`.
     fn name(&self) -> &str;
 
     /// What it does, for whoever chooses among tools.
     fn description(&self) -> &str;
 
-    /// JSON Schema of the arguments; [`super::schema::check`] says which part of the standard is looked at.
+    /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
     /// It writes shared data: never two exclusive calls of one toolbox at a time.
@@ -47,34 +61,121 @@ pub trait Tool: Send + Sync {
         false
     }
 
-    /// `args` have passed the schema.
-    fn call<'a>(&'a self, context: &'a RunContext, args: Value) -> Called<'a>;
+    /// Somebody has to agree before it is called with these arguments.
+    fn needs_approval(&self, _args: &Value) -> bool {
+        false
+    }
+
+    /// Longest time one call may take, where it is another than the step's.
+    fn time_max(&self) -> Option<Duration> {
+        None
+    }
+
+    /// `args` have passed the schema. Once `cancel` is cancelled (the run was, or the call is late) the tool has a
+    /// moment to clean up; then an async call is dropped, and a blocking one is no longer waited for.
+    fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a>;
+}
+
+/// What a model is shown of a result: its parts where it has some, its text, or its JSON.
+pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
+    match result {
+        Ok(Value::String(text)) => vec![Part::text(text)],
+        Ok(value) => match serde_json::from_value::<Vec<Part>>(value.get("content").cloned().unwrap_or_default()) {
+            Ok(parts) if !parts.is_empty() => parts,
+            _ => vec![Part::text(value.to_string())],
+        },
+        Err(error) => vec![Part::text(format!("error: {error}"))],
+    }
+}
+
+struct Entry {
+    tool: Arc<dyn Tool>,
+    schema: Schema,
 }
 
 /// The tools of a run, resolved once when it starts. Cloning shares it, the exclusive turn included.
 #[derive(Clone, Default)]
 pub struct Toolbox {
-    tools: BTreeMap<String, Arc<dyn Tool>>,
+    entries: Arc<BTreeMap<String, Entry>>,
     turn: Arc<Mutex<()>>,
 }
 
 impl Toolbox {
     /// Of two tools with one name the later one stays.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        let tools = tools.into_iter().map(|tool| (tool.name().to_owned(), tool)).collect();
-        Self { tools, turn: Arc::default() }
+        let entry = |tool: Arc<dyn Tool>| (tool.name().to_owned(), Entry { schema: Schema::new(&tool.schema()), tool });
+        Self { entries: Arc::new(tools.into_iter().map(entry).collect()), turn: Arc::default() }
+    }
+
+    /// Refuses what no model could be told: too many tools, two of one name, names and schemas that nobody takes.
+    pub fn checked(tools: Vec<Arc<dyn Tool>>) -> Result<Self, String> {
+        let count = tools.len();
+        if count > TOOLS_MAX {
+            return Err(format!("{count} tools are more than {TOOLS_MAX}"));
+        }
+        let mut names = std::collections::BTreeSet::new();
+        for tool in &tools {
+            check_name(tool.name())?;
+            if !names.insert(tool.name().to_owned()) {
+                return Err(format!("two tools are named {}", tool.name()));
+            }
+        }
+        let toolbox = Self::new(tools);
+        let unfit = toolbox.entries.iter().find_map(|(name, entry)| entry.schema.trouble().map(|why| (name, why)));
+        unfit.map_or(Ok(()), |(name, why)| Err(format!("the schema of tool {name} cannot be used: {why}")))?;
+        Ok(toolbox)
     }
 
     pub fn get(&self, name: &str) -> Result<Arc<dyn Tool>, ToolError> {
-        self.tools.get(name).cloned().ok_or_else(|| ToolError::Unknown(name.to_owned()))
+        self.entry(name).map(|entry| Arc::clone(&entry.tool))
+    }
+
+    /// The tool, when the arguments fit it.
+    pub fn fit(&self, name: &str, args: &Value) -> Result<Arc<dyn Tool>, ToolError> {
+        let entry = self.entry(name)?;
+        entry.schema.check(args).map(|()| Arc::clone(&entry.tool))
+    }
+
+    /// Whether somebody has to agree to this call first. A call that must fail anyway needs nobody.
+    pub fn needs_approval(&self, name: &str, args: &Value) -> bool {
+        self.fit(name, args).is_ok_and(|tool| tool.needs_approval(args))
+    }
+
+    /// The tools as a model is told of them, by name.
+    pub fn specs(&self) -> Vec<ToolSpec> {
+        let spec = |tool: &Arc<dyn Tool>| ToolSpec {
+            name: tool.name().to_owned(),
+            description: tool.description().to_owned(),
+            schema: tool.schema(),
+        };
+        self.iter().map(spec).collect()
     }
 
     pub fn iter(&self) -> impl Iterator<Item = &Arc<dyn Tool>> {
-        self.tools.values()
+        self.entries.values().map(|entry| &entry.tool)
+    }
+
+    /// These tools and one's own, for whoever adds what only a running graph can do. A name that is there is taken.
+    #[must_use]
+    pub fn with(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
+        Self::new(more.into_iter().chain(self.iter().cloned()))
+    }
+
+    fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
+        self.entries.get(name).ok_or_else(|| ToolError::Unknown(name.to_owned()))
     }
 
     /// Held while an exclusive tool works.
     pub(super) fn turn(&self) -> &Mutex<()> {
         &self.turn
     }
+}
+
+/// Every provider takes such names.
+pub fn check_name(name: &str) -> Result<(), String> {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if (1..=TOOL_NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(format!("a tool's name is 1 to {TOOL_NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -; this is not: {name:?}"))
 }

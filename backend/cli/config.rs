@@ -12,6 +12,10 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     for (name, variable, value) in args.effective(&secrets)? {
         writeln!(text, "{name:<15} {value:<40} {variable}")?;
     }
+    // A file that cannot be read is told of by the check.
+    for (key, value) in args.file().map(|file| file.effective()).unwrap_or_default() {
+        writeln!(text, "{key} = {value}")?;
+    }
     print(&text)?;
     args.check(&secrets)?;
     Ok(ExitCode::SUCCESS)

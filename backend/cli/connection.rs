@@ -24,11 +24,15 @@ pub(super) struct Connection {
 impl Connection {
     /// A client with the token of the file, else of `RUNREEL_TOKEN`, else without one.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
-        let token = match &self.token_file {
+        Ok(Client::new(&self.url, self.token()?)?)
+    }
+
+    /// The token itself, for what is no request of the client's.
+    pub(super) fn token(&self) -> anyhow::Result<Option<String>> {
+        Ok(match &self.token_file {
             Some(path) => Some(read_token(path)?),
             None => config::variable("RUNREEL_TOKEN").filter(|token| !token.trim().is_empty()),
-        };
-        Ok(Client::new(&self.url, token)?)
+        })
     }
 }
 

@@ -20,21 +20,20 @@ use serde_json::json;
 use self::{bars::Bars, server::Server, watched::Watched};
 use crate::{
     agents::{
-        sink::RemoteSink,
-        step::{Stopwatch, monotonic},
+        spawner::{Child, RemoteSpawner, agent},
         survey::{
             Survey, SurveyError,
             findings::Findings,
             report,
             source::{Limits, Source},
-            spawner::{Child, RemoteSpawner, agent},
             supervisor::supervise,
         },
     },
     client::Client,
-    clock::{Clock, IdSource},
+    clock::{Clock, IdSource, Stopwatch, monotonic},
     config,
     domain::context::{Role, RunContext},
+    emitters::sink::RemoteSink,
 };
 
 mod bars;
@@ -180,7 +179,14 @@ impl Job {
     async fn create(&self) -> anyhow::Result<RunContext> {
         let name = self.source.root().file_name().unwrap_or_default().to_string_lossy();
         let title = format!("Survey of {name}").chars().filter(|c| !c.is_control()).take(200).collect();
-        let child = Child { agent: agent("survey-lead"), title, input: json!({"folder": name}) };
+        let child = Child {
+            run_id: None,
+            thread_id: None,
+            start: true,
+            agent: agent("survey-lead"),
+            title,
+            input: json!({"folder": name}),
+        };
         Ok(self.spawner.root(Role::Supervisor, child).await?)
     }
 

@@ -147,7 +147,7 @@ mod tests {
             ("run.completed", json!({"output": {"text": "done"}}), "done"),
             ("run.failed", json!({"error": {"message": "no money"}}), "error: no money"),
             ("run.cancelled", json!({"reason": "enough"}), "enough"),
-            ("tool.started", json!({"name": "search", "args": {"q": "x", "n": 3}}), r#"search(n: 3, q: "x")"#),
+            ("tool.started", json!({"name": "search", "args": {"q": "x", "n": 3}}), r#"search(q: "x", n: 3)"#),
             (
                 "tool.completed",
                 json!({"name": "search", "result": "7 hits", "duration_ms": 1234.5}),

@@ -5,6 +5,8 @@
 //!
 //! Start reading at [`Cli`].
 
+mod channel;
+mod chat;
 mod completions;
 mod config;
 mod connection;
@@ -14,6 +16,7 @@ mod emit;
 pub mod exit;
 mod gist;
 pub mod render;
+mod runner;
 mod runs;
 mod serve;
 mod sql;
@@ -59,10 +62,16 @@ enum Command {
     Tail(Box<tail::Args>),
     /// List runs, show one, answer what one waits for, cancel one.
     Runs(Box<runs::Args>),
+    /// Talk to an agent in the terminal.
+    Chat(Box<chat::Args>),
+    /// Carry out queued runs of some agents: a command per run.
+    Runner(Box<runner::Args>),
     /// Ask the log with SQL, read-only.
     Sql(sql::Args),
     /// Make, list and revoke API tokens.
     Token(token::Args),
+    /// Make one-time codes for a channel that asks for them.
+    Channel(channel::Args),
     /// Print the effective configuration, secrets masked.
     Config(Box<crate::config::ServeArgs>),
     /// Check this machine, the database and a running server; each line with its remedy.
@@ -82,8 +91,11 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Emit(args) => emit::run(*args).await,
         Command::Tail(args) => tail::run(*args).await,
         Command::Runs(args) => runs::run(*args).await,
+        Command::Chat(args) => chat::run(*args).await,
+        Command::Runner(args) => runner::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Token(args) => token::run(args).await,
+        Command::Channel(args) => channel::run(args).await,
         Command::Config(args) => config::run(&args),
         Command::Doctor(args) => doctor::run(*args).await,
         Command::Openapi => openapi(),

@@ -70,15 +70,15 @@ struct Create {
 }
 
 #[derive(Debug, clap::Args)]
-struct Whose {
+pub(super) struct Whose {
     /// The subject it speaks for (a JWT's `sub`).
     #[arg(long, default_value = LOCAL_SUBJECT)]
-    sub: String,
+    pub(super) sub: String,
     /// The issuer that names the subject (a JWT's `iss`).
     #[arg(long, default_value = "")]
-    iss: String,
+    pub(super) iss: String,
     #[command(flatten)]
-    data: DataArgs,
+    pub(super) data: DataArgs,
 }
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
@@ -98,7 +98,7 @@ impl From<WireScope> for Scope {
     }
 }
 
-fn life(text: &str) -> Result<TimeDelta, String> {
+pub(super) fn life(text: &str) -> Result<TimeDelta, String> {
     let wrong = || "a number and s, m, h or d is wanted, such as 12h or 30d".to_owned();
     let split = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);

@@ -135,7 +135,7 @@ fn kind_of(status: StatusCode) -> Kind {
 }
 
 /// Both forms of RFC 9110: a number of seconds, or a date.
-fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
+pub(crate) fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
     let value = value.trim();
     if let Ok(seconds) = value.parse() {
         return Some(Duration::from_secs(seconds));
@@ -145,7 +145,7 @@ fn parse_retry_after(value: &str, now: DateTime<Utc>) -> Option<Duration> {
 }
 
 /// The innermost cause: the outer layers only say that a request was being sent, and repeat its URL.
-pub(super) fn describe(error: &reqwest::Error) -> String {
+pub(crate) fn describe(error: &reqwest::Error) -> String {
     if error.is_timeout() {
         return "no answer in time".to_owned();
     }

@@ -20,11 +20,12 @@ use serde_json::Value;
 mod emit;
 mod error;
 mod follow;
-mod pace;
+pub(crate) mod pace;
 
 #[cfg(test)]
 pub(crate) mod tests;
 
+pub(crate) use self::error::{describe, parse_retry_after};
 use self::pace::{Natural, Pace};
 pub use self::{
     emit::{Ack, AckEvent},
@@ -119,6 +120,12 @@ impl Client {
     /// Answers an interrupt: `{interrupt_id, decision, value}`; the answer is the run.
     pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<Value, Error> {
         self.json(self.http.post(self.at(&["runs", run_id, "resume"])).json(answer)).await
+    }
+
+    /// Says something in a channel; the answer is what became of the message. One try: sent again it is said again,
+    /// unless it has a `message_id`.
+    pub async fn message(&self, channel: &str, message: &Value) -> Result<Value, Error> {
+        self.json(self.http.post(self.at(&["channels", channel, "messages"])).json(message)).await
     }
 
     /// Whether the server says it can serve. Every trouble on the way is a no.

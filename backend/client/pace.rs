@@ -15,14 +15,14 @@ const CEILING_MAX: Duration = Duration::from_secs(15);
 const TOLD_MAX: Duration = Duration::from_mins(5);
 
 /// Chance and time, so that tests need neither.
-pub(super) trait Pace: Send + Sync {
+pub(crate) trait Pace: Send + Sync {
     /// A number from 0 up to 1.
     fn jitter(&self) -> f64;
     fn wait(&self, duration: Duration) -> BoxFuture<'static, ()>;
 }
 
 /// The pace outside tests.
-pub(super) struct Natural;
+pub(crate) struct Natural;
 
 impl Pace for Natural {
     fn jitter(&self) -> f64 {
@@ -36,20 +36,20 @@ impl Pace for Natural {
 
 /// How often the same thing failed in a row.
 #[derive(Clone, Copy, Debug, Default)]
-pub(super) struct Backoff {
+pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
     /// Counts a failure and says how long to wait: `told` by the server, plus a random part of the ceiling.
-    pub(super) fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
+    pub(crate) fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
         let ceiling = CEILING_FIRST.saturating_mul(1 << self.failures.min(16)).min(CEILING_MAX);
         self.failures = self.failures.saturating_add(1);
         told.unwrap_or_default().min(TOLD_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
     }
 
     /// It worked: the next failure is a first one again.
-    pub(super) fn reset(&mut self) {
+    pub(crate) fn reset(&mut self) {
         self.failures = 0;
     }
 }

@@ -60,9 +60,14 @@ impl EventType {
         self.as_str().ends_with(".delta")
     }
 
+    /// Whether only the server itself emits this type.
+    pub fn is_the_servers(&self) -> bool {
+        SERVER_ONLY.contains(&self.as_str())
+    }
+
     /// Whether a producer may emit this type.
     pub fn check_producer(&self) -> Result<(), Malformed> {
-        if SERVER_ONLY.contains(&self.as_str()) {
+        if self.is_the_servers() {
             return Err(Malformed("this type records a request of its own endpoint and cannot be emitted"));
         }
         let Some((family, actions)) = RESERVED.iter().find(|(family, _)| *family == self.family()) else {

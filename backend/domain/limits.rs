@@ -118,3 +118,138 @@ pub const BODIES_KIB_MAX: usize = 256 * 1024;
 pub const BODY_KIB_UNKNOWN: usize = 1024;
 /// Longest time a body takes to arrive, milliseconds.
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
+/// Runs that one process's own agents are at work on at a time; runs that wait do not count.
+pub const RUNTIME_PLACES: usize = 64;
+/// Lease of a job when the server is told no other, milliseconds.
+pub const JOB_LEASE_MS_DEFAULT: u64 = 30_000;
+/// Longest lease of a job, milliseconds.
+pub const JOB_LEASE_MS_MAX: u64 = 60 * 60 * 1_000;
+/// How many holders of a job may fall silent before its run fails.
+pub const JOB_ATTEMPTS_MAX: i32 = 3;
+/// Most jobs one claim gives.
+pub const JOB_CLAIM_MAX: usize = 100;
+/// Jobs one sweep looks at.
+pub const JOB_SWEEP_ROWS: i64 = 1_000;
+/// How often lapsed leases and leftover jobs are looked for, milliseconds.
+pub const JOB_SWEEP_MS: u64 = 1_000;
+/// Shortest time between two wake-ups of those who wait for work, milliseconds.
+pub const JOB_WAKE_MS_MIN: u64 = 20;
+/// Longest answer of a model, bytes of text, thoughts and arguments together.
+pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Most tool calls in one answer of a model.
+pub const MODEL_TOOL_CALLS_MAX: usize = 128;
+/// Longest wait that a model's provider may ask for before a call is made again, milliseconds; over it the call fails.
+pub const MODEL_RETRY_WAIT_MS_MAX: u64 = 60_000;
+/// Longest result of a tool that stays with the run, bytes of JSON; over it the result becomes an artifact and a preview.
+pub const TOOL_OUTPUT_BYTES_MAX: usize = 32 * 1024;
+/// Characters of a result that became an artifact which stay with the run.
+pub const TOOL_PREVIEW_CHARS: usize = 2_048;
+/// How long a tool whose run was cancelled, or that is late, may take to clean up, milliseconds.
+pub const TOOL_GRACE_MS: u64 = 2_000;
+/// Most tools of one agent.
+pub const TOOLS_MAX: usize = 256;
+/// Longest tool name, characters of `[A-Za-z0-9_-]`.
+pub const TOOL_NAME_CHARS_MAX: usize = 64;
+/// Longest message of a tool server, bytes.
+pub const MCP_MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest schema of a tool server's tool, bytes of JSON.
+pub const MCP_SCHEMA_BYTES_MAX: usize = 64 * 1024;
+/// Characters kept of the description of a tool server's tool.
+pub const MCP_DESCRIPTION_CHARS_MAX: usize = 4_096;
+/// Largest file of configuration, bytes.
+pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
+/// Largest artifact, bytes.
+pub const ARTIFACT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// Longest name of an artifact, characters.
+pub const ARTIFACT_NAME_CHARS_MAX: usize = 255;
+/// Longest media type, bytes.
+pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
+/// What an event shows of a payload that became an artifact, bytes.
+pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
+/// Artifacts of one process that are being uploaded.
+pub const UPLOADS_MAX: usize = 64;
+/// Artifacts of one process that are being downloaded.
+pub const DOWNLOADS_MAX: usize = 1_024;
+/// Longest silence in the middle of an upload, milliseconds.
+pub const UPLOAD_SILENCE_MS_MAX: u64 = 30_000;
+/// How old bytes without an artifact, an artifact without its event, and unfinished uploads are before they go,
+/// milliseconds.
+pub const ARTIFACT_GRACE_MS: i64 = 60 * 60 * 1_000;
+/// How often what is old enough is looked for, milliseconds.
+pub const ARTIFACT_SWEEP_MS: u64 = 5 * 60 * 1_000;
+/// Rows one look takes before it looks again.
+pub const ARTIFACT_SWEEP_ROWS: i64 = 500;
+/// Looks for old bytes between two searches of the whole store for bytes the database does not know.
+pub const ARTIFACT_AUDIT_SWEEPS: u64 = 288;
+/// Longest name of a channel, bytes.
+pub const CHANNEL_NAME_BYTES_MAX: usize = 32;
+/// Longest text of a message from a channel, bytes of its JSON.
+pub const MESSAGE_TEXT_BYTES_MAX: usize = 32 * 1024;
+/// Largest image of a message from a channel, bytes before base64.
+pub const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
+/// Largest input of an agent's run with its image inside, bytes; with a larger image the run gets an artifact.
+pub const MESSAGE_INPUT_BYTES_MAX: usize = 60 * 1024;
+/// Longest thread id that a channel makes, bytes before the number of the session.
+pub const CHANNEL_THREAD_BYTES_MAX: usize = 180;
+/// Users in the allow-list of a channel.
+pub const ALLOWED_USERS_MAX: usize = 10_000;
+/// Longest trigger of a channel, characters.
+pub const TRIGGER_CHARS_MAX: usize = 64;
+/// Silence after which a session is over when its channel does not say, seconds.
+pub const IDLE_TIMEOUT_S_DEFAULT: i64 = 30 * 60;
+/// Longest silence a channel may set, seconds.
+pub const IDLE_TIMEOUT_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
+/// Longest wait for the answer to a message, milliseconds.
+pub const MESSAGE_WAIT_MS_MAX: u64 = 60_000;
+/// Time one process has for a message or an answer before another may take it up, milliseconds.
+pub const DELIVERY_LEASE_MS: i64 = 60_000;
+/// Tries of one message before it is given up.
+pub const DELIVERY_ATTEMPTS_MAX: i32 = 8;
+/// Messages and answers taken up at once.
+pub const DELIVERY_ROWS: i64 = 32;
+/// How often messages and answers that wait are looked for, milliseconds.
+pub const DELIVERY_POLL_MS: u64 = 1_000;
+/// Longest pause between two tries of an answer, seconds.
+pub const REPLY_PAUSE_S_MAX: i64 = 15 * 60;
+/// Tries of one answer before it is given up.
+pub const REPLY_ATTEMPTS_MAX: i32 = 50;
+/// Most characters of one Telegram message, UTF-16 units.
+pub const TELEGRAM_UNITS_MAX: usize = 4_096;
+/// Messages one answer may become; the rest is left out and said so.
+pub const REPLY_PARTS_MAX: usize = 20;
+/// Longest line of a session's log, bytes; a longer content is cut.
+pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
+/// Longest file of a session log, bytes; over it nothing is added.
+pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How far back a session's log is searched for a line that may be there already, bytes.
+pub const SESSION_LOG_TAIL_BYTES: u64 = 4 * 1024 * 1024;
+/// Life of a one-time code when none is asked for, seconds.
+pub const CODE_LIFE_S_DEFAULT: i64 = 15 * 60;
+/// Longest life of a one-time code, seconds.
+pub const CODE_LIFE_S_MAX: i64 = 24 * 60 * 60;
+/// Wrong codes of one user before the user has to wait.
+pub const CODE_TRIES_MAX: i32 = 5;
+/// Wrong codes of all users of a channel before all have to wait.
+pub const CODE_CHANNEL_TRIES_MAX: i32 = 100;
+/// How long tries are counted together, seconds.
+pub const CODE_WINDOW_S: i64 = 15 * 60;
+/// Codes of one channel that have not been used.
+pub const CODES_MAX: i64 = 1_000;
+/// Users of one channel that have been asked for a code and have not given one.
+pub const CODE_WAITING_MAX: i64 = 1_000;
+/// Largest message of a runner, bytes.
+pub const RUNNER_MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
+/// Messages of one runner that wait for their commit, bytes together; over it nothing more is read from it.
+pub const RUNNER_PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Most runs a runner works on at a time.
+pub const RUNNER_CAPACITY_MAX: u16 = 256;
+/// Most agents one runner serves.
+pub const RUNNER_AGENTS_MAX: usize = 256;
+/// Most runs a runner names when it comes back.
+pub const RUNNER_RESUMED_MAX: usize = 1_024;
+/// Connected runners of one process.
+pub const RUNNERS_MAX: usize = 2_000;
+/// Longest wait for a runner's `hello`, and for it to take a message, milliseconds.
+pub const RUNNER_WAIT_MS_MAX: u64 = 10_000;
+/// Longest silence of a runner's connection, pongs included, milliseconds.
+pub const RUNNER_SILENCE_MS_MAX: u64 = 25_000;

@@ -8,16 +8,20 @@
 //!
 //! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
 
+pub mod artifact;
 pub mod checkpoint;
 pub mod context;
 pub mod cursor;
 pub mod event;
 pub mod id;
 pub mod interrupt;
+pub mod job;
 pub mod json;
 pub mod limits;
 pub mod open;
 pub mod principal;
 pub mod run;
+pub mod runner;
+pub mod session;
 pub mod span;
 pub mod splice;

@@ -8,6 +8,7 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::{
     context::RunContext,
@@ -146,7 +147,11 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     match event_type.as_str() {
         "run.created" => head.created_at = at,
         "run.started" => head.started_at = Some(at),
-        "run.completed" => head.output = payload.raw_member("output"),
+        // A payload that became an artifact is its own stand-in: whoever reads the output finds where the whole lies.
+        "run.completed" => {
+            let pointer = || payload.raw_member("$artifact").map(|_| payload.clone());
+            head.output = payload.raw_member("output").or_else(pointer);
+        }
         "run.failed" => head.error = payload.raw_member("error").or_else(|| Some(payload.clone())),
         _ => {}
     }
@@ -170,6 +175,21 @@ pub struct Spec {
 }
 
 impl Spec {
+    /// Whether somebody is to be found who carries the run out. A run that starts at once belongs to whoever made it.
+    pub fn is_job(&self) -> bool {
+        !self.start && self.context.agent.is_some()
+    }
+
+    /// Tells a repeated request from a different one: a hash of everything that was said, whatever the order of keys.
+    pub fn content_hash(&self) -> [u8; 32] {
+        let (context, created) = (&self.context, self.events());
+        let said = serde_json::json!({
+            "agent": context.agent, "created": created.first().map(|event| canonical(&event.payload)),
+            "role": context.role, "start": self.start,
+        });
+        Sha256::digest(said.to_string().as_bytes()).into()
+    }
+
     /// The first events of the run's log: its whole creation is in the log, so the log alone can rebuild the run.
     pub fn events(&self) -> Vec<NewEvent> {
         let context = &self.context;
@@ -190,6 +210,15 @@ impl Spec {
         }
         events
     }
+}
+
+/// A JSON text with its keys in order; a text whose numbers no reader here can hold stands for itself.
+fn canonical(json: &Json) -> String {
+    let Ok(mut value) = serde_json::from_str::<serde_json::Value>(json.as_str()) else {
+        return json.as_str().to_owned();
+    };
+    value.sort_all_objects();
+    value.to_string()
 }
 
 /// The payload of `run.created`; what the client sent as JSON stays to the letter.

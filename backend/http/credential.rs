@@ -37,6 +37,33 @@ impl Credential {
     }
 }
 
+/// Looks for a credential in bytes that come piece by piece, plain or as JSON spells it.
+pub(super) struct Scan {
+    credential: Credential,
+    /// The end of what has passed: the credential may have begun there.
+    tail: Vec<u8>,
+}
+
+impl Scan {
+    pub(super) fn new(credential: Credential) -> Self {
+        Self { credential, tail: Vec::new() }
+    }
+
+    pub(super) fn finds(&mut self, bytes: &[u8]) -> bool {
+        // An escape is six letters long.
+        let overlap = self.credential.0.len() * 6;
+        self.tail.extend_from_slice(&bytes[..bytes.len().min(overlap)]);
+        let found = self.credential.is_spelled_in(&self.tail) || self.credential.is_spelled_in(bytes);
+        if bytes.len() >= overlap {
+            self.tail.clear();
+            self.tail.extend_from_slice(&bytes[bytes.len() - overlap..]);
+        } else {
+            self.tail.drain(..self.tail.len().saturating_sub(overlap));
+        }
+        found
+    }
+}
+
 /// JSON text with the escapes of ASCII characters taken back. It is only for looking into.
 fn unescaped(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
@@ -85,6 +112,21 @@ mod tests {
         }
         for json in [r#"{"a":"eyJhbGciOiJIUzI1N"}"#, r#"{"a":"\u002"}"#, "\\", r#"{"a":"\u00e9\\"}"#] {
             assert!(!credential.is_spelled_in(json.as_bytes()), "{json}");
+        }
+    }
+
+    #[test]
+    fn a_credential_is_found_across_pieces_of_any_size() {
+        let plain = "before eyJhbGciOiJIUzI1NiJ9.e30.a-b_c after".to_owned();
+        let spelled = plain.replace("NiJ9", "\\u004eiJ\\u0039").replace(".e30", "\\u002ee30");
+        for (text, size) in
+            [&plain, &spelled].into_iter().flat_map(|text| (1..text.len()).map(move |size| (text, size)))
+        {
+            let text = text.as_bytes();
+            let mut scan = Scan::new(credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_c"));
+            assert!(text.chunks(size).any(|piece| scan.finds(piece)), "{size}");
+            let mut scan = Scan::new(credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_d.another"));
+            assert!(!text.chunks(size).any(|piece| scan.finds(piece)), "{size}");
         }
     }
 

@@ -50,7 +50,8 @@ struct EmitEvent {
     #[serde(rename = "type")]
     #[schema(value_type = String, example = "tool.started")]
     event_type: String,
-    /// Any JSON of at most 64 KiB; `{}` when absent. A `.delta` needs `{"text": "…"}`.
+    /// Any JSON; `{}` when absent. Over 64 KiB it becomes an artifact and the event keeps a pointer. A `.delta` needs
+    /// `{"text": "…"}` of at most 64 KiB.
     #[schema(value_type = Option<serde_json::Value>)]
     payload: Option<Json>,
     /// Pairs `X.started` with `X.completed`; 1–128 characters.
@@ -103,12 +104,10 @@ async fn emit(
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
     let ack = in_time(Box::pin(async {
         let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-        let events = read_events(&body)?;
-        if events.len() > EMIT_EVENTS_MAX {
-            return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
-        }
-        let events = events.into_iter().enumerate().map(|(index, event)| check(&context, index, event));
-        Ok(server.timeline.emit_run_event(&context, events.collect::<Result<_, _>>()?).await?)
+        let text = std::str::from_utf8(&body.bytes);
+        let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
+        let events = read(&context, text, body.is_ndjson)?;
+        Ok(server.timeline.emit_run_event(&context, events).await?)
     }))
     .await?;
     let seqs = || ack.events.iter().filter_map(|event| event.seq.map(Seq::get));
@@ -133,10 +132,18 @@ async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T,
     tokio::time::timeout(wait, work).await.unwrap_or_else(|_| Err(EmitError::OutcomeUnknown.into()))
 }
 
-fn read_events(body: &Body) -> Result<Vec<EmitEvent>, Problem> {
+/// Reads events of a run at the door, whichever way they came in.
+pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<Vec<NewEvent>, Problem> {
+    let events = read_events(text, is_ndjson)?;
+    if events.len() > EMIT_EVENTS_MAX {
+        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+    }
+    events.into_iter().enumerate().map(|(index, event)| check(context, index, event)).collect()
+}
+
+fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     let invalid = |detail: String| Problem::new(Code::InvalidEvent, detail);
-    let text = std::str::from_utf8(&body.bytes).map_err(|_| invalid("the body is not UTF-8".to_owned()))?;
-    let events: Vec<EmitEvent> = if body.is_ndjson {
+    let events: Vec<EmitEvent> = if is_ndjson {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let read = |(number, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", number + 1)))
@@ -163,11 +170,11 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
         return Err(Problem::new(Code::RoleMismatch, detail).hint("leave role and agent out: the run's are stamped"));
     }
     let payload = event.payload.unwrap_or_else(Json::empty);
-    if payload.as_str().len() > PAYLOAD_BYTES_MAX {
+    if event_type.is_ephemeral() && payload.as_str().len() > PAYLOAD_BYTES_MAX {
         let detail = format!("the payload of event {index} is over {PAYLOAD_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, detail)
             .field(format!("events[{index}].payload"))
-            .hint("keep large data elsewhere and put a pointer to it into the event"));
+            .hint("send a long text as several deltas"));
     }
     if event.event_id.as_deref().is_some_and(|id| id.starts_with(OWN_EVENT_IDS)) {
         return Err(invalid_event(index, "event_id", "event ids that begin with runreel: are the server's own"));

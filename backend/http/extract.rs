@@ -19,10 +19,12 @@ use super::{
 use crate::{
     auth,
     domain::{
+        artifact::ArtifactId,
         checkpoint::CheckpointId,
-        id::{Malformed, RunId, ThreadId},
+        id::{Malformed, Name, RunId, ThreadId},
         limits::{BODY_BYTES_MAX, BODY_KIB_UNKNOWN, BODY_WAIT_MS_MAX},
         principal::{OwnerId, Scope},
+        session::inbound::ChannelName,
     },
 };
 
@@ -70,6 +72,17 @@ impl FromRequestParts<Server> for Caller {
             Some(value) => Some(value.to_str().map_err(|_| auth::Error::Invalid("the header is not plain text"))?),
         };
         Ok(Self(server.authenticator.authenticate(authorization).await?))
+    }
+}
+
+/// For a route that asks for no credential of ours: the URL holds none either.
+pub(super) struct CleanUrl;
+
+impl FromRequestParts<Server> for CleanUrl {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Problem> {
+        refuse_token_in_url(parts).map(|()| Self)
     }
 }
 
@@ -140,6 +153,18 @@ impl FromRequestParts<Server> for RunPath {
     }
 }
 
+/// The artifact id in a path. What is not an id cannot exist.
+pub(super) struct ArtifactPath(pub(super) ArtifactId);
+
+impl FromRequestParts<Server> for ArtifactPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let artifact = path_text(parts, server, "artifact_id").await?;
+        Ok(Self(artifact.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
 /// The thread id in a path.
 pub(super) struct ThreadPath(pub(super) ThreadId);
 
@@ -167,6 +192,30 @@ impl FromRequestParts<Server> for CheckpointPath {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         let thread = chosen(parts, server, "thread_id").await?;
         Ok(Self(thread, chosen(parts, server, "checkpoint_id").await?))
+    }
+}
+
+/// The channel in a path. What is no channel's name cannot be configured.
+pub(super) struct ChannelPath(pub(super) ChannelName);
+
+impl FromRequestParts<Server> for ChannelPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let channel = path_text(parts, server, "channel").await?;
+        Ok(Self(channel.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The session id in a path. What is not an id cannot exist.
+pub(super) struct SessionPath(pub(super) Name);
+
+impl FromRequestParts<Server> for SessionPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let session = path_text(parts, server, "session_id").await?;
+        Ok(Self(session.parse().map_err(|_: Malformed| Problem::not_found())?))
     }
 }
 

@@ -6,6 +6,8 @@
 //!
 //! Start reading at [`router`], then [`extract`] (the door), [`events`] (in) and [`stream`] (out).
 
+mod artifacts;
+mod channels;
 mod checkpoints;
 mod credential;
 mod events;
@@ -15,8 +17,10 @@ mod interrupts;
 mod model;
 mod openapi;
 pub mod problem;
+mod runners;
 mod runs;
 pub mod serve;
+mod sessions;
 mod sse;
 mod stream;
 mod threads;
@@ -40,7 +44,9 @@ use utoipa_axum::router::OpenApiRouter;
 use self::problem::{Code, Problem};
 use crate::{
     auth::{Authenticator, Revocations},
+    channels::Channels,
     domain::limits::{BODIES_KIB_MAX, STREAMS_MAX},
+    runners::Runners,
     threads::Threads,
     timeline::Timeline,
 };
@@ -50,6 +56,8 @@ use crate::{
 pub struct Server {
     pub timeline: Timeline,
     pub threads: Threads,
+    pub channels: Channels,
+    pub runners: Runners,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
@@ -60,18 +68,24 @@ pub struct Server {
     pub draining: CancellationToken,
 }
 
+/// What a [`Server`] is made of.
+pub struct Parts {
+    pub timeline: Timeline,
+    pub threads: Threads,
+    pub channels: Channels,
+    pub runners: Runners,
+    pub authenticator: Authenticator,
+    pub revocations: Revocations,
+    pub metrics: PrometheusHandle,
+    pub draining: CancellationToken,
+}
+
 impl Server {
-    pub fn new(
-        timeline: Timeline,
-        threads: Threads,
-        authenticator: Authenticator,
-        revocations: Revocations,
-        metrics: PrometheusHandle,
-        draining: CancellationToken,
-    ) -> Self {
+    pub fn new(parts: Parts) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-        Self { timeline, threads, authenticator, revocations, metrics, streams, bodies, draining }
+        let Parts { timeline, threads, channels, runners, authenticator, revocations, metrics, draining } = parts;
+        Self { timeline, threads, channels, runners, authenticator, revocations, metrics, streams, bodies, draining }
     }
 }
 
@@ -82,9 +96,13 @@ fn api() -> OpenApiRouter<Server> {
         .merge(interrupts::routes()) //  /api/runs/{run_id}/resume
         .merge(events::routes()) //      /api/runs/{run_id}/events
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
+        .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts/{artifact_id}
         .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune
         .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints
+        .merge(channels::routes()) //    /api/channels/{channel}/messages, …/codes, /api/channels/telegram/webhook
+        .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
+        .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics
 }
 

@@ -2,8 +2,6 @@
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
-use sha2::{Digest, Sha256};
 use utoipa::ToSchema;
 
 use super::problem::{Code, Problem};
@@ -108,23 +106,6 @@ impl CreateRun {
             start: self.start.unwrap_or(true),
         })
     }
-}
-
-/// Of everything a client said, to tell a retry from another request. Key order, number spelling and spelled-out
-/// defaults make no difference.
-pub(super) fn content_hash(spec: &Spec) -> [u8; 32] {
-    let (context, created) = (&spec.context, spec.events());
-    let said = json!({
-        "role": context.role, "agent": context.agent, "start": spec.start,
-        "created": created.first().map(|event| canonical(&event.payload)),
-    });
-    Sha256::digest(said.to_string().as_bytes()).into()
-}
-
-/// A JSON text with its keys in order; a text whose numbers no reader here can hold stands for itself.
-fn canonical(json: &Json) -> String {
-    let value: Result<serde_json::Value, _> = serde_json::from_str(json.as_str());
-    value.map_or_else(|_| json.as_str().to_owned(), |value| value.to_string())
 }
 
 /// A run and where it stands. Its status is a fold of its events.

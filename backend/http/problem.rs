@@ -39,10 +39,14 @@ pub enum Code {
     CursorAhead,
     TooLarge,
     UnsupportedMediaType,
+    RangeNotSatisfiable,
+    UpgradeRequired,
     Busy,
     Internal,
     Unavailable,
     OutcomeUnknown,
+    StorageUnavailable,
+    StorageFull,
 }
 
 impl Code {
@@ -67,9 +71,12 @@ impl Code {
             | Self::CursorAhead => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
+            Self::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable | Self::OutcomeUnknown => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
+            Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
         }
     }
 
@@ -95,17 +102,21 @@ impl Code {
             Self::CursorAhead => "The cursor is ahead of the log",
             Self::TooLarge => "The request is over a bound",
             Self::UnsupportedMediaType => "The media type is not supported",
+            Self::UpgradeRequired => "This route is a WebSocket",
             Self::Busy => "The server is busy",
             Self::Internal => "The server failed",
             Self::Unavailable => "The database cannot be reached",
             Self::OutcomeUnknown => "The outcome is not known",
+            Self::RangeNotSatisfiable => "The range has nothing in it",
+            Self::StorageUnavailable => "The artifact store cannot be used",
+            Self::StorageFull => "The artifact store is full",
         }
     }
 
     /// Seconds after which trying again makes sense.
     fn retry_after_s(self) -> Option<u32> {
         match self {
-            Self::Busy | Self::Unavailable | Self::OutcomeUnknown => Some(1),
+            Self::Busy | Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => Some(1),
             _ => None,
         }
     }
@@ -137,6 +148,12 @@ pub struct Problem {
 }
 
 impl Problem {
+    /// The same for a runner: the code, and what was wrong where.
+    pub fn for_runner(&self) -> (String, String) {
+        let place = self.field.as_deref().map_or_else(String::new, |field| format!("{field}: "));
+        (self.code.word(), place + &self.detail)
+    }
+
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
         Self {
             kind: format!("urn:runreel:problem:{}", code.word()),
@@ -262,6 +279,12 @@ impl From<EmitError> for Problem {
             EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
                 .hint("send the same events with the same event_id again: what is stored is not stored twice"),
             EmitError::Broken => Self::new(Code::Internal, detail),
+            EmitError::StorageFull => {
+                Self::new(Code::StorageFull, detail).hint("nothing was stored; make room, or send smaller payloads")
+            }
+            EmitError::StorageUnavailable => {
+                Self::new(Code::StorageUnavailable, detail).hint("nothing was stored; try again after Retry-After")
+            }
         }
     }
 }

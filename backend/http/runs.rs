@@ -8,21 +8,18 @@ use axum::{
 };
 use chrono::{DateTime, Datelike, Utc};
 use serde::{Deserialize, Serialize};
-use serde_json::json;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
     extract::{Body, Caller, Query, RunPath},
-    model::{CreateRun, Run, RunList, content_hash, statuses},
+    model::{CreateRun, Run, RunList, statuses},
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
-        event::NewEvent,
         id::{RunId, ThreadId, Title},
-        json::Json,
         limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
@@ -65,7 +62,7 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
         Some(parent) => Some(timeline.context(owner, parent).await?.ok_or_else(Problem::not_found)?),
     };
     let spec = request.into_spec(owner, run, parent.as_deref())?;
-    let hash = content_hash(&spec);
+    let hash = spec.content_hash();
     let ack = timeline.open_run(spec, hash).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let status = if ack.already_open { StatusCode::OK } else { StatusCode::CREATED };
@@ -188,18 +185,7 @@ async fn cancel(
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
     let Cancel { reason } = body.json()?;
     let timeline = &server.timeline;
-    timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    // Children first, so that a parent's terminal event is the last of its tree.
-    for member in timeline.store().live_tree(owner, run).await?.into_iter().rev() {
-        let Some(context) = timeline.context(owner, member).await? else { continue };
-        let mut events = timeline.cancelled_interrupts(&context).await?;
-        events.push(NewEvent::new("run.cancelled", Json::of(&json!({ "reason": reason }))));
-        match timeline.emit_run_event(&context, events).await {
-            // It may have ended by itself in the meantime.
-            Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
+    timeline.cancel_run(owner, run, reason.as_ref()).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     if record.head.status != Status::Cancelled {
         return Err(EmitError::Refused(Refusal::Ended { status: record.head.status }).into());

@@ -41,7 +41,7 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
         };
         tune(&stream);
         let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection(TokioIo::new(stream), service).into_owned();
+        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
         let watched = graceful.watch(connection);
         #[expect(clippy::disallowed_methods, reason = "connections are tracked by GracefulShutdown")]
         tokio::spawn(async move {

@@ -317,6 +317,10 @@ struct ThreadMessage {
     content: Option<Json>,
     /// The text of all parts.
     text: Option<String>,
+    /// Only when the message was too large for its event: where the whole is. `content` and `text` are then null.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = std::collections::HashMap<String, serde_json::Value>, required = false)]
+    artifact: Option<Json>,
     at: String,
 }
 
@@ -334,6 +338,7 @@ impl From<Message> for ThreadMessage {
                 .map_or_else(|| "assistant".to_owned(), |role| role.as_str().to_owned()),
             text: joined.or_else(|| payload.member("content")).or_else(|| payload.member("text")),
             content: payload.raw_member("content"),
+            artifact: payload.raw_member("$artifact").filter(|pointer| pointer.as_str().starts_with('{')),
             message_id: message.message_id,
             agent: message.agent,
             at: timestamp(message.at),

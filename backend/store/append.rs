@@ -328,6 +328,10 @@ async fn insert_runs(connection: &mut PgConnection, lane: i16, heads: &[HeadWrit
         )
         .execute(&mut *connection)
         .await?;
+        if spec.is_job() {
+            // In the same transaction: no crash comes between a run and its job.
+            super::jobs::enqueue(&mut *connection, &context.owner_id, context.run_id).await?;
+        }
     }
     Ok(())
 }

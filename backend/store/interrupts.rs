@@ -6,6 +6,8 @@ use super::{Error, Store, bounded};
 use crate::domain::{
     checkpoint::{CheckpointId, Namespace},
     id::{RunId, SpanId, ThreadId},
+    interrupt::OWN_EVENT_IDS,
+    json::Json,
     limits::{INTERRUPT_ROWS, READ_WAIT_MS_MAX},
     principal::OwnerId,
 };
@@ -20,7 +22,53 @@ pub struct OpenInterrupt {
     pub expires_at: Option<String>,
 }
 
+/// An interrupt of a run as whoever carries the run out has to know of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AskedInterrupt {
+    pub run_id: RunId,
+    pub interrupt_id: SpanId,
+    /// The payload of `interrupt.resolved`.
+    pub answer: Option<Json>,
+    /// The payload of the `run.resumed` that followed it, if one did.
+    pub resumed: Option<Json>,
+}
+
 impl Store {
+    /// The interrupts that these runs of one owner have asked, oldest first.
+    pub async fn asked_interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
+        let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select q.run_id, q.span_id as "span_id!", a.payload::text as "answer?", g.payload::text as "resumed?"
+                   from (select run_id, span_id, min(seq) as seq from store.run_event
+                         where run_id = any ($1) and owner_id = $2 and type = 'interrupt.requested'
+                           and span_id is not null
+                         group by run_id, span_id) q
+                   left join store.run_event a on a.run_id = q.run_id and a.owner_id = $2
+                        and a.event_id = $3 || 'interrupt:' || q.span_id
+                   left join store.run_event g on g.run_id = q.run_id and g.owner_id = $2
+                        and g.event_id = $3 || 'interrupt:' || q.span_id || ':resumed'
+                   order by q.run_id, q.seq limit $4"#,
+                &ids,
+                owner.as_str(),
+                OWN_EVENT_IDS,
+                INTERRUPT_ROWS
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let asked = rows.into_iter().map(|row| AskedInterrupt {
+                run_id: RunId::trusted(row.run_id),
+                interrupt_id: SpanId::trusted(&row.span_id),
+                answer: row.answer.map(Json::trusted),
+                resumed: row.resumed.map(Json::trusted),
+            });
+            Ok(asked.collect())
+        })
+        .await
+    }
+
     /// The open interrupts of one run, oldest first.
     pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
         bounded(READ_WAIT_MS_MAX, async {

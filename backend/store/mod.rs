@@ -11,18 +11,25 @@
 //! Start reading at [`append`], the one statement that writes the log.
 
 pub mod append;
+pub mod artifacts;
 pub mod checkpoints;
+pub mod codes;
+pub mod content;
 mod error;
 pub mod events;
 pub mod feed;
 pub mod heads;
+pub mod inbox;
 pub mod interrupts;
+pub mod jobs;
 pub mod listen;
+pub mod outbox;
 mod pepper;
 pub mod prune;
 pub mod query;
 pub mod retention;
 pub mod runs;
+pub mod sessions;
 pub mod threads;
 pub mod tokens;
 

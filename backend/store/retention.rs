@@ -16,7 +16,8 @@ pub enum Removal {
 }
 
 impl Store {
-    /// Deletes an ended run with its events.
+    /// Deletes an ended run with its events and artifacts. The artifacts' bytes are removed later, if nobody else's are
+    /// the same.
     ///
     /// Writers keep no heads of ended runs in memory, so none can append to a run that is gone.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
@@ -44,6 +45,9 @@ impl Store {
                     .execute(&mut *tx)
                     .await?
                     .rows_affected();
+            sqlx::query!("delete from store.artifact where run_id = $1 and owner_id = $2", id, owner.as_str())
+                .execute(&mut *tx)
+                .await?;
             sqlx::query!("delete from store.run where run_id = $1 and owner_id = $2", id, owner.as_str())
                 .execute(&mut *tx)
                 .await?;

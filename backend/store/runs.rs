@@ -1,6 +1,7 @@
 //! Runs as people list and look at them.
 
 use chrono::{DateTime, Utc};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, Store, bounded};
@@ -133,9 +134,14 @@ impl Store {
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                           origin_channel, origin_chat, trace_id, title, input::text as input,
-                          metadata::text as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
+                          greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
-                   from store.run where run_id = $1 and owner_id = $2"#,
+                   from store.run
+                   left join (select run_id, lease_ms as j_lease_ms,
+                                     lease_until - lease_ms * interval '1 millisecond' as j_heard_at
+                              from store.job) j using (run_id)
+                   where run_id = $1 and owner_id = $2"#,
                 run.uuid(),
                 owner.as_str()
             )
@@ -162,9 +168,13 @@ impl Store {
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                           origin_channel, origin_chat, trace_id, title, input::text as input,
-                          metadata::text as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
+                          greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
                    from store.run
+                   left join (select run_id, lease_ms as j_lease_ms,
+                                     lease_until - lease_ms * interval '1 millisecond' as j_heard_at
+                              from store.job) j using (run_id)
                    where owner_id = $1
                      and (cardinality($2::text[]) = 0 or status = any ($2))
                      and ($3::text is null or thread_id = $3)
@@ -219,6 +229,22 @@ impl Store {
             Ok(rows.into_iter().map(|row| RunRecord::from(row).context).collect())
         })
         .await
+    }
+
+    /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
+    pub(super) async fn records(connection: &mut PgConnection, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
+        let rows = sqlx::query_as!(
+            Row,
+            r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+                      origin_channel, origin_chat, trace_id, title, input::text as input, metadata::text as "metadata!",
+                      tags, lease_ms, heartbeat_at, status, last_seq, output::text as output, error::text as error,
+                      created_at, started_at, ended_at, last_event_at
+               from store.run where run_id = any ($1)"#,
+            runs
+        )
+        .fetch_all(connection)
+        .await?;
+        Ok(rows.into_iter().map(RunRecord::from).collect())
     }
 
     /// The descendants of a run that have not ended, the run itself first.

@@ -10,6 +10,7 @@ use tokio::{
 use super::Timeline;
 use crate::{
     domain::{
+        artifact::Pointer,
         context::RunContext,
         event::NewEvent,
         id::{EventId, RunId, Seq},
@@ -60,6 +61,12 @@ pub enum EmitError {
     OutcomeUnknown,
     #[error("the events could not be stored")]
     Broken,
+    /// A payload of this request belongs into the artifact store, which has no room. Nothing was stored.
+    #[error("the artifact store is full")]
+    StorageFull,
+    /// As before, but the store cannot be used. Nothing was stored.
+    #[error("the artifact store cannot be used")]
+    StorageUnavailable,
 }
 
 impl From<store::Error> for EmitError {
@@ -102,13 +109,22 @@ impl Timeline {
     ///
     /// The answer comes after the commit. The work is done by the run's lane, not in this future: dropping it cancels
     /// nothing half-way. It answers within 5 s whatever the database does.
-    pub async fn emit_run_event(&self, context: &Arc<RunContext>, events: Vec<NewEvent>) -> Result<Ack, EmitError> {
+    ///
+    /// A payload over its bound becomes an artifact first (see [`super::artifacts`]); the event keeps a pointer.
+    pub async fn emit_run_event(&self, context: &Arc<RunContext>, mut events: Vec<NewEvent>) -> Result<Ack, EmitError> {
+        let is_large = |event: &NewEvent| Pointer::is_due(&event.event_type, &event.payload);
+        let fresh =
+            if events.iter().any(is_large) { Box::pin(self.spill(context, &mut events)).await? } else { Vec::new() };
         let ends = |event: &NewEvent| Status::after(&event.event_type).is_some_and(Status::is_terminal);
         if let Some(thread) = context.thread_id.as_ref().filter(|_| events.iter().any(ends)) {
             // A thread rests from the end of its last run on, so it must not expire at that very moment.
             self.store().renew_thread(&context.owner_id, thread, self.clock().now()).await?;
         }
-        self.submit(Arc::clone(context), None, events).await
+        let answer = self.submit(Arc::clone(context), None, events).await;
+        if !fresh.is_empty() {
+            Box::pin(self.after_spill(context, &fresh, &answer)).await;
+        }
+        answer
     }
 
     /// Opens a run by emitting its first events. The same id with the same content again is answered as before.

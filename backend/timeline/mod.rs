@@ -7,9 +7,11 @@
 //! Invariants kept here: an event is committed before anybody sees it and seen by readers in commit order; per run the
 //! seqs are 1, 2, 3 …; what was acknowledged is never lost and what was refused never appears.
 //!
-//! Start reading at [`emit`], then [`plan`] (numbering, pure), [`writer`] (the lane), [`publish`] (the gate to the
+//! Start reading at [`emit`] (and [`artifacts`], for what is too large), then [`plan`] (numbering, pure), [`writer`] (the lane), [`publish`] (the gate to the
 //! bus), [`relay`] (other processes) and [`follow`].
 
+pub mod artifacts;
+mod cancel;
 pub mod emit;
 pub mod follow;
 pub mod interrupts;
@@ -22,11 +24,12 @@ mod writer;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::mpsc;
+use tokio::sync::{mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{emit::Emission, publish::Publisher};
 use crate::{
+    artifacts::Artifacts,
     bus::Bus,
     clock::{Clock, IdSource},
     domain::{
@@ -57,6 +60,7 @@ pub struct Timeline {
 #[derive(Debug)]
 struct Shared {
     store: Store,
+    artifacts: Artifacts,
     publisher: Publisher,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<Emission>>,
@@ -69,8 +73,10 @@ impl Timeline {
     /// Starts the lanes and the relay on `tasks`; they end when `stop` is cancelled and their work is done.
     ///
     /// `draining` ends every stream; it is cancelled first, while emits in flight still finish.
+    #[expect(clippy::too_many_arguments, reason = "the parts it is composed of, once")]
     pub async fn start(
         store: Store,
+        artifacts: Artifacts,
         settings: Settings,
         clock: Clock,
         ids: IdSource,
@@ -101,7 +107,8 @@ impl Timeline {
             relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
         tasks.spawn(relay.clone().ring(bell, stop.clone()));
         tasks.spawn(relay.listen(settings.poll, stop.clone()));
-        let timeline = Self { shared: Arc::new(Shared { store, publisher, contexts, lanes, clock, ids, draining }) };
+        let timeline =
+            Self { shared: Arc::new(Shared { store, artifacts, publisher, contexts, lanes, clock, ids, draining }) };
         tasks.spawn(timeline.clone().watch_interrupts(stop));
         Ok(timeline)
     }
@@ -120,6 +127,11 @@ impl Timeline {
 
     pub fn ids(&self) -> &IdSource {
         &self.shared.ids
+    }
+
+    /// Changes when the life of some run may have, of any owner and in any process: a reason to look, and no more.
+    pub fn lives(&self) -> watch::Receiver<()> {
+        self.shared.publisher.lives()
     }
 
     /// The identity of a run of this owner; `None` alike for an absent run and somebody else's.

@@ -71,6 +71,7 @@ pub(crate) struct Publisher {
     gate: Arc<Mutex<Gate>>,
     turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
     progress: Arc<watch::Sender<()>>,
+    lives: Arc<watch::Sender<()>>,
 }
 
 impl Publisher {
@@ -78,7 +79,13 @@ impl Publisher {
     pub(crate) fn new(bus: Bus, tail: &FeedCursor) -> Self {
         let gate = Gate { published: tail.clone(), open: HashMap::new(), open_bytes: 0, touches: 0 };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
-        Self { bus, gate: Arc::new(Mutex::new(gate)), turns: Arc::new(turns), progress: Arc::default() }
+        Self {
+            bus,
+            gate: Arc::new(Mutex::new(gate)),
+            turns: Arc::new(turns),
+            progress: Arc::default(),
+            lives: Arc::default(),
+        }
     }
 
     pub(crate) fn bus(&self) -> &Bus {
@@ -109,6 +116,11 @@ impl Publisher {
         self.progress.subscribe()
     }
 
+    /// Changes when the life of some run may have: it was created, went on, was answered, ended.
+    pub(crate) fn lives(&self) -> watch::Receiver<()> {
+        self.lives.subscribe()
+    }
+
     /// Publishes a contiguous piece of a lane that ends at `up_to`.
     pub(crate) fn publish(
         &self,
@@ -118,9 +130,11 @@ impl Publisher {
         publications: impl Iterator<Item = (Arc<RunContext>, Publication)>,
     ) {
         let mut gate = self.gate();
+        let mut of_life = false;
         for (context, publication) in publications {
             match publication {
                 Publication::Durable(place, event) => {
+                    of_life |= matches!(event.event_type.family(), "run" | "interrupt");
                     let expected = gate.published.at(lane) + 1;
                     assert_eq!(place.position, expected, "a lane is published without a hole");
                     gate.published.advance(lane, place.position);
@@ -142,6 +156,9 @@ impl Publisher {
         gate.published.advance(lane, up_to);
         drop(gate);
         self.progress.send_replace(());
+        if of_life {
+            self.lives.send_replace(());
+        }
     }
 
     /// Passes over a piece of a lane that is too long to publish; every reader looks into the database instead.
@@ -154,6 +171,7 @@ impl Publisher {
         self.bus.skip();
         drop(gate);
         self.progress.send_replace(());
+        self.lives.send_replace(());
     }
 
     /// Whether nobody listens and no text is open: then a publication would change nothing.

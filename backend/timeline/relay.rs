@@ -74,7 +74,7 @@ impl Relay {
     /// Publishes what other processes commit, until `stop`.
     pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
-            let mut ears: Option<Ears> = None;
+            let mut ears: Option<Ears> = Box::pin(self.store.ears()).await.ok();
             loop {
                 let heard = async {
                     match &mut ears {

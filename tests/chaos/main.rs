@@ -5,10 +5,12 @@
 //! that is the point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
 //!
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
-//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage.
+//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] stands for itself:
+//! the engine in a process that is killed.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
+mod graph;
 mod judge;
 mod reader;
 mod scenarios;
@@ -51,9 +53,10 @@ enum Wanted {
     PostgresStop,
     Drain,
     StalledReaders,
+    GraphKills,
 }
 
-const SCENARIOS: [Wanted; 9] = [
+const SCENARIOS: [Wanted; 10] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -63,6 +66,7 @@ const SCENARIOS: [Wanted; 9] = [
     Wanted::PostgresStop,
     Wanted::Drain,
     Wanted::StalledReaders,
+    Wanted::GraphKills,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -94,6 +98,9 @@ fn progress(text: fmt::Arguments<'_>) -> std::io::Result<()> {
 }
 
 fn main() -> anyhow::Result<ExitCode> {
+    if graph::child::is_wanted() {
+        return graph::child::main().map(|()| ExitCode::SUCCESS);
+    }
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
@@ -187,6 +194,7 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::SameEventId => scenarios::same_event_id(program, seed).await,
         Wanted::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
         Wanted::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
+        Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
         _ => return Vec::new(),
     };
     vec![(name, verdict)]

@@ -44,6 +44,11 @@ impl Site {
         self.dir.path().join("data")
     }
 
+    /// A file or folder of the scenario's own; it goes with the site.
+    pub(crate) fn file(&self, name: &str) -> PathBuf {
+        self.dir.path().join(name)
+    }
+
     /// The postmaster of the embedded cluster, if there is one.
     pub(crate) fn postmaster(&self) -> Option<Pid> {
         let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;

@@ -47,6 +47,9 @@ fn rows() -> Vec<Row> {
         row("get", "/api/runs/{run_id}/events", [200, 404, 200, 200, 401]),
         body(row("post", "/api/runs/{run_id}/events", [200, 404, 200, 403, 401]), json!({ "type": "log.info" })),
         row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
+        row("get", "/api/runs/{run_id}/artifacts", [200, 404, 200, 200, 401]),
+        row("post", "/api/runs/{run_id}/artifacts", [201, 404, 201, 403, 401]),
+        row("get", "/api/artifacts/{artifact_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/threads", [200, 200, 403, 200, 401]),
         row("get", "/api/threads/{thread_id}", [200, 404, 403, 200, 401]),
         body(row("put", "/api/threads/{thread_id}", [200, 201, 403, 403, 401]), json!({})),
@@ -71,19 +74,39 @@ fn rows() -> Vec<Row> {
         ),
         row("get", "/api/checkpoints", [200, 200, 403, 200, 401]),
         body(row("post", "/api/checkpoints/delete-for-runs", [200, 200, 403, 403, 401]), json!({ "run_ids": [] })),
+        // No channel is configured here; tests/it/channels tells what one does.
+        body(row("post", "/api/channels/{channel}/messages", [404, 404, 403, 403, 401]), json!({})),
+        body(row("post", "/api/channels/{channel}/codes", [404, 404, 403, 403, 401]), json!({})),
+        body(row("post", "/api/channels/telegram/webhook", [404, 404, 404, 404, 404]), json!({})),
+        row("get", "/api/sessions", [200, 200, 403, 200, 401]),
+        row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
+        row("get", "/api/sessions/{session_id}/log.jsonl", [404, 404, 403, 404, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
+        // Without an upgrade whoever may connect is told so.
+        row("get", "/api/runners/connect", [426, 426, 403, 403, 401]),
         row("get", "/livez", [200, 200, 200, 200, 200]),
         row("get", "/readyz", [200, 200, 200, 200, 200]),
         row("get", "/metrics", [200, 200, 200, 200, 200]),
     ]
 }
 
+/// `run` is a run's id, and after a slash its artifact's if that matters.
 async fn call(api: &Api, row: &Row, run: &str) -> Reply {
     // The thread of a run is called as the run is.
-    let path = row.path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
+    let (run, artifact) = run.split_once('/').unwrap_or((run, run));
+    let path = row
+        .path
+        .replace("{run_id}", run)
+        .replace("{thread_id}", run)
+        .replace("{checkpoint_id}", "1")
+        .replace("{session_id}", run)
+        .replace("{artifact_id}", artifact)
+        .replace("{channel}", "web");
     let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
+    let is_upload = row.method == "post" && path.ends_with("/artifacts");
+    let path = if is_upload { format!("{path}?name=a") } else { path };
     let request = api.request(method, &path);
     let request = match &row.body {
         Some(body) => request.json(body),
@@ -132,6 +155,7 @@ async fn every_route_answers_every_caller_as_it_should() {
     let read_token = server.api_token("alice", &[Scope::Read], None, None).await;
     for row in rows() {
         let run = interrupted_run(&alice).await;
+        let both = format!("{run}/{}", alice.upload(&run, "a", "bytes").await["artifact_id"].as_str().unwrap());
         let run_token = server.api_token("alice", &[Scope::Read, Scope::Emit], Some(&run), None).await;
         // Whoever may not comes first: had it worked, the others would see it.
         for (who, api, status) in [
@@ -141,7 +165,7 @@ async fn every_route_answers_every_caller_as_it_should() {
             ("another", &bob, row.other),
             ("a reading token", &read_token.0, row.read_token),
         ] {
-            let reply = call(api, &row, &run).await;
+            let reply = call(api, &row, &both).await;
             assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
             if row.path.contains("_id}") && status >= 400 {
                 assert!(!reply.text.contains(&run), "{}", reply.text);
@@ -150,7 +174,7 @@ async fn every_route_answers_every_caller_as_it_should() {
         for (who, api, status) in
             [("a token of the run", &run_token.0, row.run_token), ("the owner", &alice, row.owner)]
         {
-            let reply = call(api, &row, &run).await;
+            let reply = call(api, &row, &both).await;
             assert_eq!(reply.status, status, "{who}: {} {}: {}", row.method, row.path, reply.text);
         }
     }
@@ -161,6 +185,8 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
     let server = setup().jwt().start().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let theirs = interrupted_run(&alice).await;
+    let artifact = alice.upload(&theirs, "a", "bytes").await;
+    let both = format!("{theirs}/{}", artifact["artifact_id"].as_str().unwrap());
     let another = interrupted_run(&alice).await;
     let run_token = server.api_token("alice", &[Scope::Admin], Some(&another), None).await.0;
     let same = |foreign: &Reply, absent: &Reply, what: &str| {
@@ -177,10 +203,11 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
     // Putting into a thread that is not there makes it, be it there for somebody else or not.
     for row in rows().iter().filter(|row| row.path.contains("_id}") && row.method != "put") {
         for (who, api) in [("bob", &bob), ("a token of another run", &run_token)] {
-            if row.path.contains("{thread_id}") && who != "bob" || row.path == "/api/stream/threads/{thread_id}" {
+            let spans_runs = row.path.contains("{thread_id}") || row.path.contains("{session_id}");
+            if spans_runs && who != "bob" || row.path == "/api/stream/threads/{thread_id}" {
                 continue;
             }
-            let (foreign, absent) = (call(api, row, &theirs).await, call(api, row, &new_run_id()).await);
+            let (foreign, absent) = (call(api, row, &both).await, call(api, row, &new_run_id()).await);
             same(&foreign, &absent, &format!("{who}: {} {}", row.method, row.path));
         }
     }
@@ -203,7 +230,7 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
         };
         same(&ask(&theirs).await, &ask(&new_run_id()).await, path);
     }
-    assert_eq!(alice.run(&theirs).await["last_seq"], 4, "nothing of that changed the run");
+    assert_eq!(alice.run(&theirs).await["last_seq"], 5, "nothing of that changed the run");
 }
 
 #[tokio::test]

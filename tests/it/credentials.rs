@@ -270,7 +270,7 @@ async fn without_authentication_only_this_machine_may_ask() {
 
 #[tokio::test]
 async fn an_unsafe_configuration_does_not_start() {
-    let bare = Secrets { jwt_secret: None, pepper: None };
+    let bare = Secrets::default();
     for (flags, words) in [
         (["--listen", "0.0.0.0:0"].as_slice(), "--auth jwt"),
         (&["--listen", "[::]:0"], "--auth jwt"),

@@ -9,7 +9,7 @@ use crate::support::{
     server::{Server, setup},
 };
 
-const TABLES: [&str; 4] = ["store.run", "store.run_event", "store.api_token", "store.removed"];
+const TABLES: [&str; 5] = ["store.run", "store.run_event", "store.api_token", "store.removed", "store.artifact"];
 
 async fn as_role(db: &Db, role: &str, owner: Option<&str>) -> PgConnection {
     let mut connection = db.connect().await;
@@ -41,7 +41,9 @@ async fn error(connection: &mut PgConnection, text: &str) -> String {
 async fn the_application_sees_only_rows_of_the_owner_it_has_named() {
     let server = setup().jwt().start().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
-    let run = alice.ended_run(2).await;
+    let run = alice.start_run().await;
+    alice.upload(&run, "a", "bytes").await;
+    alice.emit(&run, json!([{ "type": "log.info" }, { "type": "run.completed" }])).await;
     bob.ended_run(1).await;
     server.api_token("alice", &[runreel::domain::principal::Scope::Read], None, None).await;
     let gone = alice.ended_run(0).await;
@@ -59,7 +61,7 @@ async fn the_application_sees_only_rows_of_the_owner_it_has_named() {
     for table in TABLES {
         counts.push(count(&mut connection, table).await);
     }
-    assert_eq!(counts, [1, 5, 1, 1]);
+    assert_eq!(counts, [1, 5, 1, 1, 1]);
     let mut retention = as_role(&server.db, "runreel_retention", None).await;
     assert_eq!(sqlx::query("delete from store.run_event").execute(&mut retention).await.unwrap().rows_affected(), 0);
 }
@@ -68,8 +70,9 @@ async fn the_application_sees_only_rows_of_the_owner_it_has_named() {
 async fn row_level_security_is_on_and_forced() {
     let server = Server::start().await;
     let forced = "select count(*) from pg_class where oid in ('store.run'::regclass, 'store.run_event'::regclass,
-        'store.api_token'::regclass, 'store.removed'::regclass) and relrowsecurity and relforcerowsecurity";
-    assert_eq!(server.db.number(forced).await, 4);
+        'store.api_token'::regclass, 'store.removed'::regclass,
+        'store.artifact'::regclass) and relrowsecurity and relforcerowsecurity";
+    assert_eq!(server.db.number(forced).await, 5);
     let risky = "select count(*) from pg_roles where rolname like 'runreel\\_%'
         and (rolsuper or rolbypassrls or (rolcanlogin and rolname <> 'runreel_reader') or rolcreaterole or rolcreatedb)";
     assert_eq!(server.db.number(risky).await, 0);

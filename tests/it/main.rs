@@ -11,21 +11,29 @@
 )]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod agents;
+mod artifacts;
 mod auth;
+mod channels;
+mod chat;
 mod checkpoints;
 mod cli;
 mod credentials;
 mod deletion;
+mod dispatch;
 mod embedded;
 mod emit;
 mod feeds;
 mod interrupts;
 mod isolation;
+mod mcp;
+mod models;
 mod openapi;
 mod processes;
 mod readme;
 mod refusals;
 mod retention;
+mod runners;
 mod runs;
 mod secrets;
 mod stream;
@@ -33,5 +41,6 @@ mod support;
 mod threads;
 mod tidy;
 mod tokens;
+mod tools;
 mod unhealthy;
 mod views;

@@ -123,7 +123,8 @@ async fn whoever_goes_over_a_bound_is_told_so() {
     let run = server.start_run().await;
     let payload = |bytes: usize| format!("{{\"type\":\"a.b\",\"payload\":\"{}\"}}", "x".repeat(bytes - 2));
     server.emit_text(&run, payload(64 * 1024)).await.expect(200);
-    let problem = check(&server, &run, payload(64 * 1024 + 1), 413, "too_large").await;
+    let delta = json!({ "type": "message.delta", "span_id": "s", "payload": { "text": "x".repeat(64 * 1024) } });
+    let problem = check(&server, &run, delta.to_string(), 413, "too_large").await;
     assert_eq!(problem["field"], "events[0].payload");
     let events = |count: usize| format!("[{}]", vec![r#"{"type":"a.b"}"#; count].join(","));
     check(&server, &run, events(5_001), 413, "too_large").await;

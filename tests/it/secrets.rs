@@ -24,6 +24,7 @@ use crate::support::{
     api::Api,
     patiently,
     process::{program, run},
+    telegram::{BOT_TOKEN, WEBHOOK_SECRET},
     threads::{checkpoint_of, state_with, value},
 };
 
@@ -54,7 +55,11 @@ impl Place {
     /// Starts the server; everything it logs goes into a file.
     async fn serve(&self, format: &str) -> Server {
         let log = self.folder.path().join(format!("{format}.log"));
+        let config = self.folder.path().join("runreel.toml");
+        std::fs::write(&config, "[channels.web]\n[channels.telegram]\nowner_sub = \"bot\"\n").unwrap();
         let mut command = self.command(&["serve", "--listen", "127.0.0.1:0", "--auth", "jwt", "--log-format", format]);
+        command.arg("--config").arg(&config);
+        command.env("RUNREEL_TELEGRAM_BOT_TOKEN", BOT_TOKEN).env("RUNREEL_TELEGRAM_WEBHOOK_SECRET", WEBHOOK_SECRET);
         command.env("RUNREEL_LOG", "trace").stderr(Stdio::from(std::fs::File::create(&log).unwrap()));
         let mut child = command.spawn().unwrap();
         let mut stdout = BufReader::new(child.stdout.take().unwrap());

@@ -28,7 +28,10 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("node_durations", "run_id, node, owner_id, steps, duration_ms, longest_ms"),
     ("messages", "run_id, seq, owner_id, thread_id, role, agent, message_id, message_role, text, content, at"),
     ("token_usage", "run_id, seq, owner_id, agent, model, kind, tokens, at"),
-    ("sessions", "owner_id, session_id, thread_id, runs, first_run_at, last_event_at"),
+    (
+        "sessions",
+        "owner_id, session_id, thread_id, runs, first_run_at, last_event_at, channel, chat_id, started_at, last_activity_at, ended_at, end_reason, messages, answers",
+    ),
     ("threads", "owner_id, thread_id, runs, first_run_at, last_event_at, metadata, created_at, updated_at, ttl_s"),
     ("checkpoints", "owner_id, thread_id, ns, checkpoint_id, parent_id, run_id, metadata, versions, bytes, created_at"),
     ("artifacts", "run_id, seq, owner_id, artifact_id, name, media_type, size, sha256, created_at"),

@@ -142,7 +142,7 @@ def test_no_payload_breaks_the_program(server: Server) -> None:
             for odd in (Odd([1]), OddMapping(), OddText("\ud800"), {OddMapping(): math.nan}, [Odd(), "kept", math.nan]):
                 run.event("custom.odd", odd)
             run.artifact("object", {"a": object(), "b": "\ud800", "c": math.nan})
-            run.artifact("lone.txt", "a\ud800b")
+            lone = run.artifact("lone\udfff.txt", "a\ud800b")
             run.message([{"type": "text", "text": Odd()}], usage=OddMapping())
             run.log.info("odd", odd=OddMapping())
             run.tool("odd", OddMapping()).fail(OSError(Odd()))
@@ -150,8 +150,8 @@ def test_no_payload_breaks_the_program(server: Server) -> None:
         assert client.get_run(run.run_id)["status"] == "completed"
         assert one(client, run.run_id, "message.completed").payload["role"] == "assistant"
         assert next(iter(client.events(run.run_id, types="log.*"))).payload["message"] == "odd"
-        kept = [event.payload for event in client.events(run.run_id, types="custom.artifact")]
-        assert kept[1]["text"] == "a\ufffdb"
+        kept = [event.payload for event in client.events(run.run_id, types="artifact.created")]
+        assert (kept[1], lone["name"], lone["size"]) == (lone, "lone\ufffd.txt", 5)
 
 
 @pytest.mark.parametrize(

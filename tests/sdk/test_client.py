@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from contextlib import aclosing
-from pathlib import Path
 
 import pytest
 from reading import one, stored, types, until
@@ -12,7 +11,6 @@ from reading import one, stored, types, until
 from conftest import JwtServer, Server
 from runreel import (
     ApiError,
-    ArtifactTooLarge,
     AsyncClient,
     Client,
 )
@@ -145,26 +143,6 @@ def test_a_message_that_broke_off_says_so(client: Client) -> None:
         raise ValueError("line lost")
     whole = one(client, run.run_id, "message.completed")
     assert (whole.text, whole.payload["error"]["message"]) == ("Hel", "line lost")
-
-
-def test_small_artifacts_travel_in_an_event(client: Client, tmp_path: Path) -> None:
-    (tmp_path / "plot.png").write_bytes(b"\x89PNG\0")
-    with client.run("maker") as run:
-        run.artifact("notes.txt", "hello")
-        run.artifact("table", {"rows": [1, 2]})
-        run.artifact("plot", path=tmp_path / "plot.png")
-        run.artifact("newlines.txt", "\n" * 48_000)
-    text, table, plot, lines = (event.payload for event in client.events(run.run_id, types="custom.*"))
-    assert (text["text"], text["size"], text["media_type"]) == ("hello", 5, "text/plain")
-    assert text["sha256"] == "2cf24dba5fb0a30e26e83b2ac5b9e29e1b161e5c1fa7425e73043362938b9824"
-    assert (table["text"], table["media_type"]) == ('{"rows": [1, 2]}', "application/json")
-    assert (plot["base64"], plot["media_type"]) == ("iVBORwA=", "image/png")
-    assert len(lines["base64"]) == 64_000
-
-
-def test_a_large_artifact_is_refused_at_once(client: Client) -> None:
-    with client.run("maker") as run, pytest.raises(ArtifactTooLarge, match="48000"):
-        run.artifact("big.bin", bytes(48_001))
 
 
 def test_an_event_id_counts_once(client: Client) -> None:

@@ -4,17 +4,22 @@ use std::{sync::Arc, time::Duration};
 
 use serde::de::DeserializeOwned;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
-use super::{source::Source, spawner::Spawner};
+use super::source::Source;
 use crate::{
     agents::{
+        spawner::Spawner,
+        step::{Call, Step, run_step},
+        tools::Toolbox,
+    },
+    clock::Stopwatch,
+    domain::{context::RunContext, id::SpanId},
+    emitters::{
         emitter::Emitter,
         identity::Unfit,
         sink::{Sink, SinkError},
-        step::{Call, Step, Stopwatch, run_step},
-        tools::Toolbox,
     },
-    domain::{context::RunContext, id::SpanId},
 };
 
 /// Tool calls of one run at a time.
@@ -90,6 +95,7 @@ impl Actor<'_> {
         tools: &[&str],
         scopes: &[String],
     ) -> Result<Vec<Value>, SurveyError> {
+        let cancel = CancellationToken::new();
         let step_of = Step {
             context: self.context,
             emitter: self.emitter,
@@ -98,6 +104,11 @@ impl Actor<'_> {
             stopwatch: &self.survey.stopwatch,
             parallel_max: PARALLEL_MAX,
             call_time_max: CALL_TIME_MAX,
+            memory: None,
+            // The survey adds its answers up itself, whole.
+            output_bytes_max: usize::MAX,
+            spill: None,
+            cancel: &cancel,
         };
         let call = |tool: &&str| Call {
             span: span(&format!("{step}-{tool}")),

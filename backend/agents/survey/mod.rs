@@ -23,7 +23,6 @@ pub mod parts;
 pub mod report;
 pub mod scope;
 pub mod source;
-pub mod spawner;
 pub mod supervisor;
 pub mod tools;
 pub mod worker;

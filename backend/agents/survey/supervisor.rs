@@ -14,18 +14,18 @@ use super::{
     findings::{Findings, Missing, PartReport, Walked},
     parts::{Part, divide},
     report,
-    spawner::{Child, agent},
     tools::toolbox,
     worker,
 };
 use crate::{
-    agents::{
-        emitter::{Emitter, Level},
-        identity::SupervisorEmitter,
-    },
+    agents::spawner::{Child, agent},
     domain::{
         context::RunContext,
         id::{RunId, SpanId},
+    },
+    emitters::{
+        emitter::{Emitter, Level},
+        identity::SupervisorEmitter,
     },
 };
 
@@ -92,6 +92,9 @@ async fn spawned(
     for (index, part) in parts.into_iter().enumerate() {
         let child = Child {
             agent: agent(&format!("surveyor-{}", index + 1)),
+            run_id: None,
+            thread_id: None,
+            start: true,
             title: title(&part),
             input: json!({"scopes": part.scopes, "files": part.files, "bytes": part.bytes}),
         };
@@ -122,12 +125,12 @@ async fn watched(
     match done {
         Ok(report) => {
             let summary = worker::summary(&report);
-            actor.emitter.worker_completed(&context, &title(&part), &summary, took).await?;
+            actor.emitter.worker_completed(context.run_id, &title(&part), &summary, took).await?;
             Ok(Ok(report))
         }
         Err(error) => {
             let error = error.to_string();
-            actor.emitter.worker_failed(&context, &title(&part), &error, took).await?;
+            actor.emitter.worker_failed(context.run_id, &title(&part), &error, took).await?;
             Ok(Err(Missing { part, error }))
         }
     }

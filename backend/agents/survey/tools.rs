@@ -7,6 +7,7 @@ use std::sync::Arc;
 
 use serde::Serialize;
 use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
 
 use super::{
     count::Lines,
@@ -76,7 +77,7 @@ impl Tool for Surveying {
         true
     }
 
-    fn call<'a>(&'a self, _: &'a RunContext, args: Value) -> Called<'a> {
+    fn call<'a>(&'a self, _: &'a RunContext, args: Value, _: &'a CancellationToken) -> Called<'a> {
         Box::pin(async move {
             let scopes = args["scopes"].as_array().into_iter().flatten().filter_map(Value::as_str).map(str::parse);
             let scopes = scopes.collect::<Result<Vec<Scope>, _>>();

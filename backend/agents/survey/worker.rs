@@ -9,12 +9,12 @@ use super::{
     report,
 };
 use crate::{
-    agents::{
+    agents::tools::Toolbox,
+    domain::context::RunContext,
+    emitters::{
         emitter::{Emitter, Level},
         identity::WorkerEmitter,
-        tools::Toolbox,
     },
-    domain::context::RunContext,
 };
 
 /// Steps and tool calls of a worker that finishes: what a progress bar counts to.

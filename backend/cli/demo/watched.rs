@@ -5,12 +5,12 @@ use std::sync::{Arc, Mutex, PoisonError};
 use futures::future::BoxFuture;
 
 use crate::{
-    agents::sink::{RemoteSink, Sink, SinkError},
     domain::{
         context::RunContext,
         event::NewEvent,
         id::{EventId, RunId},
     },
+    emitters::sink::{RemoteSink, Sink, SinkError},
 };
 
 /// Sees every event after the server has acknowledged it.

@@ -33,8 +33,8 @@ async fn the_same_bytes_go_out_until_they_are_acknowledged() {
     assert!(first.contains("content-type: application/x-ndjson\r\n"), "{first}");
     assert!(
         first.ends_with(
-            "\r\n\r\n{\"event_id\":\"e1\",\"payload\":{\"n\":1},\"type\":\"custom.x\"}\n\
-        {\"payload\":{\"text\":\"hi\"},\"span_id\":\"m\",\"type\":\"message.delta\"}\n"
+            "\r\n\r\n{\"type\":\"custom.x\",\"event_id\":\"e1\",\"payload\":{\"n\":1}}\n\
+        {\"type\":\"message.delta\",\"span_id\":\"m\",\"payload\":{\"text\":\"hi\"}}\n"
         ),
         "{first}"
     );

@@ -25,12 +25,16 @@ fn body(route: &str) -> Option<Value> {
         "post /api/runs/{run_id}/events" => {
             json!([{ "type": "custom.x", "span_id": "s", "event_id": "e", "payload": { "a": ["b"] } }])
         }
+        "post /api/runs/{run_id}/artifacts" => json!({ "any": "bytes" }),
         "put /api/threads/{thread_id}" => json!({ "metadata": { "a": "b" }, "ttl_s": 5 }),
         "post /api/threads/{thread_id}/copy" => json!({ "to": new_run_id() }),
         "put /api/threads/{thread_id}/checkpoints/{checkpoint_id}" => checkpoint,
         "put /api/threads/{thread_id}/checkpoints/{checkpoint_id}/writes" => json!({ "ns": "", "task_id": "a",
             "task_path": "p", "writes": [{ "idx": 0, "channel": "c", "t": "x", "b": STANDARD.encode("z") }] }),
         "post /api/threads/prune" => json!({ "thread_ids": ["nobody"], "strategy": "delete" }),
+        "post /api/channels/{channel}/messages" => json!({ "chat_id": "5", "user_id": "5", "text": "x" }),
+        "post /api/channels/{channel}/codes" => json!({}),
+        "post /api/channels/telegram/webhook" => json!({ "update_id": 1, "poll": { "question": "x" } }),
         "post /api/checkpoints/delete-for-runs" => json!({ "run_ids": ["nobody"] }),
         _ => return None,
     })
@@ -41,12 +45,13 @@ struct Driver<'a> {
     secret: &'a str,
     tally: &'a mut Tally,
     needles: &'a Needles,
+    session: String,
 }
 
 /// Uses and abuses every route of the server's own document; says how many there are.
 pub async fn everything(api: &Api, secret: &str, tally: &mut Tally, needles: &Needles) -> usize {
     let document = api.get("/openapi.json").await.expect(200);
-    let mut driver = Driver { api, secret, tally, needles };
+    let mut driver = Driver { api, secret, tally, needles, session: String::new() };
     let mut count = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
@@ -63,14 +68,28 @@ pub async fn everything(api: &Api, secret: &str, tally: &mut Tally, needles: &Ne
 }
 
 impl Driver<'_> {
+    /// A path with what stands in it, and the parameter that an upload needs.
+    async fn filled(&self, path: &str, run: &str) -> String {
+        let right = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
+        let right = right.replace("{channel}", "web").replace("{session_id}", &self.session);
+        if path.contains("{artifact_id}") {
+            let artifact = self.api.upload(run, "a", "bytes").await;
+            return right.replace("{artifact_id}", artifact["artifact_id"].as_str().unwrap());
+        }
+        // Also what is listed and fetched takes it, and passes it over.
+        if path.ends_with("/artifacts") { format!("{right}?name=a") } else { right }
+    }
+
     async fn route(&mut self, method: &Method, path: &str, body: Option<&Value>) {
         let run = self.prepare().await;
-        let right = path.replace("{run_id}", &run).replace("{thread_id}", &run).replace("{checkpoint_id}", "1");
+        let right = self.filled(path, &run).await;
         let reply = self.send(self.request(method, &right, body)).await;
-        let may_be_refused = method == Method::DELETE && path == "/api/runs/{run_id}";
+        // The webhook wants another secret than the request's own.
+        let may_be_refused = method == Method::DELETE && path == "/api/runs/{run_id}"
+            || ["/api/channels/telegram/webhook", "/api/runners/connect"].contains(&path);
         assert!(reply.status < 300 || may_be_refused, "{method} {right}: {} {}", reply.status, reply.text);
         let run = self.prepare().await;
-        let right = path.replace("{run_id}", &run).replace("{thread_id}", &run).replace("{checkpoint_id}", "1");
+        let right = self.filled(path, &run).await;
         if path.starts_with("/api/") {
             self.in_the_url(method, path, &right, &run, body).await;
             self.in_headers(method, &right, body).await;
@@ -96,9 +115,13 @@ impl Driver<'_> {
         let ask = json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }]);
         self.api.emit(&run, ask).await;
         self.api.put_checkpoint(&run, "1", json!({ "checkpoint": value(b"x") })).await;
+        let message = json!({ "chat_id": "5", "user_id": "5", "text": "hello" });
+        let said = self.api.post("/api/channels/web/messages", message).await.expect(202);
+        said["session_id"].as_str().unwrap().clone_into(&mut self.session);
         run
     }
 
+    /// The path with what [`Driver::prepare`] made.
     fn request(&self, method: &Method, path: &str, body: Option<&Value>) -> RequestBuilder {
         let request = self.api.request(method.clone(), path);
         if let Some(body) = body { request.json(body) } else { request }
@@ -131,13 +154,13 @@ impl Driver<'_> {
         let filter = encoded(&json!({ "a": self.secret }).to_string());
         self.send(self.request(method, &format!("{right}?filter={filter}"), body)).await;
         let every = encoded_throughout(self.secret);
-        for place in ["{run_id}", "{thread_id}", "{checkpoint_id}"] {
+        for place in ["{run_id}", "{thread_id}", "{checkpoint_id}", "{channel}", "{session_id}"] {
             if !path.contains(place) {
                 continue;
             }
             for held in [&secret, &every, &format!("x{secret}"), &format!("{secret}.y")] {
                 let path = path.replacen(place, held, 1);
-                let path = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
+                let path = self.filled(&path, run).await;
                 let reply = self.send(self.request(method, &path, body)).await;
                 reply.refused(400, "token_in_url");
             }
@@ -221,7 +244,13 @@ impl Driver<'_> {
         let most = if keeps_values { 32 * 1024 * 1024 } else { 8 * 1024 * 1024 };
         let large = format!("\"{}{secret}\"", "x".repeat(most - secret.len() - 1));
         let request = self.request(method, right, None).header("content-type", "application/json").body(large);
-        self.send(request).await.refused(413, "too_large");
+        let reply = self.send(request).await;
+        if right.contains("/artifacts?") {
+            // An upload has a bound far beyond, and is looked through to its end.
+            reply.refused(400, "credential_in_body");
+        } else {
+            reply.refused(413, "too_large");
+        }
     }
 
     /// Inside the encoding that a checkpoint's values come in.

@@ -36,6 +36,8 @@ struct Shared {
 /// A database of one test; dropped with it.
 pub struct Db {
     pub name: String,
+    /// Where its artifacts lie.
+    pub artifacts: tempfile::TempDir,
     shared: &'static Shared,
     _place: SemaphorePermit<'static>,
 }
@@ -48,7 +50,8 @@ impl Db {
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
         execute(&mut connection, format!("create database {name} template {}", shared.template)).await;
-        Arc::new(Self { name, shared, _place: place })
+        let artifacts = tempfile::tempdir().unwrap();
+        Arc::new(Self { name, artifacts, shared, _place: place })
     }
 
     /// How the superuser reaches the database.

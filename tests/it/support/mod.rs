@@ -1,13 +1,17 @@
 //! What the tests share: a cluster, servers, a reader of streams, a hostile network.
 
 pub mod api;
+pub mod artifacts;
 pub mod cluster;
 pub mod jwt;
+pub mod models;
 pub mod process;
 pub mod proxy;
+pub mod runner;
 pub mod runs;
 pub mod server;
 pub mod sse;
+pub mod telegram;
 pub mod threads;
 
 use std::time::Duration;

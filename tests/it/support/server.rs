@@ -32,16 +32,11 @@ pub struct Setup {
     secrets: Secrets,
     db: Option<Arc<Db>>,
     url: Option<String>,
+    folder: Option<Arc<tempfile::TempDir>>,
 }
 
 pub fn setup() -> Setup {
-    Setup {
-        flags: Vec::new(),
-        clock: Clock::System,
-        secrets: Secrets { jwt_secret: None, pepper: None },
-        db: None,
-        url: None,
-    }
+    Setup { flags: Vec::new(), clock: Clock::System, secrets: Secrets::default(), folder: None, db: None, url: None }
 }
 
 /// Flags as `serve` would read them.
@@ -74,6 +69,29 @@ impl Setup {
         Self { clock: clock.clone(), ..self }
     }
 
+    /// With this configuration file, and a data directory beside it.
+    #[must_use]
+    pub fn config(mut self, text: &str) -> Self {
+        let folder = self.folder.take().unwrap_or_else(|| Arc::new(tempfile::tempdir().unwrap()));
+        let (file, data) = (folder.path().join("runreel.toml"), folder.path().join("data"));
+        std::fs::write(&file, text).unwrap();
+        self.folder = Some(folder);
+        self.flags(&["--config", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()])
+    }
+
+    /// With a bot whose API is there.
+    #[must_use]
+    pub fn telegram(mut self, api_base: &str) -> Self {
+        self.secrets.telegram_bot_token = Some(super::telegram::BOT_TOKEN.to_owned());
+        self.secrets.telegram_webhook_secret = Some(super::telegram::WEBHOOK_SECRET.to_owned());
+        self.flags(&["--telegram-api-base", api_base])
+    }
+
+    /// The folder of [`Setup::config`].
+    pub fn folder(&self) -> Arc<tempfile::TempDir> {
+        Arc::clone(self.folder.as_ref().unwrap())
+    }
+
     #[must_use]
     pub fn jwt(mut self) -> Self {
         self.secrets.jwt_secret = Some(JWT_SECRET.to_vec());
@@ -86,6 +104,7 @@ impl Setup {
             None => Db::new().await,
         };
         let url = self.url.unwrap_or_else(|| db.url());
+        let artifacts = db.artifacts.path().display().to_string();
         let mut flags = vec![
             "--listen",
             "127.0.0.1:0",
@@ -95,6 +114,8 @@ impl Setup {
             "200",
             "--database-url",
             url.as_str(),
+            "--artifacts-dir",
+            artifacts.as_str(),
         ];
         for pair in self.flags.chunks(2) {
             // clap refuses a flag that is given twice.
@@ -109,7 +130,7 @@ impl Setup {
         let (inner, stop) = (app.server().clone(), CancellationToken::new());
         let stopped = stop.clone();
         let task = tokio::spawn(app.run(async move { stopped.cancelled().await }));
-        Server { api: Api::new(base), inner, clock: self.clock, db, stop, task: Some(task) }
+        Server { api: Api::new(base), inner, clock: self.clock, db, stop, task: Some(task), _folder: self.folder }
     }
 }
 
@@ -121,6 +142,7 @@ pub struct Server {
     pub db: Arc<Db>,
     stop: CancellationToken,
     task: Option<JoinHandle<anyhow::Result<()>>>,
+    _folder: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Server {

@@ -7,6 +7,28 @@ export type paths = Record<string, never>;
 export type webhooks = Record<string, never>;
 export interface components {
     schemas: {
+        /** @description Bytes a run has made. */
+        Artifact: {
+            /** Format: uuid */
+            artifact_id: string;
+            media_type: string;
+            name: string;
+            /** @description Of the content, 64 hexadecimal digits. */
+            sha256: string;
+            /**
+             * Format: int64
+             * @description Bytes.
+             */
+            size: number;
+            /** @description Where it is read. */
+            url: string;
+        };
+        /** @description A page of artifacts, newest first. */
+        ArtifactList: {
+            artifacts: components["schemas"]["RunArtifact"][];
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+        };
         /** @description A channel's value at a version. */
         Blob: {
             b?: string;
@@ -50,7 +72,7 @@ export interface components {
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "busy" | "internal" | "unavailable" | "outcome_unknown";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or none. */
@@ -109,7 +131,10 @@ export interface components {
             /** @description 1–128 characters. The same one twice in a run is one event, so a retry is safe. */
             event_id?: string | null;
             parent_span_id?: string | null;
-            /** @description Any JSON of at most 64 KiB; `{}` when absent. A `.delta` needs `{"text": "…"}`. */
+            /**
+             * @description Any JSON; `{}` when absent. Over 64 KiB it becomes an artifact and the event keeps a pointer. A `.delta` needs
+             *     `{"text": "…"}` of at most 64 KiB.
+             */
             payload?: unknown;
             /** @description If given, must be the run's own. */
             role?: string | null;
@@ -143,6 +168,11 @@ export interface components {
              */
             seq?: number | null;
         };
+        /**
+         * @description Why a session is over.
+         * @enum {string}
+         */
+        EndReason: "idle" | "reset" | "ended";
         /** @description A page of a run's events. */
         EventPage: {
             events: components["schemas"]["RunEvent"][];
@@ -165,11 +195,79 @@ export interface components {
             status: string;
             version: string;
         };
+        /** @description How long a code is good. */
+        MakeCode: {
+            /**
+             * Format: int64
+             * @description 1 to 86 400 seconds; 900 when absent.
+             */
+            expires_s?: number | null;
+        };
         /** @description A page of messages, oldest first. */
         MessageList: {
             messages: components["schemas"]["ThreadMessage"][];
             /** @description Send it back as `cursor` for the next page; null on the last. */
             next_cursor?: string | null;
+        };
+        /** @description What became of a message, and where to see it. */
+        MessageOutcome: {
+            outcome: components["schemas"]["Outcome"];
+            reason?: components["schemas"]["Reason"] | null;
+            /** @description With `wait`: the answer; null when there is none (yet). */
+            response?: string | null;
+            /**
+             * Format: uuid
+             * @description The run whose timeline shows how the message was routed.
+             */
+            router_run_id: string;
+            /**
+             * Format: uuid
+             * @description The agent's run.
+             */
+            run_id?: string | null;
+            session_id?: string | null;
+            status?: components["schemas"]["Status"] | null;
+            /** @description Where to follow the agent's run. */
+            stream_url?: string | null;
+            thread_id?: string | null;
+        };
+        /** @description A one-time code. It is shown only here. */
+        NewCode: {
+            channel: string;
+            /** @description `XXXX-XXXX`. */
+            code: string;
+            /** @description RFC 3339, UTC, microseconds. */
+            expires_at: string;
+        };
+        /**
+         * @description What became of a message.
+         * @enum {string}
+         */
+        Outcome: "accepted" | "filtered";
+        /** @description A message of a channel. */
+        PostMessage: {
+            /** @description 1–128 characters without control characters, or a whole number; so is `user_id`. */
+            chat_id: string;
+            /** @description PNG, JPEG, GIF or WebP of at most 5 MiB, in base64. */
+            image_base64?: string | null;
+            /** @description When given it must be what the bytes say. */
+            image_media_type?: string | null;
+            /** @description `false` in a group, where the channel's trigger counts. Default `true`. */
+            is_private?: boolean | null;
+            /** @description The channel's own id of the delivery; the same one again is the same message. 1–128 characters. */
+            message_id?: string | null;
+            /** @description Ends the session; nothing else is done with the message. */
+            reset_session?: boolean;
+            /** @description At most 32 KiB as JSON. */
+            text?: string | null;
+            /**
+             * Format: date-time
+             * @description When it was said; now when absent.
+             */
+            ts?: string | null;
+            user_id: string;
+            /** @description What people call the user; the id when absent. */
+            username?: string | null;
         };
         /** @description An error response (`application/problem+json`, RFC 9457). */
         Problem: {
@@ -262,6 +360,11 @@ export interface components {
             /** @description At most 10 000. */
             writes: components["schemas"]["PutWrite"][];
         };
+        /**
+         * @description Why a message starts no run.
+         * @enum {string}
+         */
+        Reason: "not_allowed" | "no_trigger" | "empty" | "session_reset" | "duplicate" | "code_wanted" | "code_wrong" | "code_blocked" | "code_accepted";
         /** @description How much is gone. */
         Removed: {
             /** Format: int64 */
@@ -325,6 +428,16 @@ export interface components {
             thread_id?: string | null;
             title?: string | null;
         };
+        /** @description An artifact in its run. */
+        RunArtifact: components["schemas"]["Artifact"] & {
+            /** @description RFC 3339, UTC, microseconds. */
+            created_at: string;
+            /**
+             * Format: int64
+             * @description The event that tells of it: `artifact.created`, or the one whose payload it is.
+             */
+            seq: number;
+        };
         /** @description The envelope of an event: the same bytes in the table, on this page and in every stream. */
         RunEvent: {
             agent?: string | null;
@@ -369,6 +482,38 @@ export interface components {
             /** @description What `start_ms` counts from. */
             started_at: string;
             summary: components["schemas"]["Summary"];
+        };
+        /** @description A time of talk in a chat. */
+        Session: {
+            /**
+             * Format: int64
+             * @description Answers that were given.
+             */
+            answers: number;
+            channel: string;
+            chat_id: string;
+            end_reason?: components["schemas"]["EndReason"] | null;
+            /** @description Null while it goes on. An idle session ends when somebody writes again, as of the time it had become idle. */
+            ended_at?: string | null;
+            /** @description The last message or answer. */
+            last_activity_at: string;
+            /**
+             * Format: int64
+             * @description Messages that were accepted.
+             */
+            messages: number;
+            /** @description The owner's principal key, 64 hexadecimal digits. */
+            owner_id: string;
+            session_id: string;
+            /** @description RFC 3339, UTC, microseconds. */
+            started_at: string;
+            thread_id: string;
+        };
+        /** @description A page of sessions, newest first. */
+        SessionList: {
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+            sessions: components["schemas"]["Session"][];
         };
         /** @description One bar of the waterfall. */
         Span: {
@@ -478,6 +623,10 @@ export interface components {
         /** @description A durable message of one of the thread's runs. */
         ThreadMessage: {
             agent?: string | null;
+            /** @description Only when the message was too large for its event: where the whole is. `content` and `text` are then null. */
+            artifact?: {
+                [key: string]: unknown;
+            };
             at: string;
             /** @description Its parts as they were sent. */
             content?: unknown;

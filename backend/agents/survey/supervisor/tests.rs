@@ -12,18 +12,18 @@ use futures::future::BoxFuture;
 use super::*;
 use crate::{
     agents::{
-        sink::{Sink, SinkError},
-        step::monotonic,
-        survey::{
-            source::{Limits, Source},
-            spawner::{SpawnError, Spawner},
-        },
-        testing::{Recording, context, run_id},
+        spawner::{SpawnError, Spawner},
+        survey::source::{Limits, Source},
     },
+    clock::monotonic,
     domain::{
         context::Role,
         event::{NewEvent, Recorded},
         run::{Status, decide},
+    },
+    emitters::{
+        sink::{Sink, SinkError},
+        testing::{Recording, context, run_id},
     },
 };
 

@@ -144,3 +144,14 @@ class Removed(TypedDict):
     checkpoints: int
     writes: int
     blobs: int
+
+
+class ArtifactRecord(TypedDict):
+    """What the server says of an artifact. `sha256` is of its content, `url` the path it is read at."""
+
+    artifact_id: str
+    name: str
+    media_type: str
+    size: int
+    sha256: str
+    url: str

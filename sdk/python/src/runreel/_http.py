@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 import random
-from collections.abc import Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 from urllib.parse import quote as percent_encode
@@ -40,7 +40,7 @@ class Call:
     path: str
     params: Mapping[str, Any] | None = None
     json: Any = None
-    content: bytes | None = None
+    content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
     content_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
     idempotent: bool | None = None
@@ -49,7 +49,7 @@ class Call:
     def repeatable(self) -> bool:
         return self.method in IDEMPOTENT_METHODS if self.idempotent is None else self.idempotent
 
-    def body(self) -> tuple[bytes | None, dict[str, str]]:
+    def body(self) -> tuple[bytes | Iterable[bytes] | AsyncIterable[bytes] | None, dict[str, str]]:
         """The bytes of the body and the headers of the request."""
         headers = dict(self.headers)
         content = self.content

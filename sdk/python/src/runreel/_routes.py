@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import AsyncIterable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
+from . import _ids
 from ._http import Call, quote
+from ._uploads import Upload
 
 
 class Unset:
@@ -54,6 +56,19 @@ def resume(run_id: str, interrupt_id: str, decision: str, value: Any) -> Call:
 
 def heartbeat(run_id: str) -> Call:
     return Call("POST", f"/api/runs/{quote(run_id)}/heartbeat", idempotent=True)
+
+
+def upload(run_id: str, upload: Upload, content: bytes | Iterable[bytes] | AsyncIterable[bytes]) -> Call:
+    params = {"name": upload.name, "parent_span_id": upload.parent_span_id, "event_id": _ids.event_id()}
+    # The id makes a repeat the same upload.
+    return Call(
+        "POST",
+        f"/api/runs/{quote(run_id)}/artifacts",
+        params=params,
+        content=content,
+        content_type=upload.media_type,
+        idempotent=True,
+    )
 
 
 def events(run_id: str, after: int, types: str | Iterable[str] | None) -> Call:

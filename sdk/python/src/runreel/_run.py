@@ -8,15 +8,20 @@ from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from datetime import datetime, timedelta, timezone
 from types import TracebackType
-from typing import Any
+from typing import Any, cast
+
+import httpx
 
 from . import _ids, _routes
 from ._approval import Approval, AsyncApproval
+from ._events import ArtifactRecord
 from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
 from ._payload import encoded, plain
 from ._sender import Sender, landed, landed_async
 from ._spans import Scope, described
 from ._transport import AsyncTransport, Transport
+from ._uploads import Upload
+from .errors import ConnectionFailed, RunreelError
 
 # How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
 ENTER_TIMEOUT = 2.0
@@ -86,7 +91,7 @@ class RunScope(Scope):
     """What `Run` and `AsyncRun` share: everything but waiting."""
 
     def __init__(self, sender: Sender, target: Target) -> None:
-        super().__init__(self._put, target.run_id, None)
+        super().__init__(self._put, target.run_id, None, self._keep)
         self.output: Any = None
         self._sender = sender
         self._target = target
@@ -117,6 +122,9 @@ class RunScope(Scope):
         """Leaves the run as it is: the block does not end it, and another process may go on with `client.attach`."""
         self._finish_message()
         self._left = True
+
+    def _keep(self, upload: Upload) -> Any:
+        raise NotImplementedError
 
     def _begin(self) -> None:
         self._sender.begin(self._target)
@@ -202,6 +210,18 @@ class Run(RunScope):
         super().__init__(sender, target)
         self._transport = transport
 
+    def _keep(self, upload: Upload) -> ArtifactRecord | None:
+        self._begin()
+        try:
+            # What was said before is there before it; a server that is away is not waited for.
+            if not landed(self._sender.flush(patient=False), LEAVE_TIMEOUT):
+                raise ConnectionFailed(f"{self._transport.url} cannot be reached")
+            answer = self._transport.send(_routes.upload(self.run_id, upload, upload.body()))
+            return cast(ArtifactRecord, answer)
+        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
+            self._sender.upload_failed(upload.name, error)
+            return None
+
     def __enter__(self) -> Run:
         self._begin()
         try:
@@ -246,12 +266,24 @@ class Run(RunScope):
 class AsyncRun(RunScope):
     """A run to report on, made by `AsyncClient.run` or `AsyncClient.attach`; use it with `async with`.
 
-    Emitting never waits, so its methods, and the blocks of steps, tools and messages, are those of `Run`.
+    Emitting never waits, so its methods, and the blocks of steps, tools and messages, are those of `Run`. An upload
+    does: `await run.artifact(…)`.
     """
 
     def __init__(self, sender: Sender, transport: AsyncTransport, target: Target) -> None:
         super().__init__(sender, target)
         self._transport = transport
+
+    async def _keep(self, upload: Upload) -> ArtifactRecord | None:
+        self._begin()
+        try:
+            if not await landed_async(self._sender.flush(patient=False), LEAVE_TIMEOUT):
+                raise ConnectionFailed(f"{self._transport.url} cannot be reached")
+            answer = await self._transport.send(_routes.upload(self.run_id, upload, upload.async_body()))
+            return cast(ArtifactRecord, answer)
+        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
+            self._sender.upload_failed(upload.name, error)
+            return None
 
     async def __aenter__(self) -> AsyncRun:
         self._begin()

@@ -129,6 +129,11 @@ class Sender:
             error, self._pending = self._pending, None
             raise error
 
+    def upload_failed(self, name: str, error: Exception) -> None:
+        """To be called when an artifact came to nothing: it counts and is told of like an event that is lost."""
+        self._lost(1, f"the artifact {name} was not uploaded: {error}")
+        self.raise_pending()
+
     def raise_unsent(self) -> None:
         """To be called when a flush came to nothing."""
         self.raise_pending()

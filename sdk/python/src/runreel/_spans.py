@@ -6,22 +6,15 @@ for event loops. What nests in what is said by the object that is asked: `step.t
 
 from __future__ import annotations
 
-import base64
-import hashlib
-import json
-import mimetypes
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
 
 from . import _ids
-from ._payload import plain, whole_characters
-from .errors import ArtifactTooLarge
+from ._uploads import Upload, upload_of
 
-# In base64 that still fits into an event.
-ARTIFACT_BYTES = 48_000
 # The server follows a text that far while it is being written.
 STREAMED_BYTES = 1_000_000
 PIECE_CHARACTERS = 4_096
@@ -41,10 +34,12 @@ class Emit(Protocol):
 class Scope:
     """A run or a span of it: what is emitted here lies within."""
 
-    def __init__(self, emit: Emit, run_id: str, span_id: str | None) -> None:
+    def __init__(self, emit: Emit, run_id: str, span_id: str | None, upload: Callable[[Upload], Any]) -> None:
         self.run_id = run_id
         self.span_id = span_id
         self._emit = emit
+        # Gives an answer, or in an event loop what is to be awaited for one.
+        self._upload = upload
         self._message: Message | None = None
         # The spans in it that have not ended, in the order they began.
         self._open: dict[Step, None] = {}
@@ -133,27 +128,15 @@ class Scope:
         *,
         path: str | Path | None = None,
         media_type: str | None = None,
-    ) -> None:
-        """Keeps something small that was made, as a `custom.artifact` event.
+    ) -> Any:
+        """Uploads what was made: `data` (a text, bytes, or anything JSON), or the file at `path`, of at most 1 GiB.
 
-        The server stores no files yet. So the content travels inside the event: `data` (a text, bytes, or anything
-        JSON) or the file at `path`, of at most 48 000 bytes; more is `ArtifactTooLarge`. The payload has `name`,
-        `media_type`, `size` in bytes, `sha256` (hex), and either `text` or `base64`.
+        It waits for the upload, which a file passes piece by piece, and gives what the server says of it: a dict with
+        `artifact_id`, `name`, `media_type`, `size`, `sha256` and `url`. In an async run it is to be awaited:
+        `await run.artifact(…)`. What fails is reported as for events, and the answer is None. OSError for a file that
+        cannot be read, `ArtifactTooLarge` for one over the bound.
         """
-        content, guess = _content(name, data, path)
-        if len(content) > ARTIFACT_BYTES:
-            raise ArtifactTooLarge(
-                f"{name} is larger than {ARTIFACT_BYTES} bytes, which is all the room an event has:"
-                " keep it elsewhere and emit where it is"
-            )
-        payload = {
-            "name": name,
-            "media_type": media_type or guess,
-            "size": len(content),
-            "sha256": hashlib.sha256(content).hexdigest(),
-            **_as_member(content),
-        }
-        self.event("custom.artifact", payload)
+        return self._upload(upload_of(name, data, path, media_type, self.span_id))
 
     def _finish(self, error: BaseException | str | None) -> None:
         """Ends what is open in here, the innermost first."""
@@ -197,7 +180,7 @@ class Step(Scope):
     """A span: `….started` when it is made, `….completed` or `….failed` (with `duration_ms`) when its block is left."""
 
     def __init__(self, within: Scope, kind: str, name: str, span_id: str | None) -> None:
-        super().__init__(within._emit, within.run_id, span_id or _ids.span_id(kind))
+        super().__init__(within._emit, within.run_id, span_id or _ids.span_id(kind), within._upload)
         self.name = name
         self._kind = kind
         self._within = within
@@ -330,29 +313,3 @@ def described(error: BaseException | str) -> dict[str, str]:
 
 def _milliseconds_since(began: float) -> float:
     return round((time.monotonic() - began) * 1_000, 3)
-
-
-def _as_member(content: bytes) -> dict[str, str]:
-    """Content as text, or in base64 where it is none or where escapes would make more of it."""
-    coded = base64.b64encode(content).decode()
-    try:
-        text = content.decode()
-    except UnicodeDecodeError:
-        return {"base64": coded}
-    return {"base64": coded} if "\0" in text or len(json.dumps(text)) > len(coded) + 1_000 else {"text": text}
-
-
-def _content(name: str, data: Any, path: str | Path | None) -> tuple[bytes, str]:
-    """The bytes of an artifact, and what they probably are."""
-    if (data is None) == (path is None):
-        raise TypeError("an artifact is either data or the file at a path")
-    guess = mimetypes.guess_type(name if path is None else str(path))[0]
-    if path is not None:
-        with Path(path).open("rb") as file:
-            # One byte too many is enough to know that it is too large.
-            return file.read(ARTIFACT_BYTES + 1), guess or "application/octet-stream"
-    if isinstance(data, (bytes, bytearray, memoryview)):
-        return bytes(data), guess or "application/octet-stream"
-    if isinstance(data, str):
-        return whole_characters(data).encode(), guess or "text/plain"
-    return json.dumps(plain(data), ensure_ascii=False).encode(), guess or "application/json"

@@ -80,7 +80,7 @@ class EventsDropped(RunreelError):
 
 
 class ArtifactTooLarge(RunreelError):
-    """An artifact over 48 KiB: the server keeps none yet, and an event has no room for it."""
+    """An artifact over 1 GiB, the server's bound."""
 
 
 class RunEnded(RunreelError):

@@ -79,6 +79,8 @@ class DirectTransport(Transport):
     def _bytes(self, call: Call) -> bytes:
         """The request as it travels. Nothing in it can end a line: the path is quoted, the token was looked at."""
         content, headers = call.body()
+        if not isinstance(content, bytes | None):
+            raise TypeError("what is read piece by piece goes another way")
         query = urlencode(call.query(), quote_via=quote)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         if call.method != "GET":

@@ -70,7 +70,7 @@ class Recording:
 
     def within(self, span_id: str | None) -> Scope:
         """Where to emit what lies in a span, or in none."""
-        return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id)
+        return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id, self.run._upload)
 
     def resume(self, event: GraphResumeEvent) -> None:
         """The graph goes on. What the program answered itself, and no person by the route, is put into the log."""

@@ -1,0 +1,135 @@
+//! The tools' turn: every call of the last answer, side by side; what needs a person's word is asked for first.
+
+use std::{collections::HashMap, sync::Arc};
+
+use futures::future::BoxFuture;
+use serde_json::{Value, json};
+
+use super::{Assistant, Conversation, Said, delegate};
+use crate::{
+    agents::{
+        model::{Message, ToolCall, Usage},
+        step::{Call, Memory, Step, run_step},
+        tools::{ToolError, parts},
+    },
+    domain::{id::SpanId, interrupt::Decision, limits::TOOL_OUTPUT_BYTES_MAX},
+    emitters::sink::SinkError,
+    engine::{Stop, Visit, visit::Answered},
+};
+
+/// A call of the model, with the span that is its id in this run.
+#[derive(Clone)]
+pub(super) struct Numbered {
+    pub span: SpanId,
+    pub call: ToolCall,
+}
+
+pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -> Result<Said, Stop> {
+    let last = visit.state.messages.iter().rev().find(|message| !message.tool_calls.is_empty());
+    // Providers number calls as they like, some anew in each answer; in the log a call's span is the only one.
+    let numbered = last.into_iter().flat_map(|message| message.tool_calls.iter().enumerate());
+    let calls: Vec<Numbered> =
+        numbered.map(|(n, call)| Numbered { span: visit.sub_span(&n.to_string()), call: call.clone() }).collect();
+    let (delegated, direct): (Vec<_>, Vec<_>) =
+        calls.iter().cloned().partition(|numbered| delegate::is_delegation(&assistant, &numbered.call));
+    let verdicts = approvals(&assistant, &visit, &direct).await?;
+    let mut results = HashMap::new();
+    let memory = InVisit(&visit);
+    let made = direct.iter().filter(|numbered| !verdicts.contains_key(&numbered.span));
+    let made = made.map(|Numbered { span, call }| Call {
+        span: span.clone(),
+        tool: call.name.clone(),
+        args: call.args.clone(),
+    });
+    let step = Step {
+        context: &visit.context,
+        emitter: &*visit.emitter,
+        tools: &assistant.tools,
+        parent: Some(&visit.span),
+        stopwatch: &assistant.stopwatch,
+        parallel_max: assistant.parallel_max,
+        call_time_max: assistant.call_time_max,
+        output_bytes_max: TOOL_OUTPUT_BYTES_MAX,
+        spill: assistant.spill.as_deref(),
+        memory: Some(&memory),
+        cancel: &visit.cancel,
+    };
+    let (outcomes, children) =
+        tokio::join!(run_step(&step, made.collect()), delegate::spawn(&assistant, &visit, &delegated));
+    results.extend(outcomes?.into_iter().map(|outcome| (outcome.span, outcome.result)));
+    results.extend(verdicts);
+    results.extend(delegate::wait(&visit, children?).await?);
+    let messages = calls.into_iter().map(|Numbered { span, call }| {
+        let result = results.remove(&span).unwrap_or_else(|| Err(ToolError::Unknown(call.name)));
+        Message { content: parts(&result), ..Message::tool(call.id, "") }
+    });
+    Ok(Said { messages: messages.collect(), usage: Usage::default() })
+}
+
+/// Asks for every call that needs a person's word, all at once; gives the results of those that are not to be made.
+async fn approvals(
+    assistant: &Assistant,
+    visit: &Visit<Conversation>,
+    calls: &[Numbered],
+) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
+    let needing: Vec<&Numbered> = calls
+        .iter()
+        .filter(|numbered| {
+            assistant.tools.get(&numbered.call.name).is_ok_and(|tool| tool.needs_approval(&numbered.call.args))
+        })
+        .collect();
+    let question = |Numbered { span, call }: &&Numbered| {
+        let payload = json!({
+            "kind": "approval", "prompt": format!("May {} be called?", call.name), "tool": call.name,
+            "args": call.args, "tool_call_id": span,
+        });
+        (span.to_string(), payload)
+    };
+    let answers = visit.ask_all(needing.iter().map(question).collect()).await?;
+    let mut decided = HashMap::new();
+    for (Numbered { span, call }, answer) in needing.into_iter().zip(answers) {
+        let Some(result) = verdict(answer) else { continue };
+        visit.emitter.tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
+        let took = std::time::Duration::ZERO;
+        match &result {
+            Ok(value) => visit.emitter.tool_completed(span, &call.name, value, took, Some(&visit.span)).await?,
+            Err(error) => {
+                visit.emitter.tool_failed(span, &call.name, &error.to_string(), took, Some(&visit.span)).await?;
+            }
+        }
+        decided.insert(span.clone(), result);
+    }
+    Ok(decided)
+}
+
+/// What an answer makes of a call: nothing when it may be made. A person may also give the result himself.
+fn verdict(answered: Answered) -> Option<Result<Value, ToolError>> {
+    let said = answered.value.as_ref().and_then(Value::as_str).map(|text| format!(": {text}")).unwrap_or_default();
+    match answered.decision {
+        Decision::Approve => None,
+        Decision::Respond => Some(Ok(answered.value.unwrap_or_default())),
+        Decision::Reject => Some(Err(ToolError::Failed(format!("a person refused this call{said}")))),
+        Decision::Expired => Some(Err(ToolError::Failed("nobody approved this call in time".to_owned()))),
+        Decision::Cancelled => Some(Err(ToolError::Failed("the run was cancelled".to_owned()))),
+    }
+}
+
+/// Results are kept with the step, each under its call's span.
+struct InVisit<'a>(&'a Visit<Conversation>);
+
+impl Memory for InVisit<'_> {
+    fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>> {
+        Box::pin(async move { self.0.kept(call.span.as_str()) })
+    }
+
+    fn keep<'a>(
+        &'a self,
+        call: &'a Call,
+        result: &'a Result<Value, ToolError>,
+    ) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async move {
+            let kept = serde_json::to_value(result).map_err(SinkError::new)?;
+            self.0.keep(call.span.as_str(), kept).await.map_err(SinkError::new)
+        })
+    }
+}

@@ -1,0 +1,175 @@
+//! The assistant: a model that calls tools until it has nothing more to do. One graph, whatever the model and the tools.
+//!
+//! ```text
+//! model → (tool calls?) → tools → model → … → end
+//! ```
+//!
+//! The thread's checkpoint holds the conversation, so the next run of the thread goes on from it. Invariants kept here:
+//! an answer and a tool's result are kept before anything is built on them, so a crash costs at most the call that was
+//! under way; and what a person must approve is asked before any call of its step that needs it is made.
+//!
+//! Start reading at [`graph`], then [`speak`] (the model's turn) and [`act`] (the tools').
+
+mod act;
+mod delegate;
+mod speak;
+
+use std::{sync::Arc, time::Duration};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+
+use super::{
+    model::{ImageSource, Message, Model, Part, Speaker, Usage},
+    spawner::Spawner,
+    spill::Spill,
+    tools::Toolbox,
+};
+use crate::{
+    clock::Stopwatch,
+    domain::{context::RunContext, id::Name},
+    engine::{Graph, Next, State, graph::Flaw},
+};
+
+/// What the agent of one run is made of: resolved when the run begins and the same until it ends.
+#[derive(Clone)]
+pub struct Assistant {
+    /// Stands before every conversation and is kept in none.
+    pub system: Option<String>,
+    pub model: Arc<dyn Model>,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    pub tools: Toolbox,
+    /// Tool calls at work at a time, at least 1.
+    pub parallel_max: usize,
+    /// Longest time one tool call may take.
+    pub call_time_max: Duration,
+    /// Where results go that are too long for the run.
+    pub spill: Option<Arc<dyn Spill>>,
+    /// Where pictures are that a message only points to.
+    pub pictures: Option<Arc<dyn Pictures>>,
+    /// Agents it may give work to, and how; none for one that works alone.
+    pub workers: Vec<Name>,
+    pub spawner: Arc<dyn Spawner>,
+    pub stopwatch: Stopwatch,
+}
+
+/// What is kept of a thread.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Conversation {
+    /// Oldest first, without the system's words.
+    pub messages: Vec<Message>,
+    /// Of all runs of the thread.
+    pub usage: Usage,
+}
+
+/// What a step adds.
+#[derive(Debug, Serialize, Deserialize)]
+pub struct Said {
+    pub messages: Vec<Message>,
+    pub usage: Usage,
+}
+
+impl State for Conversation {
+    type Update = Said;
+
+    fn apply(&mut self, Said { messages, usage }: Said) {
+        self.messages.extend(messages);
+        self.usage += usage;
+    }
+}
+
+impl Conversation {
+    /// The conversation with what a new run was asked. Calls that no earlier run has answered get an answer, because
+    /// providers refuse a conversation with loose ends.
+    #[must_use]
+    pub fn asked(mut self, input: &Value) -> Self {
+        let open = self.open_calls();
+        self.messages.extend(open.into_iter().map(|id| Message::tool(id, "the run ended before this call")));
+        self.messages.extend(messages_of(input));
+        self
+    }
+
+    /// The last thing the model said.
+    pub fn answer(&self) -> String {
+        let last = self.messages.iter().rev().find(|message| message.role == Speaker::Assistant);
+        last.map(Message::text).unwrap_or_default()
+    }
+
+    fn open_calls(&self) -> Vec<String> {
+        let Some(at) = self.messages.iter().rposition(|message| !message.tool_calls.is_empty()) else {
+            return Vec::new();
+        };
+        let answered =
+            |id: &String| self.messages[at..].iter().any(|message| message.tool_call_id.as_ref() == Some(id));
+        let ids = self.messages[at].tool_calls.iter().map(|call| call.id.clone());
+        ids.filter(|id| !answered(id)).collect()
+    }
+
+    fn wants_tools(&self) -> bool {
+        !self.open_calls().is_empty()
+    }
+}
+
+/// What a run was asked. A run's `input` is a text, or an object with `messages` (each with `role` and `content`),
+/// `content`, `text` or `task`; anything else stands as the JSON it is. A content is a text or a list of parts.
+pub fn messages_of(input: &Value) -> Vec<Message> {
+    let user = |content| Message { content, ..Message::user("") };
+    if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
+        let read = |message: &Value| {
+            let role = message.get("role").cloned().and_then(|role| serde_json::from_value::<Speaker>(role).ok());
+            // The system's words are the configuration's, and a tool's result is nobody's to claim.
+            let role = role.filter(|role| *role == Speaker::Assistant).unwrap_or(Speaker::User);
+            Message { role, ..user(content_of(&message["content"])) }
+        };
+        return messages.iter().map(read).collect();
+    }
+    let named = ["content", "text", "task"].into_iter().find_map(|name| input.get(name)).unwrap_or(input);
+    vec![user(content_of(named))]
+}
+
+fn content_of(content: &Value) -> Vec<Part> {
+    match content {
+        Value::String(text) => vec![Part::text(text.as_str())],
+        Value::Array(parts) => parts.iter().map(part_of).collect(),
+        other => vec![Part::text(other.to_string())],
+    }
+}
+
+/// One part. An image may also come as a data URI or as what an event says of an artifact.
+fn part_of(part: &Value) -> Part {
+    let text = |value: &Value| value.as_str().map(str::to_owned);
+    if part["type"] == "image" {
+        let media_type = text(&part["media_type"]).unwrap_or_else(|| "image/png".to_owned());
+        if let Some(artifact) = text(&part["artifact"]["artifact_id"]) {
+            return Part::Image { media_type, source: ImageSource::ArtifactId(artifact) };
+        }
+        if let Some(image) = part["url"].as_str().and_then(Part::image_of_data_uri) {
+            return image;
+        }
+    }
+    match serde_json::from_value::<Part>(part.clone()) {
+        Ok(part @ (Part::Text { .. } | Part::Image { .. })) => part,
+        _ => Part::text(text(part).unwrap_or_else(|| part.to_string())),
+    }
+}
+
+/// Pictures that lie in artifacts.
+pub trait Pictures: Send + Sync {
+    /// The bytes of a picture of the run's owner, in base64; `None` when there is none, or it is too large.
+    fn load<'a>(&'a self, context: &'a RunContext, artifact: &'a str) -> BoxFuture<'a, Option<String>>;
+}
+
+/// The graph of this assistant.
+pub fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, Flaw> {
+    let (speaking, acting) = (Arc::clone(assistant), Arc::clone(assistant));
+    let more = |conversation: &Conversation| if conversation.wants_tools() { Next::To("tools") } else { Next::End };
+    Graph::new("assistant", "model")
+        .node("model", move |visit| speak::speak(Arc::clone(&speaking), visit))
+        .node("tools", move |visit| act::act(Arc::clone(&acting), visit))
+        .choice("model", &["tools"], more)
+        .edge("tools", Next::To("model"))
+        .build()
+}

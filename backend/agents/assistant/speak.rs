@@ -1,0 +1,144 @@
+//! The model's turn: its answer is streamed as it is written, kept, and then told whole.
+
+use std::sync::Arc;
+
+use futures::future::join;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
+
+use super::{Assistant, Conversation, Said};
+use crate::{
+    agents::model::{Completion, Delta, ImageSource, Message, Part, Request, complete_until},
+    domain::id::SpanId,
+    emitters::{
+        emitter::{Emitter, millis},
+        sink::SinkError,
+    },
+    engine::{Stop, Visit},
+};
+
+/// Most characters of an answer that go out in one piece, when several have come in the meantime.
+const PIECE_CHARS_MAX: usize = 4_096;
+
+/// An answer as it is kept: with the span its pieces went out under.
+#[derive(Serialize, Deserialize)]
+struct Answer {
+    span: SpanId,
+    completion: Completion,
+    took_ms: f64,
+}
+
+pub(super) async fn speak(assistant: Arc<Assistant>, visit: Visit<Conversation>) -> Result<Said, Stop> {
+    let answer = visit.once("answer", || answered(&assistant, &visit)).await?;
+    tell(&assistant, &visit, &answer).await?;
+    let Completion { message, usage, .. } = answer.completion;
+    Ok(Said { messages: vec![message], usage })
+}
+
+async fn answered(assistant: &Assistant, visit: &Visit<Conversation>) -> Result<Answer, Stop> {
+    // A call that a crash cut off has left pieces behind, so each call has a span of its own.
+    let span = visit.fresh_span("message");
+    let request = request(assistant, visit).await;
+    let began = (assistant.stopwatch)();
+    // The channel is bounded by the answer itself, whose length the model bounds.
+    let (sender, pieces) = unbounded_channel();
+    let asking = async move {
+        let mut tell = |delta: Delta| {
+            // Nobody listens any more when the log is gone; the call below then ends as well.
+            let _ = sender.send(delta);
+        };
+        complete_until(&*assistant.model, &request, &mut tell, &visit.cancel).await
+    };
+    let (answer, told) = join(asking, stream(pieces, &*visit.emitter, &span)).await;
+    told?;
+    let completion = answer.map_err(Stop::failed)?;
+    let took_ms = millis((assistant.stopwatch)().saturating_sub(began));
+    Ok(Answer { span, completion, took_ms })
+}
+
+async fn request(assistant: &Assistant, visit: &Visit<Conversation>) -> Request {
+    let mut messages: Vec<Message> = assistant.system.iter().map(Message::system).collect();
+    messages.extend(visit.state.messages.iter().cloned());
+    for part in messages.iter_mut().flat_map(|message| &mut message.content) {
+        fetch(assistant, visit, part).await;
+    }
+    Request {
+        messages,
+        tools: assistant.tools.specs().into_iter().chain(super::delegate::spec(assistant)).collect(),
+        temperature: assistant.temperature,
+        max_tokens: assistant.max_tokens,
+    }
+}
+
+/// Puts the picture itself in the place of a pointer to it.
+async fn fetch(assistant: &Assistant, visit: &Visit<Conversation>, part: &mut Part) {
+    let Part::Image { source, .. } = part else { return };
+    let ImageSource::ArtifactId(artifact) = source else { return };
+    let loaded = match &assistant.pictures {
+        Some(pictures) => pictures.load(&visit.context, artifact).await,
+        None => None,
+    };
+    match loaded {
+        Some(data) => *source = ImageSource::Data(data),
+        None => *part = Part::text("[a picture that cannot be shown any more]"),
+    }
+}
+
+/// Passes the pieces on in their order. What piles up while one is under way goes out together.
+async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, span: &SpanId) -> Result<(), SinkError> {
+    let thought = SpanId::trusted(&format!("{span}.thought"));
+    let mut waiting = None;
+    while let Some(piece) = match waiting.take() {
+        Some(piece) => Some(piece),
+        None => pieces.recv().await,
+    } {
+        let mut piece = piece;
+        while let Ok(more) = pieces.try_recv() {
+            if let Some(other) = joined(&mut piece, more) {
+                waiting = Some(other);
+                break;
+            }
+        }
+        match &piece {
+            Delta::Text(text) => emitter.message_delta(span, text).await?,
+            Delta::Reasoning(text) => emitter.reasoning_delta(&thought, text).await?,
+        }
+    }
+    Ok(())
+}
+
+/// Appends `more` to `piece`; gives it back where they do not go together.
+fn joined(piece: &mut Delta, more: Delta) -> Option<Delta> {
+    match (piece, more) {
+        (Delta::Text(text), Delta::Text(more)) | (Delta::Reasoning(text), Delta::Reasoning(more))
+            if text.len() < PIECE_CHARS_MAX =>
+        {
+            text.push_str(&more);
+            None
+        }
+        (_, more) => Some(more),
+    }
+}
+
+async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answer) -> Result<(), SinkError> {
+    let Answer { span, completion: Completion { message, usage, finish }, took_ms } = answer;
+    for part in &message.content {
+        if let Part::Reasoning { text, .. } = part
+            && !text.is_empty()
+        {
+            let thought = SpanId::trusted(&format!("{span}.thought"));
+            visit.emitter.reasoning_completed(&thought, text, Some(&visit.span)).await?;
+        }
+    }
+    let mut payload = json!({
+        "role": "assistant", "content": message.visible(), "usage": usage, "model": assistant.model.name(),
+        "finish": finish, "duration_ms": took_ms,
+    });
+    if !message.tool_calls.is_empty() {
+        let calls: Vec<Value> =
+            message.tool_calls.iter().map(|call| json!({"id": call.id, "name": call.name})).collect();
+        payload["tool_calls"] = Value::Array(calls);
+    }
+    visit.emitter.message(span, &payload, Some(&visit.span)).await
+}

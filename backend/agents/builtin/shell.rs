@@ -1,0 +1,245 @@
+//! `shell`: a command in one folder, once somebody agreed to it.
+//!
+//! The command is the operator's risk: it runs as the server's own user, and a folder is no wall. What is kept here is
+//! that it gets none of the server's environment, is bounded in time and output, and leaves no process behind.
+
+use std::{ffi::OsString, path::Path, process::Stdio, sync::Arc, time::Duration};
+
+use rustix::process::{Pid, Signal};
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncRead, AsyncReadExt},
+    process::Command,
+};
+use tokio_util::sync::CancellationToken;
+
+use super::{failed, files::Root, text};
+use crate::{
+    agents::tools::{Called, Tool, ToolError},
+    domain::context::RunContext,
+};
+
+/// How long the output of a command that ended may still be on its way.
+const LAST_WORDS: Duration = Duration::from_millis(500);
+
+/// How commands run.
+#[derive(Clone)]
+pub struct Settings {
+    /// The folder they run in, and their `HOME`.
+    pub root: Arc<Root>,
+    /// Their `PATH`.
+    pub path: Option<OsString>,
+    /// Most bytes of output kept, of each stream; the rest is read and thrown away.
+    pub output_bytes_max: usize,
+    pub time_max: Duration,
+}
+
+/// The tool.
+pub struct Shell(pub Settings);
+
+impl Tool for Shell {
+    fn name(&self) -> &'static str {
+        "shell"
+    }
+
+    fn description(&self) -> &'static str {
+        "Runs a command with /bin/sh and gives its exit code and output. Nothing can be typed into it."
+    }
+
+    fn schema(&self) -> Value {
+        json!({
+            "type": "object", "required": ["command"], "additionalProperties": false,
+            "properties": {"command": {"type": "string", "minLength": 1, "maxLength": 65536}},
+        })
+    }
+
+    fn exclusive(&self) -> bool {
+        true
+    }
+
+    fn needs_approval(&self, _: &Value) -> bool {
+        true
+    }
+
+    fn time_max(&self) -> Option<Duration> {
+        Some(self.0.time_max)
+    }
+
+    fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a> {
+        Box::pin(async move {
+            let (_, dir) = self.0.root.of(context).map_err(failed)?;
+            self.run(&dir, text(&args, "command"), cancel).await
+        })
+    }
+}
+
+/// A command and all it started. They end with this value.
+struct Group(Option<Pid>);
+
+impl Group {
+    fn end(&self) {
+        if let Some(group) = self.0 {
+            // Nobody left is what was wanted.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+impl Drop for Group {
+    fn drop(&mut self) {
+        self.end();
+    }
+}
+
+impl Shell {
+    async fn run(&self, dir: &Path, command: &str, cancel: &CancellationToken) -> Result<Value, ToolError> {
+        let mut shell = Command::new("/bin/sh");
+        shell.arg("-c").arg(command).current_dir(dir).env_clear();
+        shell.env("HOME", dir).env("LANG", "C.UTF-8").env("PATH", self.0.path.clone().unwrap_or_default());
+        shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        shell.process_group(0).kill_on_drop(true);
+        let mut child = shell.spawn().map_err(failed)?;
+        let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let group = Group(pid);
+        let (mut out, mut err) = (Kept::new(self.0.output_bytes_max), Kept::new(self.0.output_bytes_max));
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let ended = {
+            let mut reading = std::pin::pin!(async { tokio::join!(out.read(stdout), err.read(stderr)) });
+            let mut read = false;
+            let status = loop {
+                // Full pipes would hold the command up, so both are read while it runs.
+                tokio::select! {
+                    () = cancel.cancelled() => break None,
+                    status = child.wait() => break Some(status),
+                    _ = &mut reading, if !read => read = true,
+                }
+            };
+            // What it left in the background must not keep the pipes open.
+            group.end();
+            if status.is_some() && !read {
+                let _ = tokio::time::timeout(LAST_WORDS, reading).await;
+            }
+            status
+        };
+        let Some(status) = ended else {
+            // Waited for, so that no zombie stays.
+            let _ = child.wait().await;
+            return Err(ToolError::Cancelled);
+        };
+        let status = status.map_err(failed)?;
+        Ok(json!({
+            "exit_code": status.code(),
+            "stdout": out.text(),
+            "stderr": err.text(),
+            "truncated": out.over || err.over,
+        }))
+    }
+}
+
+/// The beginning of a stream.
+struct Kept {
+    bytes: Vec<u8>,
+    max: usize,
+    over: bool,
+}
+
+impl Kept {
+    fn new(max: usize) -> Self {
+        Self { bytes: Vec::new(), max, over: false }
+    }
+
+    async fn read(&mut self, stream: Option<impl AsyncRead + Unpin>) {
+        let Some(mut stream) = stream else { return };
+        let mut chunk = vec![0; 8 * 1024];
+        while let Ok(read @ 1..) = stream.read(&mut chunk).await {
+            let room = self.max.saturating_sub(self.bytes.len());
+            self.bytes.extend_from_slice(&chunk[..read.min(room)]);
+            self.over |= read > room;
+        }
+    }
+
+    fn text(&self) -> String {
+        String::from_utf8_lossy(&self.bytes).into_owned()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{domain::context::Role, emitters::testing::context};
+
+    fn shell(dir: &std::path::Path) -> Shell {
+        Shell(Settings {
+            root: Root::open(dir, false).unwrap(),
+            path: Some("/usr/bin:/bin".into()),
+            output_bytes_max: 100,
+            time_max: Duration::from_secs(5),
+        })
+    }
+
+    async fn run(shell: &Shell, command: &str, cancel: &CancellationToken) -> Result<Value, ToolError> {
+        shell.call(&context(1, Role::Agent, "a"), json!({"command": command}), cancel).await
+    }
+
+    #[tokio::test]
+    async fn a_command_has_its_folder_and_nothing_of_the_servers_environment() {
+        let dir = tempfile::tempdir().unwrap();
+        let shell = shell(dir.path());
+        let command = "pwd; env | cut -d= -f1 | sort | tr '\\n' ' '; echo oh >&2; exit 3";
+        let done = run(&shell, command, &CancellationToken::new()).await.unwrap();
+        let dir = dir.path().canonicalize().unwrap();
+        let stdout = done["stdout"].as_str().unwrap();
+        assert!(stdout.starts_with(dir.to_str().unwrap()), "{stdout}");
+        assert!(stdout.ends_with("HOME LANG OLDPWD PATH PWD ") || stdout.ends_with("HOME LANG PATH PWD "), "{stdout}");
+        assert_eq!((&done["exit_code"], &done["stderr"]), (&json!(3), &json!("oh\n")));
+        assert!(shell.needs_approval(&json!({})) && shell.exclusive());
+    }
+
+    #[tokio::test]
+    async fn a_command_that_says_too_much_is_heard_to_its_end() {
+        let dir = tempfile::tempdir().unwrap();
+        let done =
+            run(&shell(dir.path()), "yes | head -c 1000000; echo end >&2", &CancellationToken::new()).await.unwrap();
+        assert_eq!((done["stdout"].as_str().unwrap().len(), &done["truncated"]), (100, &json!(true)));
+        assert_eq!(done["stderr"], "end\n");
+    }
+
+    /// Whether a process is there; one that only waits to be buried is not.
+    fn lives(pid: &str) -> bool {
+        let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+        stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
+    }
+
+    /// The kernel may take a moment over a process that nobody waits for.
+    async fn gone(pid: &str) {
+        let gone = async {
+            while lives(pid) {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        };
+        tokio::time::timeout(Duration::from_secs(5), gone).await.unwrap();
+    }
+
+    #[tokio::test]
+    async fn nothing_a_command_started_outlives_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let command = "sleep 600 & echo $!";
+        let done = run(&shell(dir.path()), command, &CancellationToken::new()).await.unwrap();
+        gone(done["stdout"].as_str().unwrap().trim()).await;
+        let pids = dir.path().join("pids");
+        let cancel = CancellationToken::new();
+        let started = async {
+            while std::fs::read_to_string(&pids).unwrap_or_default().lines().count() < 2 {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+            cancel.cancel();
+        };
+        let shell = shell(dir.path());
+        let command = "echo $$ >> pids; sleep 600 & echo $! >> pids; wait";
+        let (done, ()) = tokio::join!(run(&shell, command, &cancel), started);
+        assert_eq!(done, Err(ToolError::Cancelled));
+        for pid in std::fs::read_to_string(&pids).unwrap().lines() {
+            gone(pid).await;
+        }
+    }
+}

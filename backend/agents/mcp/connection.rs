@@ -1,0 +1,141 @@
+//! [`Connection`]: a conversation with one server, and the process it is held with.
+
+use std::{collections::HashMap, ffi::OsString, process::Stdio, sync::Mutex, sync::PoisonError};
+
+use reqwest::{
+    Url,
+    header::{HeaderName, HeaderValue},
+};
+use rmcp::{
+    RoleClient,
+    model::{ClientCapabilities, ClientConfig, Implementation},
+    service::{Peer, RunningService, serve_client},
+    transport::{
+        StreamableHttpClientTransport, async_rw::AsyncRwTransport,
+        streamable_http_client::StreamableHttpClientTransportConfig,
+    },
+};
+use rustix::process::{Pid, Signal};
+use tokio::{
+    io::{AsyncBufReadExt, AsyncReadExt, BufReader},
+    process::{Child, Command},
+};
+use tokio_util::task::TaskTracker;
+
+use crate::{
+    agents::models::Web,
+    config::{File, sections::Mcp},
+    domain::limits::MCP_MESSAGE_BYTES_MAX,
+};
+
+/// Longest line of a server's complaints that is logged, bytes.
+const LOG_LINE_BYTES_MAX: u64 = 1_000;
+
+pub(super) struct Connection {
+    service: RunningService<RoleClient, ClientConfig>,
+    /// A program that was started for it; it ends with the connection.
+    process: Mutex<Option<Process>>,
+}
+
+/// A program and all it started (a launcher often starts the server proper).
+struct Process {
+    group: Option<Pid>,
+    /// Killed and buried by the runtime when this is dropped.
+    _child: Child,
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        if let Some(group) = self.group {
+            // Nobody left is what was wanted.
+            let _ = rustix::process::kill_process_group(group, Signal::KILL);
+        }
+    }
+}
+
+fn myself() -> ClientConfig {
+    ClientConfig::new(ClientCapabilities::default(), Implementation::new("runreel", env!("CARGO_PKG_VERSION")))
+}
+
+impl Connection {
+    /// Starts a program and greets it.
+    pub(super) async fn start(
+        name: &str,
+        command: &str,
+        config: &Mcp,
+        file: &File,
+        path: Option<&OsString>,
+        tasks: &TaskTracker,
+    ) -> Result<Self, String> {
+        let dir = file.path(config.dir.as_deref().unwrap_or_else(|| std::path::Path::new(".")));
+        // A path with a slash is the file's own; a bare word is looked for in PATH.
+        let program = if command.contains('/') { file.path(command.as_ref()) } else { command.into() };
+        let mut program = Command::new(program);
+        program.args(&config.args).current_dir(&dir).env_clear();
+        program.env("PATH", path.cloned().unwrap_or_default()).env("LANG", "C.UTF-8").env("HOME", &dir);
+        program.envs(&config.env);
+        for (variable, secret) in File::secrets(&config.env_from).map_err(|error| error.to_string())? {
+            program.env(variable, secret.expose());
+        }
+        program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        program.process_group(0).kill_on_drop(true);
+        let mut child = program.spawn().map_err(|error| format!("{command} cannot be started: {error}"))?;
+        let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
+        let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
+        let process = Process { group, _child: child };
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("it has no input or output".to_owned()) };
+        if let Some(stderr) = stderr {
+            // Ends when the program does.
+            tasks.spawn(complaints(name.to_owned(), stderr));
+        }
+        let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MCP_MESSAGE_BYTES_MAX);
+        let service = serve_client(myself(), transport).await;
+        let service = service.map_err(|_| format!("{command} does not speak MCP on its output"))?;
+        Ok(Self { service, process: Mutex::new(Some(process)) })
+    }
+
+    /// Greets a server over HTTP.
+    pub(super) async fn reach(url: &str, config: &Mcp, web: &Web) -> Result<Self, String> {
+        let address = Url::parse(url).map_err(|error| format!("the url is none: {error}"))?;
+        let mut headers = HashMap::new();
+        for (name, secret) in File::secrets(&config.headers_env).map_err(|error| error.to_string())? {
+            let name_of = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no header"))?;
+            let value = HeaderValue::try_from(secret.expose());
+            let mut value = value.map_err(|_| format!("the value for {name} cannot be sent in a header"))?;
+            value.set_sensitive(true);
+            headers.insert(name_of, value);
+        }
+        let mut settings = StreamableHttpClientTransportConfig::with_uri(url);
+        settings.custom_headers = headers;
+        settings.max_sse_event_size = MCP_MESSAGE_BYTES_MAX;
+        let transport = StreamableHttpClientTransport::with_client(web.client(&address)?, settings);
+        let service = serve_client(myself(), transport).await;
+        // The library's error may hold headers of the request.
+        let service = service.map_err(|_| "it does not answer as an MCP server does".to_owned())?;
+        Ok(Self { service, process: Mutex::new(None) })
+    }
+
+    pub(super) fn peer(&self) -> &Peer<RoleClient> {
+        self.service.peer()
+    }
+
+    pub(super) fn is_closed(&self) -> bool {
+        self.service.is_closed() || self.service.peer().is_transport_closed()
+    }
+
+    /// Ends the conversation and the program.
+    pub(super) fn end(&self) {
+        self.service.cancellation_token().cancel();
+        drop(self.process.lock().unwrap_or_else(PoisonError::into_inner).take());
+    }
+}
+
+/// What a program says on its standard error, for whoever looks at debug logs.
+async fn complaints(server: String, stderr: tokio::process::ChildStderr) {
+    let mut lines = BufReader::new(stderr);
+    let mut line = Vec::new();
+    while let Ok(1..) = (&mut lines).take(LOG_LINE_BYTES_MAX).read_until(b'\n', &mut line).await {
+        tracing::debug!(server, "{}", String::from_utf8_lossy(&line).trim_end());
+        line.clear();
+    }
+}

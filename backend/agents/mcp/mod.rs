@@ -1,0 +1,88 @@
+//! Tools of other programs: servers that speak MCP, started here or reached over HTTP.
+//!
+//! Invariant kept here: a run gets a snapshot. Its tools are listed once, when it starts, and stay as they were, with
+//! the credentials read then. A server that dies turns calls into failures and is started again for the next run.
+//!
+//! What a server says is not believed further than it has to be: names, schemas, results and their sizes are bounded
+//! before anybody sees them.
+//!
+//! Start reading at [`Servers`], then `connection` and `tool`.
+
+use std::{collections::BTreeMap, ffi::OsString, sync::Arc, time::Duration};
+
+use tokio::sync::Mutex;
+use tokio_util::task::TaskTracker;
+
+mod connection;
+mod result;
+mod tool;
+
+use self::connection::Connection;
+use super::{models::Web, tools::Tool};
+use crate::config::{File, sections::Mcp};
+
+/// The place of one server: nobody else connects while somebody does.
+type Place = Arc<Mutex<Option<Arc<Connection>>>>;
+
+/// The tool servers of the configuration. Cloning shares the connections.
+#[derive(Clone)]
+pub struct Servers {
+    places: Arc<Mutex<BTreeMap<String, Place>>>,
+    web: Web,
+    path: Option<OsString>,
+    tasks: TaskTracker,
+}
+
+impl Servers {
+    /// `path` is the `PATH` of the programs that are started.
+    pub fn new(web: Web, path: Option<OsString>) -> Self {
+        Self { places: Arc::default(), web, path, tasks: TaskTracker::new() }
+    }
+
+    /// The server's tools as they are now; it is started when it is not there.
+    pub async fn tools(&self, name: &str, config: &Mcp, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let within = Duration::from_secs(config.start_timeout_s);
+        let told = |why: String| format!("the tool server {name}: {why}");
+        let tools = tokio::time::timeout(within, self.list(name, config, file)).await;
+        tools.map_err(|_| told(format!("it was not ready within {within:?}")))?.map_err(told)
+    }
+
+    async fn list(&self, name: &str, config: &Mcp, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+        if config.per_run {
+            return tool::list(name, config, &Arc::new(self.connect(name, config, file).await?)).await;
+        }
+        let place = Arc::clone(self.places.lock().await.entry(name.to_owned()).or_default());
+        let mut place = place.lock().await;
+        if let Some(connection) = place.take().filter(|connection| !connection.is_closed()) {
+            // An HTTP server that went away is only noticed when it is asked.
+            if let Ok(tools) = tool::list(name, config, &connection).await {
+                *place = Some(connection);
+                return Ok(tools);
+            }
+        }
+        let connection = Arc::new(self.connect(name, config, file).await?);
+        let tools = tool::list(name, config, &connection).await?;
+        *place = Some(connection);
+        Ok(tools)
+    }
+
+    async fn connect(&self, name: &str, config: &Mcp, file: &File) -> Result<Connection, String> {
+        match (&config.command, &config.url) {
+            (Some(command), _) => Connection::start(name, command, config, file, self.path.as_ref(), &self.tasks).await,
+            (None, Some(url)) => Connection::reach(url, config, &self.web).await,
+            (None, None) => Err("there is neither a command nor a url".to_owned()),
+        }
+    }
+
+    /// Ends the servers that were started. Runs that still have their tools see calls fail.
+    pub async fn close(&self) {
+        let places = std::mem::take(&mut *self.places.lock().await);
+        for place in places.into_values() {
+            if let Some(connection) = place.lock().await.take() {
+                connection.end();
+            }
+        }
+        self.tasks.close();
+        self.tasks.wait().await;
+    }
+}

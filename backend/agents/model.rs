@@ -1,0 +1,299 @@
+//! [`Model`]: messages in, a streamed answer out, in words that belong to no provider.
+//!
+//! The types here are kept: conversations lie in checkpoints, and the content of a message stands in
+//! `message.completed` events. So their JSON is a contract: members are added, never renamed, and what is missing has
+//! a default.
+
+use std::{fmt, ops::AddAssign, time::Duration};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+/// Who says a message.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Speaker {
+    System,
+    User,
+    Assistant,
+    /// The result of a tool call; the message names the call.
+    Tool,
+}
+
+/// Where an image's bytes are.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ImageSource {
+    /// Base64, as in a data URI behind the comma.
+    Data(String),
+    /// Fetched by the provider.
+    Url(String),
+    /// An artifact; whoever calls a model puts [`ImageSource::Data`] in its place first.
+    ArtifactId(String),
+}
+
+/// A piece of a message.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "type", rename_all = "snake_case")]
+pub enum Part {
+    Text {
+        text: String,
+    },
+    /// `{"type":"image","media_type":"image/png","data":"…"}`, or `url`, or `artifact_id` in the place of `data`.
+    Image {
+        media_type: String,
+        #[serde(flatten)]
+        source: ImageSource,
+    },
+    /// What a model thought, in the form its provider wants to see again. No event carries it.
+    Reasoning {
+        text: String,
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        signature: Option<String>,
+    },
+}
+
+impl Part {
+    pub fn text(text: impl Into<String>) -> Self {
+        Self::Text { text: text.into() }
+    }
+
+    /// The part of a `data:` URI in base64; `None` when it is none.
+    pub fn image_of_data_uri(uri: &str) -> Option<Self> {
+        let (media_type, data) = uri.strip_prefix("data:")?.split_once(";base64,")?;
+        Some(Self::Image { media_type: media_type.to_owned(), source: ImageSource::Data(data.to_owned()) })
+    }
+}
+
+/// A tool that a model wants called.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolCall {
+    /// Unique in its conversation, and fit to be a span id: 1 to 128 characters, none of them a control character.
+    pub id: String,
+    pub name: String,
+    /// An object where the model did right. Text that was no JSON stands here as a string.
+    pub args: Value,
+    /// Opaque words some providers want to see again with the call.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub signatures: Vec<String>,
+}
+
+/// One message of a conversation.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Message {
+    pub role: Speaker,
+    #[serde(default)]
+    pub content: Vec<Part>,
+    /// Of an assistant.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tool_calls: Vec<ToolCall>,
+    /// Of a tool's result: the call it belongs to.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub tool_call_id: Option<String>,
+}
+
+impl Message {
+    fn of(role: Speaker, text: impl Into<String>) -> Self {
+        Self { role, content: vec![Part::text(text)], tool_calls: Vec::new(), tool_call_id: None }
+    }
+
+    pub fn system(text: impl Into<String>) -> Self {
+        Self::of(Speaker::System, text)
+    }
+
+    pub fn user(text: impl Into<String>) -> Self {
+        Self::of(Speaker::User, text)
+    }
+
+    pub fn assistant(text: impl Into<String>) -> Self {
+        Self::of(Speaker::Assistant, text)
+    }
+
+    /// What a tool gave back, or why it did not.
+    pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
+        Self { tool_call_id: Some(call_id.into()), ..Self::of(Speaker::Tool, text) }
+    }
+
+    /// All its text, paragraphs apart.
+    pub fn text(&self) -> String {
+        let texts = self.content.iter().filter_map(|part| match part {
+            Part::Text { text } => Some(text.as_str()),
+            Part::Image { .. } | Part::Reasoning { .. } => None,
+        });
+        texts.collect::<Vec<_>>().join("\n\n")
+    }
+
+    /// The parts a reader of the run may see, as `message.completed` carries them.
+    pub fn visible(&self) -> Vec<Part> {
+        self.content.iter().filter(|part| !matches!(part, Part::Reasoning { .. })).cloned().collect()
+    }
+}
+
+/// A tool as a model is told of it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct ToolSpec {
+    pub name: String,
+    pub description: String,
+    /// JSON Schema of the arguments.
+    pub schema: Value,
+}
+
+/// What a model is asked.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Request {
+    /// The conversation, oldest first. System messages stand at its beginning.
+    pub messages: Vec<Message>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub tools: Vec<ToolSpec>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub temperature: Option<f64>,
+    /// Longest answer, tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub max_tokens: Option<u32>,
+}
+
+/// A piece of an answer that is still being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Delta {
+    Text(String),
+    Reasoning(String),
+}
+
+/// Why an answer ends where it does.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Finish {
+    /// The model had said everything.
+    Stop,
+    /// It wants tools called.
+    ToolCalls,
+    /// The answer reached its longest length.
+    Length,
+    /// The provider cut it for its content.
+    Filtered,
+    Other(String),
+}
+
+/// What an answer cost, tokens. The numbers of several answers may be added up.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(default)]
+pub struct Usage {
+    pub input_tokens: u64,
+    pub output_tokens: u64,
+    /// Of the input: read from the provider's cache.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub cached_tokens: u64,
+    /// Of the output: thought and not said.
+    #[serde(skip_serializing_if = "is_zero")]
+    pub reasoning_tokens: u64,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde passes a reference")]
+fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
+impl AddAssign for Usage {
+    fn add_assign(&mut self, other: Self) {
+        self.input_tokens = self.input_tokens.saturating_add(other.input_tokens);
+        self.output_tokens = self.output_tokens.saturating_add(other.output_tokens);
+        self.cached_tokens = self.cached_tokens.saturating_add(other.cached_tokens);
+        self.reasoning_tokens = self.reasoning_tokens.saturating_add(other.reasoning_tokens);
+    }
+}
+
+/// A whole answer. Its message is an assistant's.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Completion {
+    pub message: Message,
+    pub usage: Usage,
+    pub finish: Finish,
+}
+
+/// What the caller can do about a model's failure.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ModelErrorKind {
+    /// The same question may be answered later.
+    Transient,
+    /// The provider does not take the key, or there is none.
+    Auth,
+    /// The conversation is longer than the model reads.
+    ContextTooLong,
+    /// The provider will not answer this.
+    Refused,
+    /// The caller gave up.
+    Cancelled,
+    /// The question itself, or the configuration, is wrong.
+    Other,
+}
+
+impl ModelErrorKind {
+    /// The stable word.
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Transient => "transient",
+            Self::Auth => "auth",
+            Self::ContextTooLong => "context_too_long",
+            Self::Refused => "refused",
+            Self::Cancelled => "cancelled",
+            Self::Other => "other",
+        }
+    }
+}
+
+/// A model gave no answer. Holds no key and no part of the conversation.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
+#[error("{message}")]
+pub struct ModelError {
+    pub kind: ModelErrorKind,
+    pub message: String,
+    /// How long the provider asked to be left alone.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub retry_after: Option<Duration>,
+}
+
+impl ModelError {
+    pub fn new(kind: ModelErrorKind, message: impl fmt::Display) -> Self {
+        Self { kind, message: message.to_string(), retry_after: None }
+    }
+
+    pub fn cancelled() -> Self {
+        Self::new(ModelErrorKind::Cancelled, "the call was cancelled")
+    }
+}
+
+/// Where the pieces of an answer go while it is being written.
+pub type Deltas<'a> = dyn FnMut(Delta) + Send + 'a;
+
+/// What a call gives back.
+pub type Completing<'a> = BoxFuture<'a, Result<Completion, ModelError>>;
+
+/// Something that answers. It keeps nothing from one call to the next, so that a conversation can go on anywhere.
+pub trait Model: Send + Sync {
+    /// As people write it, such as `openai:gpt-5`.
+    fn name(&self) -> &str;
+
+    /// The answer, its pieces told as they come; together they are the answer's text. Dropping the future ends the
+    /// call. A call that failed after a piece was told is not made again by the model itself.
+    fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a>;
+}
+
+/// Asks, and stops asking when the token is cancelled.
+pub async fn complete_until(
+    model: &dyn Model,
+    request: &Request,
+    deltas: &mut Deltas<'_>,
+    cancel: &CancellationToken,
+) -> Result<Completion, ModelError> {
+    tokio::select! {
+        biased;
+        () = cancel.cancelled() => Err(ModelError::cancelled()),
+        answer = model.complete(request, deltas) => answer,
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,188 @@
+//! What a provider's failure means to the caller.
+
+use std::{error::Error as _, time::Duration};
+
+use genai::webc::StreamTimeout;
+use reqwest::{StatusCode, header::HeaderMap};
+use serde_json::Value;
+
+use crate::{
+    agents::model::{ModelError, ModelErrorKind},
+    client::parse_retry_after,
+    clock::Clock,
+};
+
+/// Characters of a provider's own words that an error repeats.
+const WORDS_CHARS_MAX: usize = 500;
+
+/// Words in which providers say that a conversation is too long.
+const TOO_LONG: &[&str] = &[
+    "context_length_exceeded",
+    "maximum context length",
+    "prompt is too long",
+    "exceed context limit",
+    "exceeds the maximum number of tokens",
+    "exceeds the context",
+    "context window",
+    "request_too_large",
+];
+/// Words in which providers say that they will not.
+const REFUSED: &[&str] = &["content_policy", "content_filter", "safety", "insufficient_quota", "billing"];
+/// Words in which providers say that it may go better later; they come inside of a stream that began well.
+const LATER: &[&str] = &[
+    "overloaded",
+    "rate_limit",
+    "server_error",
+    "api_error",
+    "timeout",
+    "unavailable",
+    "internal_error",
+    "internal server error",
+    "try again",
+];
+
+/// Sorts an error of the provider library.
+pub(super) fn model_error(error: &genai::Error) -> ModelError {
+    use genai::Error as E;
+    match error {
+        E::HttpError { status, body, headers, .. } => of_status(*status, body, headers),
+        E::WebStream { error, .. } => of_transport(error.as_ref()),
+        E::WebModelCall { webc_error, .. } | E::WebAdapterCall { webc_error, .. } => match webc_error {
+            genai::webc::Error::ResponseFailedStatus { status, body, headers } => of_status(*status, body, headers),
+            genai::webc::Error::Reqwest(error) => of_transport(error),
+            _ => unreadable(),
+        },
+        E::ChatResponse { body, .. } => of_words(&body.to_string(), &words(body)),
+        E::StreamParse { .. } | E::JsonValueExt(_) | E::SerdeJson(_) | E::InvalidJsonResponseElement { .. } => {
+            unreadable()
+        }
+        E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. } | E::Resolver { .. } => {
+            ModelError::new(ModelErrorKind::Auth, "there is no key for this model")
+        }
+        E::MessageContentTypeNotSupported { cause, .. } => {
+            ModelError::new(ModelErrorKind::Other, format!("the provider does not take this kind of content: {cause}"))
+        }
+        _ => ModelError::new(ModelErrorKind::Other, "the call could not be made"),
+    }
+}
+
+fn unreadable() -> ModelError {
+    ModelError::new(ModelErrorKind::Other, "the provider's answer cannot be read; is the address that of a model?")
+}
+
+/// The stream ended before the answer did.
+pub(super) fn cut() -> ModelError {
+    ModelError::new(ModelErrorKind::Transient, "the provider's answer broke off")
+}
+
+fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
+    if let Some(inner) = error.downcast_ref::<genai::Error>() {
+        return model_error(inner);
+    }
+    if error.is::<StreamTimeout>() {
+        return ModelError::new(ModelErrorKind::Transient, "the provider was silent for too long");
+    }
+    let Some(request) = error.downcast_ref::<reqwest::Error>() else { return cut() };
+    if request.is_builder() {
+        // The cause may be a header's value, and that is the key.
+        return ModelError::new(ModelErrorKind::Other, "the request cannot be sent; does the key hold a line break?");
+    }
+    if request.is_body() || request.is_decode() {
+        return cut();
+    }
+    let innermost = std::iter::successors(request.source(), |&cause| cause.source()).last();
+    let why = innermost.map_or_else(|| "no connection".to_owned(), ToString::to_string);
+    ModelError::new(ModelErrorKind::Transient, format!("the provider cannot be reached: {why}"))
+}
+
+fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
+    let said = serde_json::from_str::<Value>(body).map(|body| words(&body)).unwrap_or_default();
+    let number = status.as_u16();
+    let told = if said.is_empty() { format!("the provider answered {number}") } else { format!("{number}: {said}") };
+    let kind = match (number, kind_of_words(body)) {
+        (401 | 403, _) => ModelErrorKind::Auth,
+        (413, _) => ModelErrorKind::ContextTooLong,
+        (300..=399, _) => {
+            return ModelError::new(ModelErrorKind::Other, "the provider's address redirects; configure its target");
+        }
+        (402, _) => ModelErrorKind::Refused,
+        // A word may call for patience where the status calls for none, but a client's mistake stays one.
+        (408 | 409 | 425 | 429 | 500..=599, Some(ModelErrorKind::Refused)) => ModelErrorKind::Refused,
+        (408 | 409 | 425 | 429 | 500..=599, _) => ModelErrorKind::Transient,
+        (_, Some(kind @ (ModelErrorKind::ContextTooLong | ModelErrorKind::Refused))) => kind,
+        _ => ModelErrorKind::Other,
+    };
+    ModelError { retry_after: retry_after(headers), ..ModelError::new(kind, told) }
+}
+
+fn of_words(body: &str, said: &str) -> ModelError {
+    let kind = kind_of_words(body).unwrap_or(ModelErrorKind::Other);
+    let told = if said.is_empty() { "the provider broke its answer off" } else { said };
+    ModelError::new(kind, told)
+}
+
+fn kind_of_words(body: &str) -> Option<ModelErrorKind> {
+    let body = body.to_lowercase();
+    let holds = |words: &[&str]| words.iter().any(|word| body.contains(word));
+    if holds(TOO_LONG) {
+        Some(ModelErrorKind::ContextTooLong)
+    } else if holds(REFUSED) {
+        Some(ModelErrorKind::Refused)
+    } else if holds(LATER) {
+        Some(ModelErrorKind::Transient)
+    } else {
+        None
+    }
+}
+
+/// The sentence for people in an error's body, wherever the provider put it.
+fn words(body: &Value) -> String {
+    let places = [&body["error"]["message"], &body["message"], &body["error"], &body["detail"], body];
+    let said = places.into_iter().find_map(Value::as_str).unwrap_or_default();
+    said.chars().filter(|c| !c.is_control()).take(WORDS_CHARS_MAX).collect()
+}
+
+fn retry_after(headers: &HeaderMap) -> Option<Duration> {
+    let text = |name: &str| headers.get(name).and_then(|value| value.to_str().ok());
+    let millis = text("retry-after-ms").and_then(|value| value.trim().parse().ok()).map(Duration::from_millis);
+    millis.or_else(|| text("retry-after").and_then(|value| parse_retry_after(value, Clock::System.now())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_a_provider_says_is_sorted_by_what_the_caller_can_do() {
+        use ModelErrorKind::{Auth, ContextTooLong, Other, Refused, Transient};
+        for (status, body, expected) in [
+            (401, r#"{"error":{"message":"Incorrect API key provided"}}"#, Auth),
+            (403, "", Auth),
+            (429, r#"{"error":{"message":"slow down","type":"rate_limit_error"}}"#, Transient),
+            (429, r#"{"error":{"message":"You exceeded your quota","code":"insufficient_quota"}}"#, Refused),
+            (500, "<html>", Transient),
+            (529, r#"{"type":"error","error":{"type":"overloaded_error","message":"Overloaded"}}"#, Transient),
+            (400, r#"{"error":{"code":"context_length_exceeded","message":"maximum context length"}}"#, ContextTooLong),
+            (400, r#"{"error":{"message":"prompt is too long: 213462 tokens > 200000 maximum"}}"#, ContextTooLong),
+            (413, "", ContextTooLong),
+            (400, r#"{"error":{"code":"content_policy_violation","message":"no"}}"#, Refused),
+            (404, r#"{"error":"model 'x' not found"}"#, Other),
+            (400, r#"{"error":{"message":"timeout is not a parameter"}}"#, Other),
+            (302, "", Other),
+        ] {
+            let error = of_status(StatusCode::from_u16(status).unwrap(), body, &HeaderMap::new());
+            assert_eq!(error.kind, expected, "{status} {body}");
+            assert!(!error.message.contains('<'), "a page is not repeated: {}", error.message);
+        }
+        assert_eq!(of_words(r#"{"type":"overloaded_error"}"#, "Overloaded").kind, Transient);
+    }
+
+    #[test]
+    fn the_wait_a_provider_asks_for_is_read_to_the_millisecond() {
+        let mut headers = HeaderMap::new();
+        headers.insert("retry-after", "7".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_secs(7)));
+        headers.insert("retry-after-ms", "120".parse().unwrap());
+        assert_eq!(retry_after(&headers), Some(Duration::from_millis(120)));
+    }
+}

@@ -1,0 +1,264 @@
+//! [`Agents`]: from the configuration to everything one run needs, as a snapshot.
+
+use std::{path::PathBuf, sync::Arc, time::Duration};
+
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    builtin::{fetch, files, shell},
+    mcp::Servers,
+    model::{Message, Model, Request},
+    models::{
+        Web,
+        provider::{Provider, Settings},
+        scripted::{Echo, Script},
+    },
+    tools::{Called, Tool, Toolbox},
+};
+use crate::{
+    config::{
+        File,
+        models::{ModelConfig, Source},
+        sections::{Agent, Tool as ToolSection, ToolKind},
+    },
+    domain::{context::RunContext, id::Name},
+};
+
+/// Most bytes of a fetch or of a command's output, where nothing else is configured.
+const BYTES_MAX_DEFAULT: usize = 256 * 1024;
+/// Longest time of a fetch or a command, where nothing else is configured.
+const TIME_MAX_DEFAULT: Duration = Duration::from_mins(1);
+
+/// An agent cannot be made from its configuration now.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ResolveError {
+    #[error("there is no agent named {0}")]
+    Unknown(String),
+    #[error("agent {agent}: {why}")]
+    Unfit { agent: String, why: String },
+}
+
+/// What one run of an agent works with. Made once when the run starts; nothing in it is looked up again.
+#[derive(Clone)]
+pub struct AgentSpec {
+    pub name: Name,
+    /// What the model is told before everything else; may be empty.
+    pub system: String,
+    pub model: Arc<dyn Model>,
+    pub toolbox: Toolbox,
+    /// Agents it may give work to.
+    pub workers: Vec<Name>,
+    /// Most answers of the model in one run.
+    pub max_steps: u32,
+    /// Most tool calls at work at a time.
+    pub parallel_max: usize,
+    pub temperature: Option<f64>,
+    /// Longest answer, tokens.
+    pub max_tokens: Option<u32>,
+    /// Longest time of one tool call, where the tool has none of its own.
+    pub tool_time_max: Duration,
+    /// Longest time of the run at work.
+    pub run_time_max: Duration,
+}
+
+impl AgentSpec {
+    /// The question that goes on from a conversation.
+    pub fn request(&self, conversation: &[Message]) -> Request {
+        let system = (!self.system.is_empty()).then(|| Message::system(self.system.as_str()));
+        Request {
+            messages: system.into_iter().chain(conversation.iter().cloned()).collect(),
+            tools: self.toolbox.specs(),
+            temperature: self.temperature,
+            max_tokens: self.max_tokens,
+        }
+    }
+}
+
+/// The agents of the configuration. Cloning shares the connections.
+#[derive(Clone)]
+pub struct Agents {
+    file: Arc<File>,
+    data_dir: PathBuf,
+    path: Option<std::ffi::OsString>,
+    web: Web,
+    servers: Servers,
+}
+
+impl Agents {
+    /// Makes every agent once, so that what is wrong is found at the start. Tool servers are not started yet.
+    ///
+    /// `path` is the `PATH` of commands and tool servers.
+    pub fn new(file: File, data_dir: PathBuf, path: Option<std::ffi::OsString>) -> Result<Self, ResolveError> {
+        let web = Web::new().map_err(|why| ResolveError::Unfit { agent: "(any)".to_owned(), why })?;
+        let agents =
+            Self { file: Arc::new(file), data_dir, servers: Servers::new(web.clone(), path.clone()), path, web };
+        for (name, agent) in &agents.file.sections.agents {
+            let unfit = |why| ResolveError::Unfit { agent: name.clone(), why };
+            agents.model(agent).map_err(unfit)?;
+            agents.file.system(agent).map_err(|error| unfit(error.to_string()))?;
+            Toolbox::checked(agents.own_tools(agent).map_err(unfit)?).map_err(unfit)?;
+        }
+        Ok(agents)
+    }
+
+    pub fn names(&self) -> Vec<Name> {
+        self.file.sections.agents.keys().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    /// Everything a run of this agent needs. Credentials are read here and nowhere later.
+    pub async fn resolve(&self, name: &str) -> Result<AgentSpec, ResolveError> {
+        let agent = self.file.sections.agents.get(name);
+        let agent = agent.ok_or_else(|| ResolveError::Unknown(name.to_owned()))?;
+        let unfit = |why: String| ResolveError::Unfit { agent: name.to_owned(), why };
+        let parse = |name: &str| name.parse::<Name>().map_err(|_| unfit(format!("{name} is no agent's name")));
+        let (model, config) = self.model(agent).map_err(unfit)?;
+        let mut tools = self.own_tools(agent).map_err(unfit)?;
+        let servers = agent.tools.iter().filter_map(|name| Some((name, self.file.sections.mcp.get(name)?)));
+        let listed = servers.map(|(name, config)| self.servers.tools(name, config, &self.file));
+        for listed in futures::future::join_all(listed).await {
+            tools.extend(listed.map_err(unfit)?);
+        }
+        Ok(AgentSpec {
+            name: parse(name)?,
+            system: self.file.system(agent).map_err(|error| unfit(error.to_string()))?,
+            model,
+            toolbox: Toolbox::checked(tools).map_err(unfit)?,
+            workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
+            max_steps: agent.max_steps,
+            parallel_max: agent.parallel,
+            temperature: agent.temperature.or(config.temperature),
+            max_tokens: agent.max_tokens.or(config.max_tokens),
+            tool_time_max: Duration::from_secs(agent.tool_timeout_s),
+            run_time_max: Duration::from_secs(agent.timeout_s),
+        })
+    }
+
+    /// Ends the tool servers that were started.
+    pub async fn close(&self) {
+        self.servers.close().await;
+    }
+
+    fn model(&self, agent: &Agent) -> Result<(Arc<dyn Model>, ModelConfig), String> {
+        let config = self.file.model(&agent.model)?;
+        let model: Arc<dyn Model> = match &config.source {
+            Source::Echo => Arc::new(Echo),
+            Source::Script(path) => {
+                let text = File::script(path).map_err(|error| error.to_string())?;
+                let script = Script::parse(&config.source.to_string(), &text);
+                Arc::new(script.map_err(|error| format!("the script {}: {}", path.display(), error.message()))?)
+            }
+            Source::Provider { kind, model } => {
+                let key = config.key.as_ref().map(crate::config::SecretSource::read).transpose();
+                let key = key.map_err(|error| {
+                    format!(
+                        "the model {} needs a key: {error}; set it, or name another with api_key_env",
+                        config.source
+                    )
+                })?;
+                let settings = Settings {
+                    kind: *kind,
+                    model: model.clone(),
+                    base_url: config.base_url.clone(),
+                    key,
+                    answer_time_max: config.answer_time_max,
+                    silence_max: config.silence_max,
+                    retries: config.retries,
+                    reasoning: config.reasoning,
+                };
+                Arc::new(Provider::new(settings, &self.web)?)
+            }
+        };
+        Ok((model, config))
+    }
+
+    /// The tools that need no server.
+    fn own_tools(&self, agent: &Agent) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let mut tools = Vec::new();
+        for name in agent.tools.iter().filter(|name| !self.file.sections.mcp.contains_key(*name)) {
+            let (kind, section) = self.file.tool(name)?;
+            let made = self.builtin(name, kind, &section).map_err(|why| format!("the tool {name}: {why}"))?;
+            tools.extend(made.into_iter().map(|tool| configured(name, kind, &section, tool)));
+        }
+        Ok(tools)
+    }
+
+    fn builtin(&self, name: &str, kind: ToolKind, section: &ToolSection) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let time_max = section.timeout_s.map_or(TIME_MAX_DEFAULT, Duration::from_secs);
+        let bytes_max = section.bytes_max.unwrap_or(BYTES_MAX_DEFAULT);
+        // Without a folder of the operator's choice every owner has one of their own.
+        let root = match &section.root {
+            Some(root) => files::Root::open(&self.file.path(root), false),
+            None => files::Root::open(&self.data_dir.join("files"), true),
+        };
+        let root = root.map_err(|error| format!("its folder cannot be opened: {error}"));
+        Ok(match kind {
+            ToolKind::Files => files::tools(&root?, name, section.write.unwrap_or(true)),
+            ToolKind::Fetch => vec![Arc::new(fetch::Fetch::new(fetch::Settings {
+                allow: section.allow.clone().unwrap_or_default(),
+                allow_private: section.allow_private.clone().unwrap_or_default(),
+                bytes_max,
+                time_max,
+            })?)],
+            ToolKind::Shell => vec![Arc::new(shell::Shell(shell::Settings {
+                root: root?,
+                path: self.path.clone(),
+                output_bytes_max: bytes_max,
+                time_max,
+            }))],
+        })
+    }
+}
+
+/// A tool with the name, the time and the approval that its section gives it.
+struct Configured {
+    name: String,
+    approval: Option<bool>,
+    time_max: Option<Duration>,
+    inner: Arc<dyn Tool>,
+}
+
+fn configured(name: &str, kind: ToolKind, section: &ToolSection, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
+    // The tools for files carry the section's name already.
+    let name = if kind == ToolKind::Files { inner.name().to_owned() } else { name.to_owned() };
+    Arc::new(Configured {
+        name,
+        approval: section.approval,
+        time_max: section.timeout_s.map(Duration::from_secs),
+        inner,
+    })
+}
+
+impl Tool for Configured {
+    fn name(&self) -> &str {
+        &self.name
+    }
+
+    fn description(&self) -> &str {
+        self.inner.description()
+    }
+
+    fn schema(&self) -> Value {
+        self.inner.schema()
+    }
+
+    fn exclusive(&self) -> bool {
+        self.inner.exclusive()
+    }
+
+    fn blocking(&self) -> bool {
+        self.inner.blocking()
+    }
+
+    fn needs_approval(&self, args: &Value) -> bool {
+        self.approval.unwrap_or_else(|| self.inner.needs_approval(args))
+    }
+
+    fn time_max(&self) -> Option<Duration> {
+        self.time_max.or_else(|| self.inner.time_max())
+    }
+
+    fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a> {
+        self.inner.call(context, args, cancel)
+    }
+}

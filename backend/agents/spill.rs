@@ -1,0 +1,111 @@
+//! [`Spill`]: where a tool's result goes that is too large to stay with the run.
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::{Value, json};
+
+use crate::domain::{context::RunContext, limits::TOOL_PREVIEW_CHARS};
+
+/// Bytes that were kept elsewhere, as events point to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    pub artifact_id: String,
+    /// Hexadecimal.
+    pub sha256: String,
+    /// Bytes.
+    pub size: u64,
+    pub media_type: String,
+}
+
+/// Keeps bytes for a run, durably, before it answers.
+pub trait Spill: Send + Sync {
+    fn keep<'a>(
+        &'a self,
+        context: &'a RunContext,
+        name: &'a str,
+        media_type: &'a str,
+        bytes: Bytes,
+    ) -> BoxFuture<'a, Result<Kept, String>>;
+}
+
+/// What stays with the run of a result: all of it, or a pointer and the beginning.
+///
+/// Pictures go first, each as itself. Without a place for the bytes (or when it fails) only the beginning stays, and the
+/// result says so.
+pub(super) async fn within(
+    spill: Option<&dyn Spill>,
+    context: &RunContext,
+    tool: &str,
+    mut result: Value,
+    bytes_max: usize,
+) -> Value {
+    if bytes_of(&result) <= bytes_max {
+        return result;
+    }
+    for part in result.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
+        if part["type"] == "image" {
+            spill_image(spill, context, tool, part).await;
+        }
+    }
+    if bytes_of(&result) <= bytes_max {
+        return result;
+    }
+    let (text, media_type, ending) = match result {
+        Value::String(text) => (text, "text/plain; charset=utf-8", "txt"),
+        other => (other.to_string(), "application/json", "json"),
+    };
+    let size = text.len();
+    let preview: String = text.chars().take(TOOL_PREVIEW_CHARS).collect();
+    match keep(spill, context, &format!("{tool}.{ending}"), media_type, text.into()).await {
+        Some(kept) => json!({"$artifact": kept, "preview": preview}),
+        None => json!({"truncated": true, "bytes": size, "preview": preview}),
+    }
+}
+
+/// How long a value is as JSON.
+fn bytes_of(value: &Value) -> usize {
+    struct Count(usize);
+    impl std::io::Write for Count {
+        fn write(&mut self, bytes: &[u8]) -> std::io::Result<usize> {
+            self.0 += bytes.len();
+            Ok(bytes.len())
+        }
+
+        fn flush(&mut self) -> std::io::Result<()> {
+            Ok(())
+        }
+    }
+    let mut count = Count(0);
+    // Counting cannot fail, and a value has no key that is no string.
+    let _ = serde_json::to_writer(&mut count, value);
+    count.0
+}
+
+async fn spill_image(spill: Option<&dyn Spill>, context: &RunContext, tool: &str, part: &mut Value) {
+    use base64::Engine as _;
+    let media_type = part["media_type"].as_str().unwrap_or("application/octet-stream").to_owned();
+    let bytes = part["data"].as_str().map(|data| base64::engine::general_purpose::STANDARD.decode(data));
+    let Some(Ok(bytes)) = bytes else { return };
+    let size = bytes.len();
+    *part = match keep(spill, context, &format!("{tool}-image"), &media_type, bytes.into()).await {
+        Some(kept) => json!({"type": "image", "media_type": media_type, "artifact_id": kept.artifact_id}),
+        None => json!({"type": "text", "text": format!("[an image of {size} bytes was left out]")}),
+    };
+}
+
+async fn keep(
+    spill: Option<&dyn Spill>,
+    context: &RunContext,
+    name: &str,
+    media_type: &str,
+    bytes: Bytes,
+) -> Option<Kept> {
+    match spill?.keep(context, name, media_type, bytes).await {
+        Ok(kept) => Some(kept),
+        Err(error) => {
+            tracing::warn!(run_id = %context.run_id, "a tool's result could not be kept whole: {error}");
+            None
+        }
+    }
+}

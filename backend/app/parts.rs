@@ -1,0 +1,178 @@
+//! What a server is made of, put together in the order in which the parts need each other.
+
+use std::{sync::Arc, time::Duration};
+
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+use crate::{
+    agents::{
+        registry::Agents,
+        runtime::{Configured, Runtime},
+    },
+    artifacts::{Artifacts, Shelf, disk::Disk, remote::Remote},
+    auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
+    channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
+    clock::{Clock, IdSource, monotonic},
+    config::{self, ArtifactStore, Auth, File, Secrets, ServeArgs, channels::TELEGRAM},
+    database::Database,
+    dispatch::{self, Dispatch},
+    domain::{id::Name, limits::RUNTIME_PLACES, session::inbound::ChannelName},
+    http::{self, Server},
+    runners::Runners,
+    sessions::{log::SessionLog, steps::Steps},
+    store::{self, Store},
+    telemetry,
+    threads::Threads,
+    timeline::{self, Timeline},
+};
+
+/// What this process's own carrying out of runs is called where people see who holds what.
+const RUNTIME: &str = "server";
+
+/// A server and its life.
+pub(super) struct Built {
+    pub server: Server,
+    pub tasks: TaskTracker,
+    pub stop: CancellationToken,
+}
+
+/// What the parts are made from.
+struct Plan<'a> {
+    args: &'a ServeArgs,
+    secrets: &'a Secrets,
+    file: File,
+    clock: Clock,
+    ids: IdSource,
+    store: Store,
+    tasks: TaskTracker,
+    stop: CancellationToken,
+}
+
+/// Everything that stands on the database.
+pub(super) async fn build(
+    database: &Database,
+    args: &ServeArgs,
+    secrets: &Secrets,
+    clock: Clock,
+    ids: IdSource,
+) -> anyhow::Result<Built> {
+    let store = Store::connect(store::Settings {
+        options: database.options.clone(),
+        connections_max: args.db_connections,
+        lanes: args.lanes,
+    })
+    .await?;
+    if database.endpoint.is_some() {
+        store::query::let_reader_log_in(&database.options).await?;
+    }
+    let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
+    let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
+    let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, tasks, stop };
+    let Plan { store, tasks, stop, .. } = &plan;
+    let artifacts = plan.artifacts().await?;
+    let timeline = plan.timeline(&artifacts, &draining).await?;
+    let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
+    let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, tasks, stop);
+    let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
+    let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
+    let channels = plan.channels(&timeline, &authenticator, &pepper)?;
+    let raised = store.raise_counters().await?;
+    if raised > 0 {
+        tracing::warn!(raised, "chats stood behind threads that are in use; their next sessions begin after those");
+    }
+    let revocations = Revocations::default();
+    let metrics = telemetry::metrics();
+    tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
+    tasks.spawn(threads.clone().run(stop.clone()));
+    tasks.spawn(artifacts.run(stop.clone()));
+    tasks.spawn(channels.clone().run(stop.clone()));
+    tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
+    tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
+    let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
+    let parts = http::Parts { timeline, threads, channels, runners, authenticator, revocations, metrics, draining };
+    Ok(Built { server: Server::new(parts), tasks: plan.tasks, stop: plan.stop })
+}
+
+impl Plan<'_> {
+    /// The artifact store, in the part of the folder or bucket that is this database's.
+    async fn artifacts(&self) -> anyhow::Result<Artifacts> {
+        let home = self.store.artifact_home().await?;
+        let place = match self.args.artifact_store(self.secrets)? {
+            ArtifactStore::Folder(dir) => Shelf::Disk(Disk::open(&dir, home).map_err(|error| {
+                anyhow::anyhow!(
+                    "the folder for artifacts {} cannot be used: {error}; name another with --artifacts-dir",
+                    dir.display()
+                )
+            })?),
+            ArtifactStore::Bucket(s3) => Shelf::Remote(
+                Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("the artifact store cannot be used: {error}"))?,
+            ),
+        };
+        Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone()))
+    }
+
+    async fn timeline(&self, artifacts: &Artifacts, draining: &CancellationToken) -> anyhow::Result<Timeline> {
+        let Self { args, store, clock, ids, tasks, stop, .. } = self;
+        let settings = timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };
+        let timeline = Timeline::start(
+            store.clone(),
+            artifacts.clone(),
+            settings,
+            clock.clone(),
+            ids.clone(),
+            tasks,
+            draining.clone(),
+            stop.clone(),
+        );
+        Ok(timeline.await?)
+    }
+
+    fn mode(&self) -> Mode {
+        match (self.args.auth.auth, &self.secrets.jwt_secret) {
+            (Auth::Jwt, Some(secret)) => {
+                let (issuer, audience) = (self.args.auth.jwt_issuer.clone(), self.args.auth.jwt_audience.clone());
+                Mode::Jwt(Arc::new(JwtRules::hs256(secret, issuer, audience)))
+            }
+            _ => Mode::Off,
+        }
+    }
+
+    /// The channels of the configuration, with Telegram when it is set up.
+    fn channels(&self, timeline: &Timeline, authenticator: &Authenticator, pepper: &[u8]) -> anyhow::Result<Channels> {
+        let log = SessionLog::new(self.args.data.data_dir()?.join("sessions-log"));
+        let images = Arc::new(ArtifactImages::new(timeline.clone()));
+        let times = (self.clock.clone(), self.ids.clone());
+        let steps = Steps::new(self.store.clone(), log, images, times, Arc::from(pepper));
+        let configs = self.file.channels()?;
+        let of_telegram = configs.get(&ChannelName::trusted(TELEGRAM));
+        let secrets = self.secrets;
+        let telegram = match (of_telegram, &secrets.telegram_bot_token, &secrets.telegram_webhook_secret) {
+            (Some(config), Some(token), Some(secret)) => {
+                let owner = match &config.owner_sub {
+                    Some(sub) if !authenticator.is_off() => authenticator.owner(&config.owner_iss, sub),
+                    _ => authenticator.owner("", LOCAL_SUBJECT),
+                };
+                let telegram = Telegram::new(&self.args.telegram_api_base, token, secret, owner);
+                Some(telegram.map_err(anyhow::Error::msg)?)
+            }
+            _ => None,
+        };
+        let router = Arc::new(Router::new(timeline.clone(), steps.clone()));
+        Ok(Channels::new(timeline.clone(), configs, (steps, router), telegram, self.tasks.clone()))
+    }
+
+    /// What carries out the runs of the configured agents.
+    fn runtime(&self, dispatch: &Dispatch, threads: &Threads) -> anyhow::Result<Runtime> {
+        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path())?;
+        let stopwatch = monotonic();
+        let roster = Configured::new(agents, dispatch.timeline(), Arc::clone(&stopwatch));
+        Ok(Runtime {
+            dispatch: dispatch.clone(),
+            threads: threads.clone(),
+            roster: Arc::new(roster),
+            stopwatch,
+            name: Name::trusted(RUNTIME),
+            places: RUNTIME_PLACES,
+        })
+    }
+}

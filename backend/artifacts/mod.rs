@@ -1,0 +1,320 @@
+//! Artifacts: bytes by the hash of their content, on a disk or in an S3-compatible bucket.
+//!
+//! Invariants kept here: a content has its name only when all of it is durable; an artifact is inserted only after
+//! that; bytes are removed only while nobody can bring the same ones back ([`Store::seize_content`]). So whoever finds
+//! an artifact finds its bytes, whatever dies when. An upload is hashed and bounded as it passes and is never whole in
+//! memory; what stops half-way leaves nothing that is not swept.
+//!
+//! Start reading at [`Artifacts::receive`], then [`Artifacts::keep`]; [`sweep`] is the way out.
+
+pub mod disk;
+pub mod remote;
+pub mod sweep;
+
+use std::{io, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use chrono::{DateTime, Utc};
+use futures::{Stream, StreamExt as _, TryStreamExt as _, stream::BoxStream};
+use sha2::{Digest as _, Sha256};
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use uuid::Uuid;
+
+use self::{disk::Disk, remote::Remote};
+use crate::{
+    clock::{Clock, IdSource},
+    domain::{
+        artifact::{ArtifactId, Hash},
+        limits::{ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX},
+        principal::OwnerId,
+    },
+    store::{self, Store, artifacts::Artifact},
+};
+
+/// Contents of one request that get their names at the same time.
+const PUBLISH_AT_ONCE: usize = 8;
+
+/// Why bytes could not be kept or had.
+#[derive(Debug, thiserror::Error)]
+pub enum Error {
+    #[error("an artifact may have {ARTIFACT_BYTES_MAX} bytes")]
+    TooLarge,
+    /// There is no room for them. Nothing was kept.
+    #[error("the artifact store is full")]
+    Full(#[source] io::Error),
+    /// More are under way than the server takes. Nothing was done.
+    #[error("too many artifacts are under way")]
+    Busy,
+    /// Whoever was sending them has fallen silent.
+    #[error("the bytes stopped coming")]
+    Silent,
+    /// The store cannot be reached, or refuses.
+    #[error("the artifact store cannot be used")]
+    Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
+    /// The bytes are not there, or not as they were left: somebody else was at the store.
+    #[error("the bytes of this artifact are damaged")]
+    Damaged,
+    #[error(transparent)]
+    Database(#[from] store::Error),
+}
+
+impl From<io::Error> for Error {
+    fn from(error: io::Error) -> Self {
+        use io::ErrorKind as K;
+        match error.kind() {
+            // A file over what the file system or the process may write counts as no room for it.
+            K::StorageFull | K::QuotaExceeded | K::FileTooLarge => Self::Full(error),
+            K::NotFound | K::InvalidData => Self::Damaged,
+            _ => Self::Unavailable(Box::new(error)),
+        }
+    }
+}
+
+impl From<object_store::Error> for Error {
+    fn from(error: object_store::Error) -> Self {
+        match error {
+            object_store::Error::NotFound { .. } => Self::Damaged,
+            error => Self::Unavailable(Box::new(error)),
+        }
+    }
+}
+
+/// Why an upload did not arrive.
+#[derive(Debug)]
+pub enum Broken<E> {
+    /// What the sender's side said.
+    Source(E),
+    Store(Error),
+}
+
+impl<E, S: Into<Error>> From<S> for Broken<E> {
+    fn from(error: S) -> Self {
+        Self::Store(error.into())
+    }
+}
+
+/// Where bytes lie.
+#[derive(Clone, Debug)]
+pub enum Shelf {
+    Disk(Disk),
+    Remote(Remote),
+}
+
+/// A content that a store holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Stored {
+    pub hash: Hash,
+    pub size: u64,
+}
+
+/// Bytes that have arrived whole and have no name yet. Dropped, they are gone.
+#[derive(Debug)]
+pub struct Upload {
+    staged: Staged,
+    pub sha256: Hash,
+    pub size: u64,
+    _permit: OwnedSemaphorePermit,
+}
+
+#[derive(Debug)]
+enum Staged {
+    Disk(disk::Staged),
+    Remote(remote::Staged),
+}
+
+enum Writer {
+    Disk(disk::DiskWriter),
+    Remote(remote::RemoteWriter),
+}
+
+/// A handle on the artifact store. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Artifacts {
+    store: Store,
+    shelf: Shelf,
+    clock: Clock,
+    ids: IdSource,
+    uploads: Arc<Semaphore>,
+    downloads: Arc<Semaphore>,
+}
+
+impl Artifacts {
+    pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource) -> Self {
+        let uploads = Arc::new(Semaphore::new(UPLOADS_MAX));
+        let downloads = Arc::new(Semaphore::new(DOWNLOADS_MAX));
+        Self { store, shelf, clock, ids, uploads, downloads }
+    }
+
+    pub fn new_id(&self) -> ArtifactId {
+        ArtifactId::trusted(self.ids.uuid())
+    }
+
+    pub fn now(&self) -> DateTime<Utc> {
+        self.clock.now()
+    }
+
+    /// Takes in what a stream brings, to its end. Nothing stays of what does not arrive whole.
+    pub async fn receive<E>(&self, body: impl Stream<Item = Result<Bytes, E>> + Send) -> Result<Upload, Broken<E>> {
+        let permit = Arc::clone(&self.uploads).try_acquire_owned().map_err(|_| Error::Busy)?;
+        self.take_in(body, permit).await
+    }
+
+    /// As [`Artifacts::receive`] for bytes that are here already; waits its turn.
+    pub async fn take(&self, bytes: Bytes) -> Result<Upload, Error> {
+        let permit = Arc::clone(&self.uploads).acquire_owned().await.map_err(|_| Error::Busy)?;
+        let body = futures::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
+        self.take_in(body, permit).await.map_err(|broken| match broken {
+            Broken::Source(never) => match never {},
+            Broken::Store(error) => error,
+        })
+    }
+
+    async fn take_in<E>(
+        &self,
+        body: impl Stream<Item = Result<Bytes, E>> + Send,
+        permit: OwnedSemaphorePermit,
+    ) -> Result<Upload, Broken<E>> {
+        let mut writer = self.shelf.begin(self.ids.uuid()).await?;
+        let (mut digest, mut size) = (Sha256::new(), 0u64);
+        let arrived = async {
+            let mut body = std::pin::pin!(body);
+            let silence = Duration::from_millis(UPLOAD_SILENCE_MS_MAX);
+            while let Some(bytes) = tokio::time::timeout(silence, body.next()).await.map_err(|_| Error::Silent)? {
+                let bytes = bytes.map_err(Broken::Source)?;
+                size += bytes.len() as u64;
+                if size > ARTIFACT_BYTES_MAX {
+                    return Err(Error::TooLarge.into());
+                }
+                digest.update(&bytes);
+                writer.write(&bytes).await?;
+            }
+            Ok(())
+        };
+        if let Err(broken) = arrived.await {
+            writer.abort().await;
+            return Err(broken);
+        }
+        let staged = writer.finish().await?;
+        metrics::counter!("runreel_artifact_bytes_received_total").increment(size);
+        Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _permit: permit })
+    }
+
+    /// Gives uploads their names and inserts their artifacts; afterwards all of it is durable.
+    ///
+    /// Each artifact has the hash and size of the upload beside it. What fails in between is swept.
+    pub async fn keep(&self, owner: &OwnerId, uploads: Vec<(Upload, Artifact)>) -> Result<Vec<Artifact>, Error> {
+        let content: Vec<(Hash, u64)> = uploads.iter().map(|(upload, _)| (upload.sha256, upload.size)).collect();
+        self.store.claim_content(&content, self.clock.now()).await?;
+        let publish = |(upload, artifact): (Upload, Artifact)| async move {
+            assert_eq!((upload.sha256, upload.size), (artifact.sha256, artifact.size), "an artifact is what arrived");
+            self.shelf.publish(upload.staged, artifact.sha256).await?;
+            Ok::<_, Error>(artifact)
+        };
+        let artifacts: Vec<Artifact> =
+            futures::stream::iter(uploads).map(publish).buffered(PUBLISH_AT_ONCE).try_collect().await?;
+        if self.store.insert_artifacts(owner, &artifacts).await? {
+            metrics::counter!("runreel_artifacts_created_total").increment(artifacts.len() as u64);
+            return Ok(artifacts);
+        }
+        // It took so long that the bytes counted as nobody's.
+        Err(Error::Unavailable("the bytes were swept before they could be kept".into()))
+    }
+
+    /// Gives up artifacts whose event was refused.
+    pub async fn forget(&self, owner: &OwnerId, artifacts: &[ArtifactId]) {
+        if let Err(error) = self.store.forget_artifacts(owner, artifacts).await {
+            tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events are left to be swept");
+        }
+    }
+
+    /// The bytes of an artifact from `from` on, `length` of them.
+    pub async fn read(
+        &self,
+        artifact: &Artifact,
+        from: u64,
+        length: u64,
+    ) -> Result<BoxStream<'static, io::Result<Bytes>>, Error> {
+        let permit = Arc::clone(&self.downloads).try_acquire_owned().map_err(|_| Error::Busy)?;
+        let (hash, size) = (artifact.sha256, artifact.size);
+        let bytes = match &self.shelf {
+            Shelf::Disk(disk) => disk.read(hash, size, from, length).await?,
+            Shelf::Remote(remote) => remote.read(hash, size, from, length).await?,
+        };
+        // Given back with the last of them.
+        Ok(bytes.map(move |bytes| (bytes, &permit).0).boxed())
+    }
+}
+
+impl Shelf {
+    async fn begin(&self, name: Uuid) -> Result<Writer, Error> {
+        match self {
+            // A store that has lost its folder cannot be used; no artifact is damaged by that.
+            Self::Disk(disk) => disk.begin(name).await.map(Writer::Disk).map_err(unusable),
+            Self::Remote(remote) => Ok(Writer::Remote(remote.begin(name))),
+        }
+    }
+
+    async fn publish(&self, staged: Staged, hash: Hash) -> Result<(), Error> {
+        match (self, staged) {
+            (Self::Disk(disk), Staged::Disk(staged)) => disk.publish(staged, hash).await.map_err(unusable),
+            (Self::Remote(remote), Staged::Remote(staged)) => remote.publish(staged, hash).await.map_err(unusable),
+            _ => Err(Error::Unavailable("an upload went to another store than it began at".into())),
+        }
+    }
+
+    async fn remove(&self, hash: Hash) -> Result<(), Error> {
+        match self {
+            Self::Disk(disk) => disk.remove(hash).await,
+            Self::Remote(remote) => remote.remove(hash).await,
+        }
+    }
+
+    async fn remove_unfinished(&self, before: DateTime<Utc>) -> Result<u64, Error> {
+        match self {
+            Self::Disk(disk) => disk.remove_unfinished(before).await,
+            Self::Remote(remote) => remote.remove_unfinished(before).await,
+        }
+    }
+
+    fn list(&self) -> BoxStream<'static, Result<Vec<Stored>, Error>> {
+        match self {
+            Self::Disk(disk) => disk.list(),
+            Self::Remote(remote) => remote.list(),
+        }
+    }
+}
+
+/// What is missing while bytes are written is the store's folder or bucket, not an artifact's bytes.
+fn unusable(error: Error) -> Error {
+    match error {
+        Error::Damaged => Error::Unavailable("the folder or bucket of the artifact store is not there".into()),
+        error => error,
+    }
+}
+
+impl Writer {
+    async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        match self {
+            Self::Disk(writer) => writer.write(bytes).await,
+            Self::Remote(writer) => writer.write(bytes).await.map_err(unusable),
+        }
+    }
+
+    async fn finish(self) -> Result<Staged, Error> {
+        match self {
+            Self::Disk(writer) => writer.finish().await.map(Staged::Disk),
+            Self::Remote(writer) => writer.finish().await.map(Staged::Remote).map_err(unusable),
+        }
+    }
+
+    async fn abort(self) {
+        match self {
+            // Dropping it removes the file.
+            Self::Disk(_) => {}
+            Self::Remote(writer) => writer.abort().await,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

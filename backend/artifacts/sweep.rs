@@ -1,0 +1,108 @@
+//! What goes: artifacts whose event never came, bytes that no artifact has, uploads that stopped half-way.
+
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta, Utc};
+use futures::TryStreamExt as _;
+use tokio_util::sync::CancellationToken;
+
+use super::{Artifacts, Error};
+use crate::domain::{
+    artifact::Hash,
+    limits::{ARTIFACT_AUDIT_SWEEPS, ARTIFACT_GRACE_MS, ARTIFACT_SWEEP_MS, ARTIFACT_SWEEP_ROWS},
+};
+
+/// What a sweep has removed.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Swept {
+    /// Artifacts without an event.
+    pub artifacts: u64,
+    /// Contents without an artifact.
+    pub contents: u64,
+    /// Uploads that nobody finished.
+    pub uploads: u64,
+}
+
+impl Artifacts {
+    /// Removes what has been nobody's for longer than the grace. Several processes may do so at once, and uploads of the
+    /// same content at the same time lose nothing.
+    pub async fn sweep(&self) -> Result<Swept, Error> {
+        self.sweep_until(&CancellationToken::new()).await
+    }
+
+    async fn sweep_until(&self, stop: &CancellationToken) -> Result<Swept, Error> {
+        let before = self.clock.now() - TimeDelta::milliseconds(ARTIFACT_GRACE_MS);
+        let mut swept = Swept::default();
+        loop {
+            let settled = self.store.settle_artifacts(before, ARTIFACT_SWEEP_ROWS).await?;
+            swept.artifacts += settled.removed;
+            if settled.kept + settled.removed < ARTIFACT_SWEEP_ROWS.unsigned_abs() {
+                break;
+            }
+        }
+        loop {
+            let loose = self.store.loose_content(before, ARTIFACT_SWEEP_ROWS).await?;
+            let mut done = 0;
+            for hash in loose.iter().take_while(|_| !stop.is_cancelled()) {
+                done += u64::from(self.remove(*hash, before).await?);
+            }
+            swept.contents += done;
+            // What is held by others now is theirs to remove, or is looked for again.
+            if done == 0 || loose.len() < usize::try_from(ARTIFACT_SWEEP_ROWS).unwrap_or(usize::MAX) {
+                break;
+            }
+        }
+        swept.uploads = self.shelf.remove_unfinished(before).await?;
+        count(swept);
+        Ok(swept)
+    }
+
+    /// Removes a content that is nobody's; `false` when it is somebody's after all.
+    async fn remove(&self, hash: Hash, before: DateTime<Utc>) -> Result<bool, Error> {
+        let Some(seized) = self.store.seize_content(hash, before).await? else { return Ok(false) };
+        self.shelf.remove(hash).await?;
+        seized.gone().await?;
+        Ok(true)
+    }
+
+    /// Takes note of bytes that the database does not know, as a restored one may not; a later sweep removes them. Says
+    /// how many there were.
+    pub async fn audit(&self) -> Result<u64, Error> {
+        let (mut listed, mut noted) = (self.shelf.list(), 0);
+        while let Some(stored) = listed.try_next().await? {
+            let content: Vec<(Hash, u64)> = stored.iter().map(|stored| (stored.hash, stored.size)).collect();
+            if !content.is_empty() {
+                noted += self.store.note_content(&content, self.clock.now()).await?;
+            }
+        }
+        Ok(noted)
+    }
+
+    /// Sweeps now and then until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        // Nothing is old enough at the start, so the first look is after the first pause.
+        let pause = Duration::from_millis(ARTIFACT_SWEEP_MS);
+        let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
+        every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+        for sweeps in 0u64.. {
+            if stop.run_until_cancelled(every.tick()).await.is_none() {
+                return;
+            }
+            // Not broken off in the middle: a file that is being removed is, whatever becomes of the row that was held.
+            if let Err(error) = Box::pin(self.sweep_until(&stop)).await {
+                tracing::warn!(error = &error as &dyn std::error::Error, "old artifacts were not swept");
+            }
+            if sweeps % ARTIFACT_AUDIT_SWEEPS == 0
+                && let Some(Err(error)) = stop.run_until_cancelled(Box::pin(self.audit())).await
+            {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the artifact store was not searched");
+            }
+        }
+    }
+}
+
+fn count(swept: Swept) {
+    for (what, number) in [("artifact", swept.artifacts), ("content", swept.contents), ("upload", swept.uploads)] {
+        metrics::counter!("runreel_artifacts_swept_total", "what" => what).increment(number);
+    }
+}

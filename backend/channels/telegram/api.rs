@@ -1,0 +1,182 @@
+//! The Bot API: send a message, fetch a file.
+
+use std::{sync::Arc, time::Duration};
+
+use futures::StreamExt as _;
+use reqwest::{StatusCode, Url};
+use serde::{Deserialize, de::DeserializeOwned};
+use serde_json::{Value, json};
+
+use super::{FileId, Target};
+use crate::domain::limits::IMAGE_BYTES_MAX;
+
+/// Longest one request may take.
+const REQUEST_WAIT_MAX: Duration = Duration::from_secs(20);
+/// Largest answer of a method, bytes.
+const ANSWER_BYTES_MAX: usize = 1024 * 1024;
+
+/// What went wrong, without the token.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Trouble {
+    pub reason: String,
+    /// Another try may succeed.
+    pub is_passing: bool,
+    /// How long the other side wants to be left alone, seconds.
+    pub after_s: Option<i64>,
+}
+
+impl Trouble {
+    pub fn lasting(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_passing: false, after_s: None }
+    }
+
+    fn passing(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_passing: true, after_s: None }
+    }
+
+    /// The URL of a request holds the token, so nothing of it is told.
+    fn of(error: &reqwest::Error) -> Self {
+        let what = if error.is_timeout() {
+            "Telegram did not answer in time"
+        } else if error.is_connect() {
+            "Telegram cannot be reached"
+        } else {
+            "the connection to Telegram broke"
+        };
+        Self::passing(what)
+    }
+}
+
+/// An answer of the Bot API.
+#[derive(Deserialize)]
+struct Answer<T> {
+    ok: bool,
+    result: Option<T>,
+    description: Option<String>,
+    parameters: Option<Parameters>,
+}
+
+#[derive(Deserialize)]
+struct Parameters {
+    retry_after: Option<i64>,
+    migrate_to_chat_id: Option<i64>,
+}
+
+#[derive(Deserialize)]
+struct File {
+    file_path: Option<String>,
+    file_size: Option<usize>,
+}
+
+/// A client of one bot. Cheap to clone.
+#[derive(Clone)]
+pub struct Api {
+    http: reqwest::Client,
+    base: Arc<str>,
+    token: Arc<str>,
+}
+
+impl Api {
+    pub fn new(base: &str, token: &str) -> Result<Self, String> {
+        let wrong = || format!("--telegram-api-base is an http(s) URL without a query; this is: {base}");
+        let url = Url::parse(base).map_err(|_| wrong())?;
+        let plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
+        if !plain || url.host().is_none() {
+            return Err(wrong());
+        }
+        // Only the first caller in a process installs the provider; for the others it is already there.
+        let _ = rustls::crypto::ring::default_provider().install_default();
+        let mut builder = reqwest::Client::builder()
+            .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
+            .redirect(reqwest::redirect::Policy::none())
+            .timeout(REQUEST_WAIT_MAX);
+        if url.scheme() == "http" {
+            // A machine without certificates must still reach a plain server.
+            builder = builder.tls_certs_only([]).no_proxy();
+        }
+        let http = builder.build().map_err(|_| "no HTTP client could be made".to_owned())?;
+        Ok(Self { http, base: Arc::from(base.trim_end_matches('/')), token: Arc::from(token.trim()) })
+    }
+
+    /// Sends a text as a message.
+    pub async fn send(&self, target: &Target, text: &str, is_first: bool) -> Result<(), Trouble> {
+        let mut body = json!({ "chat_id": target.chat_id, "text": text });
+        if let Some(topic) = target.message_thread_id {
+            body["message_thread_id"] = Value::from(topic);
+        }
+        if let Some(message) = target.reply_to.filter(|_| is_first) {
+            body["reply_parameters"] = json!({ "message_id": message, "allow_sending_without_reply": true });
+        }
+        match self.call::<Value>("sendMessage", &body).await {
+            // A group that grew into a supergroup has another id and no old messages.
+            Err((_, Some(chat_id))) => {
+                body["chat_id"] = Value::from(chat_id);
+                body.as_object_mut().map(|members| members.remove("reply_parameters"));
+                self.call::<Value>("sendMessage", &body).await.map(|_| ()).map_err(|(trouble, _)| trouble)
+            }
+            other => other.map(|_| ()).map_err(|(trouble, _)| trouble),
+        }
+    }
+
+    /// The bytes of a file, within the bound of an image.
+    pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, Trouble> {
+        let too_large = || Trouble::lasting(format!("an image may have {IMAGE_BYTES_MAX} bytes"));
+        let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(trouble, _)| trouble)?;
+        if found.file_size.is_some_and(|bytes| bytes > IMAGE_BYTES_MAX) {
+            return Err(too_large());
+        }
+        let path = found.file_path.filter(|path| is_plain(path));
+        let path = path.ok_or_else(|| Trouble::lasting("Telegram named no file"))?;
+        let url = format!("{}/file/bot{}/{path}", self.base, self.token);
+        let response = self.http.get(url).send().await.map_err(|error| Trouble::of(&error))?;
+        match response.status() {
+            StatusCode::OK => {}
+            status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
+                return Err(Trouble::passing(format!("Telegram answered {status} for a file")));
+            }
+            status => return Err(Trouble::lasting(format!("Telegram answered {status} for a file"))),
+        }
+        bounded(response, IMAGE_BYTES_MAX).await?.ok_or_else(too_large)
+    }
+
+    /// Calls a method. Beside the trouble it tells the new id of a chat that has moved.
+    async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (Trouble, Option<i64>)> {
+        let plain = |trouble: Trouble| (trouble, None);
+        let url = format!("{}/bot{}/{method}", self.base, self.token);
+        let response = self.http.post(url).json(body).send().await.map_err(|error| plain(Trouble::of(&error)))?;
+        let status = response.status();
+        let bytes = bounded(response, ANSWER_BYTES_MAX).await.map_err(plain)?;
+        let answer: Option<Answer<T>> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
+        let Some(answer) = answer else {
+            let reason = format!("Telegram answered {status} to {method}, and nothing that can be read");
+            return Err(plain(Trouble { reason, is_passing: !status.is_client_error(), after_s: None }));
+        };
+        if let Some(result) = answer.result.filter(|_| answer.ok) {
+            return Ok(result);
+        }
+        let (after_s, moved) = answer.parameters.map_or((None, None), |p| (p.retry_after, p.migrate_to_chat_id));
+        let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        let said: String =
+            answer.description.unwrap_or_default().replace(&*self.token, "***").chars().take(200).collect();
+        Err((Trouble { reason: format!("Telegram refused {method} ({status}): {said}"), is_passing, after_s }, moved))
+    }
+}
+
+/// A path below the folder of a bot's files.
+fn is_plain(path: &str) -> bool {
+    let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
+    path.bytes().all(plain) && path.split('/').all(|part| !part.is_empty() && !part.starts_with('.'))
+}
+
+/// A body; `None` when it is over the bound.
+async fn bounded(response: reqwest::Response, bytes_max: usize) -> Result<Option<Vec<u8>>, Trouble> {
+    let mut bytes = Vec::new();
+    let mut chunks = response.bytes_stream();
+    while let Some(chunk) = chunks.next().await {
+        bytes.extend_from_slice(&chunk.map_err(|error| Trouble::of(&error))?);
+        if bytes.len() > bytes_max {
+            return Ok(None);
+        }
+    }
+    Ok(Some(bytes))
+}

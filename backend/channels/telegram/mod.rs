@@ -1,0 +1,110 @@
+//! Telegram: what comes in over its webhook, and what goes out through its Bot API.
+//!
+//! Invariants kept here: an update counts only with the secret of the webhook, compared in constant time; the bot's token
+//! stands in no error, no log and no table.
+//!
+//! Start reading at [`update`] (pure), then [`api`].
+
+pub mod api;
+pub mod text;
+pub mod update;
+
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use sha2::Sha256;
+
+use self::{
+    api::{Api, Trouble},
+    update::Update,
+};
+use super::Envelope;
+use crate::{
+    config::channels::ChannelConfig,
+    domain::{json::Json, principal::OwnerId, session::inbound::Image},
+};
+
+/// What Telegram calls a file.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct FileId(pub String);
+
+/// Where an answer goes.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Target {
+    pub chat_id: i64,
+    /// A topic of a forum.
+    pub message_thread_id: Option<i64>,
+    /// What the first part answers, in groups.
+    pub reply_to: Option<i64>,
+}
+
+/// A bot.
+#[derive(Clone)]
+pub struct Telegram {
+    api: Api,
+    /// Of the webhook's secret.
+    secret: [u8; 32],
+    owner: OwnerId,
+    bot_id: Option<i64>,
+}
+
+impl Telegram {
+    /// A bot whose messages belong to `owner`. Fails when the address of the API is none.
+    pub fn new(api_base: &str, bot_token: &str, webhook_secret: &str, owner: OwnerId) -> Result<Self, String> {
+        // The number before the colon is the bot's own id.
+        let bot_id = bot_token.split(':').next().and_then(|id| id.parse().ok());
+        let secret = mac(webhook_secret).finalize().into_bytes().into();
+        Ok(Self { api: Api::new(api_base, bot_token)?, secret, owner, bot_id })
+    }
+
+    /// Whose its messages are.
+    pub fn owner(&self) -> &OwnerId {
+        &self.owner
+    }
+
+    /// Whether this is the secret of the webhook. Takes as long for a wrong one as for the right one.
+    pub fn knows(&self, presented: &[u8]) -> bool {
+        let mut mac = mac("");
+        mac.update(presented);
+        mac.verify_slice(&self.secret).is_ok()
+    }
+
+    /// The message in an update; `None` when there is none for us.
+    pub fn read(&self, update: Update, config: &ChannelConfig) -> Option<Envelope> {
+        update::read(update, config.bot(), self.bot_id)
+    }
+
+    /// An image, fetched and checked.
+    pub async fn fetch(&self, file: &FileId) -> Result<Image, Trouble> {
+        let bytes = self.api.file(file).await?;
+        Image::of_bytes(&bytes).map_err(|flaw| Trouble::lasting(flaw.to_string()))
+    }
+
+    /// Sends a part of an answer.
+    pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), Trouble> {
+        let target: Target = serde_json::from_str(target.as_str())
+            .map_err(|error| Trouble::lasting(format!("the target is of another kind: {error}")))?;
+        self.api.send(&target, part, is_first).await
+    }
+}
+
+fn mac(text: &str) -> Hmac<Sha256> {
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(b"telegram-webhook").expect("any length will do");
+    mac.update(text.as_bytes());
+    mac
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_the_secret_itself_is_known() {
+        let telegram =
+            Telegram::new("http://127.0.0.1:1", "42:x", "a secret of the webhook", OwnerId::trusted("o")).unwrap();
+        assert!(telegram.knows(b"a secret of the webhook"));
+        for wrong in ["", "a secret of the webhoo", "a secret of the webhook ", "A secret of the webhook"] {
+            assert!(!telegram.knows(wrong.as_bytes()), "{wrong}");
+        }
+        assert_eq!(telegram.bot_id, Some(42));
+    }
+}

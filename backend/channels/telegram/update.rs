@@ -1,0 +1,182 @@
+//! From an update of Telegram to a message, or to nothing.
+
+use chrono::DateTime;
+use serde::Deserialize;
+
+use super::{FileId, Target};
+use crate::{
+    channels::Envelope,
+    domain::{
+        json::Json,
+        limits::{IMAGE_BYTES_MAX, KEY_CHARS_MAX},
+        session::inbound::{ChatId, Inbound, MessageId, UserId, Username},
+    },
+};
+
+/// As much of an update as matters here. Edited messages, channel posts and everything that Telegram may yet invent
+/// have no `message` and say nothing to us.
+#[derive(Clone, Debug, Deserialize)]
+pub struct Update {
+    pub update_id: i64,
+    pub message: Option<Message>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+pub struct Message {
+    message_id: i64,
+    message_thread_id: Option<i64>,
+    #[serde(default)]
+    is_topic_message: bool,
+    from: Option<User>,
+    chat: Chat,
+    date: i64,
+    text: Option<String>,
+    caption: Option<String>,
+    #[serde(default)]
+    entities: Vec<Entity>,
+    #[serde(default)]
+    caption_entities: Vec<Entity>,
+    #[serde(default)]
+    photo: Vec<Photo>,
+    reply_to_message: Option<Box<Replied>>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Replied {
+    from: Option<User>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct User {
+    id: i64,
+    #[serde(default)]
+    is_bot: bool,
+    username: Option<String>,
+    first_name: Option<String>,
+    last_name: Option<String>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Chat {
+    id: i64,
+    #[serde(rename = "type")]
+    kind: String,
+}
+
+/// Where something stands in the text, in UTF-16 units.
+#[derive(Clone, Debug, Deserialize)]
+struct Entity {
+    #[serde(rename = "type")]
+    kind: String,
+    offset: usize,
+    length: usize,
+    user: Option<User>,
+}
+
+#[derive(Clone, Debug, Deserialize)]
+struct Photo {
+    file_id: String,
+    file_size: Option<usize>,
+    width: u64,
+    height: u64,
+}
+
+/// The message in an update, if there is one for us: of a person, in a private chat or a group.
+pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Envelope> {
+    let message = update.message?;
+    let is_private = message.chat.kind == "private";
+    if !is_private && !matches!(message.chat.kind.as_str(), "group" | "supergroup") {
+        return None;
+    }
+    // Two bots that answer each other would never stop.
+    let from = message.from.as_ref().filter(|user| !user.is_bot)?;
+    let photo = largest(&message.photo);
+    let (text, entities) = match &message.text {
+        Some(text) => (Some(text), &message.entities),
+        None => (message.caption.as_ref(), &message.caption_entities),
+    };
+    let is_bot = |user: &User| {
+        let named = user.username.as_deref().zip(bot).is_some_and(|(name, bot)| name.eq_ignore_ascii_case(bot));
+        bot_id.map_or(named, |id| user.id == id)
+    };
+    let replied = message.reply_to_message.as_ref().and_then(|message| message.from.as_ref()).is_some_and(is_bot);
+    let mentioned = text.and_then(|text| mention(text, entities, bot, is_bot));
+    let text = text.map(|text| match mentioned {
+        // A mention in front is an address and not part of what is said.
+        Some(0) => after_mention(text, entities),
+        _ => text.as_str(),
+    });
+    let inbound = Inbound {
+        message_id: Some(MessageId::trusted(&update.update_id.to_string())),
+        chat_id: ChatId::trusted(&message.chat.id.to_string()),
+        user_id: UserId::trusted(&from.id.to_string()),
+        username: username(from),
+        text: text.map(|text| text.replace('\0', "")),
+        is_private,
+        reset_session: false,
+        addressed: replied || mentioned.is_some(),
+        image: None,
+        at: DateTime::from_timestamp(message.date, 0).unwrap_or_default(),
+    };
+    let target = Target {
+        chat_id: message.chat.id,
+        message_thread_id: message.message_thread_id.filter(|_| message.is_topic_message),
+        reply_to: (!is_private).then_some(message.message_id),
+    };
+    Some(Envelope { inbound, photo, target: Some(Json::of(&target)) })
+}
+
+/// The best size that is within the bound.
+fn largest(photos: &[Photo]) -> Option<FileId> {
+    let fits = |photo: &&Photo| photo.file_size.is_none_or(|bytes| bytes <= IMAGE_BYTES_MAX);
+    let best = photos.iter().filter(fits).max_by_key(|photo| photo.width.saturating_mul(photo.height))?;
+    Some(FileId(best.file_id.clone()))
+}
+
+/// Where the bot is mentioned, in units.
+fn mention(text: &str, entities: &[Entity], bot: Option<&str>, is_bot: impl Fn(&User) -> bool) -> Option<usize> {
+    let found = entities.iter().find(|entity| match entity.kind.as_str() {
+        "mention" => {
+            let name = units(text, entity.offset, entity.length).and_then(|name| name.strip_prefix('@'));
+            name.zip(bot).is_some_and(|(name, bot)| name.eq_ignore_ascii_case(bot))
+        }
+        "text_mention" => entity.user.as_ref().is_some_and(&is_bot),
+        _ => false,
+    });
+    found.map(|entity| entity.offset)
+}
+
+/// What stands behind the mention at the beginning.
+fn after_mention<'a>(text: &'a str, entities: &[Entity]) -> &'a str {
+    let first = entities.iter().find(|entity| entity.offset == 0 && entity.kind.ends_with("mention"));
+    let name = first.and_then(|entity| units(text, 0, entity.length));
+    name.map_or(text, |name| text[name.len()..].trim_start())
+}
+
+/// A part of a text, counted in UTF-16 units; `None` when it is not a part.
+fn units(text: &str, offset: usize, length: usize) -> Option<&str> {
+    let byte_at = |wanted: usize| {
+        let mut units = 0;
+        for (at, c) in text.char_indices() {
+            if units == wanted {
+                return Some(at);
+            }
+            units += c.len_utf16();
+        }
+        (units == wanted).then_some(text.len())
+    };
+    text.get(byte_at(offset)?..byte_at(offset.checked_add(length)?)?)
+}
+
+fn username(user: &User) -> Option<Username> {
+    let full = || {
+        let names = [user.first_name.as_deref(), user.last_name.as_deref()];
+        names.into_iter().flatten().collect::<Vec<_>>().join(" ")
+    };
+    let name = user.username.clone().unwrap_or_else(full);
+    let name: String = name.chars().filter(|c| !c.is_control()).take(KEY_CHARS_MAX).collect();
+    name.parse().ok()
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,73 @@
+//! `runreel channel`: works on the database, so it needs no running server and no credential.
+
+use std::process::ExitCode;
+
+use chrono::TimeDelta;
+use clap::Subcommand;
+
+use super::{
+    exit::Complaint,
+    render::{print, say},
+    token::{Whose, life},
+};
+use crate::{
+    clock::{Clock, IdSource},
+    config::Secrets,
+    database::Database,
+    domain::{
+        event::timestamp,
+        limits::{CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX},
+        principal::OwnerId,
+        session::inbound::ChannelName,
+    },
+    sessions::codes,
+    store::{Settings, Store},
+};
+
+#[derive(Debug, clap::Args)]
+#[command(after_help = "\
+Examples:
+  runreel channel code telegram                   a code for somebody to write to the bot
+  runreel channel code web --expires 1h --sub bob for the channel web of the person whose JWT says sub=bob")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    command: Command,
+}
+
+#[derive(Debug, Subcommand)]
+enum Command {
+    /// Make a one-time code. It is printed once, on stdout, and kept only as a hash.
+    Code {
+        /// The channel, as the configuration file calls it.
+        channel: ChannelName,
+        /// How long it is good, at most 24h: a number and s, m, h or d. Default: 15 minutes.
+        #[arg(long, value_name = "TIME", value_parser = life)]
+        expires: Option<TimeDelta>,
+        #[command(flatten)]
+        whose: Whose,
+    },
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let Command::Code { channel, expires, whose } = args.command;
+    let life_s = expires.map_or(CODE_LIFE_S_DEFAULT, |life| life.num_seconds());
+    if life_s > CODE_LIFE_S_MAX {
+        return Err(Complaint::usage("a code is good for at most 24 hours").into());
+    }
+    let database = Database::visit(&whose.data).await?;
+    let settings = Settings { options: database.options.clone(), connections_max: 2, lanes: 1 };
+    let store = Store::connect(settings).await?;
+    let clock = Clock::System;
+    let ids = IdSource::random(clock.clone());
+    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
+    let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
+    let made = codes::make(&store, &ids, &pepper, (&owner, &channel), (clock.now(), life_s)).await;
+    store.close().await;
+    database.leave().await?;
+    let Some(code) = made? else {
+        return Err(Complaint::failed(format!("the channel has {CODES_MAX} codes that nobody has used")).into());
+    };
+    say(format!("a code for {channel}, good until {}; it is shown only now:", timestamp(code.expires_at)));
+    print(&format!("{}\n", code.text))?;
+    Ok(ExitCode::SUCCESS)
+}

@@ -1,0 +1,185 @@
+//! `runreel chat`: a conversation with an agent in a terminal, through a channel of the server.
+//!
+//! The agent's words go to stdout, everything about them to stderr: tools, workers, thoughts, questions, prompts.
+
+use std::{io::IsTerminal as _, process::ExitCode};
+
+use serde_json::{Value, json};
+use tokio::signal::unix::{SignalKind, signal};
+
+use self::{
+    input::Input,
+    turn::{End, Talk, aside},
+    words::Line,
+};
+use super::{
+    connection::Connection,
+    exit::{self, Complaint, FAILED, INTERRUPTED},
+    render::{clean, say, terminal_width},
+};
+use crate::{
+    config,
+    domain::{
+        limits::MESSAGE_TEXT_BYTES_MAX,
+        session::inbound::{ChannelName, ChatId, UserId, Username},
+    },
+};
+
+mod input;
+mod turn;
+mod view;
+mod words;
+
+/// Talk to an agent in the terminal
+///
+/// Messages go to a channel of the server, which keeps the conversation: leave, come back tomorrow, and the agent knows
+/// what was said. The answer is shown as it is written, with the tools and workers behind it. What the agent may not do
+/// without you, it asks here.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+The server needs a channel and an agent, in the file that `runreel serve --config FILE` reads:
+  [channels.web]
+  [agents.assistant]
+  model = \"echo\"                 or \"openai:gpt-5\", \"anthropic:claude-sonnet-4-5\", \"ollama:qwen3\" …
+
+In a conversation: /new begins a new session, /help tells the rest, Ctrl-D leaves, Ctrl-C cancels what is under way.
+Without a terminal each line of stdin is a message (or the answer to a question). The exit code is 0 when everything was
+answered, 1 when a run failed or was cancelled, a message was filtered or a question stayed open.
+
+Examples:
+  runreel chat                                              talk, in the channel web
+  git diff | runreel chat --once --chat review > review.md  one message from stdin; stdout gets the answer alone")]
+pub(super) struct Args {
+    /// The channel, as the server's configuration calls it
+    #[arg(default_value = "web")]
+    channel: ChannelName,
+    /// The conversation; another one is another memory [default: your name and this machine's]
+    #[arg(long, value_name = "ID")]
+    chat: Option<ChatId>,
+    /// Who you are to the channel [default: your name on this machine]
+    #[arg(long, value_name = "ID")]
+    user: Option<UserId>,
+    /// What the agent is told you are called [default: the user]
+    #[arg(long, value_name = "NAME")]
+    username: Option<Username>,
+    /// Send one message and leave when it is answered; without TEXT it is read from stdin
+    #[arg(long, value_name = "TEXT", num_args = 0..=1)]
+    #[expect(clippy::option_option, reason = "how clap tells a flag with a value that may be left out")]
+    once: Option<Option<String>>,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+/// Talks until the person leaves; tells by the exit code how it went.
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.connection.client()?;
+    let mut input = Input::open();
+    let last_only = args.once.is_some() && !std::io::stdout().is_terminal();
+    let once = match &args.once {
+        None => None,
+        Some(Some(text)) => {
+            // Whoever calls this in a loop over lines of a file wants to keep the rest of the file.
+            input = if input.is_terminal { input } else { Input::closed() };
+            Some(text.clone())
+        }
+        Some(None) if input.is_terminal => {
+            return Err(Complaint::usage("--once wants a text, or a message on stdin").into());
+        }
+        Some(None) => Some(whole(&mut input).await?),
+    };
+    let mut talk = Talk {
+        client: &client,
+        channel: &args.channel,
+        who: who(&args),
+        input,
+        signals: signal(SignalKind::interrupt())?,
+        width: terminal_width(),
+        last_only,
+    };
+    match once {
+        Some(text) if text.trim().is_empty() => Err(Complaint::usage("the message is empty").into()),
+        Some(text) => Ok(code(talk.turn(json!({ "text": text })).await?)),
+        None => {
+            let chat = talk.who["chat_id"].as_str().map(clean).unwrap_or_default();
+            let channel = &args.channel;
+            say(format!("channel {channel}, chat {chat}; /help tells what you can type, Ctrl-D leaves"));
+            converse(&mut talk).await
+        }
+    }
+}
+
+async fn converse(talk: &mut Talk<'_>) -> anyhow::Result<ExitCode> {
+    let is_terminal = talk.input.is_terminal;
+    let mut is_happy = true;
+    loop {
+        if is_terminal {
+            aside("> ");
+        }
+        let line = tokio::select! {
+            line = talk.input.message() => line,
+            _ = talk.signals.recv() => { aside("\n"); return Ok(ExitCode::from(INTERRUPTED)) }
+        };
+        let Some(line) = line else {
+            aside(if is_terminal { "\n" } else { "" });
+            break;
+        };
+        let message = match Line::of(&line) {
+            Line::Nothing => continue,
+            Line::Quit => break,
+            Line::Help => {
+                say(words::HELP);
+                continue;
+            }
+            Line::Unknown(command) => {
+                say(format!("{} is no command; /help tells which there are", clean(&command)));
+                continue;
+            }
+            Line::New => json!({ "reset_session": true }),
+            Line::Message(text) => json!({ "text": text }),
+        };
+        match talk.turn(message).await {
+            Ok(End::Left) => return Ok(code(End::Left)),
+            Ok(end) => is_happy &= end == End::Done,
+            // A person sees what is wrong and may try again; a script does not.
+            Err(error) if is_terminal && exit::code_of(&error) != 0 => _ = exit::report(&error),
+            Err(error) => return Err(error),
+        }
+    }
+    // A person at a terminal has seen how it went.
+    Ok(code(if is_happy || is_terminal { End::Done } else { End::Unhappy }))
+}
+
+fn code(end: End) -> ExitCode {
+    match end {
+        End::Done => ExitCode::SUCCESS,
+        End::Unhappy => ExitCode::from(FAILED),
+        End::Left => ExitCode::from(INTERRUPTED),
+    }
+}
+
+/// All that stdin holds, as one message.
+async fn whole(input: &mut Input) -> Result<String, Complaint> {
+    let mut text = String::new();
+    while let Some(line) = input.line().await {
+        text.push_str(&line);
+        text.push('\n');
+        if text.len() > MESSAGE_TEXT_BYTES_MAX {
+            let most = MESSAGE_TEXT_BYTES_MAX / 1024;
+            return Err(Complaint::failed(format!("stdin holds more than the {most} KiB a message may have")));
+        }
+    }
+    Ok(text.trim_end().to_owned())
+}
+
+fn who(args: &Args) -> Value {
+    let name = config::variable("USER").or_else(|| config::variable("LOGNAME"));
+    let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
+    let user = args.user.as_ref().map_or_else(|| words::default_user(name.as_deref()), |user| user.as_str().to_owned());
+    let chat = args.chat.as_ref().map(|chat| chat.as_str().to_owned());
+    let chat = chat.unwrap_or_else(|| words::default_chat(name.as_deref(), &host));
+    let mut who = json!({ "chat_id": chat, "user_id": user });
+    if let Some(username) = &args.username {
+        who["username"] = json!(username.as_str());
+    }
+    who
+}

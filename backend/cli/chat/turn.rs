@@ -1,0 +1,258 @@
+//! One message: said, and its run followed to the end, with a person's answers and Ctrl-C on the way.
+
+use std::{io::Write as _, time::Duration};
+
+use serde_json::{Value, json};
+use tokio::{signal::unix::Signal, time::Instant};
+
+use super::{
+    input::Input,
+    view::{Event, Piece, Questions, View},
+    words,
+};
+use crate::{
+    cli::{
+        exit,
+        render::{clean, duration, print, say},
+    },
+    client::{Client, Follow, Frame, Notice},
+    domain::session::inbound::ChannelName,
+};
+
+/// How long nobody may take up a run before the person is told.
+const QUEUE_PATIENCE: Duration = Duration::from_secs(5);
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum End {
+    Done,
+    /// The run failed or was cancelled, the message was filtered, or nobody answered a question.
+    Unhappy,
+    /// Ctrl-C, and the person wants to leave.
+    Left,
+}
+
+pub(super) struct Talk<'a> {
+    pub(super) client: &'a Client,
+    pub(super) channel: &'a ChannelName,
+    /// Chat, user and perhaps username, as the route takes them.
+    pub(super) who: Value,
+    pub(super) input: Input,
+    pub(super) signals: Signal,
+    pub(super) width: Option<usize>,
+    pub(super) last_only: bool,
+}
+
+/// A run that is followed.
+struct Turn {
+    run_id: String,
+    view: View,
+    questions: Questions,
+    /// The question that is on the screen.
+    asked: Option<String>,
+    agent: Option<String>,
+    is_queued: bool,
+    was_lost: bool,
+    is_cancelling: bool,
+    status: Option<String>,
+}
+
+impl Talk<'_> {
+    /// Sends a message (`text` or `reset_session`) and stays until its run has ended.
+    pub(super) async fn turn(&mut self, message: Value) -> anyhow::Result<End> {
+        let mut body = self.who.clone();
+        if let (Value::Object(body), Value::Object(message)) = (&mut body, message) {
+            body.extend(message);
+        }
+        let answer = tokio::select! {
+            answer = self.client.message(self.channel.as_str(), &body) => answer?,
+            _ = self.signals.recv() => return Ok(End::Left),
+        };
+        let Some(run_id) = answer["run_id"].as_str().filter(|_| answer["outcome"] == "accepted") else {
+            let reason = answer["reason"].as_str().unwrap_or_default();
+            let user = body["user_id"].as_str().unwrap_or_default();
+            say(words::filtered(reason, user, self.channel.as_str()));
+            return Ok(if words::is_fine(reason) { End::Done } else { End::Unhappy });
+        };
+        let turn = Turn {
+            run_id: run_id.to_owned(),
+            view: View::new(self.width, self.last_only),
+            questions: Questions::default(),
+            asked: None,
+            agent: None,
+            is_queued: true,
+            was_lost: false,
+            is_cancelling: false,
+            status: None,
+        };
+        self.follow(turn).await
+    }
+
+    async fn follow(&mut self, mut turn: Turn) -> anyhow::Result<End> {
+        let mut follow: Follow = self.client.follow(&format!("/api/stream/runs/{}", turn.run_id), None);
+        let mut patience = Some(Instant::now() + QUEUE_PATIENCE);
+        loop {
+            self.ask(&mut turn)?;
+            let until = patience.unwrap_or_else(Instant::now);
+            tokio::select! {
+                biased;
+                _ = self.signals.recv() => {
+                    if turn.is_cancelling || !self.cancel(&mut turn).await? {
+                        return Ok(End::Left);
+                    }
+                }
+                notice = follow.next() => match notice {
+                    Some(notice) => turn.notice(notice?)?,
+                    None => break,
+                },
+                line = self.input.line(), if turn.asked.is_some() => match line {
+                    Some(line) => self.answer(&mut turn, &line).await?,
+                    None => return Ok(turn.nobody_answers()),
+                },
+                () = tokio::time::sleep_until(until), if patience.is_some() => {
+                    patience = None;
+                    turn.say_queued()?;
+                }
+            }
+        }
+        let status = match turn.status {
+            Some(status) => status,
+            None => self.client.run(&turn.run_id).await?["status"].as_str().unwrap_or_default().to_owned(),
+        };
+        Ok(if status == "completed" { End::Done } else { End::Unhappy })
+    }
+
+    /// Shows the oldest question, unless it stands there.
+    fn ask(&mut self, turn: &mut Turn) -> anyhow::Result<()> {
+        let oldest = turn.questions.0.first();
+        if turn.asked.as_ref() == oldest.map(|question| &question.id) {
+            return Ok(());
+        }
+        if turn.asked.take().is_some() {
+            aside("\n");
+        }
+        if let Some(question) = turn.questions.0.first().cloned() {
+            show(turn.view.break_line())?;
+            // What was typed before the question came is no answer to it.
+            self.input.hold();
+            aside(&question.text);
+            aside(question.prompt());
+            turn.asked = Some(question.id);
+        }
+        Ok(())
+    }
+
+    async fn answer(&mut self, turn: &mut Turn, line: &str) -> anyhow::Result<()> {
+        let Some(question) = turn.questions.0.first().cloned() else { return Ok(()) };
+        let Some(mut answer) = words::decision(question.is_approval, line) else {
+            aside(question.prompt());
+            return Ok(());
+        };
+        answer["interrupt_id"] = json!(question.id);
+        turn.asked = None;
+        // Once answered it is gone, whoever's answer it was; trouble on the way is told, and it is asked again.
+        match self.client.resume(&turn.run_id, &answer).await {
+            Ok(_) => turn.questions.0.retain(|open| open.id != question.id),
+            Err(error) => {
+                if matches!(error.code.as_deref(), Some("interrupt_closed" | "run_ended" | "not_found")) {
+                    turn.questions.0.retain(|open| open.id != question.id);
+                }
+                exit::report(&error.into());
+            }
+        }
+        Ok(())
+    }
+
+    /// Asks for the run's end; `false` when the person leaves before the server has answered.
+    async fn cancel(&mut self, turn: &mut Turn) -> anyhow::Result<bool> {
+        turn.is_cancelling = true;
+        show(turn.view.break_line())?;
+        if turn.asked.is_some() {
+            aside("\n");
+            turn.asked = None;
+            turn.questions.0.clear();
+        }
+        say("cancelling; Ctrl-C again leaves");
+        let cancel = self.client.cancel(&turn.run_id, Some("cancelled in the terminal"));
+        tokio::select! {
+            done = cancel => if let Err(error) = done && error.code.as_deref() != Some("run_ended") {
+                exit::report(&error.into());
+            },
+            _ = self.signals.recv() => return Ok(false),
+        }
+        Ok(true)
+    }
+}
+
+impl Turn {
+    fn notice(&mut self, notice: Notice) -> anyhow::Result<()> {
+        match notice {
+            Notice::Connected if self.was_lost => say("connected again"),
+            Notice::Connected => {}
+            Notice::Lost { reason, retry_in } => {
+                self.was_lost = true;
+                show(self.view.break_line())?;
+                say(format!("connection lost ({}); trying again in {}", clean(&reason), duration(retry_in)));
+            }
+            Notice::Frame(frame) => self.frame(&frame)?,
+        }
+        Ok(())
+    }
+
+    fn frame(&mut self, frame: &Frame) -> anyhow::Result<()> {
+        if frame.event == "stream.end" {
+            let told: Value = serde_json::from_str(&frame.data).unwrap_or_default();
+            self.status = told["status"].as_str().map(str::to_owned);
+            return show(self.view.break_line());
+        }
+        let event = Event::of(frame);
+        self.agent = event.agent.clone().or(self.agent.take());
+        self.is_queued &= frame.event == "run.created" || frame.event.starts_with("stream.");
+        self.questions.event(&event);
+        if self.is_cancelling {
+            self.questions.0.clear();
+        }
+        let pieces = self.view.event(&event);
+        // The line the question stands on is not the agent's.
+        if self.asked.is_some() && !pieces.is_empty() {
+            aside("\n");
+            self.asked = None;
+        }
+        show(pieces)
+    }
+
+    fn say_queued(&mut self) -> anyhow::Result<()> {
+        if self.is_queued {
+            show(self.view.break_line())?;
+            let agent = clean(self.agent.as_deref().unwrap_or("the agent"));
+            say(format!(
+                "nobody has taken this up yet: {agent} needs [agents.{agent}] in the server's --config, or a runner \
+                 (runreel runner --agent {agent} --exec …)"
+            ));
+        }
+        Ok(())
+    }
+
+    fn nobody_answers(&self) -> End {
+        aside("\n");
+        say(format!("the run waits for an answer; give it with: runreel runs answer {} approve", clean(&self.run_id)));
+        End::Unhappy
+    }
+}
+
+fn show(pieces: Vec<Piece>) -> anyhow::Result<()> {
+    for piece in pieces {
+        match piece {
+            Piece::Answer(text) => print(&text)?,
+            Piece::Aside(text) => aside(&text),
+        }
+    }
+    Ok(())
+}
+
+/// Writes to stderr as it is. Nobody can be told when that fails.
+pub(super) fn aside(text: &str) {
+    let mut stderr = anstream::stderr().lock();
+    let _ = stderr.write_all(text.as_bytes());
+    let _ = stderr.flush();
+}

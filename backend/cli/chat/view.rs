@@ -1,0 +1,265 @@
+//! What a run's frames look like in a chat: the agent's words as they come, everything else as quiet lines beside them.
+//!
+//! Pure: frames in, pieces out. A text is shown once, however it came: as tokens, as a snapshot after a break, whole
+//! with its durable event, or again as the run's output.
+
+use std::collections::HashMap;
+
+use anstyle::{AnsiColor, Style};
+use serde::Deserialize;
+use serde_json::Value;
+
+use crate::{
+    cli::{
+        gist::gist,
+        render::{clean_lines, clip},
+    },
+    client::Frame,
+    domain::session,
+};
+
+/// Something to print.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Piece {
+    /// The agent's words: data, for stdout.
+    Answer(String),
+    /// What happens meanwhile: talk, for stderr.
+    Aside(String),
+}
+
+/// The members of an event that a chat looks at. Everything is optional: a view must not fail on what it is shown.
+#[derive(Debug, Default, Deserialize)]
+#[serde(default)]
+pub(super) struct Event {
+    #[serde(skip)]
+    pub kind: String,
+    pub agent: Option<String>,
+    pub span_id: String,
+    pub payload: Value,
+    // A snapshot has this beside the span, without a payload.
+    text: Option<String>,
+    // What a snapshot is a snapshot of.
+    #[serde(rename = "type")]
+    of: String,
+}
+
+impl Event {
+    pub(super) fn of(frame: &Frame) -> Self {
+        Self { kind: frame.event.clone(), ..serde_json::from_str(&frame.data).unwrap_or_default() }
+    }
+
+    fn is_reasoning(&self) -> bool {
+        self.kind.starts_with("reasoning.") || self.of.starts_with("reasoning.")
+    }
+}
+
+/// A text that is being written.
+#[derive(Default)]
+struct Text {
+    shown: String,
+    chars: usize,
+    /// A part was lost on the way: no more of it is shown until all of it is there.
+    is_torn: bool,
+}
+
+pub(super) struct View {
+    /// Columns of the terminal; `None` cuts nothing.
+    width: Option<usize>,
+    /// The answer is shown once the run is over, and no other words of the agent.
+    last_only: bool,
+    texts: HashMap<String, Text>,
+    /// The span whose text stands on the line the terminal is on, and whether it is a thought.
+    open: Option<(String, bool)>,
+    /// The payload of the agent's last message, and its text when that was shown.
+    last_message: Option<Value>,
+    said: String,
+}
+
+impl View {
+    pub(super) fn new(width: Option<usize>, last_only: bool) -> Self {
+        let (texts, open, last_message, said) = (HashMap::new(), None, None, String::new());
+        Self { width, last_only, texts, open, last_message, said }
+    }
+
+    /// What there is to print for an event.
+    pub(super) fn event(&mut self, event: &Event) -> Vec<Piece> {
+        let (family, action) = event.kind.rsplit_once('.').unwrap_or((&event.kind, ""));
+        match (family, action) {
+            (_, "delta" | "snapshot") => self.tokens(event, action == "snapshot"),
+            ("message", "completed") if event.payload["role"].as_str().is_none_or(|role| role == "assistant") => {
+                self.message(event)
+            }
+            ("reasoning", "completed") => self.whole(event),
+            ("tool" | "worker", "started" | "spawned") => self.line(event, "·", Style::new()),
+            ("tool" | "worker", "completed") => self.line(event, "✓", Style::new()),
+            ("tool" | "worker", "failed") => self.line(event, "✗", AnsiColor::Red.on_default()),
+            ("artifact", "created") => self.line(event, "▪", Style::new()),
+            ("log", "warn" | "error") => self.line(event, "!", AnsiColor::Yellow.on_default()),
+            ("run", "completed") => self.answer(event),
+            ("run", "failed") => self.end(event, "the run failed", AnsiColor::Red),
+            ("run", "cancelled") => self.end(event, "the run was cancelled", AnsiColor::Yellow),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Ends the line that a text is on, if there is one: something else wants to be said.
+    pub(super) fn break_line(&mut self) -> Vec<Piece> {
+        let line_end = |(_, is_thought)| if is_thought { aside("\n") } else { Piece::Answer("\n".to_owned()) };
+        self.open.take().map(line_end).into_iter().collect()
+    }
+
+    fn tokens(&mut self, event: &Event, is_snapshot: bool) -> Vec<Piece> {
+        let is_thought = event.is_reasoning();
+        // Output chunks of tools and of others are no words of the agent.
+        let is_message = event.kind.starts_with("message.delta") || event.of.starts_with("message.");
+        if !is_thought && (!is_message || self.last_only) {
+            return Vec::new();
+        }
+        let told = event.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
+        let written = event.text.as_deref().or(event.payload["text"].as_str()).unwrap_or_default();
+        let text = self.texts.entry(event.span_id.clone()).or_default();
+        // After a reconnect the text so far comes again; the offsets tell which part of it is new.
+        let begins = if is_snapshot { 0 } else { told.unwrap_or(text.chars) };
+        text.is_torn |= begins > text.chars;
+        let fresh: String = written.chars().skip(text.chars.saturating_sub(begins)).collect();
+        if text.is_torn || fresh.is_empty() {
+            return Vec::new();
+        }
+        text.shown.push_str(&fresh);
+        text.chars += fresh.chars().count();
+        self.words(&event.span_id, &fresh, is_thought)
+    }
+
+    /// Text of a span, on its line if it has it, else on a new one.
+    fn words(&mut self, span_id: &str, text: &str, is_thought: bool) -> Vec<Piece> {
+        let goes_on = self.open.as_ref().is_some_and(|(open, _)| open == span_id);
+        let mut pieces = if goes_on { Vec::new() } else { self.break_line() };
+        let text = clean_lines(text);
+        pieces.push(if is_thought { aside(&dimmed(&text)) } else { Piece::Answer(text) });
+        self.open = Some((span_id.to_owned(), is_thought));
+        pieces
+    }
+
+    /// A text is there with its durable event: what of it was not shown is shown now.
+    fn whole(&mut self, event: &Event) -> Vec<Piece> {
+        let (is_thought, text) = (event.is_reasoning(), self.texts.remove(&event.span_id).unwrap_or_default());
+        let Some(full) = session::answer(None, Some(&event.payload)).filter(|full| !full.is_empty()) else {
+            let unknown = !event.payload["$artifact"].is_null() && text.shown.is_empty();
+            return if unknown { self.line(event, "▪", Style::new()) } else { self.break_line() };
+        };
+        let mut pieces = match full.strip_prefix(&text.shown) {
+            Some("") => Vec::new(),
+            Some(rest) if self.open.as_ref().is_some_and(|(open, _)| *open == event.span_id) => {
+                self.words(&event.span_id, rest, is_thought)
+            }
+            // The line was taken by something else in the middle of the text, or the text became another one.
+            _ => {
+                let mut pieces = self.break_line();
+                pieces.extend(self.words(&event.span_id, &full, is_thought));
+                pieces
+            }
+        };
+        if self.open.as_ref().is_some_and(|(open, _)| *open == event.span_id) {
+            pieces.extend(self.break_line());
+        }
+        if !is_thought {
+            self.said = full;
+        }
+        pieces
+    }
+
+    fn message(&mut self, event: &Event) -> Vec<Piece> {
+        self.last_message = Some(event.payload.clone());
+        if self.last_only { Vec::new() } else { self.whole(event) }
+    }
+
+    /// The run's answer, unless its last message was just that.
+    fn answer(&mut self, event: &Event) -> Vec<Piece> {
+        let mut pieces = self.break_line();
+        let output = Some(&event.payload["output"]).filter(|output| !output.is_null());
+        let answer = session::answer(output, self.last_message.as_ref()).unwrap_or_default();
+        if !answer.trim().is_empty() && answer.trim() != self.said.trim() {
+            let answer = clean_lines(&answer);
+            pieces.push(Piece::Answer(format!("{}\n", answer.trim_end_matches('\n'))));
+        }
+        pieces
+    }
+
+    fn end(&mut self, event: &Event, what: &str, color: AnsiColor) -> Vec<Piece> {
+        let (mut pieces, paint, told) = (self.break_line(), color.on_default(), gist(&event.kind, &event.payload));
+        let reason = told.trim_start_matches("error: ");
+        let between = if reason.is_empty() { "" } else { ": " };
+        pieces.push(aside(&format!("{paint}{what}{between}{reason}{paint:#}\n")));
+        pieces
+    }
+
+    /// A quiet line about an event.
+    fn line(&mut self, event: &Event, mark: &str, paint: Style) -> Vec<Piece> {
+        let mut pieces = self.break_line();
+        let told = gist(&event.kind, &event.payload);
+        let told = if event.kind.starts_with("worker.") { format!("worker {told}") } else { told };
+        let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
+        let told = clip(&told, room);
+        pieces.push(aside(&format!("  {paint}{mark}{paint:#} {}\n", dimmed(&told))));
+        pieces
+    }
+}
+
+fn aside(text: &str) -> Piece {
+    Piece::Aside(text.to_owned())
+}
+
+fn dimmed(text: &str) -> String {
+    let dim = Style::new().dimmed();
+    format!("{dim}{text}{dim:#}")
+}
+
+/// A question to the person at the terminal.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Question {
+    pub id: String,
+    /// Whether yes and no answer it.
+    pub is_approval: bool,
+    pub text: String,
+}
+
+impl Question {
+    pub(super) fn prompt(&self) -> &'static str {
+        if self.is_approval { "  y, n, or an answer in words: " } else { "  your answer: " }
+    }
+}
+
+/// What the run waits for, the oldest first.
+#[derive(Debug, Default)]
+pub(super) struct Questions(pub Vec<Question>);
+
+impl Questions {
+    /// Keeps up with the log.
+    pub(super) fn event(&mut self, event: &Event) {
+        match event.kind.as_str() {
+            "interrupt.requested" if self.0.iter().all(|question| question.id != event.span_id) => {
+                self.0.push(question(event));
+            }
+            "interrupt.resolved" => self.0.retain(|question| question.id != event.span_id),
+            "run.completed" | "run.failed" | "run.cancelled" => self.0.clear(),
+            _ => {}
+        }
+    }
+}
+
+fn question(event: &Event) -> Question {
+    let payload = &event.payload;
+    let (paint, mut text) = (AnsiColor::Magenta.on_default().bold(), gist("interrupt.requested", payload));
+    if payload["tool"].is_string() {
+        let call = serde_json::json!({ "name": payload["tool"], "args": payload["args"] });
+        text = format!("{text}\n    {}", gist("tool.started", &call));
+    }
+    Question {
+        id: event.span_id.clone(),
+        is_approval: payload["kind"] != "question",
+        text: format!("{paint}?{paint:#} {}\n", clean_lines(&text)),
+    }
+}
+
+#[cfg(test)]
+mod tests;

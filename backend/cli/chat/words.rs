@@ -1,0 +1,166 @@
+//! The words of a chat: commands, answers to questions, why a message was not heard. All of it pure.
+
+use serde_json::{Value, json};
+
+use crate::{
+    cli::render::clean,
+    domain::{limits::KEY_CHARS_MAX, session::Reason},
+};
+
+/// Without a user name in the environment.
+const NOBODY: &str = "terminal";
+
+pub(super) const HELP: &str = "\
+  /new    begin a new session: the agent forgets this conversation
+  /help   this
+  /quit   leave; so does Ctrl-D
+  Ctrl-C  cancel what is under way; twice, or with nothing under way: leave
+Anything else is a message. A question of the agent is answered with y, n, or in words.";
+
+/// What a line means.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Line {
+    Nothing,
+    New,
+    Help,
+    Quit,
+    Unknown(String),
+    Message(String),
+}
+
+impl Line {
+    pub(super) fn of(line: &str) -> Self {
+        let text = line.trim();
+        match text {
+            "" => Self::Nothing,
+            "/new" => Self::New,
+            "/help" | "/?" => Self::Help,
+            "/quit" | "/exit" => Self::Quit,
+            // A path or a sentence about one is a message.
+            _ if text.strip_prefix('/').is_some_and(is_word) => Self::Unknown(text.to_owned()),
+            _ => Self::Message(text.to_owned()),
+        }
+    }
+}
+
+fn is_word(text: &str) -> bool {
+    text.chars().all(char::is_alphanumeric)
+}
+
+/// The answer to a question as the API takes it; `None` when nothing was said.
+pub(super) fn decision(is_approval: bool, line: &str) -> Option<Value> {
+    let text = line.trim();
+    let answer = match text.to_lowercase().as_str() {
+        "" => return None,
+        "y" | "yes" if is_approval => json!({ "decision": "approve" }),
+        "n" | "no" if is_approval => json!({ "decision": "reject" }),
+        _ => json!({ "decision": "respond", "value": text }),
+    };
+    Some(answer)
+}
+
+/// Why a message started no run, and what to do about it.
+pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
+    let (user, channel) = (clean(user), clean(channel));
+    match Reason::parse(reason) {
+        Some(Reason::NotAllowed) => format!(
+            "not_allowed: {user} may not write in {channel}; add the user to allowed_users in [channels.{channel}], or \
+             say who you are with --user"
+        ),
+        Some(Reason::NoTrigger) => {
+            format!("no_trigger: the agent of {channel} only hears messages that begin with the channel's trigger")
+        }
+        Some(Reason::Empty) => "empty: a message needs some text".to_owned(),
+        Some(Reason::Duplicate) => "duplicate: this very message was delivered before".to_owned(),
+        Some(Reason::SessionReset) => "a new session begins with your next message".to_owned(),
+        Some(Reason::CodeWanted) => {
+            format!(
+                "code_wanted: the channel asks for a one-time code; type it (runreel channel code {channel} makes one)"
+            )
+        }
+        Some(Reason::CodeWrong) => "code_wrong: that code is not good; type the one you were given".to_owned(),
+        Some(Reason::CodeBlocked) => {
+            "code_blocked: those were too many wrong codes; try again in 15 minutes".to_owned()
+        }
+        Some(Reason::CodeAccepted) => "the code is good; you can write now".to_owned(),
+        None => format!("{}: the message was not passed on", clean(reason)),
+    }
+}
+
+/// Whether a message that started no run did what it was meant to do.
+pub(super) fn is_fine(reason: &str) -> bool {
+    matches!(Reason::parse(reason), Some(Reason::SessionReset | Reason::CodeAccepted))
+}
+
+/// Who types, when nobody says: an id that a channel takes.
+pub(super) fn default_user(name: Option<&str>) -> String {
+    let name = name.map(fitting).unwrap_or_default();
+    if name.is_empty() { NOBODY.to_owned() } else { name }
+}
+
+/// The chat of this person on this machine, when nobody says.
+pub(super) fn default_chat(name: Option<&str>, host: &str) -> String {
+    match (name.map(fitting).filter(|name| !name.is_empty()), fitting(host)) {
+        (None, _) => NOBODY.to_owned(),
+        (Some(name), host) if host.is_empty() => name,
+        (Some(name), host) => fitting(&format!("{name}@{host}")),
+    }
+}
+
+fn fitting(text: &str) -> String {
+    text.trim().chars().filter(|c| !c.is_control()).take(KEY_CHARS_MAX).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_a_command_only_when_it_looks_like_nothing_else() {
+        for (line, expected) in [
+            ("  ", Line::Nothing),
+            ("/new ", Line::New),
+            ("/help", Line::Help),
+            ("/quit", Line::Quit),
+            ("/nwe", Line::Unknown("/nwe".to_owned())),
+            ("/etc/passwd", Line::Message("/etc/passwd".to_owned())),
+            ("/tmp is full", Line::Message("/tmp is full".to_owned())),
+            (" hello ", Line::Message("hello".to_owned())),
+        ] {
+            assert_eq!(Line::of(line), expected, "{line:?}");
+        }
+    }
+
+    #[test]
+    fn yes_and_no_decide_an_approval_and_everything_else_is_an_answer() {
+        assert_eq!(decision(true, " Y \n"), Some(json!({ "decision": "approve" })));
+        assert_eq!(decision(true, "no"), Some(json!({ "decision": "reject" })));
+        assert_eq!(
+            decision(true, "yes, but quietly"),
+            Some(json!({ "decision": "respond", "value": "yes, but quietly" }))
+        );
+        assert_eq!(decision(false, "y"), Some(json!({ "decision": "respond", "value": "y" })));
+        assert_eq!(decision(true, ""), None);
+    }
+
+    #[test]
+    fn every_reason_is_told_in_words() {
+        for reason in Reason::ALL {
+            let told = filtered(reason.as_str(), "ann", "web");
+            assert!(told.contains(' ') && !told.contains("not passed on"), "{told}");
+        }
+        assert!(filtered("not_allowed", "ann\u{1b}[2J", "web").starts_with("not_allowed: ann may not write in web"));
+        assert!(filtered("new\u{1b}[2J", "ann", "web").starts_with("new: "));
+        assert!(is_fine("session_reset") && !is_fine("no_trigger"));
+    }
+
+    #[test]
+    fn who_types_is_named_by_the_machine() {
+        assert_eq!(default_user(Some("ann")), "ann");
+        assert_eq!(default_user(None), "terminal");
+        assert_eq!(default_chat(Some("ann"), "box"), "ann@box");
+        assert_eq!(default_chat(Some("ann"), ""), "ann");
+        assert_eq!(default_chat(None, "box"), "terminal");
+        assert_eq!(default_chat(Some(&"a".repeat(200)), "box").chars().count(), KEY_CHARS_MAX);
+    }
+}

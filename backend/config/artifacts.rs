@@ -1,0 +1,108 @@
+//! Where the artifacts' bytes lie: a folder, or an S3-compatible bucket.
+
+use std::{path::PathBuf, str::FromStr};
+
+use super::{Error, Secrets, ServeArgs, error, secret_from_file, variable};
+
+/// A bucket and a prefix in it, written `s3://bucket/prefix`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct BucketUrl {
+    pub bucket: String,
+    pub prefix: String,
+}
+
+impl FromStr for BucketUrl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let (bucket, prefix) =
+            text.strip_prefix("s3://").map_or(("", ""), |rest| rest.split_once('/').unwrap_or((rest, "")));
+        let is_word = |c: char| c.is_ascii_alphanumeric() || "-._".contains(c);
+        let steps = prefix.trim_end_matches('/').split('/');
+        let is_prefix = prefix.trim_end_matches('/').is_empty()
+            || steps.clone().all(|step| !step.is_empty() && !matches!(step, "." | "..") && step.chars().all(is_word));
+        if bucket.is_empty() || !bucket.chars().all(is_word) || !is_prefix {
+            return Err(error(format!(
+                "an artifact store is s3://bucket/prefix of letters, digits and - . _; this is: {text}"
+            )));
+        }
+        Ok(Self { bucket: bucket.to_owned(), prefix: prefix.trim_end_matches('/').to_owned() })
+    }
+}
+
+/// How a bucket is reached.
+#[derive(Clone)]
+pub struct S3 {
+    pub bucket: String,
+    pub prefix: String,
+    pub endpoint: Option<String>,
+    pub region: String,
+    pub access_key_id: Option<String>,
+    pub secret_access_key: Option<String>,
+}
+
+impl S3 {
+    /// Whether it is reached without TLS.
+    pub fn is_plain(&self) -> bool {
+        self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"))
+    }
+}
+
+/// Where the artifacts' bytes lie.
+#[derive(Clone)]
+pub enum ArtifactStore {
+    Folder(PathBuf),
+    Bucket(S3),
+}
+
+/// How S3 is reached: `RUNREEL_S3_ENDPOINT`, `RUNREEL_S3_REGION`, `RUNREEL_S3_ACCESS_KEY_ID` and
+/// `RUNREEL_S3_SECRET_ACCESS_KEY`.
+#[derive(Clone, Default)]
+pub struct S3Settings {
+    pub endpoint: Option<String>,
+    pub region: Option<String>,
+    pub access_key_id: Option<String>,
+    pub secret_access_key: Option<String>,
+}
+
+impl S3Settings {
+    pub(super) fn read() -> Result<Self, Error> {
+        let value = |name: &str| variable(name).map_or_else(|| secret_from_file(name), |value| Ok(Some(value)));
+        Ok(Self {
+            endpoint: value("RUNREEL_S3_ENDPOINT")?,
+            region: value("RUNREEL_S3_REGION")?,
+            access_key_id: value("RUNREEL_S3_ACCESS_KEY_ID")?,
+            secret_access_key: value("RUNREEL_S3_SECRET_ACCESS_KEY")?,
+        })
+    }
+}
+
+impl ServeArgs {
+    /// Where artifacts go. A bucket wins over a folder.
+    pub fn artifact_store(&self, secrets: &Secrets) -> Result<ArtifactStore, Error> {
+        if let Some(url) = &self.artifact_store {
+            let s3 = secrets.s3.clone();
+            if s3.access_key_id.is_some() != s3.secret_access_key.is_some() {
+                return Err(error(
+                    "RUNREEL_S3_ACCESS_KEY_ID and RUNREEL_S3_SECRET_ACCESS_KEY go together; one is missing",
+                ));
+            }
+            if s3.endpoint.as_ref().is_some_and(|e| !e.starts_with("http://") && !e.starts_with("https://")) {
+                return Err(error("RUNREEL_S3_ENDPOINT begins with http:// or https://"));
+            }
+            return Ok(ArtifactStore::Bucket(S3 {
+                bucket: url.bucket.clone(),
+                prefix: url.prefix.clone(),
+                endpoint: s3.endpoint,
+                region: s3.region.unwrap_or_else(|| "us-east-1".to_owned()),
+                access_key_id: s3.access_key_id,
+                secret_access_key: s3.secret_access_key,
+            }));
+        }
+        if let Some(dir) = &self.artifacts_dir {
+            return Ok(ArtifactStore::Folder(dir.clone()));
+        }
+        let here = PathBuf::from("artifacts");
+        Ok(ArtifactStore::Folder(if here.is_dir() { here } else { self.data.data_dir()?.join("artifacts") }))
+    }
+}

@@ -1,0 +1,219 @@
+//! `[channels.NAME]` of the configuration file.
+
+use std::{collections::BTreeMap, sync::Arc};
+
+use serde::Deserialize;
+
+use super::{Auth, Error, Secrets, error};
+use crate::domain::{
+    id::Name,
+    limits::{ALLOWED_USERS_MAX, IDLE_TIMEOUT_S_DEFAULT, IDLE_TIMEOUT_S_MAX, TRIGGER_CHARS_MAX},
+    session::{
+        inbound::{ChannelName, UserId},
+        thread::are_apart,
+    },
+};
+
+/// The channel whose webhook speaks Telegram's language.
+pub const TELEGRAM: &str = "telegram";
+
+/// How a channel makes sure of who is writing, beyond its list.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ChannelAuth {
+    /// Not at all.
+    #[default]
+    None,
+    /// A user who is not known is asked for a one-time code.
+    Code,
+}
+
+/// One channel.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct ChannelConfig {
+    /// Who may speak; empty: everybody. Ids as the channel gives them, as texts or numbers.
+    #[serde(default)]
+    pub allowed_users: Vec<AllowedUser>,
+    /// What a message in a group begins with when it is for the agent; none: every message is.
+    pub trigger: Option<String>,
+    /// Silence after which a new session begins, seconds.
+    #[serde(default = "idle_timeout")]
+    pub idle_timeout_s: i64,
+    /// A new session is a new thread.
+    #[serde(default = "yes")]
+    pub thread_per_session: bool,
+    /// Who answers.
+    #[serde(default = "assistant")]
+    pub agent: Name,
+    #[serde(default)]
+    pub auth: ChannelAuth,
+    /// The bot's name on Telegram, without its @. None: the trigger's, if that begins with an @.
+    pub bot_username: Option<String>,
+    /// Whose a channel with a webhook is: the `sub` of a JWT, and its `iss`.
+    pub owner_sub: Option<String>,
+    #[serde(default)]
+    pub owner_iss: String,
+}
+
+/// A user of an allow-list, from a text or a number.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+#[serde(from = "Word")]
+pub struct AllowedUser(Result<UserId, ()>);
+
+#[derive(Deserialize)]
+#[serde(untagged)]
+enum Word {
+    Text(String),
+    Number(i64),
+}
+
+impl From<Word> for AllowedUser {
+    fn from(word: Word) -> Self {
+        let text = match word {
+            Word::Text(text) => text,
+            Word::Number(number) => number.to_string(),
+        };
+        Self(text.parse().map_err(|_| ()))
+    }
+}
+
+fn idle_timeout() -> i64 {
+    IDLE_TIMEOUT_S_DEFAULT
+}
+
+fn yes() -> bool {
+    true
+}
+
+fn assistant() -> Name {
+    Name::trusted("assistant")
+}
+
+impl ChannelConfig {
+    /// The list of those who may speak.
+    pub fn allowed(&self) -> Vec<UserId> {
+        self.allowed_users.iter().filter_map(|user| user.0.clone().ok()).collect()
+    }
+
+    /// What the agent is called in commands such as `/new@name`.
+    pub fn bot(&self) -> Option<&str> {
+        let of_trigger = || self.trigger.as_deref()?.trim().strip_prefix('@');
+        self.bot_username.as_deref().map(|name| name.trim_start_matches('@')).or_else(of_trigger)
+    }
+
+    fn check(&self, name: &ChannelName) -> Result<(), Error> {
+        let wrong = |rule: String| Err(error(format!("[channels.{name}]: {rule}")));
+        if self.allowed_users.len() > ALLOWED_USERS_MAX {
+            return wrong(format!("allowed_users may name {ALLOWED_USERS_MAX} users"));
+        }
+        if self.allowed_users.iter().any(|user| user.0.is_err()) {
+            return wrong("a user of allowed_users is 1 to 128 characters without control characters".to_owned());
+        }
+        if let Some(trigger) = &self.trigger {
+            let chars = trigger.chars().count();
+            if trigger.trim() != trigger
+                || !(1..=TRIGGER_CHARS_MAX).contains(&chars)
+                || trigger.contains(char::is_control)
+            {
+                return wrong(format!("a trigger is 1 to {TRIGGER_CHARS_MAX} characters without space around them"));
+            }
+        }
+        if !(1..=IDLE_TIMEOUT_S_MAX).contains(&self.idle_timeout_s) {
+            return wrong(format!("idle_timeout_s is 1 to {IDLE_TIMEOUT_S_MAX}"));
+        }
+        Ok(())
+    }
+}
+
+/// All channels.
+#[derive(Clone, Debug, Default)]
+pub struct Channels(BTreeMap<ChannelName, Arc<ChannelConfig>>);
+
+impl Channels {
+    /// The channels of the table `channels`.
+    pub fn of(table: toml::Table) -> Result<Self, Error> {
+        let mut channels = BTreeMap::new();
+        for (name, value) in table {
+            let wrong = |rule: &dyn std::fmt::Display| error(format!("[channels.{name}]: {rule}"));
+            let channel: ChannelName = name.parse().map_err(|rule| wrong(&rule))?;
+            let config: ChannelConfig = value.try_into().map_err(|rule: toml::de::Error| wrong(&rule.message()))?;
+            config.check(&channel)?;
+            if let Some(other) = channels.keys().find(|other| !are_apart(other, &channel)) {
+                return Err(error(format!(
+                    "[channels.{other}] and [channels.{channel}]: one is called like the beginning of the other, so \
+                     their threads could meet; call one of them otherwise"
+                )));
+            }
+            channels.insert(channel, Arc::new(config));
+        }
+        Ok(Self(channels))
+    }
+
+    /// With authentication on, whose the messages of a webhook are has to be said: they carry no credential.
+    pub fn check_owners(&self, auth: Auth, secrets: &Secrets) -> Result<(), Error> {
+        let telegram = self.get(&ChannelName::trusted(TELEGRAM));
+        let is_set_up = secrets.telegram_bot_token.is_some() && secrets.telegram_webhook_secret.is_some();
+        if auth == Auth::Jwt && is_set_up && telegram.is_some_and(|telegram| telegram.owner_sub.is_none()) {
+            return Err(error(
+                "[channels.telegram]: with --auth jwt the channel's messages need an owner: set owner_sub (and \
+                 owner_iss) to the subject they belong to",
+            ));
+        }
+        Ok(())
+    }
+
+    pub fn get(&self, name: &ChannelName) -> Option<&Arc<ChannelConfig>> {
+        self.0.get(name)
+    }
+
+    pub fn names(&self) -> impl Iterator<Item = &ChannelName> {
+        self.0.keys()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn read(text: &str) -> Result<Channels, String> {
+        let table: toml::Table = text.parse().unwrap();
+        Channels::of(table).map_err(|error| error.to_string())
+    }
+
+    #[test]
+    fn a_channel_needs_nothing_but_its_name() {
+        let channels = read("[web]").unwrap();
+        let web = channels.get(&"web".parse().unwrap()).unwrap();
+        assert_eq!((web.idle_timeout_s, web.thread_per_session, web.agent.as_str()), (1_800, true, "assistant"));
+        assert!(web.allowed().is_empty() && web.bot().is_none() && web.auth == ChannelAuth::None);
+    }
+
+    #[test]
+    fn users_may_be_written_as_numbers_and_a_trigger_names_the_bot() {
+        let channels = read("[t]\nallowed_users = [123456, \"ann\"]\ntrigger = \"@Reel\"\nauth = \"code\"").unwrap();
+        let config = channels.get(&"t".parse().unwrap()).unwrap();
+        let users: Vec<String> = config.allowed().iter().map(ToString::to_string).collect();
+        assert_eq!(
+            (users, config.bot(), config.auth),
+            (vec!["123456".to_owned(), "ann".to_owned()], Some("Reel"), ChannelAuth::Code)
+        );
+    }
+
+    #[test]
+    fn what_is_wrong_is_told_with_its_channel() {
+        for (text, part) in [
+            ("[t]\nalowed_users = []", "unknown field `alowed_users`"),
+            ("[t]\nidle_timeout_s = 0", "idle_timeout_s is 1 to"),
+            ("[t]\ntrigger = \"\"", "a trigger is 1 to"),
+            ("[t]\nallowed_users = [\"\"]", "a user of allowed_users"),
+            ("[t]\nagent = \"two words\"", "a name is 1 to 128"),
+            ("[\"a/b\"]", "a channel is 1 to 32"),
+            ("[a]\n[a_b]", "their threads could meet"),
+        ] {
+            let error = read(text).unwrap_err();
+            assert!(error.contains(part), "{text}: {error}");
+        }
+        assert!(read("[a]\n[a-b]\n[ab]\n[b_a]").is_ok());
+    }
+}

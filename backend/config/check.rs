@@ -1,0 +1,184 @@
+//! What no type can say of the configuration file: names, bounds, and that everything it names is there.
+
+use std::collections::BTreeSet;
+
+use super::{
+    file::File,
+    models::check_base_url,
+    sections::{Agent, Mcp, Model, Tool, ToolKind},
+};
+use crate::domain::id::Name;
+
+/// Longest time that can be configured, seconds.
+const TIME_S_MAX: u64 = 24 * 60 * 60;
+/// Longest name of a section of tools or models, characters. With a tool's own name it must make a tool's name.
+const NAME_CHARS_MAX: usize = 32;
+
+/// What is wrong, and where.
+pub(super) struct Wrong {
+    /// Such as `agents.assistant`.
+    pub(super) section: String,
+    /// The key in it, or nothing.
+    pub(super) key: &'static str,
+    pub(super) what: String,
+}
+
+type Checked = Result<(), (&'static str, String)>;
+
+pub(super) fn check(file: &File) -> Result<(), Wrong> {
+    let sections = &file.sections;
+    each("models", &sections.models, |name, model| short(name).and_then(|()| check_model(file, name, model)))?;
+    each("tools", &sections.tools, |name, tool| short(name).and_then(|()| check_tool(file, name, tool)))?;
+    each("mcp", &sections.mcp, |name, mcp| {
+        short(name)?;
+        if sections.tools.contains_key(name) || ToolKind::parse(name).is_some() {
+            return Err(("", format!("there is a tool of this name; call the server something else than {name}")));
+        }
+        check_mcp(mcp)
+    })?;
+    each("agents", &sections.agents, |name, agent| check_agent(file, name, agent))?;
+    each("channels", &sections.channels, |name, _| {
+        name.parse::<Name>()
+            .map(drop)
+            .map_err(|_| ("", "a channel's name is 1 to 128 visible ASCII characters".to_owned()))
+    })
+}
+
+fn each<T>(sort: &str, sections: &super::sections::Named<T>, check: impl Fn(&str, &T) -> Checked) -> Result<(), Wrong> {
+    for (name, section) in sections {
+        check(name, section).map_err(|(key, what)| Wrong { section: format!("{sort}.{name}"), key, what })?;
+    }
+    Ok(())
+}
+
+fn short(name: &str) -> Checked {
+    let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
+    if (1..=NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fits) {
+        return Ok(());
+    }
+    Err(("", format!("the name must be 1 to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -")))
+}
+
+fn seconds(key: &'static str, value: u64) -> Checked {
+    if (1..=TIME_S_MAX).contains(&value) { Ok(()) } else { Err((key, format!("must be 1 to {TIME_S_MAX} seconds"))) }
+}
+
+fn temperature(value: Option<f64>) -> Checked {
+    match value {
+        Some(value) if !(0.0..=2.0).contains(&value) => Err(("temperature", "must be from 0 to 2".to_owned())),
+        _ => Ok(()),
+    }
+}
+
+fn check_model(file: &File, name: &str, model: &Model) -> Checked {
+    seconds("timeout_s", model.timeout_s)?;
+    seconds("silence_s", model.silence_s)?;
+    temperature(model.temperature)?;
+    if model.retries > 10 {
+        return Err(("retries", "must be 0 to 10".to_owned()));
+    }
+    if let Some(Err(why)) = model.base_url.as_deref().map(check_base_url) {
+        return Err(("base_url", why));
+    }
+    if name == "echo" || name.contains(':') {
+        return Err(("", "a section cannot be called like a model that is there without one".to_owned()));
+    }
+    if file.sections.models.contains_key(&model.model) {
+        return Err(("model", "names another section; name a model such as openai:gpt-5".to_owned()));
+    }
+    file.model(name).map(drop).map_err(|what| ("model", what))
+}
+
+fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
+    let (kind, _) = file.tool(name).map_err(|what| ("kind", what))?;
+    if let Some(value) = tool.timeout_s {
+        seconds("timeout_s", value)?;
+    }
+    let of = |set: bool, key: &'static str, kinds: &[ToolKind]| {
+        if set && !kinds.contains(&kind) { Err((key, "this tool has no such setting".to_owned())) } else { Ok(()) }
+    };
+    of(tool.root.is_some(), "root", &[ToolKind::Files, ToolKind::Shell])?;
+    of(tool.write.is_some(), "write", &[ToolKind::Files])?;
+    of(tool.allow.is_some(), "allow", &[ToolKind::Fetch])?;
+    of(tool.allow_private.is_some(), "allow_private", &[ToolKind::Fetch])?;
+    of(tool.bytes_max.is_some(), "bytes_max", &[ToolKind::Fetch, ToolKind::Shell])?;
+    if tool.bytes_max.is_some_and(|bytes| !(1..=64 * 1024 * 1024).contains(&bytes)) {
+        return Err(("bytes_max", "must be 1 byte to 64 MiB".to_owned()));
+    }
+    if kind == ToolKind::Fetch && tool.allow.as_ref().is_none_or(Vec::is_empty) {
+        return Err(("allow", "name the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
+    }
+    Ok(())
+}
+
+fn check_mcp(mcp: &Mcp) -> Checked {
+    seconds("timeout_s", mcp.timeout_s)?;
+    seconds("start_timeout_s", mcp.start_timeout_s)?;
+    match (&mcp.command, &mcp.url) {
+        (Some(command), None) if command.is_empty() => Err(("command", "is empty".to_owned())),
+        (Some(_), None) if !mcp.headers_env.is_empty() => Err(("headers_env", "a program has no headers".to_owned())),
+        (Some(_), None) => Ok(()),
+        (None, Some(url)) => {
+            check_base_url(url).map_err(|why| ("url", why))?;
+            let own = !mcp.args.is_empty() || mcp.dir.is_some() || !mcp.env.is_empty() || !mcp.env_from.is_empty();
+            if own { Err(("url", "args, dir, env and env_from are for a command".to_owned())) } else { Ok(()) }
+        }
+        _ => Err(("", "needs either a command or a url".to_owned())),
+    }?;
+    match mcp.prefix.as_deref() {
+        None | Some("") => Ok(()),
+        Some(prefix) => short(prefix).map_err(|(_, what)| ("prefix", what)),
+    }
+}
+
+fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
+    name.parse::<Name>().map_err(|_| ("", "an agent's name is 1 to 128 visible ASCII characters".to_owned()))?;
+    file.model(&agent.model).map_err(|what| ("model", what))?;
+    temperature(agent.temperature)?;
+    seconds("tool_timeout_s", agent.tool_timeout_s)?;
+    seconds("timeout_s", agent.timeout_s)?;
+    if !(1..=1_000).contains(&agent.max_steps) {
+        return Err(("max_steps", "must be 1 to 1000".to_owned()));
+    }
+    if !(1..=128).contains(&agent.parallel) {
+        return Err(("parallel", "must be 1 to 128".to_owned()));
+    }
+    if agent.system.is_some() && agent.system_file.is_some() {
+        return Err(("system_file", "name either system or system_file".to_owned()));
+    }
+    let mut seen = BTreeSet::new();
+    for tool in &agent.tools {
+        if !seen.insert(tool) {
+            return Err(("tools", format!("names {tool:?} twice")));
+        }
+        if !file.sections.mcp.contains_key(tool) {
+            file.tool(tool).map_err(|what| ("tools", what))?;
+        }
+    }
+    for worker in &agent.workers {
+        if !file.sections.agents.contains_key(worker) {
+            return Err(("workers", format!("there is no section [agents.{worker}]")));
+        }
+    }
+    Ok(())
+}
+
+/// Where a key stands, counted from 1; where it is not found, its section.
+pub(super) fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
+    let plain = |line: &str| line.trim_start_matches('[').split(']').next().unwrap_or_default().replace(['"', ' '], "");
+    let mut at = None;
+    for (number, line) in (1..).zip(text.lines().map(str::trim)) {
+        if line.starts_with('[') {
+            if at.is_some() {
+                break;
+            }
+            at = (plain(line) == section).then_some(number);
+        } else if at.is_some() && !key.is_empty() {
+            let here = line.split('=').next().is_some_and(|name| name.trim().trim_matches('"') == key);
+            if here {
+                return Some(number);
+            }
+        }
+    }
+    at
+}

@@ -1,0 +1,189 @@
+//! [`File`]: the configuration file, checked. What it says of models, tools, tool servers and agents; channels have a
+//! place of their own.
+
+use std::{
+    collections::BTreeMap,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+use serde::{Deserialize, Serialize};
+
+use super::{
+    Error, SecretSource,
+    channels::Channels,
+    error,
+    models::{ModelConfig, Source, check_base_url},
+    read_text,
+    sections::{Agent, Mcp, Model, Named, Tool, ToolKind},
+};
+use crate::domain::limits::CONFIG_BYTES_MAX;
+
+/// The sections as they are written.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Sections {
+    pub models: Named<Model>,
+    pub tools: Named<Tool>,
+    pub mcp: Named<Mcp>,
+    pub agents: Named<Agent>,
+    /// As they are written; [`File::channels`] reads them.
+    pub channels: Named<toml::Table>,
+}
+
+/// The file. Without one there are no agents.
+#[derive(Clone, Debug, Default)]
+pub struct File {
+    pub sections: Sections,
+    /// Paths in the file are relative to its folder.
+    folder: PathBuf,
+}
+
+impl File {
+    /// Reads and checks it. The error names line, key and what to do.
+    pub fn read(path: &Path) -> Result<Self, Error> {
+        let text = read_text(path, "the configuration file")?;
+        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        let place = |told: String| error(format!("{}: {told}", path.display()));
+        Self::parse(&text, &folder).map_err(place)
+    }
+
+    /// Checks a text; `folder` is what its paths are relative to.
+    pub fn parse(text: &str, folder: &Path) -> Result<Self, String> {
+        if text.len() > CONFIG_BYTES_MAX {
+            return Err(format!("a configuration file has at most {CONFIG_BYTES_MAX} bytes"));
+        }
+        let sections: Sections = toml::from_str(text).map_err(|error| {
+            let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
+            // The line itself is not repeated: somebody may have written a key into it.
+            let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+            format!("{line}{}", error.message())
+        })?;
+        let file = Self { sections, folder: folder.to_owned() };
+        super::check::check(&file).map_err(|wrong| {
+            let line = super::check::line_of(text, &wrong.section, wrong.key);
+            let line = line.map_or_else(String::new, |line| format!("line {line}: "));
+            let key = if wrong.key.is_empty() { String::new() } else { format!(" {}", wrong.key) };
+            format!("{line}[{}]{key}: {}", wrong.section, wrong.what)
+        })?;
+        Ok(file)
+    }
+
+    /// A path of the file as the program opens it.
+    pub fn path(&self, path: &Path) -> PathBuf {
+        if self.folder.as_os_str().is_empty() { path.to_owned() } else { self.folder.join(path) }
+    }
+
+    /// The channels.
+    pub fn channels(&self) -> Result<Channels, Error> {
+        let table = |(name, channel): (&String, &toml::Table)| (name.clone(), toml::Value::Table(channel.clone()));
+        Channels::of(self.sections.channels.iter().map(table).collect())
+    }
+
+    /// What an agent means by its `model`.
+    pub fn model(&self, reference: &str) -> Result<ModelConfig, String> {
+        let named = self.sections.models.get(reference).cloned();
+        let section = named.unwrap_or_else(|| Model::direct(reference));
+        let Some(source) = Source::parse(&section.model) else {
+            let there: Vec<&str> = self.sections.models.keys().map(String::as_str).collect();
+            let there = if there.is_empty() { "there are none".to_owned() } else { there.join(", ") };
+            return Err(format!(
+                "{reference:?} is neither a section of [models] ({there}) nor a model such as echo, script:FILE, \
+                 openai:NAME, openai-responses:NAME, anthropic:NAME, gemini:NAME or ollama:NAME"
+            ));
+        };
+        let source = if let Source::Script(path) = source { Source::Script(self.path(&path)) } else { source };
+        let (default_url, usual_key) = match &source {
+            Source::Provider { kind, .. } => (kind.base_url(), kind.key_variable()),
+            Source::Echo | Source::Script(_) => ("http://localhost/", None),
+        };
+        let base_url = check_base_url(section.base_url.as_deref().unwrap_or(default_url))
+            .map_err(|why| format!("base_url {why}"))?;
+        let key = match (&section.api_key_env, &section.api_key_file) {
+            (Some(name), None) => Some(SecretSource::Env(name.clone())),
+            (None, Some(path)) => Some(SecretSource::File(self.path(path))),
+            (Some(_), Some(_)) => return Err("name either api_key_env or api_key_file".to_owned()),
+            // The usual key is for the usual address: another one is never sent it.
+            (None, None) if section.base_url.is_none() => usual_key.map(|name| SecretSource::Env(name.to_owned())),
+            (None, None) => None,
+        };
+        Ok(ModelConfig {
+            source,
+            base_url,
+            key,
+            answer_time_max: Duration::from_secs(section.timeout_s),
+            silence_max: Duration::from_secs(section.silence_s),
+            retries: section.retries,
+            reasoning: section.reasoning,
+            temperature: section.temperature,
+            max_tokens: section.max_tokens,
+        })
+    }
+
+    /// What an agent means by a word among its `tools` that is no tool server.
+    pub fn tool(&self, reference: &str) -> Result<(ToolKind, Tool), String> {
+        let section = self.sections.tools.get(reference).cloned();
+        let kind = section.as_ref().and_then(|section| section.kind).or_else(|| ToolKind::parse(reference));
+        match (kind, section) {
+            (Some(kind), Some(section)) => Ok((kind, section)),
+            (Some(ToolKind::Fetch), None) => {
+                Err("\"fetch\" needs a section [tools.fetch] with the hosts it may reach: allow = [\"example.org\"]"
+                    .to_owned())
+            }
+            (Some(kind), None) => Ok((kind, Tool::default())),
+            (None, Some(_)) => Err(format!("[tools.{reference}] needs kind = \"files\", \"fetch\" or \"shell\"")),
+            (None, None) => Err(format!(
+                "{reference:?} is neither a section of [tools] or [mcp] nor one of \"files\" and \"shell\""
+            )),
+        }
+    }
+
+    /// What an agent's model is told first.
+    pub fn system(&self, agent: &Agent) -> Result<String, Error> {
+        match &agent.system_file {
+            Some(path) => read_text(&self.path(path), "the file of a system prompt"),
+            None => Ok(agent.system.clone().unwrap_or_default()),
+        }
+    }
+
+    /// The text of a script.
+    pub fn script(path: &Path) -> Result<String, Error> {
+        read_text(path, "the script of a model")
+    }
+
+    /// Every value with its key, defaults filled in. Variables of tool servers are shown by name alone.
+    pub fn effective(&self) -> Vec<(String, String)> {
+        let mut rows = Vec::new();
+        flatten("", &serde_json::to_value(&self.sections).unwrap_or_default(), &mut rows);
+        rows
+    }
+
+    /// The credential headers and variables of a tool server, read now.
+    pub fn secrets(from: &BTreeMap<String, String>) -> Result<Vec<(String, super::Secret)>, Error> {
+        from.iter().map(|(name, variable)| Ok((name.clone(), SecretSource::Env(variable.clone()).read()?))).collect()
+    }
+}
+
+fn flatten(at: &str, value: &serde_json::Value, rows: &mut Vec<(String, String)>) {
+    use serde_json::Value;
+    match value {
+        Value::Object(members) => {
+            for (name, member) in members {
+                // A literal variable may be a secret after all, and channels are masked by those who know them.
+                let hidden = at.starts_with("mcp.") && at.ends_with(".env");
+                let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
+                match member {
+                    _ if hidden => rows.push((key, "(set, not shown)".to_owned())),
+                    member if name != "channels" => flatten(&key, member, rows),
+                    _ => {}
+                }
+            }
+        }
+        Value::Null => {}
+        Value::Array(items) if items.is_empty() => {}
+        other => rows.push((at.to_owned(), other.to_string())),
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,76 @@
+use super::*;
+use crate::config::models::Kind;
+
+fn parse(text: &str) -> Result<File, String> {
+    File::parse(text, Path::new("/etc/runreel"))
+}
+
+#[test]
+fn an_agent_works_without_any_other_section() {
+    let file = parse("[agents.assistant]\nmodel = \"echo\"\ntools = [\"files\"]\n").unwrap();
+    let agent = &file.sections.agents["assistant"];
+    assert_eq!(file.model(&agent.model).unwrap().source, Source::Echo);
+    assert_eq!(file.tool("files").unwrap(), (ToolKind::Files, Tool::default()));
+    assert_eq!((agent.max_steps, agent.parallel, agent.timeout_s), (32, 8, 3_600));
+}
+
+#[test]
+fn the_usual_key_goes_to_the_usual_address_only() {
+    let file = parse(
+        "[models.own]\nmodel = \"openai:qwen3\"\nbase_url = \"http://gpu:8000/v1\"\n\
+         [models.other]\nmodel = \"anthropic:claude\"\napi_key_file = \"secrets/key\"\n",
+    )
+    .unwrap();
+    let usual = file.model("openai:gpt-5").unwrap();
+    assert_eq!(usual.key, Some(SecretSource::Env("OPENAI_API_KEY".to_owned())));
+    assert_eq!(usual.base_url.as_str(), "https://api.openai.com/v1/");
+    let own = file.model("own").unwrap();
+    assert_eq!((own.key, own.base_url.as_str()), (None, "http://gpu:8000/v1/"));
+    let other = file.model("other").unwrap();
+    assert_eq!(other.key, Some(SecretSource::File("/etc/runreel/secrets/key".into())));
+    assert_eq!(other.source, Source::Provider { kind: Kind::Anthropic, model: "claude".to_owned() });
+    assert_eq!(file.model("script:a.toml").unwrap().source, Source::Script("/etc/runreel/a.toml".into()));
+}
+
+#[test]
+fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
+    for (text, expected) in [
+        ("[agents.a]\nmodle = \"echo\"", "line 2: unknown field `modle`, expected one of `model`, "),
+        ("\n\n[agent.a]\nmodel = \"echo\"", "line 3: unknown field `agent`, expected one of `models`, "),
+        ("[agents.a]\nmodel = \"echo\"\nmax_steps = \"many\"", "line 3: invalid type: string \"many\", expected u32"),
+        ("[agents.a]\nmodel = echo", "line 2: "),
+        ("[agents.a]\n\nmodel = \"gpt-5\"", "line 3: [agents.a] model: \"gpt-5\" is neither a section of [models]"),
+        ("[agents.a]\nmodel = \"echo\"\ntools = [\"fiels\"]", "line 3: [agents.a] tools: \"fiels\" is neither"),
+        ("[agents.a]\nmodel = \"echo\"\ntools = [\"fetch\"]", "line 3: [agents.a] tools: \"fetch\" needs a section"),
+        (
+            "[agents.a]\nmodel = \"echo\"\nworkers = [\"b\"]",
+            "line 3: [agents.a] workers: there is no section [agents.b]",
+        ),
+        ("[agents.a]\nmodel = \"echo\"\nparallel = 0", "line 3: [agents.a] parallel: must be 1 to 128"),
+        ("[models.m]\nmodel = \"openai:x\"\nbase_url = \"https://me:pw@x/\"", "line 3: [models.m] base_url: must not"),
+        ("[models.m]\nmodel = \"openai:x\"\napi_key = \"sk-1\"", "line 3: unknown field `api_key`, expected one of "),
+        ("[models.\"a b\"]\nmodel = \"echo\"", "[models.a b]: the name must be"),
+        ("[tools.web]\nallow = [\"*\"]", "line 1: [tools.web] kind: [tools.web] needs kind"),
+        ("[tools.fetch]\nallow = []", "line 2: [tools.fetch] allow: name the hosts"),
+        ("[tools.files]\nallow = [\"*\"]", "line 2: [tools.files] allow: this tool has no such setting"),
+        ("[mcp.x]\nargs = []", "line 1: [mcp.x]: needs either a command or a url"),
+        ("[mcp.files]\ncommand = \"x\"", "line 1: [mcp.files]: there is a tool of this name"),
+        ("[mcp.x]\nurl = \"http://h/\"\nenv = { A = \"b\" }", "line 2: [mcp.x] url: args, dir, env"),
+    ] {
+        let told = parse(text).unwrap_err();
+        assert!(told.contains(expected), "{text}\n  {told}");
+        assert!(!told.contains("sk-1"), "{told}");
+    }
+}
+
+#[test]
+fn the_effective_values_have_the_defaults_and_no_secret() {
+    let text = "[mcp.x]\ncommand = \"srv\"\nenv = { TOKEN = \"t0ken\" }\nenv_from = { KEY = \"MY_KEY\" }\n\
+                [agents.a]\nmodel = \"echo\"\n[channels.c]\nsecret = \"s\"\n";
+    let rows = parse(text).unwrap().effective();
+    let find = |key: &str| rows.iter().find(|(name, _)| name == key).map(|(_, value)| value.as_str());
+    assert_eq!(find("mcp.x.env.TOKEN"), Some("(set, not shown)"));
+    assert_eq!(find("mcp.x.env_from.KEY"), Some("\"MY_KEY\""));
+    assert_eq!(find("agents.a.max_steps"), Some("32"));
+    assert!(rows.iter().all(|(_, value)| !value.contains("t0ken")) && find("channels.c.secret").is_none());
+}

@@ -1,0 +1,356 @@
+//! Every setting: its variable, its default, its unit. The only file that reads the environment.
+//!
+//! A secret may come from a file instead: for each variable `X` below that holds one, `X_FILE` names the file.
+
+pub mod channels;
+
+use std::{
+    ffi::OsString,
+    net::{IpAddr, SocketAddr},
+    path::{Path, PathBuf},
+    str::FromStr,
+};
+
+use clap::{Args, ValueEnum};
+
+use crate::domain::{
+    cursor::LANES_MAX,
+    limits::{JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX},
+};
+
+mod artifacts;
+mod check;
+pub mod file;
+pub mod models;
+pub mod secret;
+pub mod sections;
+
+pub use self::{
+    artifacts::{ArtifactStore, BucketUrl, S3, S3Settings},
+    file::File,
+    secret::{Secret, SecretSource},
+};
+
+/// What is wrong with the configuration, and what to do.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+pub struct Error(String);
+
+fn error(text: impl Into<String>) -> Error {
+    Error(text.into())
+}
+
+/// Which credentials the server takes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum Auth {
+    /// None; only on a loopback address.
+    Off,
+    /// JWTs (HS256) and API tokens.
+    Jwt,
+}
+
+/// How log lines look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum LogFormat {
+    Text,
+    Json,
+}
+
+/// A time to live, in whole seconds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Ttl(pub i64);
+
+impl FromStr for Ttl {
+    type Err = Error;
+
+    fn from_str(text: &str) -> Result<Self, Error> {
+        let bare = text.parse::<u64>().ok();
+        let seconds = bare.or_else(|| humantime::parse_duration(text).ok().map(|time| time.as_secs()));
+        let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
+        match seconds.filter(|seconds| (1..=THREAD_TTL_S_MAX).contains(seconds)) {
+            Some(seconds) => Ok(Self(seconds)),
+            None => Err(error(format!("a time to live is 1 s to 10 years, such as 3600, 90m or 30d; this is: {text}"))),
+        }
+    }
+}
+
+/// Where the data is. Shared by every command that opens the database itself.
+#[derive(Clone, Debug, Args)]
+pub struct DataArgs {
+    /// Holds the embedded database, its log and its lock. Default: the platform's data directory (root: /var/lib/runreel).
+    #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
+    pub data_dir: Option<PathBuf>,
+    /// A Postgres of yours, as postgres://user:password@host:port/database. Without it an embedded one is started.
+    #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
+    pub database_url: Option<String>,
+    /// The folder of the programs initdb and postgres. Default: looked for in the usual places.
+    #[arg(long, env = "RUNREEL_PG_BIN", value_name = "DIR")]
+    pub pg_bin: Option<PathBuf>,
+}
+
+impl DataArgs {
+    pub fn data_dir(&self) -> Result<PathBuf, Error> {
+        if let Some(dir) = &self.data_dir {
+            return Ok(dir.clone());
+        }
+        if rustix::process::geteuid().is_root() {
+            return Ok(PathBuf::from("/var/lib/runreel"));
+        }
+        directories::ProjectDirs::from("", "", "runreel")
+            .map(|dirs| dirs.data_dir().to_owned())
+            .ok_or_else(|| error("there is no home directory to keep data in; name a folder with --data-dir"))
+    }
+
+    /// The database's URL, from the flag, the variable or the file the variable names.
+    pub fn database_url(&self) -> Result<Option<String>, Error> {
+        match &self.database_url {
+            Some(url) if !url.is_empty() => Ok(Some(url.clone())),
+            _ => secret_from_file("DATABASE_URL"),
+        }
+    }
+
+    /// How the embedded database is to be found and started.
+    pub fn postgres(&self) -> Result<crate::postgres::Options, Error> {
+        Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env: path() })
+    }
+}
+
+/// Who the server believes.
+#[derive(Clone, Debug, Args)]
+pub struct AuthArgs {
+    /// Which credentials are taken.
+    #[arg(long, env = "RUNREEL_AUTH", value_enum, default_value_t = Auth::Off)]
+    pub auth: Auth,
+    /// The issuer a JWT must name.
+    #[arg(long, env = "RUNREEL_JWT_ISSUER", value_name = "ISS")]
+    pub jwt_issuer: Option<String>,
+    /// The audience a JWT must name.
+    #[arg(long, env = "RUNREEL_JWT_AUDIENCE", value_name = "AUD")]
+    pub jwt_audience: Option<String>,
+}
+
+/// `runreel serve`.
+#[derive(Clone, Debug, Args)]
+pub struct ServeArgs {
+    /// Address and port; port 0 takes any free one and prints it.
+    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDR:PORT")]
+    pub listen: SocketAddr,
+    #[command(flatten)]
+    pub data: DataArgs,
+    #[command(flatten)]
+    pub auth: AuthArgs,
+    /// Database connections for reading (each writer lane, the bell and the relay have their own).
+    #[arg(long, env = "RUNREEL_DB_CONNECTIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
+    pub db_connections: u32,
+    /// Writer lanes of a new database; the number stands once there are runs.
+    #[arg(long, env = "RUNREEL_LANES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LANES_MAX as i64))]
+    pub lanes: u8,
+    /// Frames kept per topic for readers that are behind; further behind they read the database.
+    #[arg(long, env = "RUNREEL_BUS_FRAMES", default_value_t = crate::domain::limits::BUS_FRAMES_DEFAULT, value_name = "FRAMES")]
+    pub bus_frames: usize,
+    /// How often other processes' commits are looked for when no notification came, milliseconds.
+    #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
+    pub poll_ms: u64,
+    /// How long an executor or a runner may be silent before its runs are given to another, milliseconds.
+    #[arg(long, env = "RUNREEL_LEASE_MS", default_value_t = JOB_LEASE_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(500..=JOB_LEASE_MS_MAX))]
+    pub lease_ms: u64,
+    /// How long a thread may rest before it is removed: seconds, or a number with s, m, h or d. Without it, for ever.
+    #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
+    pub thread_ttl: Option<Ttl>,
+    /// The folder of the artifacts' bytes. Default: artifacts/ where the working directory has one, else artifacts/ in
+    /// the data directory.
+    #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
+    pub artifacts_dir: Option<PathBuf>,
+    /// A bucket for the artifacts' bytes instead of a folder, such as <s3://bucket/prefix>.
+    #[arg(long, env = "RUNREEL_ARTIFACT_STORE", value_name = "URL")]
+    pub artifact_store: Option<BucketUrl>,
+    /// A TOML file with sections for models, tools, mcp, agents and channels.
+    #[arg(long, env = "RUNREEL_CONFIG", value_name = "FILE")]
+    pub config: Option<PathBuf>,
+    /// Where the Bot API of Telegram is.
+    #[arg(long, env = "RUNREEL_TELEGRAM_API_BASE", default_value = "https://api.telegram.org", value_name = "URL")]
+    pub telegram_api_base: String,
+    /// What log lines look like.
+    #[arg(long, env = "RUNREEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
+    pub log_format: LogFormat,
+}
+
+/// The secrets, read once at start.
+#[derive(Clone, Default)]
+pub struct Secrets {
+    /// `RUNREEL_JWT_SECRET`, at least 32 bytes.
+    pub jwt_secret: Option<Vec<u8>>,
+    /// `RUNREEL_PEPPER`, at least 16 bytes; without it the database keeps one.
+    pub pepper: Option<Vec<u8>>,
+    /// `RUNREEL_S3_…`; each may come from a file.
+    pub s3: S3Settings,
+    /// `RUNREEL_TELEGRAM_BOT_TOKEN`, as the `BotFather` gave it.
+    pub telegram_bot_token: Option<String>,
+    /// `RUNREEL_TELEGRAM_WEBHOOK_SECRET`, the `secret_token` of `setWebhook`; at least 16 bytes.
+    pub telegram_webhook_secret: Option<String>,
+}
+
+impl Secrets {
+    pub fn read() -> Result<Self, Error> {
+        let text = |secret: Option<Vec<u8>>| secret.map(|secret| String::from_utf8_lossy(&secret).into_owned());
+        Ok(Self {
+            jwt_secret: secret("RUNREEL_JWT_SECRET", 32)?,
+            pepper: secret("RUNREEL_PEPPER", 16)?,
+            s3: S3Settings::read()?,
+            telegram_bot_token: text(secret("RUNREEL_TELEGRAM_BOT_TOKEN", 1)?),
+            telegram_webhook_secret: text(secret("RUNREEL_TELEGRAM_WEBHOOK_SECRET", 16)?),
+        })
+    }
+}
+
+impl ServeArgs {
+    /// Refuses what would be unsafe or cannot work.
+    pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
+        self.file()?.channels()?.check_owners(self.auth.auth, secrets)?;
+        self.artifact_store(secrets)?;
+        match self.auth.auth {
+            Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(
+                "--auth off is only for a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
+                self.listen.ip()
+            ))),
+            Auth::Jwt if secrets.jwt_secret.is_none() => Err(error(
+                "--auth jwt needs the secret the tokens are signed with: set RUNREEL_JWT_SECRET or \
+                 RUNREEL_JWT_SECRET_FILE (at least 32 bytes, for instance from: openssl rand -hex 32)",
+            )),
+            _ => Ok(()),
+        }
+    }
+
+    /// The configuration file, checked; an empty one where none is named.
+    pub fn file(&self) -> Result<File, Error> {
+        self.config.as_deref().map_or_else(|| Ok(File::default()), File::read)
+    }
+
+    /// Every effective value with the variable that sets it; secrets only as set or not.
+    pub fn effective(&self, secrets: &Secrets) -> Result<Vec<(&'static str, &'static str, String)>, Error> {
+        let url = self.data.database_url()?;
+        let set = |value: bool| if value { "(set, not shown)" } else { "(not set)" }.to_owned();
+        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "(any)".to_owned());
+        let (folder, bucket) = match self.artifact_store(secrets)? {
+            ArtifactStore::Folder(dir) => (dir.display().to_string(), "(not set)".to_owned()),
+            ArtifactStore::Bucket(s3) => ("(not used)".to_owned(), format!("s3://{}/{}", s3.bucket, s3.prefix)),
+        };
+        Ok(vec![
+            ("listen", "RUNREEL_LISTEN", self.listen.to_string()),
+            ("data_dir", "RUNREEL_DATA_DIR", self.data.data_dir()?.display().to_string()),
+            ("database_url", "DATABASE_URL", url.map_or_else(|| "(embedded)".to_owned(), |url| mask(&url))),
+            (
+                "pg_bin",
+                "RUNREEL_PG_BIN",
+                self.data.pg_bin.as_ref().map_or_else(|| "(looked for)".to_owned(), |dir| dir.display().to_string()),
+            ),
+            ("auth", "RUNREEL_AUTH", format!("{:?}", self.auth.auth).to_lowercase()),
+            ("jwt_secret", "RUNREEL_JWT_SECRET", set(secrets.jwt_secret.is_some())),
+            ("jwt_issuer", "RUNREEL_JWT_ISSUER", text(&self.auth.jwt_issuer)),
+            ("jwt_audience", "RUNREEL_JWT_AUDIENCE", text(&self.auth.jwt_audience)),
+            ("pepper", "RUNREEL_PEPPER", set(secrets.pepper.is_some())),
+            ("db_connections", "RUNREEL_DB_CONNECTIONS", self.db_connections.to_string()),
+            ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
+            ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
+            ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
+            ("lease_ms", "RUNREEL_LEASE_MS", self.lease_ms.to_string()),
+            (
+                "thread_ttl",
+                "RUNREEL_THREAD_TTL",
+                self.thread_ttl.map_or_else(|| "(for ever)".to_owned(), |ttl| format!("{} s", ttl.0)),
+            ),
+            ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
+            ("artifact_store", "RUNREEL_ARTIFACT_STORE", bucket),
+            (
+                "s3_endpoint",
+                "RUNREEL_S3_ENDPOINT",
+                secrets.s3.endpoint.as_deref().map_or_else(|| "(Amazon's)".to_owned(), mask),
+            ),
+            ("s3_region", "RUNREEL_S3_REGION", secrets.s3.region.clone().unwrap_or_else(|| "us-east-1".to_owned())),
+            ("s3_access_key_id", "RUNREEL_S3_ACCESS_KEY_ID", set(secrets.s3.access_key_id.is_some())),
+            ("s3_secret_access_key", "RUNREEL_S3_SECRET_ACCESS_KEY", set(secrets.s3.secret_access_key.is_some())),
+            ("config", "RUNREEL_CONFIG", shown(self.config.as_deref())),
+            ("telegram_api_base", "RUNREEL_TELEGRAM_API_BASE", self.telegram_api_base.clone()),
+            ("telegram_bot_token", "RUNREEL_TELEGRAM_BOT_TOKEN", set(secrets.telegram_bot_token.is_some())),
+            (
+                "telegram_webhook_secret",
+                "RUNREEL_TELEGRAM_WEBHOOK_SECRET",
+                set(secrets.telegram_webhook_secret.is_some()),
+            ),
+            ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
+        ])
+    }
+}
+
+fn shown(path: Option<&Path>) -> String {
+    path.map_or_else(|| "(not set)".to_owned(), |path| path.display().to_string())
+}
+
+fn is_loopback(address: IpAddr) -> bool {
+    address.is_loopback()
+}
+
+/// A URL without what is between `:` and `@` of its authority.
+fn mask(url: &str) -> String {
+    let Some((head, tail)) = url.rsplit_once('@') else { return url.to_owned() };
+    let (scheme, credentials) = head.split_once("://").unwrap_or(("", head));
+    let user = credentials.split(':').next().unwrap_or_default();
+    format!("{scheme}://{user}:***@{}", tail.split('?').next().unwrap_or_default())
+}
+
+/// `PATH`, for whoever looks for programs.
+pub fn path() -> Option<OsString> {
+    variable_os("PATH")
+}
+
+/// A variable that is set and not empty.
+#[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
+pub fn variable(name: &str) -> Option<String> {
+    std::env::var(name).ok().filter(|value| !value.is_empty())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
+fn variable_os(name: &str) -> Option<OsString> {
+    std::env::var_os(name)
+}
+
+fn secret(name: &str, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
+    let value = match variable(name) {
+        Some(value) => Some(value),
+        None => secret_from_file(name)?,
+    };
+    match value {
+        Some(value) if value.len() < bytes_min => {
+            Err(error(format!("{name} is shorter than {bytes_min} bytes; make one with: openssl rand -hex 32")))
+        }
+        value => Ok(value.map(String::into_bytes)),
+    }
+}
+
+/// The content of the file that `<name>_FILE` names.
+pub fn secret_from_file(name: &str) -> Result<Option<String>, Error> {
+    let Some(path) = variable(&format!("{name}_FILE")) else { return Ok(None) };
+    read_secret(Path::new(&path)).map(Some)
+}
+
+/// The content of a secret's file without the line break at its end.
+pub fn read_secret(path: &Path) -> Result<String, Error> {
+    Ok(read_text(path, "the secret's file")?.trim_end_matches(['\r', '\n']).to_owned())
+}
+
+#[expect(clippy::disallowed_methods, reason = "configuration comes from files too")]
+fn read_text(path: &Path, what: &str) -> Result<String, Error> {
+    std::fs::read_to_string(path).map_err(|cause| error(format!("{what} {} cannot be read: {cause}", path.display())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_shown_url_has_no_password() {
+        assert_eq!(mask("postgres://bob:s3cret@db:5432/runs?password=x"), "postgres://bob:***@db:5432/runs");
+        assert_eq!(mask("postgres://bob:p@ss@db/runs"), "postgres://bob:***@db/runs");
+        assert_eq!(mask("postgres://db/runs"), "postgres://db/runs");
+    }
+}

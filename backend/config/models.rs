@@ -1,0 +1,165 @@
+//! Which model is meant, and how it is reached.
+
+use std::{fmt, path::PathBuf, time::Duration};
+
+use reqwest::Url;
+use serde::{Deserialize, Serialize};
+
+use super::SecretSource;
+
+/// Whose language a provider speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    /// Chat completions: `OpenAI` and everybody who imitates it.
+    OpenAi,
+    /// `OpenAI`'s responses interface.
+    OpenAiResponses,
+    Anthropic,
+    Gemini,
+    Ollama,
+}
+
+impl Kind {
+    /// The word before the colon of a model's name.
+    pub const ALL: [(&'static str, Self); 5] = [
+        ("openai", Self::OpenAi),
+        ("openai-responses", Self::OpenAiResponses),
+        ("anthropic", Self::Anthropic),
+        ("gemini", Self::Gemini),
+        ("ollama", Self::Ollama),
+    ];
+
+    pub fn parse(word: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|(name, _)| *name == word).map(|(_, kind)| kind)
+    }
+
+    pub fn as_str(self) -> &'static str {
+        Self::ALL.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
+    }
+
+    /// Where the provider itself listens.
+    pub fn base_url(self) -> &'static str {
+        match self {
+            Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
+            Self::Anthropic => "https://api.anthropic.com/v1/",
+            Self::Gemini => "https://generativelanguage.googleapis.com/v1beta/",
+            Self::Ollama => "http://localhost:11434/",
+        }
+    }
+
+    /// The variable that usually holds the key for that address; `None` where none is needed.
+    pub fn key_variable(self) -> Option<&'static str> {
+        match self {
+            Self::OpenAi | Self::OpenAiResponses => Some("OPENAI_API_KEY"),
+            Self::Anthropic => Some("ANTHROPIC_API_KEY"),
+            Self::Gemini => Some("GEMINI_API_KEY"),
+            Self::Ollama => None,
+        }
+    }
+}
+
+/// How hard a model thinks before it speaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Reasoning {
+    None,
+    Low,
+    Medium,
+    High,
+    Max,
+}
+
+/// What answers.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Source {
+    Echo,
+    /// The file of turns that are played back.
+    Script(PathBuf),
+    Provider {
+        kind: Kind,
+        model: String,
+    },
+}
+
+impl Source {
+    /// `echo`, `script:FILE`, `openai:NAME`; `None` when it is none of them.
+    pub fn parse(text: &str) -> Option<Self> {
+        if text == "echo" {
+            return Some(Self::Echo);
+        }
+        let (word, rest) = text.split_once(':').filter(|(_, rest)| !rest.is_empty())?;
+        if word == "script" {
+            return Some(Self::Script(PathBuf::from(rest)));
+        }
+        Kind::parse(word).map(|kind| Self::Provider { kind, model: rest.to_owned() })
+    }
+}
+
+impl fmt::Display for Source {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Echo => f.write_str("echo"),
+            Self::Script(path) => write!(f, "script:{}", path.display()),
+            Self::Provider { kind, model } => write!(f, "{}:{model}", kind.as_str()),
+        }
+    }
+}
+
+/// A model as an agent asks for it, all defaults filled in.
+#[derive(Clone, Debug)]
+pub struct ModelConfig {
+    pub source: Source,
+    pub base_url: Url,
+    /// Read once for each run.
+    pub key: Option<SecretSource>,
+    /// Longest time for one whole answer.
+    pub answer_time_max: Duration,
+    /// Longest silence: before the first byte and between two.
+    pub silence_max: Duration,
+    /// How often a failed call is made again.
+    pub retries: u32,
+    pub reasoning: Option<Reasoning>,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+}
+
+/// An address that keys may be sent to, with a slash at its end. The address is not repeated in the error.
+pub fn check_base_url(text: &str) -> Result<Url, String> {
+    let text = text.trim();
+    let slash = if text.ends_with('/') { "" } else { "/" };
+    let url = Url::parse(&format!("{text}{slash}")).map_err(|error| format!("is no URL ({error})"))?;
+    if !matches!(url.scheme(), "http" | "https") {
+        return Err("must begin with http:// or https://".to_owned());
+    }
+    if !url.username().is_empty() || url.password().is_some() {
+        return Err("must not hold a name or password; name a variable or a file that holds the key".to_owned());
+    }
+    if url.query().is_some() || url.fragment().is_some() || !url.has_host() {
+        return Err("must have a host, and no ? and no #".to_owned());
+    }
+    Ok(url)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_address_for_keys_holds_none_itself() {
+        assert_eq!(check_base_url("http://127.0.0.1:8000/v1").unwrap().as_str(), "http://127.0.0.1:8000/v1/");
+        assert_eq!(check_base_url(" https://models.example/ ").unwrap().as_str(), "https://models.example/");
+        for wrong in ["models.example", "ftp://a/", "https://me:pw@a/", "https://a/?k=1", "https://a/#x", ""] {
+            assert!(check_base_url(wrong).is_err(), "{wrong}");
+        }
+    }
+
+    #[test]
+    fn a_model_is_named_by_its_provider_and_its_name_there() {
+        for text in ["echo", "script:demo.toml", "openai:gpt-5", "ollama:gemma3:4b", "openai-responses:o5"] {
+            assert_eq!(Source::parse(text).unwrap().to_string(), text);
+        }
+        for wrong in ["", "gpt-5", "openai:", "mystery:x", "script:"] {
+            assert_eq!(Source::parse(wrong), None, "{wrong}");
+        }
+    }
+}

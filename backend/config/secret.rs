@@ -1,0 +1,76 @@
+//! [`Secret`]: a text that shows itself nowhere, and [`SecretSource`]: where it is read.
+
+use std::{fmt, path::PathBuf};
+
+use super::{Error, error, read_secret, variable};
+
+/// A key. `Debug` does not hold it, and it cannot be serialised.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Secret(String);
+
+impl Secret {
+    pub fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+
+    /// For the request that carries it, and for nothing else.
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+
+    /// The text without the secret, should somebody have repeated it.
+    pub fn masked_in(&self, text: &str) -> String {
+        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "***") }
+    }
+}
+
+impl fmt::Debug for Secret {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Secret(***)")
+    }
+}
+
+/// Where a secret is read, each time somebody needs a snapshot of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum SecretSource {
+    /// An environment variable; where it is not set, the file that `<NAME>_FILE` names.
+    Env(String),
+    File(PathBuf),
+}
+
+impl SecretSource {
+    /// The secret; the error says where it was looked for.
+    pub fn read(&self) -> Result<Secret, Error> {
+        let text = match self {
+            Self::Env(name) => match variable(name) {
+                Some(value) => Some(value),
+                None => super::secret_from_file(name)?,
+            },
+            Self::File(path) => Some(read_secret(path)?),
+        };
+        let text = text.map(|text| text.trim().to_owned()).filter(|text| !text.is_empty());
+        text.map(Secret).ok_or_else(|| error(format!("{self} is not set or empty")))
+    }
+}
+
+impl fmt::Display for SecretSource {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Env(name) => write!(f, "the variable {name}"),
+            Self::File(path) => write!(f, "the file {}", path.display()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_secret_does_not_show_itself() {
+        let secret = Secret::new("sk-123");
+        assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "Secret(***) Some(Secret(***))");
+        assert_eq!(secret.masked_in("wrong key sk-123"), "wrong key ***");
+        assert_eq!(Secret::new("").masked_in("as it is"), "as it is");
+    }
+}

@@ -1,0 +1,200 @@
+//! The sections of the configuration file, as they are written.
+//!
+//! Every section refuses keys it does not know. Secrets are never written here: a key names the variable or the file
+//! that holds one.
+
+use std::{collections::BTreeMap, path::PathBuf};
+
+use serde::{Deserialize, Serialize};
+
+use super::models::Reasoning;
+
+/// Sections of one sort, by name.
+pub type Named<T> = BTreeMap<String, T>;
+
+/// `[models.NAME]`
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Model {
+    /// `echo`, `script:FILE`, `openai:NAME`, `openai-responses:NAME`, `anthropic:NAME`, `gemini:NAME`, `ollama:NAME`.
+    pub model: String,
+    /// Another address that speaks the provider's language.
+    pub base_url: Option<String>,
+    /// The variable that holds the key; `<NAME>_FILE` may name a file instead.
+    pub api_key_env: Option<String>,
+    /// The file that holds the key.
+    pub api_key_file: Option<PathBuf>,
+    /// Longest time for one whole answer, seconds.
+    #[serde(default = "answer_time")]
+    pub timeout_s: u64,
+    /// Longest silence of the provider, seconds.
+    #[serde(default = "silence")]
+    pub silence_s: u64,
+    /// How often a call is made again that failed before its first word.
+    #[serde(default = "retries")]
+    pub retries: u32,
+    pub reasoning: Option<Reasoning>,
+    pub temperature: Option<f64>,
+    /// Longest answer, tokens.
+    pub max_tokens: Option<u32>,
+}
+
+impl Model {
+    /// The section that a model named directly has.
+    pub(super) fn direct(model: &str) -> Self {
+        Self {
+            model: model.to_owned(),
+            base_url: None,
+            api_key_env: None,
+            api_key_file: None,
+            timeout_s: answer_time(),
+            silence_s: silence(),
+            retries: retries(),
+            reasoning: None,
+            temperature: None,
+            max_tokens: None,
+        }
+    }
+}
+
+fn answer_time() -> u64 {
+    600
+}
+
+fn silence() -> u64 {
+    120
+}
+
+fn retries() -> u32 {
+    2
+}
+
+/// The tools that come with the program.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum ToolKind {
+    Files,
+    Fetch,
+    Shell,
+}
+
+impl ToolKind {
+    pub fn parse(word: &str) -> Option<Self> {
+        [("files", Self::Files), ("fetch", Self::Fetch), ("shell", Self::Shell)]
+            .into_iter()
+            .find(|(name, _)| *name == word)
+            .map(|(_, kind)| kind)
+    }
+}
+
+/// `[tools.NAME]`
+#[derive(Clone, Debug, Default, PartialEq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields, default)]
+pub struct Tool {
+    /// Which tool it is; the section's own name where that is one.
+    pub kind: Option<ToolKind>,
+    /// Whether a person has to agree to every call; without it the tool decides.
+    pub approval: Option<bool>,
+    /// Longest time of one call, seconds.
+    pub timeout_s: Option<u64>,
+    /// `files`: the folder; `shell`: where commands run. Default: `<data-dir>/files`.
+    pub root: Option<PathBuf>,
+    /// `files`: whether it may write. Default: yes.
+    pub write: Option<bool>,
+    /// `fetch`: the hosts, such as `example.org`, `*.example.org`, `*`, `example.org:8443`.
+    pub allow: Option<Vec<String>>,
+    /// `fetch`: of these, the ones that may lead to private addresses.
+    pub allow_private: Option<Vec<String>>,
+    /// `fetch`, `shell`: most bytes of one answer or output.
+    pub bytes_max: Option<usize>,
+}
+
+/// `[mcp.NAME]`
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Mcp {
+    /// A program that speaks MCP on its input and output; or `url`.
+    pub command: Option<String>,
+    #[serde(default)]
+    pub args: Vec<String>,
+    /// Where the program runs. Default: the folder of the configuration file.
+    pub dir: Option<PathBuf>,
+    /// Variables of the program, besides PATH, HOME and LANG. No secrets: see `env_from`.
+    #[serde(default)]
+    pub env: BTreeMap<String, String>,
+    /// Variables of the program with the server's variable each is read from.
+    #[serde(default)]
+    pub env_from: BTreeMap<String, String>,
+    /// The address of a server that speaks streamable HTTP.
+    pub url: Option<String>,
+    /// Headers of every request, each with the server's variable that holds its value.
+    #[serde(default)]
+    pub headers_env: BTreeMap<String, String>,
+    /// Stands before the tools' names with an underscore. Default: the section's name; `""` for none.
+    pub prefix: Option<String>,
+    /// Only these of its tools, by the server's own names.
+    pub tools: Option<Vec<String>>,
+    /// Whether a person has to agree to every call; without it only to calls of tools that may destroy something.
+    pub approval: Option<bool>,
+    /// Longest time of one call, seconds.
+    #[serde(default = "call_time")]
+    pub timeout_s: u64,
+    /// Longest time to start and to list its tools, seconds.
+    #[serde(default = "start_time")]
+    pub start_timeout_s: u64,
+    /// A connection of its own for every run, for servers that remember what they were told.
+    #[serde(default)]
+    pub per_run: bool,
+}
+
+fn call_time() -> u64 {
+    60
+}
+
+fn start_time() -> u64 {
+    30
+}
+
+/// `[agents.NAME]`
+#[derive(Clone, Debug, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct Agent {
+    /// A section of `[models]`, or a model named directly, such as `openai:gpt-5`.
+    pub model: String,
+    /// What the model is told before everything else.
+    pub system: Option<String>,
+    /// The file that holds it.
+    pub system_file: Option<PathBuf>,
+    /// Sections of `[tools]` and `[mcp]`, and `files` and `shell` also without one.
+    #[serde(default)]
+    pub tools: Vec<String>,
+    /// Agents that it may give work to.
+    #[serde(default)]
+    pub workers: Vec<String>,
+    /// Most answers of the model in one run.
+    #[serde(default = "steps")]
+    pub max_steps: u32,
+    /// Most tool calls at work at a time.
+    #[serde(default = "parallel")]
+    pub parallel: usize,
+    pub temperature: Option<f64>,
+    pub max_tokens: Option<u32>,
+    /// Longest time of one tool call, seconds, where the tool has none of its own.
+    #[serde(default = "call_time")]
+    pub tool_timeout_s: u64,
+    /// Longest time of a run at work (what it waits for people and workers does not count), seconds.
+    #[serde(default = "run_time")]
+    pub timeout_s: u64,
+}
+
+fn steps() -> u32 {
+    32
+}
+
+fn parallel() -> usize {
+    8
+}
+
+fn run_time() -> u64 {
+    3_600
+}

@@ -1,0 +1,137 @@
+//! Holding leases inside this process: they are renewed, and their holders are told when the work is not theirs any more.
+//!
+//! One task renews all leases of the process in one statement and looks at all their runs in another, so the cost does
+//! not grow with the number of jobs that are under way.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+};
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+use uuid::Uuid;
+
+use super::{Assignment, Dispatch};
+use crate::{
+    domain::{id::RunId, run::Status},
+    store,
+};
+
+/// Why a holder has to stop.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Fate {
+    /// The run has ended: it was cancelled, or somebody else ended it.
+    Ended(Status),
+    /// The lease is somebody else's, or its time was over before it could be renewed.
+    Lost,
+}
+
+#[derive(Clone, Debug)]
+struct Kept {
+    run_id: RunId,
+    stop: CancellationToken,
+    fate: Arc<OnceLock<Fate>>,
+}
+
+type Leases = Arc<Mutex<HashMap<Uuid, Kept>>>;
+
+/// The leases of this process that are renewed.
+#[derive(Clone, Debug, Default)]
+pub(super) struct Keeper(Leases);
+
+impl Keeper {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Uuid, Kept>> {
+        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    fn end(&self, lease: Uuid, fate: Fate) {
+        if let Some(kept) = self.kept().get(&lease) {
+            // The first reason is the reason.
+            _ = kept.fate.set(fate);
+            kept.stop.cancel();
+        }
+    }
+}
+
+/// A lease that is renewed for as long as this is kept. Dropping it neither releases nor finishes the job.
+#[derive(Debug)]
+pub struct Hold {
+    lease_id: Uuid,
+    kept: Kept,
+    keeper: Keeper,
+}
+
+impl Hold {
+    /// Cancelled when the holder has to stop; hand it to whatever works.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.kept.stop
+    }
+
+    /// Why, once it is.
+    pub fn fate(&self) -> Option<Fate> {
+        self.kept.fate.get().copied()
+    }
+}
+
+impl Drop for Hold {
+    fn drop(&mut self) {
+        self.keeper.kept().remove(&self.lease_id);
+    }
+}
+
+impl Dispatch {
+    /// Renews the lease of an assignment and watches its run, for as long as the answer is kept.
+    pub fn hold(&self, assignment: &Assignment) -> Hold {
+        let kept = Kept { run_id: assignment.context.run_id, stop: CancellationToken::new(), fate: Arc::default() };
+        self.keeper.kept().insert(assignment.lease_id, kept.clone());
+        // What happened between the claim and now would not ring again.
+        self.nudge();
+        Hold { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
+    }
+
+    /// Renews and looks until `stop`.
+    pub(super) async fn keep(self, stop: CancellationToken) {
+        let work = async {
+            let (mut bell, mut renewed) = (self.bell(), Instant::now());
+            loop {
+                let due = renewed + self.settings.lease / 3;
+                tokio::select! {
+                    () = bell.rung() => {}
+                    () = tokio::time::sleep_until(due) => {}
+                }
+                let renewing = Instant::now() >= due;
+                if renewing {
+                    renewed = Instant::now();
+                }
+                if let Err(error) = Box::pin(self.keep_once(renewing)).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "leases could not be looked after");
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// One look at everything that is held here.
+    pub async fn keep_once(&self, renewing: bool) -> Result<(), store::Error> {
+        let held: Vec<(RunId, Uuid)> = self.keeper.kept().iter().map(|(lease, kept)| (kept.run_id, *lease)).collect();
+        if held.is_empty() {
+            return Ok(());
+        }
+        let leases: Vec<Uuid> = held.iter().map(|(_, lease)| *lease).collect();
+        let lost = if renewing { self.renew(&leases).await? } else { Vec::new() };
+        for standing in self.standings(&held).await? {
+            let ended = standing.status.filter(|status| status.is_terminal());
+            match (ended, standing.held) {
+                (Some(status), _) => self.keeper.end(standing.lease_id, Fate::Ended(status)),
+                (None, false) => self.keeper.end(standing.lease_id, Fate::Lost),
+                (None, true) => {}
+            }
+        }
+        // After the runs that have ended, whose jobs are gone for a better reason.
+        for lease in lost {
+            self.keeper.end(lease, Fate::Lost);
+        }
+        Ok(())
+    }
+}

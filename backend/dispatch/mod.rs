@@ -1,0 +1,220 @@
+//! Jobs: who carries out which run, in whichever process.
+//!
+//! A run becomes a job in the transaction that creates it (`start: false` and an agent). [`Dispatch::claim`] gives it to
+//! a holder for the length of a lease, which the holder renews; a lease that lapses makes the job anybody's again, until
+//! three holders have fallen silent and the run fails with `lease_lost`.
+//!
+//! Invariants kept here: a job has one holder at a time, and the database alone says who; whether a job may be taken
+//! follows from the status of its run and from nothing else; a holder that gives a job back spends no attempt. A bell is
+//! only a reason to look, and a poll looks without one, so a lost wake-up costs a moment and never a job.
+//!
+//! Start reading at [`Dispatch::claim`], then [`keep`] (holding a lease inside this process) and `sweep`.
+
+pub mod keep;
+mod sweep;
+
+use std::{sync::Arc, time::Duration};
+
+use tokio::sync::watch;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use self::keep::Keeper;
+use crate::{
+    domain::{
+        context::RunContext,
+        id::{Name, RunId, Seq},
+        job::Claimer,
+        json::Json,
+        limits::{JOB_CLAIM_MAX, JOB_WAKE_MS_MIN},
+        run::Status,
+    },
+    store::{
+        self,
+        jobs::{Leased, Standing, Term},
+    },
+    timeline::Timeline,
+};
+
+/// How jobs are given away.
+#[derive(Clone, Copy, Debug)]
+pub struct Settings {
+    /// How long a holder may be silent.
+    pub lease: Duration,
+    /// How often work is looked for when no bell rings.
+    pub poll: Duration,
+}
+
+/// A run that was given to a holder.
+#[derive(Clone, Debug)]
+pub struct Assignment {
+    pub context: Arc<RunContext>,
+    pub title: Option<String>,
+    pub input: Option<Json>,
+    pub metadata: Json,
+    pub tags: Vec<String>,
+    /// What the run was when it was given away: queued, running (its holder fell silent, or an interrupt was answered)
+    /// or waiting (for runs that have all ended).
+    pub status: Status,
+    pub last_seq: Seq,
+    pub lease_id: Uuid,
+    pub lease_until: chrono::DateTime<chrono::Utc>,
+    /// 1 for the first assignment; never the same twice for a run.
+    pub attempt: i32,
+}
+
+/// A handle on the dispatch. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Dispatch {
+    timeline: Timeline,
+    settings: Settings,
+    bell: Arc<watch::Sender<()>>,
+    keeper: Keeper,
+}
+
+impl Dispatch {
+    /// Starts the bell, the keeper and the sweep on `tasks`; they end when `stop` is cancelled.
+    pub fn start(timeline: Timeline, settings: Settings, tasks: &TaskTracker, stop: &CancellationToken) -> Self {
+        let dispatch = Self { timeline, settings, bell: Arc::default(), keeper: Keeper::default() };
+        tasks.spawn(dispatch.clone().ring(stop.clone()));
+        tasks.spawn(dispatch.clone().keep(stop.clone()));
+        tasks.spawn(dispatch.clone().sweep(stop.clone()));
+        dispatch
+    }
+
+    pub fn timeline(&self) -> &Timeline {
+        &self.timeline
+    }
+
+    /// How long a holder may be silent.
+    pub fn lease(&self) -> Duration {
+        self.settings.lease
+    }
+
+    /// Makes a queued run a job; `false` when it is one already, has no agent or has been started.
+    ///
+    /// Runs that are created with `start: false` and an agent are jobs by that alone.
+    pub async fn enqueue(&self, context: &RunContext) -> Result<bool, store::Error> {
+        let done = self.timeline.store().enqueue_job(&context.owner_id, context.run_id).await?;
+        self.nudge();
+        Ok(done)
+    }
+
+    /// Gives up to `most` jobs of these agents to a claimer, the oldest first.
+    ///
+    /// Runs of one thread come one after the other. Of any number of claimers, in any number of processes, exactly one
+    /// gets a job.
+    pub async fn claim(&self, who: &Claimer, agents: &[Name], most: usize) -> Result<Vec<Assignment>, store::Error> {
+        let most = most.min(JOB_CLAIM_MAX);
+        if most == 0 || agents.is_empty() {
+            return Ok(Vec::new());
+        }
+        let leases: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
+        let jobs = self.timeline.store().claim_jobs(who, agents, &leases, self.term()).await?;
+        for job in &jobs {
+            let kind = if job.attempt == 1 { "first" } else { "again" };
+            metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
+            if job.lapses > 0 {
+                tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "a job of a silent holder goes on");
+            }
+        }
+        Ok(jobs.into_iter().map(Assignment::from).collect())
+    }
+
+    /// Gives the live leases of a session to whoever comes back to it. Their ids are new, the attempts are not.
+    pub async fn adopt(&self, who: &Claimer, most: usize) -> Result<Vec<Assignment>, store::Error> {
+        let fresh: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
+        let leased = self.timeline.store().adopt_jobs(who, &fresh, self.term()).await?;
+        Ok(leased.into_iter().map(Assignment::from).collect())
+    }
+
+    /// Renews leases; gives those that are lost. A lease whose time is over is lost even if nobody has the job yet.
+    pub async fn renew(&self, leases: &[Uuid]) -> Result<Vec<Uuid>, store::Error> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let renewed = self.timeline.store().renew_jobs(leases, self.term()).await?;
+        Ok(leases.iter().filter(|lease| !renewed.contains(lease)).copied().collect())
+    }
+
+    /// Gives a job back without spending an attempt: its run waits or is interrupted, or its holder leaves.
+    ///
+    /// `false` when the lease is not that holder's any more.
+    pub async fn release(&self, lease: Uuid) -> Result<bool, store::Error> {
+        let done = self.timeline.store().release_job(lease).await?;
+        self.nudge();
+        Ok(done)
+    }
+
+    /// Says that the run has ended: the job goes. `false`, and nothing happens, when it has not.
+    pub async fn finish(&self, lease: Uuid) -> Result<bool, store::Error> {
+        self.timeline.store().finish_job(lease).await
+    }
+
+    /// Where held jobs stand: whether the lease still is the holder's, and the status of the run.
+    pub async fn standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<Standing>, store::Error> {
+        if held.is_empty() { Ok(Vec::new()) } else { self.timeline.store().job_standings(held).await }
+    }
+
+    /// Something to wait with between two claims.
+    pub fn bell(&self) -> Bell {
+        Bell { rung: self.bell.subscribe(), poll: self.settings.poll }
+    }
+
+    /// Tells everybody who waits to look.
+    pub fn nudge(&self) {
+        self.bell.send_replace(());
+    }
+
+    fn term(&self) -> Term {
+        let lease_ms = i64::try_from(self.settings.lease.as_millis()).unwrap_or(i64::MAX);
+        Term { now: self.timeline.clock().now(), lease_ms }
+    }
+
+    /// Rings whenever the life of a run may have changed, here or in another process, but not more often than it helps.
+    async fn ring(self, stop: CancellationToken) {
+        let mut lives = self.timeline.lives();
+        let work = async {
+            while lives.changed().await.is_ok() {
+                self.nudge();
+                tokio::time::sleep(Duration::from_millis(JOB_WAKE_MS_MIN)).await;
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+}
+
+impl From<Leased> for Assignment {
+    fn from(leased: Leased) -> Self {
+        let Leased { run, lease_id, attempt, lease_until, .. } = leased;
+        Self {
+            context: Arc::new(run.context),
+            title: run.title,
+            input: run.input,
+            metadata: run.metadata,
+            tags: run.tags,
+            status: run.head.status,
+            last_seq: run.head.last_seq,
+            lease_id,
+            lease_until,
+            attempt,
+        }
+    }
+}
+
+/// Rings when there may be work. One that rings between a claim and the wait for it is heard all the same.
+#[derive(Debug)]
+pub struct Bell {
+    rung: watch::Receiver<()>,
+    poll: Duration,
+}
+
+impl Bell {
+    /// Resolves when something may have become claimable, or a held job may have changed, and now and then without that.
+    pub async fn rung(&mut self) {
+        // It cannot close while the dispatch lives; if it does, the poll remains.
+        if let Ok(Err(_)) = tokio::time::timeout(self.poll, self.rung.changed()).await {
+            tokio::time::sleep(self.poll).await;
+        }
+    }
+}

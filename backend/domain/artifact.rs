@@ -1,0 +1,237 @@
+//! Artifacts: bytes a run made, under a name, told apart by the SHA-256 of their content.
+//!
+//! A payload too large for an event becomes one ([`Pointer::payload`]): the event keeps a pointer and the beginning.
+
+use std::{fmt, str::FromStr};
+
+use serde::Serialize;
+use serde_json::{Map, Value, value::RawValue};
+use uuid::Uuid;
+
+use super::{
+    event::EventType,
+    id::{Malformed, RunId, checked_text},
+    json::Json,
+    limits::{ARTIFACT_NAME_CHARS_MAX, MEDIA_TYPE_BYTES_MAX, PAYLOAD_BYTES_MAX, PREVIEW_BYTES_MAX},
+};
+
+/// An artifact: UUID version 7.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize)]
+pub struct ArtifactId(Uuid);
+
+impl ArtifactId {
+    /// An id this program made, or reads back.
+    pub fn trusted(id: Uuid) -> Self {
+        Self(id)
+    }
+
+    pub fn uuid(self) -> Uuid {
+        self.0
+    }
+}
+
+impl FromStr for ArtifactId {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        // The same form as a run's.
+        text.parse::<RunId>().map(|id| Self(id.uuid())).map_err(|_| Malformed("an artifact id is a UUID version 7"))
+    }
+}
+
+impl fmt::Display for ArtifactId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        self.0.fmt(f)
+    }
+}
+
+/// The SHA-256 of a content; 64 lower-case hexadecimal digits in writing.
+#[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub struct Hash([u8; 32]);
+
+impl Hash {
+    pub fn new(digest: [u8; 32]) -> Self {
+        Self(digest)
+    }
+
+    /// Reads one back from the database.
+    pub fn from_bytes(bytes: &[u8]) -> Option<Self> {
+        bytes.try_into().ok().map(Self)
+    }
+
+    pub fn as_bytes(&self) -> &[u8] {
+        &self.0
+    }
+}
+
+impl FromStr for Hash {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("a SHA-256 is 64 lower-case hexadecimal digits");
+        let mut digest = [0; 32];
+        hex::decode_to_slice(text, &mut digest).map_err(|_| RULE)?;
+        if text.bytes().any(|byte| byte.is_ascii_uppercase()) { Err(RULE) } else { Ok(Self(digest)) }
+    }
+}
+
+impl fmt::Display for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&hex::encode(self.0))
+    }
+}
+
+impl fmt::Debug for Hash {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl Serialize for Hash {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_str(self)
+    }
+}
+
+checked_text!(
+    /// What a file would be called. It never becomes a path: the store knows bytes by their hash alone.
+    ArtifactName,
+    "a name is 1 to 255 characters without / \\, control characters and marks of writing direction, and not . or ..",
+    |text| !text.is_empty()
+        && text.len() <= ARTIFACT_NAME_CHARS_MAX * 4
+        && text.chars().count() <= ARTIFACT_NAME_CHARS_MAX
+        && !matches!(text, "." | "..")
+        && !text.chars().any(|c| c.is_control() || matches!(c, '/' | '\\') || misleads(c))
+);
+checked_text!(
+    /// An RFC 9110 media type such as `text/plain; charset=utf-8`.
+    MediaType,
+    "a media type is type/subtype, perhaps with parameters, at most 255 visible ASCII characters and spaces",
+    |text| text.len() <= MEDIA_TYPE_BYTES_MAX
+        && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
+        && text.split(';').next().and_then(|essence| essence.trim_end().split_once('/')).is_some_and(
+            |(kind, subtype)| [kind, subtype].iter().all(|word| !word.is_empty() && word.bytes().all(is_token))
+        )
+);
+
+/// Characters that make a name read as another one: line and paragraph ends, and changes of direction.
+fn misleads(c: char) -> bool {
+    matches!(c, '\u{2028}' | '\u{2029}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+}
+
+fn is_token(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
+}
+
+/// Where the whole of a payload lies that was too large for its event.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Pointer {
+    pub artifact_id: ArtifactId,
+    pub sha256: Hash,
+    pub size: u64,
+    pub media_type: MediaType,
+}
+
+impl Pointer {
+    /// Whether an event's payload goes into an artifact of its own. What the server itself records is bounded by its
+    /// parts, and must be in the log whole; deltas are never stored.
+    pub fn is_due(event_type: &EventType, payload: &Json) -> bool {
+        payload.as_str().len() > PAYLOAD_BYTES_MAX && !event_type.is_ephemeral() && !event_type.is_the_servers()
+    }
+
+    /// What the event keeps of `payload`: this pointer, the beginning, and what the server itself reads in such events.
+    pub fn payload(&self, event_type: &EventType, payload: &Json) -> Json {
+        let mut kept = Map::new();
+        kept.insert("$artifact".to_owned(), serde_json::to_value(self).unwrap_or_default());
+        kept.insert("preview".to_owned(), Value::from(beginning(payload.as_str())));
+        for name in members_read(event_type) {
+            let value: Option<Box<RawValue>> = payload.member(name);
+            let value = value.filter(|value| value.get().len() <= 1024 && value.get() != "null");
+            // The default is not worth a member.
+            let value = value.filter(|value| (*name, value.get()) != ("role", "\"assistant\""));
+            if let Some(value) = value.and_then(|value| serde_json::from_str(value.get()).ok()) {
+                kept.insert((*name).to_owned(), value);
+            }
+        }
+        Json::of(&kept)
+    }
+}
+
+/// The members of a payload that the server acts by or shows: an interrupt's terms, who speaks, what it cost, what a
+/// bar is called.
+fn members_read(event_type: &EventType) -> &'static [&'static str] {
+    match (event_type.family(), event_type.action()) {
+        ("interrupt", "requested") => &["expires_at", "checkpoint_id", "ns"],
+        ("message", "completed") => &["role", "usage", "model"],
+        (_, "started") => &["name"],
+        ("worker", _) => &["run_id"],
+        (_, "completed" | "failed") => &["usage"],
+        _ => &[],
+    }
+}
+
+/// The first 2 KiB of a text, or a little less: no character is cut.
+fn beginning(text: &str) -> &str {
+    &text[..text.floor_char_boundary(PREVIEW_BYTES_MAX)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_is_a_line_and_no_path() {
+        for good in ["report.txt", "x", "ключ 🗝.pdf", "a\"b;c%", "...", "CON", &"é".repeat(255)] {
+            assert!(good.parse::<ArtifactName>().is_ok(), "{good}");
+        }
+        let long = "é".repeat(256);
+        for bad in ["", ".", "..", "a/b", "..\\x", "a\nb", "a\0", "\u{7f}", "a\u{202e}fdp.exe", "a\u{2028}", &long] {
+            assert!(bad.parse::<ArtifactName>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn a_media_type_has_two_words() {
+        for good in ["text/plain", "text/plain; charset=utf-8", "application/vnd.a+json", "image/svg+xml ;x=\"y z\""] {
+            assert!(good.parse::<MediaType>().is_ok(), "{good}");
+        }
+        for bad in
+            ["", "text", "text/", "/plain", "text/pl ain", "a/b/c", "text/plain\r\nx: y", "té/x", &"a/".repeat(200)]
+        {
+            assert!(bad.parse::<MediaType>().is_err(), "{bad:?}");
+        }
+    }
+
+    fn spilled(event_type: &str, payload: &str) -> Value {
+        let pointer = Pointer {
+            artifact_id: ArtifactId::trusted(Uuid::nil()),
+            sha256: Hash::new([1; 32]),
+            size: payload.len() as u64,
+            media_type: MediaType::trusted("application/json"),
+        };
+        let payload = Json::parse(payload).unwrap();
+        serde_json::from_str(pointer.payload(&event_type.parse().unwrap(), &payload).as_str()).unwrap()
+    }
+
+    #[test]
+    fn a_spilled_payload_is_a_pointer_and_a_beginning() {
+        let long = format!("{{\"result\":\"{}\"}}", "é".repeat(40_000));
+        let kept = spilled("tool.completed", &long);
+        assert_eq!(kept["$artifact"]["size"], 80_013);
+        assert_eq!(kept["$artifact"]["sha256"], "01".repeat(32));
+        let preview = kept["preview"].as_str().unwrap();
+        assert!(long.starts_with(preview) && (2_046..=2_048).contains(&preview.len()));
+        assert_eq!(kept.as_object().unwrap().len(), 2);
+    }
+
+    #[test]
+    fn what_the_server_reads_stays_beside_the_pointer() {
+        let kept = spilled("interrupt.requested", r#"{"prompt":"x","expires_at":"2026","ns":null}"#);
+        assert_eq!((&kept["expires_at"], kept.get("ns"), kept.get("prompt")), (&"2026".into(), None, None));
+        let kept = spilled("message.completed", r#"{"role":"user","usage":{"a":1.50},"text":"x"}"#);
+        assert_eq!(kept["role"], "user");
+        assert!(spilled("message.completed", r#"{"role":"assistant"}"#).get("role").is_none());
+        assert!(spilled("custom.x", &format!("{{\"name\":\"{}\"}}", "x".repeat(2_000))).get("name").is_none());
+        assert_eq!(spilled("custom.x", "[1]")["preview"], "[1]");
+    }
+}

@@ -1,0 +1,65 @@
+//! A job: a run that this system itself must carry out, and whoever does.
+
+use uuid::Uuid;
+
+use super::{
+    id::{EventId, Name},
+    interrupt::OWN_EVENT_IDS,
+    principal::OwnerId,
+};
+
+/// Who claims jobs.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Claimer {
+    /// For people.
+    pub name: Name,
+    /// What the leases of this claimer have in common; new for every process or connection.
+    pub session: Uuid,
+    /// Only jobs of this owner; `None` takes everybody's, as only the server's own executor may.
+    pub owner: Option<OwnerId>,
+}
+
+/// The code in `error` of a run whose holders all fell silent.
+pub const LEASE_LOST: &str = "lease_lost";
+
+/// The id of the `run.failed` that says so: whichever process is first, there is one.
+pub fn lost_event_id() -> EventId {
+    own("dispatch:lease_lost")
+}
+
+/// The id of the `run.started` of a job, whoever says it.
+pub fn started_event_id() -> EventId {
+    own("runner:started")
+}
+
+/// The id of what the server says for a runner in an assignment: `resumed`, `done`.
+pub fn said_event_id(attempt: i32, word: &str) -> EventId {
+    own(&format!("runner:{attempt}:{word}"))
+}
+
+/// The id of a durable event that its runner gave none: the `i`th of its message `n`.
+pub fn runner_event_id(attempt: i32, n: u64, i: usize) -> EventId {
+    own(&format!("runner:{attempt}:{n}:{i}"))
+}
+
+fn own(rest: &str) -> EventId {
+    EventId::trusted(&format!("{OWN_EVENT_IDS}{rest}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_event_id_of_a_job_is_one_and_is_the_servers_own() {
+        let ids = [
+            lost_event_id(),
+            started_event_id(),
+            said_event_id(i32::MAX, "resumed"),
+            runner_event_id(3, u64::MAX, 4_999),
+        ];
+        for id in ids {
+            assert!(id.as_str().parse::<EventId>().is_ok() && id.as_str().starts_with(OWN_EVENT_IDS), "{id}");
+        }
+    }
+}

@@ -1,0 +1,312 @@
+//! What a runner and the server say to each other: `runreel.runner.v1`.
+//!
+//! Each message is one JSON object with a member `type`. Members that a side does not know are passed over, so that
+//! versions may differ; a message that it does not know is an error.
+
+use std::collections::BTreeMap;
+
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use uuid::Uuid;
+
+use super::{
+    checkpoint::{CheckpointId, Namespace},
+    context::Role,
+    id::{Malformed, Name, RunId, SpanId, ThreadId},
+    interrupt::Decision,
+    json::Json,
+    run::Status,
+};
+
+/// The name of the protocol, as both sides say it in the handshake.
+pub const SUBPROTOCOL: &str = "runreel.runner.v1";
+
+/// The close code with which a runner gives its runs to others at once.
+pub const CLOSE_GIVEN_BACK: u16 = 4_000;
+/// The close code of a connection whose session goes on in a newer one.
+pub const CLOSE_REPLACED: u16 = 4_001;
+
+/// From the runner.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type")]
+pub enum FromRunner {
+    #[serde(rename = "hello")]
+    Hello(Hello),
+    #[serde(rename = "event")]
+    Event(Events),
+    #[serde(rename = "heartbeat")]
+    Heartbeat,
+    #[serde(rename = "run.done")]
+    Done(Done),
+    /// The runner takes no more runs; those it has go on.
+    #[serde(rename = "drain")]
+    Drain,
+}
+
+/// Who the runner is and what it takes.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Hello {
+    pub runner: Name,
+    pub agents: Vec<Name>,
+    pub capacity: u16,
+    #[serde(default)]
+    pub version: Option<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub resume: Option<Resume>,
+}
+
+/// A runner that comes back.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Resume {
+    /// Of the last `welcome`.
+    pub lease_id: Uuid,
+    #[serde(default)]
+    pub last_acked: LastAcked,
+}
+
+/// The last `n` the server has acknowledged.
+#[derive(Clone, Debug, Default, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum LastAcked {
+    /// Of each run the runner still works on, 0 when none was.
+    Runs(BTreeMap<RunId, u64>),
+    /// Of all of them; the runner knows of every run it was given.
+    All(u64),
+    #[default]
+    None,
+}
+
+/// Events of one run, all or none; `n` counts the messages of the run from 1.
+#[derive(Debug, Deserialize, Serialize)]
+pub struct Events {
+    pub run_id: RunId,
+    pub n: u64,
+    pub events: Box<RawValue>,
+}
+
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Done {
+    pub run_id: RunId,
+}
+
+/// From the server.
+#[derive(Clone, Debug, Serialize)]
+#[serde(tag = "type")]
+pub enum ToRunner {
+    #[serde(rename = "welcome")]
+    Welcome(Welcome),
+    #[serde(rename = "run.assign")]
+    Assign(Box<Assign>),
+    #[serde(rename = "run.cancel")]
+    Cancel(Cancel),
+    #[serde(rename = "run.resume")]
+    Resume(Answered),
+    #[serde(rename = "ack")]
+    Ack(Ack),
+    #[serde(rename = "error")]
+    Error(Trouble),
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Welcome {
+    /// Say it in `hello.resume` to come back to these runs.
+    pub lease_id: Uuid,
+    /// How often the runner must be heard.
+    pub heartbeat_ms: u64,
+    /// How long it may be away.
+    pub lease_ms: u64,
+    /// The runs it came back to.
+    #[serde(default)]
+    pub runs: Vec<RunId>,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Assign {
+    pub run_id: RunId,
+    pub agent: Option<Name>,
+    pub thread_id: Option<ThreadId>,
+    pub input: Option<Json>,
+    pub context: About,
+}
+
+/// What else there is to know of a run.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct About {
+    pub root_run_id: RunId,
+    pub parent_run_id: Option<RunId>,
+    pub owner_id: String,
+    pub session_id: Option<Name>,
+    pub role: Role,
+    pub title: Option<String>,
+    pub metadata: Json,
+    pub tags: Vec<String>,
+    /// 1 unless somebody worked on it before.
+    pub attempt: i32,
+    /// `queued`; `running` when a holder fell silent or an interrupt was answered; `waiting` when its children ended.
+    pub status: Status,
+    pub last_seq: i64,
+}
+
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Cancel {
+    pub run_id: RunId,
+    pub reason: Option<String>,
+}
+
+/// The answer to an interrupt.
+#[derive(Clone, Debug, Deserialize, Serialize)]
+pub struct Answered {
+    pub run_id: RunId,
+    pub interrupt_id: SpanId,
+    pub decision: Decision,
+    pub value: Option<Json>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub checkpoint_id: Option<CheckpointId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ns: Option<Namespace>,
+}
+
+/// Everything up to `n` is committed.
+#[derive(Clone, Copy, Debug, Deserialize, Serialize)]
+pub struct Ack {
+    pub run_id: RunId,
+    pub n: u64,
+    pub last_seq: i64,
+}
+
+/// What was not done, and why.
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+pub struct Trouble {
+    pub code: String,
+    pub detail: String,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub run_id: Option<RunId>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub n: Option<u64>,
+}
+
+impl Trouble {
+    pub fn new(code: impl Into<String>, detail: impl Into<String>) -> Self {
+        Self { code: code.into(), detail: detail.into(), run_id: None, n: None }
+    }
+
+    #[must_use]
+    pub fn of(self, run_id: RunId, n: Option<u64>) -> Self {
+        Self { run_id: Some(run_id), n, ..self }
+    }
+}
+
+#[derive(Deserialize)]
+struct Tag {
+    r#type: String,
+}
+
+fn tag(text: &str) -> Result<String, Trouble> {
+    let tag: Result<Tag, _> = serde_json::from_str(text);
+    tag.map(|tag| tag.r#type).map_err(|error| malformed(&error))
+}
+
+fn malformed(error: &serde_json::Error) -> Trouble {
+    Trouble::new("malformed", format!("a message is a JSON object with a type: {error}"))
+}
+
+fn body<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Trouble> {
+    serde_json::from_str(text).map_err(|error| malformed(&error))
+}
+
+fn unknown(tag: &str) -> Trouble {
+    let tag: String = tag.chars().filter(|c| !c.is_control()).take(40).collect();
+    Trouble::new("unknown_message", format!("there is no message {tag}"))
+}
+
+impl FromRunner {
+    pub fn parse(text: &str) -> Result<Self, Trouble> {
+        Ok(match tag(text)?.as_str() {
+            "hello" => Self::Hello(body(text)?),
+            "event" => Self::Event(body(text)?),
+            "heartbeat" => Self::Heartbeat,
+            "run.done" => Self::Done(body(text)?),
+            "drain" => Self::Drain,
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+impl ToRunner {
+    pub fn parse(text: &str) -> Result<Self, Trouble> {
+        Ok(match tag(text)?.as_str() {
+            "welcome" => Self::Welcome(body(text)?),
+            "run.assign" => Self::Assign(body(text)?),
+            "run.cancel" => Self::Cancel(body(text)?),
+            "run.resume" => Self::Resume(body(text)?),
+            "ack" => Self::Ack(body(text)?),
+            "error" => Self::Error(body(text)?),
+            other => return Err(unknown(other)),
+        })
+    }
+}
+
+impl Hello {
+    /// Refuses what is over a bound.
+    pub fn check(&self) -> Result<(), Malformed> {
+        use super::limits::{RUNNER_AGENTS_MAX, RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX};
+        if self.agents.is_empty() || self.agents.len() > RUNNER_AGENTS_MAX {
+            return Err(Malformed("a runner serves 1 to 256 agents"));
+        }
+        if self.capacity == 0 || self.capacity > RUNNER_CAPACITY_MAX {
+            return Err(Malformed("the capacity of a runner is 1 to 256 runs"));
+        }
+        let acked = self.resume.as_ref().map(|resume| &resume.last_acked);
+        if matches!(acked, Some(LastAcked::Runs(runs)) if runs.len() > RUNNER_RESUMED_MAX) {
+            return Err(Malformed("a runner comes back to at most 1024 runs"));
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_message_reads_as_it_was_written() {
+        let text = r#"{"type":"event","run_id":"0198c0de-0000-7000-8000-000000000001","n":3,"events":[{"type":"a.b","payload":{"b":1.50,"a":2}}]}"#;
+        let read = FromRunner::parse(text).unwrap();
+        assert_eq!(serde_json::to_string(&read).unwrap(), text);
+        let text = r#"{"type":"run.assign","run_id":"0198c0de-0000-7000-8000-000000000001","agent":"a","thread_id":null,"input":{"z":1,"a":1e3},"context":{"root_run_id":"0198c0de-0000-7000-8000-000000000001","parent_run_id":null,"owner_id":"00","session_id":null,"role":"agent","title":null,"metadata":{},"tags":[],"attempt":1,"status":"queued","last_seq":1}}"#;
+        assert_eq!(serde_json::to_string(&ToRunner::parse(text).unwrap()).unwrap(), text);
+    }
+
+    #[test]
+    fn what_was_acknowledged_is_told_per_run_or_for_all_or_not_at_all() {
+        let hello = |resume: &str| {
+            let text = format!(r#"{{"type":"hello","runner":"r","agents":["a"],"capacity":1,"resume":{resume}}}"#);
+            let FromRunner::Hello(hello) = FromRunner::parse(&text).unwrap() else { panic!("a hello") };
+            hello.resume.unwrap().last_acked
+        };
+        let lease = r#""lease_id":"0198c0de-0000-7000-8000-000000000001""#;
+        assert!(matches!(hello(&format!("{{{lease}}}")), LastAcked::None));
+        assert!(matches!(hello(&format!(r#"{{{lease},"last_acked":null}}"#)), LastAcked::None));
+        assert!(matches!(hello(&format!(r#"{{{lease},"last_acked":7}}"#)), LastAcked::All(7)));
+        let runs = format!(r#"{{{lease},"last_acked":{{"0198c0de-0000-7000-8000-000000000002":7}}}}"#);
+        assert!(matches!(hello(&runs), LastAcked::Runs(runs) if runs.len() == 1));
+    }
+
+    #[test]
+    fn what_is_no_message_is_told_so_and_not_repeated_whole() {
+        for (text, code) in [
+            ("", "malformed"),
+            ("[]", "malformed"),
+            ("{}", "malformed"),
+            (r#"{"type":7}"#, "malformed"),
+            (r#"{"type":"event","n":1}"#, "malformed"),
+            (r#"{"type":"event","run_id":"x","n":1,"events":[]}"#, "malformed"),
+            (r#"{"type":"event","run_id":"0198c0de-0000-7000-8000-000000000001","n":-1,"events":[]}"#, "malformed"),
+            (r#"{"type":"welcome"}"#, "unknown_message"),
+        ] {
+            assert_eq!(FromRunner::parse(text).unwrap_err().code, code, "{text}");
+        }
+        let long = format!(r#"{{"type":"{}"}}"#, "x".repeat(10_000));
+        assert!(FromRunner::parse(&long).unwrap_err().detail.len() < 100);
+    }
+}

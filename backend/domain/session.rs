@@ -1,0 +1,308 @@
+//! The rules of a conversation: who is heard, what begins a session, what a message looks like to an agent.
+//!
+//! A *chat* is where a channel's messages come from. A *session* is a time of talk in it. A *thread* is what the agent
+//! remembers. Every rule of the router is a function of this file and of [`thread`]; whoever routes asks them one after
+//! the other and does what they say.
+
+pub mod inbound;
+pub mod thread;
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use hmac::{Hmac, KeyInit, Mac};
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+use sha2::Sha256;
+
+use self::inbound::{ChannelName, ChatId, Inbound, UserId};
+use super::limits::SESSION_LINE_BYTES_MAX;
+
+/// Why a message starts no run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum Reason {
+    /// The user is not on the channel's list.
+    NotAllowed,
+    /// It was said in a group and not to the agent.
+    NoTrigger,
+    /// Neither text nor image.
+    Empty,
+    /// It ended the session.
+    SessionReset,
+    /// It was delivered before.
+    Duplicate,
+    /// The user has to give a one-time code first; the message waits for it.
+    CodeWanted,
+    /// That was no code that is good.
+    CodeWrong,
+    /// Too many wrong codes; the user has to wait.
+    CodeBlocked,
+    /// It was a good code; the message that waited for it goes its way.
+    CodeAccepted,
+}
+
+impl Reason {
+    pub const ALL: [Self; 9] = [
+        Self::NotAllowed,
+        Self::NoTrigger,
+        Self::Empty,
+        Self::SessionReset,
+        Self::Duplicate,
+        Self::CodeWanted,
+        Self::CodeWrong,
+        Self::CodeBlocked,
+        Self::CodeAccepted,
+    ];
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::NotAllowed => "not_allowed",
+            Self::NoTrigger => "no_trigger",
+            Self::Empty => "empty",
+            Self::SessionReset => "session_reset",
+            Self::Duplicate => "duplicate",
+            Self::CodeWanted => "code_wanted",
+            Self::CodeWrong => "code_wrong",
+            Self::CodeBlocked => "code_blocked",
+            Self::CodeAccepted => "code_accepted",
+        }
+    }
+
+    pub fn parse(text: &str) -> Option<Self> {
+        Self::ALL.into_iter().find(|reason| reason.as_str() == text)
+    }
+
+    /// What the user is told where a channel can tell; `None` where silence is the answer.
+    pub fn reply(self) -> Option<&'static str> {
+        match self {
+            Self::SessionReset => Some("A new session begins with your next message."),
+            Self::CodeWanted => Some("Please send the one-time code you were given."),
+            Self::CodeWrong => Some("That code is not good. Please send the one-time code you were given."),
+            Self::CodeBlocked => Some("That were too many wrong codes. Please try again later."),
+            Self::CodeAccepted => Some("Thank you. You can write to me now."),
+            Self::NotAllowed | Self::NoTrigger | Self::Empty | Self::Duplicate => None,
+        }
+    }
+}
+
+/// Whether the list lets the user speak; an empty one lets everybody.
+pub fn is_allowed(allowed: &[UserId], user: &UserId) -> bool {
+    allowed.is_empty() || allowed.contains(user)
+}
+
+/// An id that may be logged: the same for the same user, and of no use to whoever does not hold the key.
+pub fn hashed(key: &[u8], channel: &ChannelName, id: &str) -> String {
+    hex::encode(&keyed_hash(key, &["channel-id", channel.as_str(), id])[..8])
+}
+
+/// HMAC-SHA256 of parts that cannot be shifted into each other.
+pub fn keyed_hash(key: &[u8], parts: &[&str]) -> [u8; 32] {
+    let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(key).expect("HMAC takes a key of any length");
+    for part in parts {
+        mac.update(&(part.len() as u64).to_be_bytes());
+        mac.update(part.as_bytes());
+    }
+    mac.finalize().into_bytes().into()
+}
+
+/// Whether the message asks for a new session: by its flag, or because all it says is `/new`.
+///
+/// In groups the command may be addressed (`/new@bot`, or after the trigger). One that is addressed to another bot is
+/// not for us.
+pub fn is_reset(inbound: &Inbound, trigger: Option<&str>, bot: Option<&str>) -> bool {
+    let text = inbound.text.as_deref().unwrap_or_default();
+    let rest = trigger.filter(|_| !inbound.is_private).and_then(|trigger| strip_trigger(text, trigger));
+    inbound.reset_session || is_new_command(text, bot) || rest.is_some_and(|rest| is_new_command(rest, bot))
+}
+
+fn is_new_command(text: &str, bot: Option<&str>) -> bool {
+    let text = text.trim();
+    let (command, name) = text.split_once('@').map_or((text, None), |(command, name)| (command, Some(name)));
+    command.eq_ignore_ascii_case("/new")
+        && name.is_none_or(|name| bot.is_some_and(|bot| bot.trim_start_matches('@').eq_ignore_ascii_case(name)))
+}
+
+/// The message's text when the agent is meant to hear it, without the trigger; `None` when it is not.
+///
+/// In private every message is heard. In a group it must begin with the trigger, unless it was said to the agent in
+/// some other way (a reply to it, a mention). A channel without a trigger hears everything.
+pub fn heard<'a>(inbound: &'a Inbound, trigger: Option<&str>) -> Option<&'a str> {
+    let text = inbound.text.as_deref().unwrap_or_default();
+    let Some(trigger) = trigger.filter(|_| !inbound.is_private) else { return Some(text) };
+    match strip_trigger(text, trigger) {
+        Some(rest) => Some(rest),
+        None => inbound.addressed.then_some(text),
+    }
+}
+
+/// A character without its case: by way of the upper one, so that a final sigma is a sigma and ß is ss.
+fn folded(c: char) -> impl Iterator<Item = char> {
+    c.to_uppercase().flat_map(char::to_lowercase)
+}
+
+/// What follows the trigger, when the text begins with it in whatever case.
+pub fn strip_trigger<'a>(text: &'a str, trigger: &str) -> Option<&'a str> {
+    let mut wanted = trigger.chars().flat_map(folded).peekable();
+    for (at, c) in text.trim_start().char_indices() {
+        if wanted.peek().is_none() {
+            return Some(text.trim_start()[at..].trim_start());
+        }
+        for lower in folded(c) {
+            if wanted.next() != Some(lower) {
+                return None;
+            }
+        }
+    }
+    wanted.peek().is_none().then_some("")
+}
+
+/// Whether a message says nothing.
+pub fn is_empty(text: &str, has_image: bool) -> bool {
+    text.trim().is_empty() && !has_image
+}
+
+/// Whether a session that was last active then is over now. A clock that went back ends nothing.
+pub fn is_idle(last_activity: DateTime<Utc>, now: DateTime<Utc>, idle_timeout_s: i64) -> bool {
+    now - last_activity >= TimeDelta::seconds(idle_timeout_s)
+}
+
+/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`.
+///
+/// Brackets and control characters in a name would let it pass for something else, so they become other characters.
+pub fn formatted(inbound: &Inbound, text: &str) -> String {
+    let name = inbound.username.as_ref().map_or(inbound.user_id.as_str(), |name| name.as_str());
+    let mut line = format!("[{}] [", inbound.at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    line.extend(name.chars().map(|c| match c {
+        '[' => '(',
+        ']' => ')',
+        c if c.is_control() => ' ',
+        c => c,
+    }));
+    let _ = write!(line, "]: {text}");
+    line.truncate(line.trim_end().len());
+    line
+}
+
+/// Where the image of a message is to be found.
+#[derive(Clone, Debug, PartialEq)]
+pub enum ImagePlace {
+    /// Inside the message, as a data URI.
+    Inline,
+    /// In an artifact: what an event says of it, and where to get it.
+    Artifact { reference: Value, url: String },
+}
+
+/// The agent's input: one message of the user, of one part (its text) or of two (text and image).
+pub fn agent_input(formatted: &str, inbound: &Inbound, place: &ImagePlace) -> Value {
+    let mut content = vec![json!({ "type": "text", "text": formatted })];
+    if let Some(image) = &inbound.image {
+        let media_type = image.media_type.as_str();
+        content.push(match place {
+            ImagePlace::Inline => {
+                let url = format!("data:{media_type};base64,{}", image.base64);
+                json!({ "type": "image", "media_type": media_type, "url": url })
+            }
+            ImagePlace::Artifact { reference, url } => {
+                json!({ "type": "image", "media_type": media_type, "artifact": reference, "url": url })
+            }
+        });
+    }
+    json!({ "messages": [{ "role": "user", "content": content }] })
+}
+
+/// What an ended run answers: the text of its output, else that of its last message, else its output as it is.
+pub fn answer(output: Option<&Value>, last_message: Option<&Value>) -> Option<String> {
+    let said = |value: &Value| text_of(value).filter(|text| !text.is_empty());
+    let output = output.filter(|output| !output.is_null());
+    output.and_then(said).or_else(|| last_message.and_then(said)).or_else(|| output.map(Value::to_string))
+}
+
+/// The text in one of the shapes that agents answer in.
+fn text_of(value: &Value) -> Option<String> {
+    match value {
+        Value::String(text) => Some(text.clone()),
+        Value::Array(parts) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part.get("text")?.as_str()).collect();
+            (!texts.is_empty()).then(|| texts.concat())
+        }
+        Value::Object(members) => {
+            let plain = ["text", "response", "answer", "content", "message", "output"];
+            let named = plain.iter().find_map(|name| members.get(*name).and_then(text_of));
+            named.or_else(|| {
+                let messages = members.get("messages")?.as_array()?;
+                let role = |message: &Value| message.get("role").and_then(Value::as_str).map(str::to_owned);
+                let last = messages.iter().rev().find(|message| role(message).as_deref() != Some("user"))?;
+                text_of(last)
+            })
+        }
+        _ => None,
+    }
+}
+
+/// One line of a session's log.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct LogLine {
+    /// `user` or `assistant`.
+    pub role: String,
+    /// The text; with an image a list of two parts, the second of which tells of the image and does not hold it.
+    pub content: Value,
+    /// RFC 3339, UTC, microseconds.
+    pub ts: String,
+    pub channel: String,
+    /// Who spoke, or who is answered.
+    pub user_id: String,
+}
+
+impl LogLine {
+    /// What the user said.
+    pub fn of_user(channel: &ChannelName, inbound: &Inbound, text: &str) -> Self {
+        let content = match &inbound.image {
+            None => Value::from(text),
+            Some(image) => json!([
+                { "type": "text", "text": text },
+                { "type": "image", "media_type": image.media_type.as_str(), "size": image.size(), "sha256": image.sha256() },
+            ]),
+        };
+        Self::new("user", content, inbound.at, channel, &inbound.user_id)
+    }
+
+    /// What the agent answered.
+    pub fn of_agent(channel: &ChannelName, user: &UserId, text: &str, at: DateTime<Utc>) -> Self {
+        Self::new("assistant", Value::from(text), at, channel, user)
+    }
+
+    fn new(role: &str, content: Value, at: DateTime<Utc>, channel: &ChannelName, user: &UserId) -> Self {
+        let ts = super::event::timestamp(at);
+        Self { role: role.to_owned(), content, ts, channel: channel.to_string(), user_id: user.to_string() }
+    }
+
+    /// The line with its line feed, within its bound.
+    pub fn to_line(&self) -> String {
+        let whole = serde_json::to_string(self).unwrap_or_default() + "\n";
+        if whole.len() <= SESSION_LINE_BYTES_MAX {
+            return whole;
+        }
+        // Every byte of text is at most six of JSON.
+        let text = match &self.content {
+            Value::String(text) => text.clone(),
+            other => text_of(other).unwrap_or_default(),
+        };
+        let mut end = (SESSION_LINE_BYTES_MAX / 6 - 1_024).min(text.len());
+        while !text.is_char_boundary(end) {
+            end -= 1;
+        }
+        let cut = Self { content: Value::from(format!("{} …", &text[..end])), ..self.clone() };
+        serde_json::to_string(&cut).unwrap_or_default() + "\n"
+    }
+}
+
+/// Where a message came from.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct Chat {
+    pub channel: ChannelName,
+    pub chat_id: ChatId,
+}
+
+#[cfg(test)]
+mod tests;

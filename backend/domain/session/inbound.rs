@@ -1,0 +1,189 @@
+//! A message as it arrives, checked once.
+
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+
+use crate::domain::{
+    id::{Malformed, checked_text},
+    limits::{CHANNEL_NAME_BYTES_MAX, IMAGE_BYTES_MAX, KEY_CHARS_MAX, MESSAGE_TEXT_BYTES_MAX},
+};
+
+checked_text!(
+    /// A channel, as the configuration calls it.
+    ChannelName,
+    "a channel is 1 to 32 characters of A-Z a-z 0-9 . _ -, the first a letter or a digit",
+    |text| (1..=CHANNEL_NAME_BYTES_MAX).contains(&text.len())
+        && text.starts_with(|c: char| c.is_ascii_alphanumeric())
+        && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b))
+);
+checked_text!(
+    /// A chat of a channel: a private talk, a group, a room.
+    ChatId,
+    "a chat id is 1 to 128 characters without control characters",
+    is_id
+);
+checked_text!(
+    /// A user of a channel. Not a principal: the channel's word for somebody.
+    UserId,
+    "a user id is 1 to 128 characters without control characters",
+    is_id
+);
+checked_text!(
+    /// What the channel calls one delivery; the same one twice is one message.
+    MessageId,
+    "a message id is 1 to 128 characters without control characters",
+    is_id
+);
+checked_text!(
+    /// What people call a user.
+    Username,
+    "a username is 1 to 128 characters without control characters",
+    is_id
+);
+
+fn is_id(text: &str) -> bool {
+    let chars = text.chars().count();
+    (1..=KEY_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control)
+}
+
+/// The kinds of images that are taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub enum MediaType {
+    #[serde(rename = "image/png")]
+    Png,
+    #[serde(rename = "image/jpeg")]
+    Jpeg,
+    #[serde(rename = "image/gif")]
+    Gif,
+    #[serde(rename = "image/webp")]
+    Webp,
+}
+
+impl MediaType {
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Png => "image/png",
+            Self::Jpeg => "image/jpeg",
+            Self::Gif => "image/gif",
+            Self::Webp => "image/webp",
+        }
+    }
+
+    /// The ending of a file of this kind.
+    pub fn ending(self) -> &'static str {
+        match self {
+            Self::Png => "png",
+            Self::Jpeg => "jpg",
+            Self::Gif => "gif",
+            Self::Webp => "webp",
+        }
+    }
+
+    /// What the first bytes say.
+    pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
+        if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
+            Some(Self::Png)
+        } else if bytes.starts_with(b"\xff\xd8\xff") {
+            Some(Self::Jpeg)
+        } else if bytes.starts_with(b"GIF87a") || bytes.starts_with(b"GIF89a") {
+            Some(Self::Gif)
+        } else if bytes.starts_with(b"RIFF") && bytes.get(8..12) == Some(b"WEBP".as_slice()) {
+            Some(Self::Webp)
+        } else {
+            None
+        }
+    }
+}
+
+/// An image within its bound, and what its bytes say it is.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Image {
+    pub media_type: MediaType,
+    /// Standard alphabet, padded.
+    pub base64: String,
+}
+
+/// Why an image was not taken.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum ImageFlaw {
+    #[error("the image is not base64 (standard alphabet, padded)")]
+    Encoding,
+    #[error("an image may have {IMAGE_BYTES_MAX} bytes")]
+    TooLarge,
+    #[error("an image is PNG, JPEG, GIF or WebP, and its bytes must say so")]
+    Kind,
+    #[error("image_media_type is one of image/png, image/jpeg, image/gif, image/webp, and what the bytes say")]
+    MediaType,
+}
+
+impl Image {
+    /// Checks an image and, when it came with one, its media type.
+    pub fn new(base64: String, claimed: Option<&str>) -> Result<Self, ImageFlaw> {
+        if base64.len() > IMAGE_BYTES_MAX.div_ceil(3) * 4 {
+            return Err(ImageFlaw::TooLarge);
+        }
+        let bytes = STANDARD.decode(&base64).map_err(|_| ImageFlaw::Encoding)?;
+        if bytes.len() > IMAGE_BYTES_MAX {
+            return Err(ImageFlaw::TooLarge);
+        }
+        let media_type = MediaType::of_bytes(&bytes).ok_or(ImageFlaw::Kind)?;
+        if claimed.is_some_and(|claimed| !claimed.trim().eq_ignore_ascii_case(media_type.as_str())) {
+            return Err(ImageFlaw::MediaType);
+        }
+        Ok(Self { media_type, base64 })
+    }
+
+    pub fn of_bytes(bytes: &[u8]) -> Result<Self, ImageFlaw> {
+        if bytes.len() > IMAGE_BYTES_MAX {
+            return Err(ImageFlaw::TooLarge);
+        }
+        let media_type = MediaType::of_bytes(bytes).ok_or(ImageFlaw::Kind)?;
+        Ok(Self { media_type, base64: STANDARD.encode(bytes) })
+    }
+
+    /// The image itself.
+    pub fn bytes(&self) -> Vec<u8> {
+        STANDARD.decode(&self.base64).unwrap_or_default()
+    }
+
+    /// Bytes of the image itself.
+    pub fn size(&self) -> usize {
+        self.bytes().len()
+    }
+
+    pub fn sha256(&self) -> String {
+        hex::encode(Sha256::digest(self.bytes()))
+    }
+}
+
+/// A message of a channel.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct Inbound {
+    pub message_id: Option<MessageId>,
+    pub chat_id: ChatId,
+    pub user_id: UserId,
+    pub username: Option<Username>,
+    pub text: Option<String>,
+    pub is_private: bool,
+    /// Asks for a new session.
+    pub reset_session: bool,
+    /// Said to the agent in some other way than by its trigger: a reply to it, a mention.
+    pub addressed: bool,
+    pub image: Option<Image>,
+    /// When it was said, else when it arrived.
+    pub at: DateTime<Utc>,
+}
+
+/// A text is within its bound and can be stored.
+pub fn check_text(text: &str) -> Result<(), Malformed> {
+    if text.contains('\0') {
+        return Err(Malformed("a text cannot hold the character U+0000"));
+    }
+    let json = serde_json::to_string(text).map_or(usize::MAX, |json| json.len());
+    if json > MESSAGE_TEXT_BYTES_MAX {
+        return Err(Malformed("a text may have 32 KiB as JSON"));
+    }
+    Ok(())
+}

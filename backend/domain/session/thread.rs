@@ -1,0 +1,122 @@
+//! From a chat to the threads of its sessions, and back to a number.
+//!
+//! The first session of a chat is on the thread `{channel}_{chat}`, later ones on `{channel}_{chat}_s{N}`. A chat id is
+//! written as it is, save for what would not fit or could be mistaken:
+//!
+//! * a byte that no thread id may hold becomes `+:` and two hexadecimal digits, and so does a `+` before a `:`;
+//! * the `_` of an ending like `_s1` becomes `+:5F`, so that no chat looks like a session of another;
+//! * an id that would become too long is `+::` and its SHA-256.
+//!
+//! So two chats of a channel never have a thread in common. For two channels the configuration sees to it: none is
+//! called like the beginning of another up to a `_` ([`are_apart`]).
+
+use std::fmt::Write as _;
+
+use sha2::{Digest, Sha256};
+
+use super::inbound::{ChannelName, ChatId};
+use crate::domain::{id::ThreadId, limits::CHANNEL_THREAD_BYTES_MAX};
+
+/// What all threads of one chat begin with; the thread of its first session.
+#[derive(Clone, Debug, PartialEq, Eq, Hash)]
+pub struct ThreadBase(String);
+
+impl ThreadBase {
+    pub fn of(channel: &ChannelName, chat: &ChatId) -> Self {
+        let plain = format!("{channel}_{}", encoded(chat.as_str()));
+        if plain.len() <= CHANNEL_THREAD_BYTES_MAX {
+            return Self(plain);
+        }
+        Self(format!("{channel}_+::{}", hex::encode(Sha256::digest(chat.as_str()))))
+    }
+
+    pub fn as_str(&self) -> &str {
+        &self.0
+    }
+
+    /// The thread with this number: 0 is the first.
+    pub fn thread(&self, number: i64) -> ThreadId {
+        match number {
+            ..=0 => ThreadId::trusted(&self.0),
+            number => ThreadId::trusted(&format!("{}_s{number}", self.0)),
+        }
+    }
+
+    /// The number of a thread of this chat; `None` for every other thread.
+    pub fn number(&self, thread: &str) -> Option<i64> {
+        match thread.strip_prefix(&self.0)? {
+            "" => Some(0),
+            rest => session_number(rest.strip_prefix("_s")?),
+        }
+    }
+}
+
+/// A number as [`ThreadBase::thread`] writes it: no zero in front, at most 18 digits.
+fn session_number(digits: &str) -> Option<i64> {
+    let canonical = !digits.starts_with('0') && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit());
+    digits.parse().ok().filter(|_| canonical)
+}
+
+fn is_plain(byte: u8) -> bool {
+    byte.is_ascii_alphanumeric() || b"._:@+-".contains(&byte)
+}
+
+fn encoded(chat: &str) -> String {
+    let bytes = chat.as_bytes();
+    let ending = chat.rfind("_s").filter(|at| {
+        let digits = &chat[at + 2..];
+        !digits.is_empty() && digits.bytes().all(|b| b.is_ascii_digit())
+    });
+    let mut out = String::with_capacity(chat.len());
+    for (at, byte) in bytes.iter().copied().enumerate() {
+        let mistakable = byte == b'+' && bytes.get(at + 1) == Some(&b':') || Some(at) == ending;
+        if is_plain(byte) && !mistakable {
+            out.push(char::from(byte));
+        } else {
+            let _ = write!(out, "+:{byte:02X}");
+        }
+    }
+    out
+}
+
+/// Whether the threads of two channels can never meet.
+pub fn are_apart(one: &ChannelName, other: &ChannelName) -> bool {
+    let begins = |long: &ChannelName, short: &ChannelName| {
+        long.as_str().strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('_'))
+    };
+    !begins(one, other) && !begins(other, one)
+}
+
+/// Where a chat's counter must stand before a session is made, so that no thread is used again.
+///
+/// `highest` is the largest number of a thread of the chat that has runs or a state. One that stands where the counter
+/// does is fine only if an earlier session of this very chat made it and the chat keeps its thread.
+pub fn counter_above(counter: i64, highest: Option<i64>, is_ours: bool) -> i64 {
+    match highest {
+        Some(highest) if highest > counter || highest == counter && !is_ours => highest.saturating_add(1),
+        _ => counter,
+    }
+}
+
+/// The name of the file that holds a thread's log.
+///
+/// Plain for ids of small letters and digits. Everything else is written in hexadecimal, so that it is a name on every
+/// system and two threads have two files also where `A` and `a` are one.
+pub fn log_file_name(thread: &ThreadId) -> String {
+    let mut name = String::new();
+    for byte in thread.as_str().bytes() {
+        if byte.is_ascii_lowercase()
+            || byte.is_ascii_digit()
+            || b"_-@".contains(&byte)
+            || byte == b'.' && !name.is_empty()
+        {
+            name.push(char::from(byte));
+        } else {
+            let _ = write!(name, "%{byte:02x}");
+        }
+    }
+    if name.len() > 200 {
+        name = format!("%%{}", hex::encode(Sha256::digest(thread.as_str())));
+    }
+    name + ".jsonl"
+}

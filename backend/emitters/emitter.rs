@@ -1,0 +1,298 @@
+//! [`Emitter`]: the sentences a run can say, one method each.
+//!
+//! A caller names what happened; type, role, agent, run and event id come from the emitter. A [`Draft`] can only be
+//! made by the methods of this file, so no caller can spell a tool event of another type or for another run.
+
+use std::time::Duration;
+
+use futures::future::BoxFuture;
+use serde_json::{Map, Value, json};
+
+use super::sink::SinkError;
+use crate::domain::{
+    context::RunContext,
+    event::{EventType, NewEvent},
+    id::{RunId, SpanId, ThreadId},
+    json::Json,
+};
+
+/// Resolves when the event is stored (or, for a delta, passed on).
+pub type Emitted<'a> = BoxFuture<'a, Result<(), SinkError>>;
+
+/// An event with its type, before an emitter gave it an identity.
+#[derive(Clone, Debug)]
+pub struct Draft(NewEvent);
+
+impl Draft {
+    fn new(event_type: &str, payload: &Value) -> Self {
+        Self(NewEvent::new(event_type, Json::of(payload)))
+    }
+
+    fn span(self, span: &SpanId) -> Self {
+        Self(self.0.span(span.clone()))
+    }
+
+    fn under(self, parent: Option<&SpanId>) -> Self {
+        Self(self.0.parent_span(parent.cloned()))
+    }
+
+    /// For those who implement [`Emitter`].
+    pub fn into_event(self) -> NewEvent {
+        self.0
+    }
+}
+
+/// How loud a log line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Level {
+    Debug,
+    Info,
+    Warn,
+    Error,
+}
+
+impl Level {
+    fn event_type(self) -> &'static str {
+        match self {
+            Self::Debug => "log.debug",
+            Self::Info => "log.info",
+            Self::Warn => "log.warn",
+            Self::Error => "log.error",
+        }
+    }
+}
+
+/// A question that goes into the log: the interrupt's id, what is asked, the step that asks.
+pub type Asked<'a> = (&'a SpanId, &'a Value, &'a SpanId);
+
+/// What lies between two steps of a graph.
+#[derive(Debug)]
+pub struct Turn<'a> {
+    /// The nodes of the step before whose end is not told yet: span, name, how long they took.
+    pub ended: Vec<(SpanId, &'a str, Duration)>,
+    /// The checkpoint that holds what they gave.
+    pub checkpoint: SpanId,
+    pub thread: &'a ThreadId,
+    /// Steps done.
+    pub step: u32,
+    /// The nodes that follow.
+    pub next: Vec<&'a str>,
+    /// Those of them that begin now.
+    pub begun: Vec<(SpanId, &'a str)>,
+}
+
+/// Speaks for exactly one run. Object safe; implement [`Emitter::emit_all`], the sentences are given.
+pub trait Emitter: Send + Sync {
+    /// Gives the drafts their identity and sends them on, all or none.
+    fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_>;
+
+    fn emit(&self, draft: Draft) -> Emitted<'_> {
+        self.emit_all(vec![draft])
+    }
+
+    fn run_started(&self) -> Emitted<'_> {
+        self.emit(Draft::new("run.started", &json!({})))
+    }
+
+    /// The run does nothing until the named runs have ended.
+    fn run_waiting(&self, reason: &str, runs: &[RunId]) -> Emitted<'_> {
+        self.emit(Draft::new("run.waiting", &json!({"reason": reason, "run_ids": runs})))
+    }
+
+    /// The run waits for people. Questions and waiting are told at once, so that no answer comes in between.
+    fn run_interrupted(&self, asked: &[Asked<'_>]) -> Emitted<'_> {
+        let ids: Vec<&SpanId> = asked.iter().map(|(id, _, _)| *id).collect();
+        let last = Draft::new("run.interrupted", &json!({"interrupt_ids": ids}));
+        let requested =
+            |(id, payload, step): &Asked<'_>| Draft::new("interrupt.requested", payload).span(id).under(Some(step));
+        self.emit_all(asked.iter().map(requested).chain([last]).collect())
+    }
+
+    /// One step is over and the next begins. The checkpoint's id is its span. Told at once, so that a step costs one
+    /// emission.
+    fn step_turned(&self, turn: &Turn<'_>) -> Emitted<'_> {
+        let Turn { ended, checkpoint, thread, step, next, begun } = turn;
+        let kept = json!({"checkpoint_id": checkpoint, "thread_id": thread, "step": step, "next": next});
+        let kept = Draft::new("state.checkpointed", &kept).span(checkpoint);
+        let ended = ended.iter().map(|(span, name, took)| step_completed(span, name, *took));
+        let begun = begun.iter().map(|(span, name)| step_started(span, name));
+        self.emit_all(ended.chain([kept]).chain(begun).collect())
+    }
+
+    fn run_resumed(&self, reason: &str) -> Emitted<'_> {
+        self.emit(Draft::new("run.resumed", &json!({"reason": reason})))
+    }
+
+    fn run_completed(&self, output: Value) -> Emitted<'_> {
+        self.emit(Draft::new("run.completed", &json!({"output": output})))
+    }
+
+    fn run_failed(&self, error: &str) -> Emitted<'_> {
+        self.emit(Draft::new("run.failed", &failure(error)))
+    }
+
+    fn run_cancelled(&self, reason: &str) -> Emitted<'_> {
+        self.emit(Draft::new("run.cancelled", &json!({"reason": reason})))
+    }
+
+    fn step_started(&self, span: &SpanId, name: &str) -> Emitted<'_> {
+        self.emit(step_started(span, name))
+    }
+
+    fn step_completed(&self, span: &SpanId, name: &str, took: Duration) -> Emitted<'_> {
+        self.emit(step_completed(span, name, took))
+    }
+
+    fn step_failed(&self, span: &SpanId, name: &str, error: &str, took: Duration) -> Emitted<'_> {
+        let payload = with(failure(error), [("name", json!(name)), ("duration_ms", json!(millis(took)))]);
+        self.emit(Draft::new("step.failed", &payload).span(span))
+    }
+
+    /// `span` is the tool call's id; its end carries the same one.
+    fn tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
+        let (args, truncated) = bounded(args);
+        let payload = flagged(json!({"name": name, "args": args}), truncated);
+        self.emit(Draft::new("tool.started", &payload).span(span).under(parent))
+    }
+
+    /// A result over [`RESULT_BYTES_MAX`] is replaced by its beginning and flagged `truncated`.
+    fn tool_completed(
+        &self,
+        span: &SpanId,
+        name: &str,
+        result: &Value,
+        took: Duration,
+        parent: Option<&SpanId>,
+    ) -> Emitted<'_> {
+        let (result, truncated) = bounded(result);
+        let payload = flagged(json!({"name": name, "result": result, "duration_ms": millis(took)}), truncated);
+        self.emit(Draft::new("tool.completed", &payload).span(span).under(parent))
+    }
+
+    fn tool_failed(
+        &self,
+        span: &SpanId,
+        name: &str,
+        error: &str,
+        took: Duration,
+        parent: Option<&SpanId>,
+    ) -> Emitted<'_> {
+        let payload = with(failure(error), [("name", json!(name)), ("duration_ms", json!(millis(took)))]);
+        self.emit(Draft::new("tool.failed", &payload).span(span).under(parent))
+    }
+
+    /// A piece of a message that is still being written; streamed to readers and never stored.
+    fn message_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
+        self.emit(Draft::new("message.delta", &json!({"text": text})).span(span))
+    }
+
+    /// The whole message. `usage` holds numbers such as `{"words": 120}`; readers add them up over the run.
+    fn message_completed(
+        &self,
+        span: &SpanId,
+        text: &str,
+        usage: Option<Value>,
+        took: Duration,
+        parent: Option<&SpanId>,
+    ) -> Emitted<'_> {
+        let content = json!([{"type": "text", "text": text}]);
+        let mut payload = json!({"role": "assistant", "content": content, "duration_ms": millis(took)});
+        if let Some(usage) = usage {
+            payload = with(payload, [("usage", usage)]);
+        }
+        self.emit(Draft::new("message.completed", &payload).span(span).under(parent))
+    }
+
+    /// A piece of what the model thinks; streamed to readers and never stored.
+    fn reasoning_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
+        self.emit(Draft::new("reasoning.delta", &json!({"text": text})).span(span))
+    }
+
+    fn reasoning_completed(&self, span: &SpanId, text: &str, parent: Option<&SpanId>) -> Emitted<'_> {
+        self.emit(Draft::new("reasoning.completed", &json!({"text": text})).span(span).under(parent))
+    }
+
+    /// A whole message in words of the caller's: `role` and `content` (a list of parts), for an answer also
+    /// `tool_calls`, `usage`, `model`, `finish`, `duration_ms`.
+    fn message(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
+        self.emit(Draft::new("message.completed", payload).span(span).under(parent))
+    }
+
+    /// `child` is the run that was created for the worker; its id is also the span.
+    fn worker_spawned(&self, child: &RunContext, title: &str, parent: Option<&SpanId>) -> Emitted<'_> {
+        let payload = json!({"run_id": child.run_id, "agent": child.agent, "name": title});
+        self.emit(Draft::new("worker.spawned", &payload).span(&worker_span(child.run_id)).under(parent))
+    }
+
+    fn worker_completed(&self, child: RunId, title: &str, summary: &Value, took: Duration) -> Emitted<'_> {
+        let (summary, truncated) = bounded(summary);
+        let payload = json!({"run_id": child, "name": title, "summary": summary, "duration_ms": millis(took)});
+        self.emit(Draft::new("worker.completed", &flagged(payload, truncated)).span(&worker_span(child)))
+    }
+
+    fn worker_failed(&self, child: RunId, title: &str, error: &str, took: Duration) -> Emitted<'_> {
+        let about = [("run_id", json!(child)), ("name", json!(title)), ("duration_ms", json!(millis(took)))];
+        self.emit(Draft::new("worker.failed", &with(failure(error), about)).span(&worker_span(child)))
+    }
+
+    fn log(&self, level: Level, text: &str) -> Emitted<'_> {
+        self.emit(Draft::new(level.event_type(), &json!({"message": text})))
+    }
+
+    /// An event of the program's own, `custom.<kind>`; a kind that is no event word is refused.
+    fn custom(&self, kind: &str, payload: &Value) -> Emitted<'_> {
+        match format!("custom.{kind}").parse::<EventType>() {
+            Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload)),
+            Err(error) => Box::pin(std::future::ready(Err(SinkError::new(error)))),
+        }
+    }
+}
+
+/// Largest tool result, tool arguments or worker summary kept inside an event, bytes of JSON.
+pub const RESULT_BYTES_MAX: usize = 32 * 1024;
+/// Characters kept of an error's text.
+const ERROR_CHARS_MAX: usize = 4_000;
+/// Characters kept of a result that is too long.
+const PREVIEW_CHARS: usize = 2_000;
+
+fn bounded(value: &Value) -> (Value, bool) {
+    let text = value.to_string();
+    if text.len() <= RESULT_BYTES_MAX {
+        return (value.clone(), false);
+    }
+    (json!({"bytes": text.len(), "preview": text.chars().take(PREVIEW_CHARS).collect::<String>()}), true)
+}
+
+fn flagged(payload: Value, truncated: bool) -> Value {
+    if truncated { with(payload, [("truncated", json!(true))]) } else { payload }
+}
+
+fn failure(error: &str) -> Value {
+    json!({"error": {"message": error.chars().take(ERROR_CHARS_MAX).collect::<String>()}})
+}
+
+fn with<const N: usize>(payload: Value, more: [(&str, Value); N]) -> Value {
+    let mut members: Map<String, Value> = match payload {
+        Value::Object(members) => members,
+        other => return other,
+    };
+    members.extend(more.map(|(name, value)| (name.to_owned(), value)));
+    Value::Object(members)
+}
+
+fn step_started(span: &SpanId, name: &str) -> Draft {
+    Draft::new("step.started", &json!({"name": name})).span(span)
+}
+
+fn step_completed(span: &SpanId, name: &str, took: Duration) -> Draft {
+    Draft::new("step.completed", &json!({"name": name, "duration_ms": millis(took)})).span(span)
+}
+
+fn worker_span(child: RunId) -> SpanId {
+    SpanId::trusted(&child.to_string())
+}
+
+/// Milliseconds with microseconds behind the point.
+pub fn millis(took: Duration) -> f64 {
+    (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
+}

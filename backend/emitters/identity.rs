@@ -1,0 +1,150 @@
+//! Who an [`Emitter`] speaks for: fixed when it is made, and impossible to change or to leave out.
+
+use std::sync::{
+    Arc,
+    atomic::{AtomicU64, Ordering},
+};
+
+use super::{
+    emitter::{Draft, Emitted, Emitter},
+    sink::Sink,
+};
+use crate::domain::{
+    context::{Role, RunContext},
+    event::NewEvent,
+    id::EventId,
+};
+
+/// Longest prefix of event ids, characters; it leaves room for the counter.
+pub const PREFIX_CHARS_MAX: usize = 100;
+
+/// Why an emitter could not be made.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unfit {
+    #[error("a run whose role is {} cannot be spoken for by this emitter", .0.as_str())]
+    Role(Role),
+    #[error("an event id prefix is 1 to {PREFIX_CHARS_MAX} characters without control characters")]
+    Prefix,
+}
+
+/// How the events of an emitter get their ids.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum EventIds {
+    /// `<prefix>-<n>`.
+    Counted,
+    /// An event with a span is the only one of its type there: `<type>:<span>`. All others are counted.
+    Spans,
+}
+
+/// The part both emitters share. Event ids are `<prefix>-<n>`: whoever repeats a call with the same events repeats
+/// their ids, and the log keeps one of each. The prefix must be new for every producer of a run.
+struct Identity {
+    context: RunContext,
+    prefix: String,
+    ids: EventIds,
+    next: AtomicU64,
+    sink: Arc<dyn Sink>,
+}
+
+impl Identity {
+    fn new(context: RunContext, prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
+        let fits = prefix.chars().count() <= PREFIX_CHARS_MAX && prefix.parse::<EventId>().is_ok();
+        if !fits {
+            return Err(Unfit::Prefix);
+        }
+        Ok(Self { context, prefix: prefix.to_owned(), ids: EventIds::Counted, next: AtomicU64::new(1), sink })
+    }
+
+    fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
+        let events = drafts.into_iter().map(|draft| self.identified(draft.into_event())).collect();
+        self.sink.emit(&self.context, events)
+    }
+
+    fn identified(&self, event: NewEvent) -> NewEvent {
+        // A delta is no row, so there is nothing a repeated one could be a duplicate of.
+        if event.event_type.is_ephemeral() {
+            return event;
+        }
+        let of_span = event.span_id.as_ref().filter(|_| self.ids == EventIds::Spans);
+        let of_span = of_span.and_then(|span| format!("{}:{span}", event.event_type).parse::<EventId>().ok());
+        let id = of_span.unwrap_or_else(|| {
+            let n = self.next.fetch_add(1, Ordering::Relaxed);
+            EventId::trusted(&format!("{}-{n}", self.prefix))
+        });
+        event.event_id(id)
+    }
+}
+
+/// Speaks for a run that answers for itself: a supervisor, or an agent that works alone.
+pub struct SupervisorEmitter(Identity);
+
+impl SupervisorEmitter {
+    /// Refuses a worker's context.
+    pub fn new(context: RunContext, event_id_prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
+        match context.role {
+            Role::Supervisor | Role::Agent => Identity::new(context, event_id_prefix, sink).map(Self),
+            Role::Worker => Err(Unfit::Role(context.role)),
+        }
+    }
+
+    /// Lets the ids of events follow from their spans: for a producer that does everything again after a crash, and
+    /// starts and ends each span once. The prefix must still be new for every attempt.
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.0.ids = EventIds::Spans;
+        self
+    }
+
+    pub fn context(&self) -> &RunContext {
+        &self.0.context
+    }
+}
+
+impl Emitter for SupervisorEmitter {
+    fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
+        self.0.emit_all(drafts)
+    }
+}
+
+/// Speaks for a run that a supervisor spawned.
+pub struct WorkerEmitter(Identity);
+
+impl WorkerEmitter {
+    /// Refuses every context but a worker's.
+    pub fn new(context: RunContext, event_id_prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
+        match context.role {
+            Role::Worker => Identity::new(context, event_id_prefix, sink).map(Self),
+            Role::Supervisor | Role::Agent => Err(Unfit::Role(context.role)),
+        }
+    }
+
+    /// As [`SupervisorEmitter::repeatable`].
+    #[must_use]
+    pub fn repeatable(mut self) -> Self {
+        self.0.ids = EventIds::Spans;
+        self
+    }
+
+    pub fn context(&self) -> &RunContext {
+        &self.0.context
+    }
+}
+
+impl Emitter for WorkerEmitter {
+    fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
+        self.0.emit_all(drafts)
+    }
+}
+
+/// For work nobody logs: says nothing and remembers nothing.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct NullEmitter;
+
+impl Emitter for NullEmitter {
+    fn emit_all(&self, _: Vec<Draft>) -> Emitted<'_> {
+        Box::pin(std::future::ready(Ok(())))
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,329 @@
+//! [`Drive`]: carries a graph out, from wherever it stands to wherever it gets.
+
+use std::{
+    any::Any,
+    sync::{Arc, Mutex},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use serde::{Deserialize, Serialize};
+use tokio::task::JoinSet;
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Graph, State, Stop, Visit,
+    graph::Work,
+    journal::{self, Journal, JournalError, Kept, Snapshot},
+    visit::{Facts, Memos, Question, Step},
+};
+use crate::{
+    clock::{IdSource, Stopwatch},
+    domain::{
+        checkpoint::CheckpointId,
+        context::RunContext,
+        id::{RunId, SpanId},
+    },
+    emitters::{
+        emitter::{Emitter, Turn},
+        sink::SinkError,
+    },
+};
+
+/// Within which bounds a graph runs.
+#[derive(Clone, Copy, Debug)]
+pub struct Limits {
+    /// Most steps of one run.
+    pub steps_max: u32,
+    /// Longest time one visit of a node may take.
+    pub node_time_max: Duration,
+}
+
+impl Default for Limits {
+    fn default() -> Self {
+        Self { steps_max: 100, node_time_max: Duration::from_mins(10) }
+    }
+}
+
+/// Where a graph got to.
+#[derive(Debug)]
+pub enum Ended<S> {
+    Completed(S),
+    /// It waits, for people or for other runs; driven again it goes on from here.
+    Suspended {
+        questions: Vec<Question>,
+        waits: Vec<(String, Vec<RunId>)>,
+    },
+    /// A node failed, took too long or panicked, or the bounds were reached.
+    Failed {
+        node: Option<&'static str>,
+        error: String,
+    },
+    /// The cancellation came first.
+    Cancelled,
+}
+
+/// The journal or the log gave up; the graph stands where it stood and may be driven again.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum DriveError {
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Log(#[from] SinkError),
+}
+
+/// Everything a graph needs to run for one run.
+pub struct Drive<'a, S: State> {
+    pub graph: &'a Graph<S>,
+    pub context: Arc<RunContext>,
+    /// Its event ids must follow from the spans, see [`crate::emitters::identity::SupervisorEmitter::repeatable`].
+    pub emitter: Arc<dyn Emitter>,
+    pub journal: Arc<dyn Journal>,
+    pub facts: Arc<dyn Facts>,
+    pub ids: IdSource,
+    pub stopwatch: Stopwatch,
+    pub cancel: CancellationToken,
+    pub limits: Limits,
+}
+
+/// Between two steps.
+struct At<S> {
+    checkpoint_id: CheckpointId,
+    snapshot: Snapshot<S>,
+    kept: Kept,
+    memos: Memos,
+}
+
+/// What a node gave, as it is kept until the step is over.
+#[derive(Serialize, Deserialize)]
+struct Given<U> {
+    update: U,
+    took: Duration,
+}
+
+/// The key under which a node's update is kept.
+const UPDATE: &str = "=";
+
+impl<S: State> Drive<'_, S> {
+    /// Goes on from the run's last checkpoint, or begins: `begin` gets the state the thread was left in by an earlier
+    /// run of this graph, if there is one.
+    pub async fn run(self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<Ended<S>, DriveError> {
+        let mut at = self.open(begin).await?;
+        loop {
+            if self.cancel.is_cancelled() {
+                return Ok(Ended::Cancelled);
+            }
+            if at.snapshot.next.is_empty() {
+                return Ok(Ended::Completed(at.snapshot.state));
+            }
+            if at.snapshot.step >= self.limits.steps_max {
+                let error = format!("the graph took more than {} steps", self.limits.steps_max);
+                return Ok(Ended::Failed { node: None, error });
+            }
+            let Some((updates, stops)) = self.step(&mut at).await? else { return Ok(Ended::Cancelled) };
+            if let Some(ended) = stopped(stops)? {
+                return Ok(ended);
+            }
+            at = match self.advance(at, updates).await? {
+                Ok(at) => at,
+                Err(error) => return Ok(Ended::Failed { node: None, error }),
+            };
+        }
+    }
+
+    async fn open(&self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<At<S>, DriveError> {
+        let latest = self.journal.latest().await?;
+        let read = latest.as_ref().and_then(journal::decode::<S>).filter(|read| read.graph == self.graph.name());
+        let parent = latest.map(|latest| latest.checkpoint_id);
+        let (state, kept) = match (read, &parent) {
+            (Some(read), Some(at)) if read.run_id == Some(self.context.run_id) => {
+                let snapshot = Snapshot { ended: read.ended, ..self.snapshot(read.step, read.next, read.state) };
+                // Perhaps it was kept, and not yet told.
+                self.tell(at, &snapshot).await?;
+                return Ok(At { checkpoint_id: at.clone(), snapshot, kept: read.kept, memos: read.memos });
+            }
+            (Some(read), _) => (Some(read.state), read.kept),
+            (None, _) => (None, Kept::new()),
+        };
+        let first = self.snapshot(0, vec![self.graph.entry().to_owned()], begin(state));
+        self.save(first, parent, &kept).await
+    }
+
+    fn snapshot(&self, step: u32, next: Vec<String>, state: S) -> Snapshot<S> {
+        Snapshot { run_id: self.context.run_id, graph: self.graph.name().to_owned(), step, next, ended: None, state }
+    }
+
+    async fn save(
+        &self,
+        snapshot: Snapshot<S>,
+        parent: Option<CheckpointId>,
+        kept: &Kept,
+    ) -> Result<At<S>, DriveError> {
+        let checkpoint_id = journal::id_after(self.ids.uuid(), parent.as_ref());
+        let (new, kept) = journal::encode(&snapshot, checkpoint_id.clone(), parent, kept)?;
+        self.journal.put(new).await?;
+        self.tell(&checkpoint_id, &snapshot).await?;
+        Ok(At { checkpoint_id, snapshot, kept, memos: Memos::new() })
+    }
+
+    /// Says how the last step ended, what is kept and which nodes begin: once for all, after the state is kept.
+    async fn tell(&self, checkpoint_id: &CheckpointId, snapshot: &Snapshot<S>) -> Result<(), SinkError> {
+        let Snapshot { step, next, ended, .. } = snapshot;
+        let goes_on = *step < self.limits.steps_max && !self.cancel.is_cancelled();
+        let begins = |node: &&str| goes_on && self.graph.work(node).is_some();
+        let next: Vec<&str> = next.iter().map(String::as_str).collect();
+        let turn = Turn {
+            ended: ended.iter().map(|(node, took)| (span_of(*step, node), node.as_str(), *took)).collect(),
+            checkpoint: SpanId::trusted(checkpoint_id.as_str()),
+            thread: self.journal.thread(),
+            step: *step,
+            begun: next.iter().copied().filter(begins).map(|node| (span_of(step + 1, node), node)).collect(),
+            next,
+        };
+        self.emitter.step_turned(&turn).await
+    }
+
+    /// Visits every node of the step; `None` when the run was cancelled in the middle.
+    async fn step(&self, at: &mut At<S>) -> Result<Option<Outcomes<S>>, DriveError> {
+        let number = at.snapshot.step + 1;
+        let step = Arc::new(Step {
+            checkpoint_id: at.checkpoint_id.clone(),
+            memos: Mutex::new(std::mem::take(&mut at.memos)),
+            journal: Arc::clone(&self.journal),
+            facts: Arc::clone(&self.facts),
+            ids: self.ids.clone(),
+        });
+        let state = Arc::new(at.snapshot.state.clone());
+        let alone = at.snapshot.next.len() == 1;
+        let mut visits = JoinSet::new();
+        for (index, node) in at.snapshot.next.iter().enumerate() {
+            let Some((node, work)) = self.graph.work(node) else {
+                return Err(JournalError::lasting(format!("the graph has no node {node} any more")).into());
+            };
+            let visit = Visit {
+                context: Arc::clone(&self.context),
+                emitter: Arc::clone(&self.emitter),
+                state: Arc::clone(&state),
+                span: span_of(number, node),
+                cancel: self.cancel.clone(),
+                node,
+                step: Arc::clone(&step),
+            };
+            let (stopwatch, longest) = (self.stopwatch.clone(), self.limits.node_time_max);
+            visits.spawn(async move { (index, node, visited(visit, work, alone, &stopwatch, longest).await) });
+        }
+        let all = async {
+            let (mut updates, mut stops) = (Vec::new(), Vec::new());
+            while let Some(joined) = visits.join_next().await {
+                // A visit catches its own panics and is aborted only with the set.
+                let Ok((index, node, outcome)) = joined else { continue };
+                match outcome {
+                    Ok(given) => updates.push((index, given)),
+                    Err(short) => stops.push((node, short)),
+                }
+            }
+            updates.sort_by_key(|(index, _)| *index);
+            (updates.into_iter().map(|(_, given)| given).collect(), stops)
+        };
+        Ok(self.cancel.run_until_cancelled(all).await)
+    }
+
+    /// Applies the updates, saves, and says so. The inner error is a graph that contradicts itself.
+    async fn advance(&self, at: At<S>, given: Vec<Given<S::Update>>) -> Result<Result<At<S>, String>, DriveError> {
+        let mut state = at.snapshot.state;
+        let alone = match (at.snapshot.next.as_slice(), given.as_slice()) {
+            ([node], [given]) => Some((node.clone(), given.took)),
+            _ => None,
+        };
+        for Given { update, .. } in given {
+            state.apply(update);
+        }
+        let next = match self.graph.after(&at.snapshot.next, &state) {
+            Ok(next) => next,
+            Err(contradiction) => {
+                if let Some((node, took)) = &alone {
+                    let span = span_of(at.snapshot.step + 1, node);
+                    self.emitter.step_failed(&span, node, &contradiction, *took).await?;
+                }
+                return Ok(Err(contradiction));
+            }
+        };
+        let snapshot = Snapshot { ended: alone, ..self.snapshot(at.snapshot.step + 1, next, state) };
+        Ok(Ok(self.save(snapshot, Some(at.checkpoint_id), &at.kept).await?))
+    }
+}
+
+type Outcomes<S> = (Vec<Given<<S as State>::Update>>, Vec<(&'static str, Stop)>);
+
+/// What follows when nodes stopped short: a broken journal or log first, then a failure, then the waiting.
+fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, DriveError> {
+    if stops.is_empty() {
+        return Ok(None);
+    }
+    let (mut questions, mut waits, mut failed) = (Vec::new(), Vec::new(), None);
+    for (node, stop) in stops {
+        match stop {
+            Stop::Journal(error) => return Err(error.into()),
+            Stop::Log(error) => return Err(error.into()),
+            Stop::Failed(error) => failed = failed.or(Some((node, error))),
+            Stop::Ask(asked) => questions.extend(asked),
+            Stop::Wait { reason, runs } => waits.push((reason, runs)),
+        }
+    }
+    Ok(Some(match failed {
+        Some((node, error)) => Ended::Failed { node: Some(node), error },
+        None => Ended::Suspended { questions, waits },
+    }))
+}
+
+/// The span of a node's visit in a step; steps count from 1.
+fn span_of(step: u32, node: &str) -> SpanId {
+    SpanId::trusted(&format!("s{step}.{node}"))
+}
+
+/// One visit, whose start is told already. What the node gave before a crash is not asked for again.
+///
+/// A node that has others beside it has its update kept, and its end told, as soon as it is done; they may take long. The
+/// update of one that is alone is kept by the checkpoint that follows at once, and its end is told with it.
+async fn visited<S: State>(
+    visit: Visit<S>,
+    work: Work<S>,
+    alone: bool,
+    stopwatch: &Stopwatch,
+    longest: Duration,
+) -> Result<Given<S::Update>, Stop> {
+    let (emitter, span, node) = (Arc::clone(&visit.emitter), visit.span.clone(), visit.node);
+    let (began, again) = (stopwatch(), visit.clone());
+    let work = || async move {
+        let work = std::panic::AssertUnwindSafe(async { work(visit).await }).catch_unwind();
+        let update = match tokio::time::timeout(longest, work).await {
+            Ok(Ok(outcome)) => outcome?,
+            Ok(Err(panic)) => return Err(Stop::failed(format!("the node panicked: {}", said(&*panic)))),
+            Err(_) => return Err(Stop::failed(format!("the node took longer than {longest:?}"))),
+        };
+        Ok(Given { update, took: stopwatch().saturating_sub(began) })
+    };
+    let worked = match again.kept(UPDATE) {
+        Some(given) => Ok(given),
+        None if alone => work().await,
+        None => again.once(UPDATE, work).await,
+    };
+    match worked {
+        Ok(given) if alone => Ok(given),
+        Ok(given) => {
+            emitter.step_completed(&span, node, given.took).await?;
+            Ok(given)
+        }
+        Err(Stop::Failed(error)) => {
+            emitter.step_failed(&span, node, &error, stopwatch().saturating_sub(began)).await?;
+            Err(Stop::Failed(error))
+        }
+        Err(stop) => Err(stop),
+    }
+}
+
+/// What a panic said.
+fn said(panic: &(dyn Any + Send)) -> String {
+    let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+    text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())
+}

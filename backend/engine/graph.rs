@@ -1,0 +1,163 @@
+//! [`Graph`]: which nodes there are and which follow which.
+
+use std::{collections::BTreeMap, fmt, sync::Arc};
+
+use futures::future::BoxFuture;
+
+use super::{State, Stop, Visit};
+
+/// What follows a node.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Next {
+    /// The graph ends here, unless another node of the same step leads on.
+    End,
+    To(&'static str),
+    /// Several nodes, side by side.
+    All(Vec<&'static str>),
+}
+
+impl Next {
+    fn nodes(&self) -> &[&'static str] {
+        match self {
+            Self::End => &[],
+            Self::To(node) => std::slice::from_ref(node),
+            Self::All(nodes) => nodes,
+        }
+    }
+}
+
+pub(super) type Work<S> = Arc<dyn Fn(Visit<S>) -> BoxFuture<'static, Result<<S as State>::Update, Stop>> + Send + Sync>;
+type Choice<S> = Arc<dyn Fn(&S) -> Next + Send + Sync>;
+
+enum Edge<S> {
+    Always(Next),
+    /// Decided on the state after the step; it may only name these.
+    Choice(Vec<&'static str>, Choice<S>),
+}
+
+/// What is wrong with a graph.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Flaw {
+    #[error("two nodes are named {0}")]
+    Twice(&'static str),
+    #[error("{from} leads to {to}, which does not exist")]
+    Nowhere { from: &'static str, to: &'static str },
+    #[error("no edge leaves {0}; a node that ends the graph says so")]
+    Loose(&'static str),
+    #[error("a node's name is 1 to 64 characters of a-z, 0-9, _ and -; this is not: {0}")]
+    Name(&'static str),
+}
+
+/// Named nodes and the edges between them. Made once, shared by every run.
+pub struct Graph<S: State> {
+    name: &'static str,
+    entry: &'static str,
+    nodes: BTreeMap<&'static str, Work<S>>,
+    edges: BTreeMap<&'static str, Edge<S>>,
+    flaw: Option<Flaw>,
+}
+
+impl<S: State> Graph<S> {
+    /// A graph that begins with the node `entry`.
+    pub fn new(name: &'static str, entry: &'static str) -> Self {
+        Self { name, entry, nodes: BTreeMap::new(), edges: BTreeMap::new(), flaw: None }
+    }
+
+    /// Adds a node. It may run more than once for one step (after a crash), so what must happen once belongs into
+    /// [`Visit::once`].
+    #[must_use]
+    pub fn node<F>(mut self, name: &'static str, work: impl Fn(Visit<S>) -> F + Send + Sync + 'static) -> Self
+    where
+        F: Future<Output = Result<S::Update, Stop>> + Send + 'static,
+    {
+        let work: Work<S> = Arc::new(move |visit| Box::pin(work(visit)));
+        let well_named = (1..=64).contains(&name.len())
+            && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'));
+        if !well_named {
+            self.flaw = self.flaw.or(Some(Flaw::Name(name)));
+        } else if self.nodes.insert(name, work).is_some() {
+            self.flaw = self.flaw.or(Some(Flaw::Twice(name)));
+        }
+        self
+    }
+
+    /// What always follows a node.
+    #[must_use]
+    pub fn edge(mut self, from: &'static str, next: Next) -> Self {
+        self.edges.insert(from, Edge::Always(next));
+        self
+    }
+
+    /// What follows a node depends on the state after the step; `choose` may name only `among`.
+    #[must_use]
+    pub fn choice(
+        mut self,
+        from: &'static str,
+        among: &[&'static str],
+        choose: impl Fn(&S) -> Next + Send + Sync + 'static,
+    ) -> Self {
+        self.edges.insert(from, Edge::Choice(among.to_vec(), Arc::new(choose)));
+        self
+    }
+
+    /// Checks that every edge leads somewhere and every node on.
+    pub fn build(self) -> Result<Self, Flaw> {
+        if let Some(flaw) = self.flaw {
+            return Err(flaw);
+        }
+        let missing = |node: &&'static str| !self.nodes.contains_key(*node);
+        if missing(&self.entry) {
+            return Err(Flaw::Nowhere { from: self.name, to: self.entry });
+        }
+        for (from, edge) in &self.edges {
+            let targets = match edge {
+                Edge::Always(next) => next.nodes(),
+                Edge::Choice(among, _) => among,
+            };
+            if let Some(to) = std::iter::once(from).chain(targets).find(|node| missing(node)) {
+                return Err(Flaw::Nowhere { from, to });
+            }
+        }
+        match self.nodes.keys().find(|node| !self.edges.contains_key(*node)) {
+            Some(loose) => Err(Flaw::Loose(loose)),
+            None => Ok(self),
+        }
+    }
+
+    pub fn name(&self) -> &'static str {
+        self.name
+    }
+
+    pub(super) fn entry(&self) -> &'static str {
+        self.entry
+    }
+
+    pub(super) fn work(&self, node: &str) -> Option<(&'static str, Work<S>)> {
+        self.nodes.get_key_value(node).map(|(name, work)| (*name, Arc::clone(work)))
+    }
+
+    /// The nodes after these, in the order of their names, each once.
+    pub(super) fn after(&self, done: &[String], state: &S) -> Result<Vec<String>, String> {
+        let mut next = std::collections::BTreeSet::new();
+        for node in done {
+            match self.edges.get(node.as_str()) {
+                Some(Edge::Always(always)) => next.extend(always.nodes().iter().copied()),
+                Some(Edge::Choice(among, choose)) => {
+                    let chosen = choose(state);
+                    if let Some(odd) = chosen.nodes().iter().find(|node| !among.contains(node)) {
+                        return Err(format!("{node} chose {odd}, which is not among its choices"));
+                    }
+                    next.extend(chosen.nodes().iter().copied());
+                }
+                None => return Err(format!("this graph has no node {node}")),
+            }
+        }
+        Ok(next.into_iter().map(str::to_owned).collect())
+    }
+}
+
+impl<S: State> fmt::Debug for Graph<S> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.debug_struct("Graph").field("name", &self.name).field("nodes", &self.nodes.keys()).finish_non_exhaustive()
+    }
+}

@@ -1,0 +1,255 @@
+//! [`Journal`]: where a graph's checkpoints are kept, and how a state becomes one.
+
+use std::{
+    collections::{BTreeMap, HashMap},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{State, visit::Memos};
+use crate::{
+    clock::Clock,
+    domain::{
+        checkpoint::{
+            self, Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskId, TaskPath,
+            ValueType, Version,
+        },
+        id::{RunId, ThreadId},
+        json::Json,
+        limits::CHECKPOINT_BODY_BYTES_MAX,
+        principal::OwnerId,
+    },
+    store::{
+        self, Store,
+        checkpoints::{NewCheckpoint, NewWrites},
+    },
+};
+
+/// A state could not be kept or read back.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("the run's state could not be kept or read: {reason}")]
+pub struct JournalError {
+    pub reason: String,
+    /// Whether the same may work a moment later.
+    pub transient: bool,
+}
+
+impl JournalError {
+    pub fn lasting(reason: impl std::fmt::Display) -> Self {
+        Self { reason: reason.to_string(), transient: false }
+    }
+}
+
+impl From<store::Error> for JournalError {
+    fn from(error: store::Error) -> Self {
+        Self { transient: error.is_unavailable(), reason: error.to_string() }
+    }
+}
+
+/// The checkpoints of one thread and namespace. Each call takes its own use of the database and gives it back.
+pub trait Journal: Send + Sync {
+    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>>;
+    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>>;
+    /// A write that is there already stays.
+    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>>;
+    /// Whose checkpoints these are; they are of its root namespace.
+    fn thread(&self) -> &ThreadId;
+}
+
+impl dyn Journal {
+    /// Keeps what a node gave or remembered inside a step.
+    pub(super) async fn remember(
+        &self,
+        at: &CheckpointId,
+        node: &str,
+        key: &str,
+        value: &Value,
+    ) -> Result<(), JournalError> {
+        let task_id: TaskId = format!("{node}/{key}").parse().map_err(JournalError::lasting)?;
+        let value = json_value(value);
+        self.write(NewWrites {
+            ns: Namespace::default(),
+            checkpoint_id: at.clone(),
+            task_id,
+            task_path: TaskPath::default(),
+            upsert: false,
+            writes: vec![(0, Channel::trusted(MEMO), value)],
+        })
+        .await
+    }
+}
+
+/// The channel of what is remembered inside a step.
+const MEMO: &str = "memo";
+/// What a checkpoint's own value says it is.
+const FORMAT: u32 = 1;
+
+/// The journal of a thread in this process's database.
+#[derive(Clone, Debug)]
+pub struct ThreadJournal {
+    pub store: Store,
+    pub clock: Clock,
+    pub owner: OwnerId,
+    pub thread: ThreadId,
+}
+
+impl Journal for ThreadJournal {
+    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
+        Box::pin(async move {
+            Ok(self.store.checkpoint(&self.owner, &self.thread, &Namespace::default(), None, None).await?)
+        })
+    }
+
+    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            self.store.put_checkpoint(&self.owner, &self.thread, &new, self.clock.now()).await?;
+            Ok(())
+        })
+    }
+
+    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            self.store.put_writes(&self.owner, &self.thread, &new, self.clock.now()).await?;
+            Ok(())
+        })
+    }
+
+    fn thread(&self) -> &ThreadId {
+        &self.thread
+    }
+}
+
+/// Where a graph stands between two steps.
+#[derive(Clone, Debug)]
+pub(super) struct Snapshot<S> {
+    pub run_id: RunId,
+    pub graph: String,
+    /// Steps done.
+    pub step: u32,
+    /// The nodes of the next step; none when the graph has ended.
+    pub next: Vec<String>,
+    /// The node of the step done that was alone in it, and how long it took: its end is told with this checkpoint.
+    pub ended: Option<(String, Duration)>,
+    pub state: S,
+}
+
+/// The value of the checkpoint itself.
+#[derive(Serialize, Deserialize)]
+struct Head {
+    v: u32,
+    graph: String,
+    step: u32,
+    next: Vec<String>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    ended: Option<(String, Duration)>,
+}
+
+/// What the last checkpoint holds of each channel: since when, and what.
+pub(super) type Kept = BTreeMap<String, (CheckpointId, String)>;
+
+/// A checkpoint that this engine made, read back.
+pub(super) struct Read<S> {
+    /// The run that made it, if it was one of ours.
+    pub run_id: Option<RunId>,
+    pub graph: String,
+    pub step: u32,
+    pub next: Vec<String>,
+    pub ended: Option<(String, Duration)>,
+    pub state: S,
+    pub kept: Kept,
+    pub memos: Memos,
+}
+
+/// The checkpoint of a snapshot. Only channels that changed since `kept` come with their values.
+pub(super) fn encode<S: State>(
+    snapshot: &Snapshot<S>,
+    checkpoint_id: CheckpointId,
+    parent_id: Option<CheckpointId>,
+    kept: &Kept,
+) -> Result<(NewCheckpoint, Kept), JournalError> {
+    let Value::Object(members) = serde_json::to_value(&snapshot.state).map_err(JournalError::lasting)? else {
+        return Err(JournalError::lasting("a state must serialise as an object"));
+    };
+    let (mut now, mut versions, mut blobs, mut bytes) = (Kept::new(), Vec::new(), Vec::new(), 0);
+    for (name, value) in members {
+        let channel: Channel = name.parse().map_err(JournalError::lasting)?;
+        let text = value.to_string();
+        bytes += text.len();
+        let since = kept.get(&name).filter(|(_, before)| *before == text).map(|(since, _)| since.clone());
+        let is_new = since.is_none();
+        let since = since.unwrap_or_else(|| checkpoint_id.clone());
+        let version = version(&since)?;
+        if is_new {
+            let b = Bytes64(text.clone().into_bytes());
+            blobs.push((channel.clone(), Blob { version: version.clone(), t: ValueType::trusted("json"), b }));
+        }
+        versions.push((channel, version));
+        now.insert(name, (since, text));
+    }
+    if bytes > CHECKPOINT_BODY_BYTES_MAX {
+        return Err(JournalError::lasting(format!("it takes {bytes} bytes of at most {CHECKPOINT_BODY_BYTES_MAX}")));
+    }
+    let Snapshot { run_id, graph, step, next, ended, .. } = snapshot;
+    let head = Head { v: FORMAT, graph: graph.clone(), step: *step, next: next.clone(), ended: ended.clone() };
+    let new = NewCheckpoint {
+        ns: Namespace::default(),
+        checkpoint_id,
+        parent_id,
+        run_id: Some(MadeBy::trusted(&run_id.to_string())),
+        checkpoint: json_value(&serde_json::to_value(&head).map_err(JournalError::lasting)?),
+        metadata: Json::of(&json!({"source": "graph", "graph": graph, "step": step})),
+        versions: Channels(versions),
+        blobs: Channels(blobs),
+    };
+    Ok((new, now))
+}
+
+/// Reads back what [`encode`] made; `None` for another program's checkpoint, or one whose state no longer fits.
+pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
+    if checkpoint.checkpoint.t.as_str() != "json" {
+        return None;
+    }
+    let head: Head = serde_json::from_slice(&checkpoint.checkpoint.b.0).ok().filter(|head: &Head| head.v == FORMAT)?;
+    let (mut members, mut kept) = (serde_json::Map::new(), Kept::new());
+    for (channel, blob) in &checkpoint.blobs.0 {
+        let text = String::from_utf8(blob.b.0.clone()).ok().filter(|_| blob.t.as_str() == "json")?;
+        let since: String = serde_json::from_str(blob.version.as_json()).ok()?;
+        members.insert(channel.as_str().to_owned(), serde_json::from_str(&text).ok()?);
+        kept.insert(channel.as_str().to_owned(), (CheckpointId::trusted(&since), text));
+    }
+    let memos = checkpoint.writes.iter().filter(|write| write.channel.as_str() == MEMO).filter_map(|write| {
+        let (node, key) = write.task_id.as_str().split_once('/')?;
+        Some(((node.to_owned(), key.to_owned()), serde_json::from_slice(&write.b.0).ok()?))
+    });
+    Some(Read {
+        run_id: checkpoint.run_id.as_ref().and_then(|run| run.as_str().parse().ok()),
+        graph: head.graph,
+        step: head.step,
+        next: head.next,
+        ended: head.ended,
+        state: serde_json::from_value(Value::Object(members)).ok()?,
+        kept,
+        memos: memos.collect::<HashMap<_, _>>(),
+    })
+}
+
+fn version(since: &CheckpointId) -> Result<Version, JournalError> {
+    serde_json::from_str(&json!(since.as_str()).to_string()).map_err(JournalError::lasting)
+}
+
+fn json_value(value: &Value) -> checkpoint::Value {
+    checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(value.to_string().into_bytes()) }
+}
+
+/// An id after `parent`, whatever the clocks of two machines say: checkpoints of a thread sort by their ids.
+pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> CheckpointId {
+    let parent = parent.map(CheckpointId::as_str);
+    let id = match parent.and_then(|parent| uuid::Uuid::try_parse(parent).ok()) {
+        Some(parent) if parent >= id => uuid::Uuid::from_u128(parent.as_u128().saturating_add(1)),
+        _ => id,
+    };
+    CheckpointId::trusted(&id.to_string())
+}

@@ -1,0 +1,211 @@
+//! [`Visit`]: what a node gets, and how it stops short.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::future::BoxFuture;
+use serde::{Serialize, de::DeserializeOwned};
+use serde_json::Value;
+use tokio_util::sync::CancellationToken;
+
+use super::journal::{Journal, JournalError};
+use crate::{
+    clock::IdSource,
+    domain::{
+        checkpoint::CheckpointId,
+        context::RunContext,
+        id::{RunId, SpanId},
+        interrupt::Decision,
+        run::Status,
+    },
+    emitters::{emitter::Emitter, sink::SinkError},
+};
+
+/// A question to a person.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Question {
+    pub interrupt_id: SpanId,
+    /// The payload of `interrupt.requested`: `kind`, `prompt`, what else the person should see, `expires_at`.
+    pub payload: Value,
+    /// The step that asks.
+    pub step: SpanId,
+}
+
+/// What the person answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    pub decision: Decision,
+    pub value: Option<Value>,
+}
+
+/// How a run below this one ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildEnd {
+    pub run_id: RunId,
+    pub status: Status,
+    pub output: Option<Value>,
+    pub error: Option<Value>,
+    /// From its creation to its end.
+    pub took: Duration,
+}
+
+/// Why a node gives no update now.
+#[derive(Clone, Debug, PartialEq, thiserror::Error)]
+pub enum Stop {
+    /// The node failed, and so does the run. In words for the person who runs the agent.
+    #[error("{0}")]
+    Failed(String),
+    /// It waits for a person; it is visited again when the answer is there.
+    #[error("waits for answers")]
+    Ask(Vec<Question>),
+    /// It waits for runs; it is visited again when they have ended.
+    #[error("waits for runs")]
+    Wait { reason: String, runs: Vec<RunId> },
+    #[error(transparent)]
+    Journal(#[from] JournalError),
+    #[error(transparent)]
+    Log(#[from] SinkError),
+}
+
+impl Stop {
+    pub fn failed(reason: impl std::fmt::Display) -> Self {
+        Self::Failed(reason.to_string())
+    }
+}
+
+/// What the run's own log and the runs below it say.
+pub trait Facts: Send + Sync {
+    /// The answer to an interrupt of this run, once there is one.
+    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> BoxFuture<'a, Result<Option<Answered>, JournalError>>;
+
+    /// How these runs ended, as far as they have, in the order asked.
+    fn ends<'a>(&'a self, runs: &'a [RunId]) -> BoxFuture<'a, Result<Vec<ChildEnd>, JournalError>>;
+}
+
+/// What is remembered inside the current step: by node and key.
+pub(super) type Memos = HashMap<(String, String), Value>;
+
+/// Where the step stands, shared by its nodes.
+pub(super) struct Step {
+    pub checkpoint_id: CheckpointId,
+    pub memos: Mutex<Memos>,
+    pub journal: Arc<dyn Journal>,
+    pub facts: Arc<dyn Facts>,
+    pub ids: IdSource,
+}
+
+/// One visit of a node.
+pub struct Visit<S> {
+    pub context: Arc<RunContext>,
+    pub emitter: Arc<dyn Emitter>,
+    /// As it was when the step began; the same for all nodes of the step.
+    pub state: Arc<S>,
+    /// The step's span, above everything the node does.
+    pub span: SpanId,
+    /// Set when the run is cancelled. The node's future is dropped then; work on other threads should look at it.
+    pub cancel: CancellationToken,
+    pub(super) node: &'static str,
+    pub(super) step: Arc<Step>,
+}
+
+impl<S> Clone for Visit<S> {
+    fn clone(&self) -> Self {
+        let Self { context, emitter, state, span, cancel, node, step } = self;
+        Self {
+            context: Arc::clone(context),
+            emitter: Arc::clone(emitter),
+            state: Arc::clone(state),
+            span: span.clone(),
+            cancel: cancel.clone(),
+            node,
+            step: Arc::clone(step),
+        }
+    }
+}
+
+impl<S> Visit<S> {
+    /// Does `work` once in this step, whatever happens: its value is kept before it is given, and a later visit gets the
+    /// kept one. Between the work's end and the keeping lies a moment in which a crash makes it run again, so work with
+    /// effects outside wants a key of its own there. `key`: at most 64 bytes, unique in the node.
+    pub async fn once<T, F>(&self, key: &str, work: impl FnOnce() -> F) -> Result<T, Stop>
+    where
+        T: Serialize + DeserializeOwned,
+        F: Future<Output = Result<T, Stop>>,
+    {
+        if let Some(kept) = self.kept(key) {
+            return Ok(kept);
+        }
+        let value = work().await?;
+        let kept = serde_json::to_value(&value).map_err(|error| Stop::failed(format!("{key} to keep: {error}")))?;
+        self.keep(key, kept).await?;
+        Ok(value)
+    }
+
+    /// What was kept under a key in this step, by this visit or one before a crash.
+    pub fn kept<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
+        let found = self.memos().get(&(self.node.to_owned(), key.to_owned())).cloned();
+        // A value that no longer reads as what it was is as good as none.
+        found.and_then(|kept| serde_json::from_value(kept).ok())
+    }
+
+    /// Keeps a value for the rest of the step, across crashes. A key is kept once.
+    pub async fn keep(&self, key: &str, kept: Value) -> Result<(), Stop> {
+        self.step.journal.remember(&self.step.checkpoint_id, self.node, key, &kept).await?;
+        self.memos().insert((self.node.to_owned(), key.to_owned()), kept);
+        Ok(())
+    }
+
+    /// Asks a person. The run is interrupted until the answer is there; then the node is visited again and gets it here.
+    ///
+    /// `key` tells the questions of one node apart. The answer may also be that nobody answered in time.
+    pub async fn ask(&self, key: &str, payload: Value) -> Result<Answered, Stop> {
+        let mut answers = self.ask_all(vec![(key.to_owned(), payload)]).await?;
+        answers.pop().ok_or_else(|| Stop::failed("a question without an answer"))
+    }
+
+    /// Asks several questions at once and waits until all are answered. The answers come in the order asked.
+    pub async fn ask_all(&self, questions: Vec<(String, Value)>) -> Result<Vec<Answered>, Stop> {
+        let (mut answers, mut open) = (Vec::new(), Vec::new());
+        for (key, payload) in questions {
+            let interrupt_id = SpanId::trusted(&self.id(&format!("ask.{key}")).await?.to_string());
+            match self.step.facts.answer(&interrupt_id).await? {
+                Some(answered) => answers.push(answered),
+                None => open.push(Question { interrupt_id, payload, step: self.span.clone() }),
+            }
+        }
+        if open.is_empty() { Ok(answers) } else { Err(Stop::Ask(open)) }
+    }
+
+    /// Waits for runs below this one; the run rests in the meantime and holds nobody. Their ends come in the order asked.
+    pub async fn wait_for(&self, reason: &str, runs: &[RunId]) -> Result<Vec<ChildEnd>, Stop> {
+        let ends = self.step.facts.ends(runs).await?;
+        if ends.len() == runs.len() {
+            return Ok(ends);
+        }
+        Err(Stop::Wait { reason: reason.to_owned(), runs: runs.to_vec() })
+    }
+
+    /// A new id, the same at every visit of this step.
+    pub async fn id(&self, key: &str) -> Result<uuid::Uuid, Stop> {
+        let ids = self.step.ids.clone();
+        self.once(key, || async move { Ok(ids.uuid()) }).await
+    }
+
+    /// A span below the step's, the same at every visit.
+    pub fn sub_span(&self, name: &str) -> SpanId {
+        SpanId::trusted(&format!("{}.{name}", self.span))
+    }
+
+    /// A span below the step's that no other visit has.
+    pub fn fresh_span(&self, name: &str) -> SpanId {
+        let id = self.step.ids.uuid().simple().to_string();
+        SpanId::trusted(&format!("{}.{name}.{}", self.span, &id[20..]))
+    }
+
+    fn memos(&self) -> std::sync::MutexGuard<'_, Memos> {
+        self.step.memos.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}

@@ -1,0 +1,168 @@
+//! Uploads: a body goes to the artifact store as it comes.
+
+use std::{pin::Pin, time::Duration};
+
+use axum::{
+    Json as Reply,
+    body::{BodyDataStream, Bytes},
+    extract::{Request, State},
+    http::{HeaderMap, HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use futures::{Stream, StreamExt as _};
+
+use super::Artifact;
+use crate::{
+    artifacts::Broken,
+    domain::{
+        artifact::{ArtifactName, MediaType},
+        context::RunContext,
+        id::EventId,
+        interrupt::OWN_EVENT_IDS,
+        limits::{ARTIFACT_BYTES_MAX, BODY_BYTES_MAX},
+        principal::Scope,
+        run::Refusal,
+    },
+    http::{
+        Server,
+        credential::{Credential, Scan},
+        extract::{Caller, Query, RunPath},
+        problem::{Code, Problem},
+    },
+    timeline::{
+        artifacts::{Draft, url_of},
+        emit::EmitError,
+    },
+};
+
+/// How long a sender is listened to that has been refused already, so that it hears why.
+const DRAIN: Duration = Duration::from_secs(2);
+
+/// Upload an artifact: the raw body, streamed.
+///
+/// The answer comes when the bytes are durable and `artifact.created` is committed. With an `event_id` a repeat is safe:
+/// it answers 200 with what the first request brought.
+#[utoipa::path(post, operation_id = "upload_artifact", path = "/api/runs/{run_id}/artifacts", tag = "artifacts", params(
+    ("run_id" = uuid::Uuid, Path), ("name" = String, Query, description = "1–255 characters, no path"),
+    ("event_id" = Option<String>, Query, description = "Of the `artifact.created`; makes a repeat safe"),
+    ("span_id" = Option<String>, Query, description = "Of the `artifact.created`"),
+    ("parent_span_id" = Option<String>, Query, description = "The span it was made in")),
+    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is kept as `media_type`"),
+    responses((status = 201, body = Artifact, description = "Kept; `Location` names it"), (status = 200, body = Artifact, description = "It was kept before"),
+    (status = 400, body = Problem, description = "Invalid"), (status = 404, body = Problem, description = "Absent or foreign"),
+    (status = 409, body = Problem, description = "`run_ended`"), (status = 413, body = Problem, description = "Over a bound"),
+    (status = 507, body = Problem, description = "`storage_full`: nothing was kept"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`, `outcome_unknown`")))]
+pub(super) async fn upload(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    query: Query,
+    request: Request,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let (head, body) = request.into_parts();
+    let draft = match accept(&server, &context, &query, &head.headers).await {
+        Ok(draft) => draft,
+        Err(problem) => {
+            drain(std::pin::pin!(body.into_data_stream())).await;
+            return Err(problem);
+        }
+    };
+    let mut bytes = std::pin::pin!(body.into_data_stream());
+    let seen = looked_through(bytes.as_mut(), Credential::of(&head.headers));
+    let arrived = server.timeline.artifacts().receive(seen).await;
+    let upload = match arrived {
+        Ok(upload) => upload,
+        Err(broken) => {
+            drain(bytes).await;
+            return Err(match broken {
+                Broken::Source(problem) => problem,
+                Broken::Store(error) => error.into(),
+            });
+        }
+    };
+    // It may have ended while the bytes came; then they are not even named.
+    check_live(&server, &context, draft.event_id.as_ref()).await?;
+    let kept = Box::pin(server.timeline.keep_artifact(&context, upload, draft)).await?;
+    let status = if kept.already_kept { StatusCode::OK } else { StatusCode::CREATED };
+    let location = HeaderValue::from_str(&url_of(kept.artifact.artifact_id));
+    let mut response = (status, Reply(Artifact::from(kept.artifact))).into_response();
+    if let Ok(location) = location {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    Ok(response)
+}
+
+/// What can be said before the first byte.
+async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &HeaderMap) -> Result<Draft, Problem> {
+    let invalid = |field: &'static str, rule: &str| Problem::new(Code::InvalidRequest, rule).field(field);
+    let name: Option<ArtifactName> = query.parsed("name")?;
+    let name = name.ok_or_else(|| invalid("name", "an artifact has a name: ?name=report.txt"))?;
+    let media_type = match headers.get(header::CONTENT_TYPE) {
+        None => MediaType::trusted("application/octet-stream"),
+        Some(value) => value
+            .to_str()
+            .unwrap_or_default()
+            .parse()
+            .map_err(|rule: crate::domain::id::Malformed| invalid("Content-Type", rule.0))?,
+    };
+    let event_id: Option<EventId> = query.parsed("event_id")?;
+    if event_id.as_ref().is_some_and(|id| id.as_str().starts_with(OWN_EVENT_IDS)) {
+        return Err(invalid("event_id", "event ids that begin with runreel: are the server's own"));
+    }
+    let (span_id, parent_span_id) = (query.parsed("span_id")?, query.parsed("parent_span_id")?);
+    if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
+        let detail = "the bytes are kept as they come, so they come without a Content-Encoding";
+        return Err(Problem::new(Code::UnsupportedMediaType, detail));
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > ARTIFACT_BYTES_MAX) {
+        return Err(crate::artifacts::Error::TooLarge.into());
+    }
+    check_live(server, context, event_id.as_ref()).await?;
+    Ok(Draft { name, media_type, span_id, parent_span_id, event_id })
+}
+
+/// Refuses an upload to a run that has ended, unless it is the repeat of one that came in time.
+async fn check_live(server: &Server, context: &RunContext, event: Option<&EventId>) -> Result<(), Problem> {
+    let (owner, run) = (&context.owner_id, context.run_id);
+    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let status = record.head.status;
+    if !status.is_terminal() {
+        return Ok(());
+    }
+    if let Some(event) = event
+        && server.timeline.store().artifact_of(owner, run, event).await?.is_some()
+    {
+        return Ok(());
+    }
+    Err(EmitError::Refused(Refusal::Ended { status }).into())
+}
+
+/// The body's bytes as they come. What a request proves itself with must not be among them.
+fn looked_through(
+    bytes: Pin<&mut BodyDataStream>,
+    credential: Option<Credential>,
+) -> impl Stream<Item = Result<Bytes, Problem>> + Send {
+    let mut scan = credential.map(Scan::new);
+    bytes.map(move |bytes| {
+        let bytes = bytes.map_err(|_| Problem::new(Code::InvalidRequest, "the body ended early"))?;
+        let found = scan.as_mut().is_some_and(|scan| scan.finds(&bytes));
+        if found { Err(Credential::refusal()) } else { Ok(bytes) }
+    })
+}
+
+/// Reads on for a moment: a client that is still sending would not read the answer.
+async fn drain(mut bytes: Pin<&mut BodyDataStream>) {
+    let mut left = BODY_BYTES_MAX;
+    let reading = async {
+        while let Some(Ok(chunk)) = bytes.next().await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, reading).await;
+}

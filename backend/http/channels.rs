@@ -1,0 +1,339 @@
+//! Messages of channels: in by their one door, or by Telegram's.
+
+use std::time::Duration;
+
+use axum::{
+    Json as Reply,
+    extract::State,
+    http::{HeaderMap, HeaderValue, StatusCode},
+    response::{IntoResponse, Response},
+};
+use chrono::{DateTime, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, ChannelPath, CleanUrl, Query},
+    problem::{Code, Problem},
+};
+use crate::{
+    channels::{Error, Receipt, telegram::update::Update},
+    config::channels::TELEGRAM,
+    domain::{
+        event::timestamp,
+        id::{Malformed, RunId},
+        limits::{CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, STREAMS_MAX},
+        principal::{OwnerId, Scope},
+        run::Status,
+        session::{
+            Reason,
+            inbound::{ChannelName, Image, ImageFlaw, Inbound, check_text},
+        },
+    },
+    sessions::{codes, steps::Started},
+};
+
+/// The header in which Telegram says the secret of the webhook.
+const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(post)).routes(routes!(make_code)).routes(routes!(telegram))
+}
+
+/// An id that came as a text or as a whole number.
+#[derive(Debug, Deserialize)]
+#[serde(untagged)]
+enum Id {
+    Text(String),
+    Number(i64),
+}
+
+impl Id {
+    fn read<T: std::str::FromStr<Err = Malformed>>(self, field: &str) -> Result<T, Problem> {
+        let text = match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        };
+        text.parse().map_err(|rule: Malformed| Problem::from(rule).field(field))
+    }
+}
+
+/// A message of a channel.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct PostMessage {
+    /// The channel's own id of the delivery; the same one again is the same message. 1–128 characters.
+    #[schema(value_type = Option<String>)]
+    message_id: Option<Id>,
+    /// 1–128 characters without control characters, or a whole number; so is `user_id`.
+    #[schema(value_type = String)]
+    chat_id: Id,
+    #[schema(value_type = String)]
+    user_id: Id,
+    /// What people call the user; the id when absent.
+    username: Option<String>,
+    /// At most 32 KiB as JSON.
+    text: Option<String>,
+    /// `false` in a group, where the channel's trigger counts. Default `true`.
+    is_private: Option<bool>,
+    /// Ends the session; nothing else is done with the message.
+    #[serde(default)]
+    reset_session: bool,
+    /// PNG, JPEG, GIF or WebP of at most 5 MiB, in base64.
+    image_base64: Option<String>,
+    /// When given it must be what the bytes say.
+    image_media_type: Option<String>,
+    /// When it was said; now when absent.
+    ts: Option<DateTime<Utc>>,
+}
+
+impl PostMessage {
+    fn into_inbound(self, now: DateTime<Utc>) -> Result<Inbound, Problem> {
+        let text = self.text;
+        if let Some(text) = &text {
+            let code = if text.contains('\0') { Code::InvalidRequest } else { Code::TooLarge };
+            check_text(text).map_err(|rule| Problem::new(code, rule.0).field("text"))?;
+        }
+        let image = match self.image_base64 {
+            Some(base64) => Some(Image::new(base64, self.image_media_type.as_deref()).map_err(image_problem)?),
+            None => None,
+        };
+        let username = self.username.filter(|name| !name.is_empty());
+        let username = username.map(|name| Id::Text(name).read("username")).transpose()?;
+        Ok(Inbound {
+            message_id: self.message_id.map(|id| id.read("message_id")).transpose()?,
+            chat_id: self.chat_id.read("chat_id")?,
+            user_id: self.user_id.read("user_id")?,
+            username,
+            text,
+            is_private: self.is_private.unwrap_or(true),
+            reset_session: self.reset_session,
+            addressed: false,
+            image,
+            at: self.ts.unwrap_or(now),
+        })
+    }
+}
+
+fn image_problem(flaw: ImageFlaw) -> Problem {
+    let (code, field) = match flaw {
+        ImageFlaw::TooLarge => (Code::TooLarge, "image_base64"),
+        ImageFlaw::Encoding => (Code::InvalidRequest, "image_base64"),
+        ImageFlaw::Kind => (Code::UnsupportedMediaType, "image_base64"),
+        ImageFlaw::MediaType => (Code::UnsupportedMediaType, "image_media_type"),
+    };
+    Problem::new(code, flaw.to_string()).field(field)
+}
+
+/// What became of a message.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(rename_all = "snake_case")]
+enum Outcome {
+    Accepted,
+    Filtered,
+}
+
+/// What became of a message, and where to see it.
+#[derive(Debug, Serialize, ToSchema)]
+struct MessageOutcome {
+    outcome: Outcome,
+    /// Why it started no run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<Reason>,
+    /// The agent's run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    run_id: Option<uuid::Uuid>,
+    /// The run whose timeline shows how the message was routed.
+    router_run_id: uuid::Uuid,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    session_id: Option<String>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    thread_id: Option<String>,
+    /// Where to follow the agent's run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    stream_url: Option<String>,
+    /// With `wait`: how the agent's run stands now.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    status: Option<Status>,
+    /// With `wait`: the answer; null when there is none (yet).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schema(value_type = Option<String>)]
+    response: Option<Value>,
+}
+
+impl MessageOutcome {
+    fn filtered(reason: Reason, router_run_id: RunId, wait: bool) -> Self {
+        Self {
+            outcome: Outcome::Filtered,
+            reason: Some(reason),
+            run_id: None,
+            router_run_id: router_run_id.uuid(),
+            session_id: None,
+            thread_id: None,
+            stream_url: None,
+            status: None,
+            response: wait.then(|| Value::from(reason.reply())),
+        }
+    }
+}
+
+/// Give an agent a message.
+///
+/// It is routed by the channel's rules. A message that is accepted starts a run; one that is not says why. A message that
+/// was taken is carried out whatever happens to the connection or the server.
+#[utoipa::path(post, operation_id = "post_message", path = "/api/channels/{channel}/messages", tag = "channels", params(
+    ("channel" = String, Path, description = "As the configuration file calls it"),
+    ("wait" = Option<bool>, Query, description = "Hold until the agent's run has ended, at most 60 s")),
+    request_body = PostMessage, responses((status = 202, description = "Accepted", body = MessageOutcome),
+    (status = 200, description = "Filtered", body = MessageOutcome), (status = 400, body = Problem, description = "Invalid"),
+    (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a bound")))]
+async fn post(
+    State(server): State<Server>,
+    caller: Caller,
+    ChannelPath(channel): ChannelPath,
+    query: Query,
+    body: Body,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    server.channels.config(&channel).ok_or_else(Problem::not_found)?;
+    let wait = matches!(query.text("wait"), Some("true" | "1"));
+    let now = server.timeline.clock().now();
+    let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
+    drop(body);
+    let busy = |_| Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"));
+    let _permit = wait.then(|| server.streams.clone().try_acquire_owned().map_err(busy)).transpose()?;
+    let receipt = server.channels.receive(owner, &channel, inbound).await?;
+    let started = match receipt {
+        Receipt::Duplicate { router_run_id } => Started::Filtered { reason: Reason::Duplicate, router_run_id },
+        Receipt::Routed(started) => started,
+    };
+    let (run_id, router_run_id, session_id, thread_id) = match started {
+        Started::Accepted { run_id, router_run_id, session_id, thread_id } => {
+            (run_id, router_run_id, session_id, thread_id)
+        }
+        Started::Filtered { reason, router_run_id } => return Ok(filtered(reason, router_run_id, wait)),
+        Started::Held { router_run_id } => return Ok(filtered(Reason::CodeWanted, router_run_id, wait)),
+        Started::Released { router_run_id, .. } => return Ok(filtered(Reason::CodeAccepted, router_run_id, wait)),
+    };
+    let waited = if wait { Some(waited(&server, owner, run_id).await?) } else { None };
+    let (status, response) = waited.unzip();
+    let outcome = MessageOutcome {
+        outcome: Outcome::Accepted,
+        reason: None,
+        run_id: Some(run_id.uuid()),
+        router_run_id: router_run_id.uuid(),
+        session_id: Some(session_id.to_string()),
+        thread_id: Some(thread_id.to_string()),
+        stream_url: Some(format!("/api/stream/runs/{run_id}")),
+        status,
+        response: response.map(Value::from),
+    };
+    Ok((StatusCode::ACCEPTED, Reply(outcome)).into_response())
+}
+
+fn filtered(reason: Reason, router_run_id: RunId, wait: bool) -> Response {
+    Reply(MessageOutcome::filtered(reason, router_run_id, wait)).into_response()
+}
+
+async fn waited(server: &Server, owner: &OwnerId, run: RunId) -> Result<(Status, Option<String>), Problem> {
+    let at_most = Duration::from_millis(MESSAGE_WAIT_MS_MAX);
+    let outcome = Box::pin(server.channels.wait(owner, run, at_most)).await?.ok_or_else(Problem::not_found)?;
+    Ok((outcome.status, outcome.response))
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        match error {
+            Error::NotTaken(error) => Self::of_change(error),
+            Error::Later(error) => {
+                tracing::debug!(error = &error as &dyn std::error::Error, "a message waits in the inbox");
+                Self::new(Code::Unavailable, "the message was taken and could not be routed yet; it will be")
+                    .hint("nothing has to be sent again; with the same message_id it may be")
+            }
+        }
+    }
+}
+
+/// How long a code is good.
+#[derive(Debug, Default, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct MakeCode {
+    /// 1 to 86 400 seconds; 900 when absent.
+    expires_s: Option<i64>,
+}
+
+/// A one-time code. It is shown only here.
+#[derive(Debug, Serialize, ToSchema)]
+struct NewCode {
+    channel: String,
+    /// `XXXX-XXXX`.
+    code: String,
+    /// RFC 3339, UTC, microseconds.
+    expires_at: String,
+}
+
+/// Make a one-time code with which a user becomes known to a channel that asks for one.
+#[utoipa::path(post, operation_id = "make_code", path = "/api/channels/{channel}/codes", tag = "channels", params(
+    ("channel" = String, Path, description = "As the configuration file calls it")),
+    request_body(content = Option<MakeCode>), responses((status = 201, description = "The code", body = NewCode),
+    (status = 404, body = Problem, description = "No such channel"), (status = 429, body = Problem, description = "Too many codes are good")))]
+async fn make_code(
+    State(server): State<Server>,
+    caller: Caller,
+    ChannelPath(channel): ChannelPath,
+    body: Body,
+) -> Result<(StatusCode, Reply<NewCode>), Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    server.channels.config(&channel).ok_or_else(Problem::not_found)?;
+    let life_s = body.json::<MakeCode>()?.expires_s.unwrap_or(CODE_LIFE_S_DEFAULT);
+    if !(1..=CODE_LIFE_S_MAX).contains(&life_s) {
+        let rule = format!("a code is good for 1 to {CODE_LIFE_S_MAX} seconds");
+        return Err(Problem::new(Code::InvalidRequest, rule).field("expires_s"));
+    }
+    let steps = server.channels.steps();
+    let when = (steps.clock().now(), life_s);
+    let made = codes::make(steps.store(), steps.ids(), steps.key(), (owner, &channel), when).await;
+    let code = made.map_err(Problem::of_change)?;
+    let code =
+        code.ok_or_else(|| Problem::new(Code::Busy, format!("the channel has {CODES_MAX} codes that are good")))?;
+    let expires_at = timestamp(code.expires_at);
+    Ok((StatusCode::CREATED, Reply(NewCode { channel: channel.to_string(), code: code.text, expires_at })))
+}
+
+/// Take an update of Telegram.
+///
+/// Telegram proves itself by the secret that was given to `setWebhook`. The answer comes as soon as the message is in the
+/// inbox; what is no message for the bot is taken and forgotten.
+#[utoipa::path(post, operation_id = "telegram_webhook", path = "/api/channels/telegram/webhook", tag = "channels", params(
+    ("X-Telegram-Bot-Api-Secret-Token" = String, Header, description = "The secret of the webhook")),
+    request_body = Value, responses((status = 200, description = "Taken"),
+    (status = 401, body = Problem, description = "Another secret, or none"), (status = 404, body = Problem, description = "Telegram is not set up")))]
+async fn telegram(
+    State(server): State<Server>,
+    _: CleanUrl,
+    headers: HeaderMap,
+    body: Body,
+) -> Result<StatusCode, Problem> {
+    let channel = ChannelName::trusted(TELEGRAM);
+    let (Some(telegram), Some(config)) = (server.channels.telegram(), server.channels.config(&channel)) else {
+        return Err(Problem::not_found());
+    };
+    let secret = headers.get(SECRET_HEADER).map(HeaderValue::as_bytes);
+    if !secret.is_some_and(|secret| telegram.knows(secret)) {
+        return Err(Problem::new(Code::Unauthorized, "this is not the secret of the webhook"));
+    }
+    let known: Value = body.json()?;
+    // What cannot be read as a message would come again and again if it were refused.
+    let Ok(update) = serde_json::from_value::<Update>(known) else { return Ok(StatusCode::OK) };
+    if let Some(envelope) = telegram.read(update, config) {
+        let too_long = envelope.inbound.text.as_deref().is_some_and(|text| check_text(text).is_err());
+        if !too_long {
+            server.channels.leave(telegram.owner(), &channel, &envelope).await?;
+        }
+    }
+    Ok(StatusCode::OK)
+}

@@ -1,0 +1,102 @@
+//! Runners: the door of the WebSocket.
+
+use axum::{
+    extract::{
+        State,
+        ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
+    },
+    http::{HeaderMap, header},
+    response::Response,
+};
+use serde_json::value::RawValue;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    credential::Credential,
+    events,
+    extract::Caller,
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        context::RunContext,
+        event::NewEvent,
+        limits::{RUNNER_MESSAGE_BYTES_MAX, RUNNERS_MAX},
+        principal::Scope,
+        runner::{SUBPROTOCOL, Trouble},
+    },
+    runners::{Door, Peer},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(connect))
+}
+
+/// Connect a runner: a WebSocket of the subprotocol `runreel.runner.v1`, see docs/protocol.md.
+#[utoipa::path(get, operation_id = "connect_runner", path = "/api/runners/connect", tag = "runners",
+    responses((status = 101, description = "A WebSocket that speaks runreel.runner.v1"),
+    (status = 400, body = Problem, description = "The subprotocol is not offered"), (status = 403, body = Problem, description = "`forbidden`, `foreign_host`"),
+    (status = 426, body = Problem, description = "`upgrade_required`"), (status = 429, body = Problem, description = "`busy`")))]
+async fn connect(
+    State(server): State<Server>,
+    caller: Caller,
+    headers: HeaderMap,
+    upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner().clone();
+    refuse_other_origin(&headers)?;
+    let upgrade = upgrade.map_err(|_| {
+        Problem::new(Code::UpgradeRequired, "this route is a WebSocket")
+            .hint("connect with GET, Upgrade: websocket and Sec-WebSocket-Protocol: runreel.runner.v1")
+    })?;
+    let upgrade = upgrade.protocols([SUBPROTOCOL]);
+    if upgrade.selected_protocol().is_none() {
+        return Err(Problem::new(Code::InvalidRequest, "only the subprotocol runreel.runner.v1 is spoken here")
+            .field("Sec-WebSocket-Protocol"));
+    }
+    if server.draining.is_cancelled() {
+        return Err(Problem::new(Code::Unavailable, "the server is draining").hint("connect again after Retry-After"));
+    }
+    let busy = || Problem::new(Code::Busy, format!("{RUNNERS_MAX} runners are connected to this server"));
+    let place = server.runners.place().ok_or_else(busy)?;
+    let peer = Peer {
+        owner,
+        expires_at: caller.0.expires_at,
+        watched: caller.0.token_id.map(|token| server.revocations.watch(token)),
+        door: Box::new(Producers(Credential::of(&headers))),
+    };
+    let upgrade = upgrade.max_message_size(RUNNER_MESSAGE_BYTES_MAX).max_frame_size(RUNNER_MESSAGE_BYTES_MAX);
+    Ok(upgrade.on_upgrade(move |socket| server.runners.serve(socket, peer, place)))
+}
+
+/// Browsers name the page's origin and let any page open a WebSocket, so the server has to look.
+fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
+    let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
+    let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
+    let same = matches!((origin, host), (Some(("http" | "https", origin)), Some(host)) if origin == host);
+    if same { Ok(()) } else { Err(Problem::new(Code::ForeignHost, "pages of another origin may not connect here")) }
+}
+
+/// The same door that every producer comes through.
+struct Producers(Option<Credential>);
+
+impl Door for Producers {
+    fn admits(&self, text: &str) -> Result<(), Trouble> {
+        match &self.0 {
+            Some(credential) if credential.is_spelled_in(text.as_bytes()) => Err(trouble(&Credential::refusal())),
+            _ => Ok(()),
+        }
+    }
+
+    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble> {
+        events::read(context, events.get(), false).map_err(|problem| trouble(&problem))
+    }
+}
+
+fn trouble(problem: &Problem) -> Trouble {
+    let (code, detail) = problem.for_runner();
+    Trouble::new(code, detail)
+}

@@ -1,0 +1,162 @@
+//! Sessions: list, end, read the log.
+
+use axum::{
+    Json as Reply,
+    body::Body as Stream,
+    extract::State,
+    http::{HeaderValue, header},
+    response::Response,
+};
+use serde::Serialize;
+use tokio::io::AsyncReadExt as _;
+use tokio_util::io::ReaderStream;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Caller, Query, SessionPath},
+    problem::{Code, Problem},
+    runs::cursor_time,
+};
+use crate::{
+    domain::{
+        event::timestamp,
+        id::Name,
+        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        principal::{OwnerId, Scope},
+    },
+    store::sessions::{EndReason, SessionFilter, SessionRecord},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(end)).routes(routes!(log))
+}
+
+/// A time of talk in a chat.
+#[derive(Debug, Serialize, ToSchema)]
+struct Session {
+    session_id: String,
+    /// The owner's principal key, 64 hexadecimal digits.
+    owner_id: String,
+    channel: String,
+    chat_id: String,
+    thread_id: String,
+    /// RFC 3339, UTC, microseconds.
+    started_at: String,
+    /// The last message or answer.
+    last_activity_at: String,
+    /// Null while it goes on. An idle session ends when somebody writes again, as of the time it had become idle.
+    ended_at: Option<String>,
+    end_reason: Option<EndReason>,
+    /// Messages that were accepted.
+    messages: i64,
+    /// Answers that were given.
+    answers: i64,
+}
+
+impl From<SessionRecord> for Session {
+    fn from(record: SessionRecord) -> Self {
+        Self {
+            session_id: record.session_id.to_string(),
+            owner_id: record.owner_id.as_str().to_owned(),
+            channel: record.channel.to_string(),
+            chat_id: record.chat_id.to_string(),
+            thread_id: record.thread_id.to_string(),
+            started_at: timestamp(record.started_at),
+            last_activity_at: timestamp(record.last_activity_at),
+            ended_at: record.ended_at.map(timestamp),
+            end_reason: record.end_reason,
+            messages: record.messages,
+            answers: record.answers,
+        }
+    }
+}
+
+/// A page of sessions, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct SessionList {
+    sessions: Vec<Session>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// List sessions, newest first.
+#[utoipa::path(get, operation_id = "list_sessions", path = "/api/sessions", tag = "channels", params(
+    ("channel" = Option<String>, Query, description = "Sessions of this channel"),
+    ("chat_id" = Option<String>, Query, description = "Sessions of chats with this id"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = SessionList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<SessionList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let after = query.text("cursor").map(|text| read_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let filter = SessionFilter { channel: query.parsed("channel")?, chat_id: query.parsed("chat_id")?, after };
+    let mut records = server.channels.steps().store().sessions(owner, &filter, limit + 1).await?;
+    let more = records.len() as i64 > limit;
+    records.truncate(usize::try_from(limit).unwrap_or(0));
+    let next_cursor = records
+        .last()
+        .filter(|_| more)
+        .map(|last| format!("s{}.{}", last.started_at.timestamp_micros(), last.session_id));
+    Ok(Reply(SessionList { sessions: records.into_iter().map(Session::from).collect(), next_cursor }))
+}
+
+fn read_cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, Name)> {
+    let (micros, session) = text.strip_prefix('s')?.split_once('.')?;
+    Some((cursor_time(micros)?, session.parse().ok()?))
+}
+
+async fn existing(server: &Server, owner: &OwnerId, session: &Name) -> Result<SessionRecord, Problem> {
+    server.channels.steps().store().session(owner, session).await?.ok_or_else(Problem::not_found)
+}
+
+/// End a session; the chat's next message begins a new one.
+#[utoipa::path(post, operation_id = "end_session", path = "/api/sessions/{session_id}/end", tag = "channels", params(("session_id" = String, Path)),
+    responses((status = 200, body = Session, description = "Ended, now or before"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn end(
+    State(server): State<Server>,
+    caller: Caller,
+    SessionPath(session): SessionPath,
+) -> Result<Reply<Session>, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let found = existing(&server, owner, &session).await?;
+    let config = server.channels.config(&found.channel);
+    let thread_per_session = config.is_none_or(|config| config.thread_per_session);
+    let steps = server.channels.steps();
+    let ended = steps.store().end_session(owner, &session, thread_per_session, steps.clock().now()).await;
+    let record = ended.map_err(Problem::of_change)?.ok_or_else(Problem::not_found)?;
+    Ok(Reply(record.into()))
+}
+
+/// The log of the session's thread, one JSON object a line.
+///
+/// The file belongs to the thread: where a channel keeps one thread for many sessions, it tells of all of them.
+#[utoipa::path(get, operation_id = "session_log", path = "/api/sessions/{session_id}/log.jsonl", tag = "channels", params(("session_id" = String, Path)),
+    responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines so far"),
+    (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn log(
+    State(server): State<Server>,
+    caller: Caller,
+    SessionPath(session): SessionPath,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let found = existing(&server, owner, &session).await?;
+    let lines = server.channels.steps().log().read(owner, &found.thread_id).await.map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "a session's log could not be read");
+        Problem::new(Code::Internal, "the log of this session could not be read")
+    })?;
+    let body = match lines {
+        None => Stream::empty(),
+        // Only the whole lines there are now: what is written meanwhile comes with the next request.
+        Some(lines) => {
+            let file = tokio::fs::File::from_std(lines.file).take(lines.bytes);
+            Stream::from_stream(ReaderStream::with_capacity(file, 64 * 1024))
+        }
+    };
+    let mut response = Response::new(body);
+    response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
+    Ok(response)
+}

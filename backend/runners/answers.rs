@@ -1,0 +1,48 @@
+//! What became of the interrupts of a runner's runs.
+
+use std::collections::HashSet;
+
+use super::Runners;
+use crate::{
+    domain::{
+        id::{RunId, SpanId},
+        principal::OwnerId,
+        runner::Answered,
+    },
+    store::{self, interrupts::AskedInterrupt},
+};
+
+/// The interrupts of some runs: those with an answer, oldest first, and those without.
+#[derive(Default)]
+pub(super) struct Interrupts {
+    pub answered: Vec<Answered>,
+    pub open: HashSet<(RunId, SpanId)>,
+}
+
+impl Runners {
+    pub(super) async fn interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Interrupts, store::Error> {
+        let mut interrupts = Interrupts::default();
+        if runs.is_empty() {
+            return Ok(interrupts);
+        }
+        for asked in self.dispatch.timeline().store().asked_interrupts(owner, runs).await? {
+            match answered(&asked) {
+                Some(answer) => interrupts.answered.push(answer),
+                None => _ = interrupts.open.insert((asked.run_id, asked.interrupt_id)),
+            }
+        }
+        Ok(interrupts)
+    }
+}
+
+fn answered(asked: &AskedInterrupt) -> Option<Answered> {
+    let answer = asked.answer.as_ref()?;
+    Some(Answered {
+        run_id: asked.run_id,
+        interrupt_id: asked.interrupt_id.clone(),
+        decision: answer.member("decision")?,
+        value: answer.raw_member("value"),
+        checkpoint_id: asked.resumed.as_ref().and_then(|resumed| resumed.member("checkpoint_id")),
+        ns: asked.resumed.as_ref().and_then(|resumed| resumed.member("ns")),
+    })
+}

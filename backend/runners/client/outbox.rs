@@ -1,0 +1,253 @@
+//! What a runner has said and what it has been told, kept until the server acknowledged it.
+//!
+//! No I/O: messages go in, messages to send come out. A connection that breaks loses nothing that is here.
+
+use std::collections::{BTreeMap, VecDeque};
+
+use serde::Serialize;
+use serde_json::value::RawValue;
+use tokio::sync::{oneshot, watch};
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{
+        event::{NewEvent, timestamp},
+        id::RunId,
+        json::Json,
+        run::Status,
+        runner::{Ack, Answered, Done, Events, FromRunner, Trouble},
+    },
+    emitters::sink::SinkError,
+};
+
+/// What whoever works on an assignment gets.
+pub(super) type Given = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
+
+type Reply = oneshot::Sender<Result<(), SinkError>>;
+
+struct Message {
+    n: u64,
+    events: Vec<NewEvent>,
+    reply: Option<Reply>,
+}
+
+/// A run that was assigned, once: a second assignment of it is another one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Assigned {
+    pub run_id: RunId,
+    attempt: i32,
+}
+
+/// What the outbox keeps of a run.
+struct Run {
+    attempt: i32,
+    /// The last message that was made.
+    n: u64,
+    acked: u64,
+    waiting: VecDeque<Message>,
+    /// How many of them this connection has sent.
+    sent: usize,
+    /// Whoever worked on it has finished.
+    is_done: bool,
+    is_done_sent: bool,
+    cancel: CancellationToken,
+    answers: watch::Sender<Vec<Answered>>,
+}
+
+/// Everything that is not settled.
+#[derive(Default)]
+pub(super) struct Outbox {
+    runs: BTreeMap<RunId, Run>,
+}
+
+impl Outbox {
+    /// A run to work on; `None` when it is being worked on already.
+    pub(super) fn assign(&mut self, run: RunId, attempt: i32) -> Option<Given> {
+        if let Some(known) = self.runs.get(&run) {
+            if known.attempt >= attempt {
+                return None;
+            }
+            self.forget(run, &Trouble::new("lease_lost", "the run was assigned anew"));
+        }
+        let (cancel, answers) = (CancellationToken::new(), watch::Sender::new(Vec::new()));
+        let given = (Assigned { run_id: run, attempt }, cancel.clone(), answers.subscribe());
+        let waiting = VecDeque::new();
+        let fresh =
+            Run { attempt, n: 0, acked: 0, waiting, sent: 0, is_done: false, is_done_sent: false, cancel, answers };
+        self.runs.insert(run, fresh);
+        Some(given)
+    }
+
+    /// Puts events of a run in; the answer comes when they are committed or refused.
+    pub(super) fn put(&mut self, run: Assigned, events: Vec<NewEvent>) -> oneshot::Receiver<Result<(), SinkError>> {
+        let (reply, answer) = oneshot::channel();
+        match self.working(run).filter(|run| !run.is_done) {
+            Some(run) => {
+                run.n += 1;
+                run.waiting.push_back(Message { n: run.n, events, reply: Some(reply) });
+            }
+            None => _ = reply.send(Err(SinkError::new("the run is not this runner's any more"))),
+        }
+        answer
+    }
+
+    /// Says that nobody works on a run any more.
+    pub(super) fn done(&mut self, run: Assigned) {
+        if let Some(run) = self.working(run) {
+            run.is_done = true;
+        }
+    }
+
+    /// A run, provided that this assignment is its latest.
+    fn working(&mut self, run: Assigned) -> Option<&mut Run> {
+        self.runs.get_mut(&run.run_id).filter(|known| known.attempt == run.attempt)
+    }
+
+    /// What to send now.
+    pub(super) fn next(&mut self) -> Vec<FromRunner> {
+        let mut messages = Vec::new();
+        for (run_id, run) in &mut self.runs {
+            while let Some(message) = run.waiting.get(run.sent) {
+                let events = on_the_wire(&message.events);
+                messages.push(FromRunner::Event(Events { run_id: *run_id, n: message.n, events }));
+                run.sent += 1;
+            }
+            if run.is_done && run.waiting.is_empty() && !run.is_done_sent {
+                run.is_done_sent = true;
+                messages.push(FromRunner::Done(Done { run_id: *run_id }));
+            }
+        }
+        messages
+    }
+
+    /// A new connection: everything that was not acknowledged goes again under its old number, without the deltas that
+    /// readers may have seen. A message that had nothing else goes empty.
+    pub(super) fn again(&mut self) {
+        for run in self.runs.values_mut() {
+            for message in run.waiting.iter_mut().take(run.sent) {
+                message.events.retain(|event| !event.event_type.is_ephemeral());
+            }
+            run.sent = 0;
+            run.is_done_sent = false;
+        }
+    }
+
+    pub(super) fn acked(&self) -> BTreeMap<RunId, u64> {
+        self.runs.iter().map(|(id, run)| (*id, run.acked)).collect()
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.runs.is_empty()
+    }
+
+    pub(super) fn ack(&mut self, ack: Ack) {
+        let Some(run) = self.runs.get_mut(&ack.run_id) else { return };
+        run.acked = run.acked.max(ack.n);
+        while run.waiting.front().is_some_and(|message| message.n <= ack.n) {
+            run.sent = run.sent.saturating_sub(1);
+            if let Some(message) = run.waiting.pop_front() {
+                settle(message.reply, Ok(()));
+            }
+        }
+        if run.is_done_sent {
+            self.runs.remove(&ack.run_id);
+        }
+    }
+
+    /// One message is refused, or the run is not this runner's any more.
+    pub(super) fn trouble(&mut self, trouble: &Trouble) {
+        let Some(run_id) = trouble.run_id else { return };
+        let gone = matches!(trouble.code.as_str(), "lease_lost" | "not_assigned" | "run_ended");
+        if gone {
+            self.forget(run_id, trouble);
+        } else if let (Some(run), Some(n)) = (self.runs.get_mut(&run_id), trouble.n) {
+            run.acked = run.acked.max(n);
+            if let Some(at) = run.waiting.iter().position(|message| message.n == n) {
+                run.sent = run.sent.saturating_sub(1);
+                if let Some(message) = run.waiting.remove(at) {
+                    settle(message.reply, Err(SinkError::new(format!("{} ({})", trouble.detail, trouble.code))));
+                }
+            }
+        }
+    }
+
+    /// Stops the work on a run.
+    pub(super) fn cancel(&mut self, run: RunId) {
+        self.forget(run, &Trouble::new("run_ended", "the run was cancelled"));
+    }
+
+    fn forget(&mut self, run_id: RunId, trouble: &Trouble) {
+        let Some(run) = self.runs.remove(&run_id) else { return };
+        // A run that has ended by the runner's own word has taken everything up to it.
+        let mut ours = trouble.code == "run_ended" && run.waiting.iter().any(|message| ends(&message.events));
+        for message in run.waiting {
+            let answer = if ours { Ok(()) } else { Err(SinkError::new(&trouble.detail)) };
+            ours &= !ends(&message.events);
+            settle(message.reply, answer);
+        }
+        run.cancel.cancel();
+    }
+
+    pub(super) fn answered(&mut self, answer: Answered) {
+        if let Some(run) = self.runs.get(&answer.run_id) {
+            run.answers.send_if_modified(|answers| {
+                let is_new = answers.iter().all(|known| known.interrupt_id != answer.interrupt_id);
+                if is_new {
+                    answers.push(answer);
+                }
+                is_new
+            });
+        }
+    }
+
+    /// Stops everything.
+    pub(super) fn cancel_all(&mut self) {
+        for run in self.runs.values() {
+            run.cancel.cancel();
+        }
+    }
+}
+
+fn settle(reply: Option<Reply>, answer: Result<(), SinkError>) {
+    if let Some(reply) = reply {
+        // Whoever emitted may not wait for it.
+        let _ = reply.send(answer);
+    }
+}
+
+fn ends(events: &[NewEvent]) -> bool {
+    events.iter().any(|event| Status::after(&event.event_type).is_some_and(Status::is_terminal))
+}
+
+/// Events as the server reads them.
+fn on_the_wire(events: &[NewEvent]) -> Box<RawValue> {
+    #[derive(Serialize)]
+    struct Wire<'a> {
+        r#type: &'a str,
+        payload: &'a Json,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        span_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        parent_span_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        event_id: Option<&'a str>,
+        #[serde(skip_serializing_if = "Option::is_none")]
+        at: Option<String>,
+    }
+    let wire: Vec<Wire<'_>> = events
+        .iter()
+        .map(|event| Wire {
+            r#type: event.event_type.as_str(),
+            payload: &event.payload,
+            span_id: event.span_id.as_ref().map(crate::domain::id::SpanId::as_str),
+            parent_span_id: event.parent_span_id.as_ref().map(crate::domain::id::SpanId::as_str),
+            event_id: event.event_id.as_ref().map(crate::domain::id::EventId::as_str),
+            at: event.at.map(timestamp),
+        })
+        .collect();
+    let json = serde_json::to_string(&wire).unwrap_or_else(|_| "[]".to_owned());
+    RawValue::from_string(json).unwrap_or_default()
+}
+
+#[cfg(test)]
+mod tests;

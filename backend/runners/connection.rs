@@ -1,0 +1,390 @@
+//! One runner: its socket, its runs, and what each of the two is told of the other.
+//!
+//! Everything of a connection happens in one task. Messages of different runs are on their way into the log side by
+//! side; those of one run go one after the other. When too much is on its way, nothing more is read from the socket.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use axum::extract::ws::{Message, WebSocket, close_code};
+use futures::{
+    SinkExt as _, StreamExt as _,
+    stream::{SplitSink, SplitStream},
+};
+use tokio::{task::JoinSet, time::Instant};
+use tokio_util::sync::CancellationToken;
+
+use super::{
+    Peer, Runners,
+    held::{Held, Task},
+    work::{End, Job, Outcome},
+};
+use crate::{
+    domain::{
+        id::{Name, RunId},
+        job::Claimer,
+        limits::{PING_MS, RUNNER_PENDING_BYTES_MAX, RUNNER_RESUMED_MAX, RUNNER_SILENCE_MS_MAX, RUNNER_WAIT_MS_MAX},
+        runner::{Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, ToRunner, Trouble},
+    },
+    store,
+};
+
+mod arrival;
+mod departure;
+mod look;
+
+/// Why a connection ends.
+pub(super) enum Over {
+    /// The other side is gone.
+    Gone,
+    /// The runner leaves for good and gives its runs back.
+    GivenBack,
+    Close(u16, String),
+}
+
+impl Over {
+    fn close(code: u16, reason: &str) -> Self {
+        Self::Close(code, reason.to_owned())
+    }
+}
+
+type Step = Result<(), Over>;
+
+pub(super) struct Connection {
+    hub: Runners,
+    peer: Peer,
+    sink: SplitSink<WebSocket, Message>,
+    who: Claimer,
+    agents: Vec<Name>,
+    capacity: usize,
+    held: HashMap<RunId, Held>,
+    /// Runs that are the runner's no more, the latest last, with the answer to a `run.done` that comes later.
+    left: VecDeque<Ack>,
+    /// Tasks of their own: one that waits for the database must not wait for this connection, which may wait for the
+    /// database as well.
+    work: JoinSet<Outcome>,
+    pending_bytes: usize,
+    heard: Instant,
+}
+
+/// Talks to a runner until either side ends it.
+pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
+    let (sink, mut stream) = socket.split();
+    let session = hub.dispatch.timeline().ids().uuid();
+    let who = Claimer { name: Name::trusted("-"), session, owner: Some(peer.owner.clone()) };
+    let mut connection = Connection {
+        hub,
+        peer,
+        sink,
+        who,
+        agents: Vec::new(),
+        capacity: 0,
+        held: HashMap::new(),
+        left: VecDeque::new(),
+        work: JoinSet::new(),
+        pending_bytes: 0,
+        heard: Instant::now(),
+    };
+    let sessions = connection.hub.sessions.clone();
+    let mut replaced = None;
+    let over = match Box::pin(connection.arrive(&mut stream)).await {
+        Err(over) => over,
+        Ok(token) => {
+            let over = Box::pin(connection.talk(&mut stream, &token)).await;
+            sessions.leave(connection.who.session, &token);
+            replaced = Some(token);
+            over.err().unwrap_or(Over::Gone)
+        }
+    };
+    drop(replaced);
+    Box::pin(connection.end(over)).await;
+}
+
+impl Connection {
+    /// Everything after the greeting.
+    async fn talk(&mut self, stream: &mut SplitStream<WebSocket>, replaced: &CancellationToken) -> Step {
+        let mut bell = self.hub.dispatch.bell();
+        let draining = self.hub.draining.clone();
+        let clock = self.hub.dispatch.timeline().clock().clone();
+        let mut ping = tokio::time::interval(Duration::from_millis(PING_MS));
+        self.look().await?;
+        loop {
+            let left = self.peer.expires_at.map(|at| (at - clock.now()).to_std().unwrap_or_default());
+            let expired = async {
+                match left {
+                    // A clock that is moved by hand is looked at now and then.
+                    Some(left) => tokio::time::sleep(left.min(Duration::from_secs(1))).await,
+                    None => std::future::pending().await,
+                }
+            };
+            if left == Some(Duration::ZERO) {
+                return Err(Over::close(close_code::POLICY, "the credential has expired"));
+            }
+            let reading = self.pending_bytes < RUNNER_PENDING_BYTES_MAX;
+            let watched = &self.peer.watched;
+            let revoked = async {
+                match watched {
+                    Some(watched) => watched.revoked().await,
+                    None => std::future::pending().await,
+                }
+            };
+            tokio::select! {
+                () = draining.cancelled() => return Err(Over::close(close_code::RESTART, "draining")),
+                () = replaced.cancelled() => {
+                    return Err(Over::close(CLOSE_REPLACED, "the session goes on in a newer connection"));
+                }
+                () = revoked => return Err(Over::close(close_code::POLICY, "the token was revoked")),
+                () = expired => {}
+                Some(outcome) = self.work.join_next() => match outcome {
+                    Ok(outcome) => self.after(outcome).await?,
+                    Err(_) => return Err(Over::close(close_code::ERROR, "internal")),
+                },
+                message = stream.next(), if reading => {
+                    let text = self.read(message).await?;
+                    if let Some(text) = text {
+                        self.hear(&text).await?;
+                    }
+                }
+                () = bell.rung() => self.look().await?,
+                _ = ping.tick() => self.ping(reading).await?,
+            }
+        }
+    }
+
+    /// A silent peer is gone; while nothing is read from it, it cannot be heard.
+    async fn ping(&mut self, reading: bool) -> Step {
+        if reading && self.heard.elapsed() > Duration::from_millis(RUNNER_SILENCE_MS_MAX - PING_MS) {
+            return Err(Over::Gone);
+        }
+        self.put(Message::Ping(axum::body::Bytes::new())).await
+    }
+
+    /// The text of a message, if it is one.
+    async fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, Over> {
+        self.heard = Instant::now();
+        let text = match message {
+            None => return Err(Over::Gone),
+            Some(Ok(Message::Close(Some(close)))) if close.code == CLOSE_GIVEN_BACK => return Err(Over::GivenBack),
+            Some(Ok(Message::Close(_))) => return Err(Over::Gone),
+            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(None),
+            Some(Ok(Message::Text(text))) => text,
+            Some(Ok(Message::Binary(_))) => {
+                let trouble = Trouble::new("unsupported", "a message is a text frame of JSON");
+                return self.fatal(trouble, close_code::UNSUPPORTED).await;
+            }
+            Some(Err(error)) => {
+                let text = error.to_string();
+                return if text.contains("too long") || text.contains("too big") {
+                    self.fatal(Trouble::new("too_large", "a message is over its bound"), close_code::SIZE).await
+                } else if text.contains("UTF-8") || text.contains("utf-8") {
+                    self.fatal(Trouble::new("malformed", "a message is not UTF-8"), close_code::INVALID).await
+                } else {
+                    Err(Over::Gone)
+                };
+            }
+        };
+        match self.peer.door.admits(text.as_str()) {
+            Ok(()) => Ok(Some(text.as_str().to_owned())),
+            Err(trouble) => self.fatal(trouble, close_code::POLICY).await,
+        }
+    }
+
+    /// Acts on a message.
+    async fn hear(&mut self, text: &str) -> Step {
+        let message = match FromRunner::parse(text) {
+            Ok(message) => message,
+            Err(trouble) => {
+                let code = if trouble.code == "malformed" { close_code::INVALID } else { close_code::PROTOCOL };
+                return self.fatal(trouble, code).await;
+            }
+        };
+        match message {
+            FromRunner::Hello(_) => {
+                let trouble = Trouble::new("unexpected", "a connection says hello once");
+                self.fatal(trouble, close_code::PROTOCOL).await
+            }
+            FromRunner::Heartbeat => self.renew().await,
+            FromRunner::Drain => {
+                self.capacity = 0;
+                Ok(())
+            }
+            FromRunner::Event(events) => self.events(&events, text.len()).await,
+            FromRunner::Done(done) => match self.held.get_mut(&done.run_id) {
+                Some(held) => {
+                    held.queue.push_back(Task::Done);
+                    self.begin(done.run_id);
+                    Ok(())
+                }
+                None => match self.left.iter().find(|ack| ack.run_id == done.run_id).copied() {
+                    Some(ack) => self.say(&ToRunner::Ack(ack)).await,
+                    None => self.not_assigned(done.run_id, None).await,
+                },
+            },
+        }
+    }
+
+    async fn events(&mut self, message: &Events, bytes: usize) -> Step {
+        let (run_id, n) = (message.run_id, message.n);
+        let Some(held) = self.held.get_mut(&run_id) else { return self.not_assigned(run_id, Some(n)).await };
+        let again = match held.takes(n) {
+            Ok(again) => again,
+            Err(next) => {
+                let trouble = Trouble::new("out_of_order", format!("the next message of this run is {next}"));
+                return self.say(&ToRunner::Error(trouble.of(run_id, Some(n)))).await;
+            }
+        };
+        // A message that held deltas alone comes again empty.
+        let is_empty = message.events.get().chars().filter(|c| !c.is_ascii_whitespace()).eq("[]".chars());
+        let door = &self.peer.door;
+        let events = if is_empty { Ok(Vec::new()) } else { door.events(&held.job.context, &message.events) };
+        held.queue.push_back(Task::Events { n, events, bytes, again });
+        self.pending_bytes += bytes;
+        self.begin(run_id);
+        Ok(())
+    }
+
+    /// Begins the next task of a run, unless one is under way.
+    fn begin(&mut self, run_id: RunId) {
+        let Some(held) = self.held.get_mut(&run_id).filter(|held| !held.is_busy) else { return };
+        let Some(task) = held.queue.pop_front() else { return };
+        held.is_busy = true;
+        let job = Job::of(self.hub.dispatch.clone(), held);
+        self.work.spawn(job.perform(task));
+    }
+
+    /// Answers what is done.
+    async fn after(&mut self, outcome: Outcome) -> Step {
+        self.pending_bytes -= outcome.bytes;
+        let run_id = outcome.run_id;
+        let Some(held) = self.held.get_mut(&run_id).filter(|held| held.job.attempt == outcome.attempt) else {
+            return Ok(());
+        };
+        held.is_busy = false;
+        (held.status, held.last_seq, held.lease_until) = (outcome.status, outcome.last_seq, outcome.lease_until);
+        held.answered = held.answered.max(outcome.n);
+        held.asked.extend(outcome.asked);
+        let ack = Ack { run_id, n: outcome.n, last_seq: outcome.last_seq.get() };
+        match outcome.end {
+            End::Stored => self.say(&ToRunner::Ack(ack)).await?,
+            End::Left => {
+                self.leave(run_id);
+                self.say(&ToRunner::Ack(ack)).await?;
+            }
+            End::Refused(trouble) => self.say(&ToRunner::Error(trouble.of(run_id, Some(outcome.n)))).await?,
+            End::Lost => return self.lost(run_id).await,
+        }
+        // The slot of an ended run is free, whatever its runner has still to say about it.
+        if outcome.status.is_terminal() && self.held.get(&run_id).is_some_and(|held| held.queue.is_empty()) {
+            self.finish(run_id).await;
+        }
+        self.begin(run_id);
+        self.claim().await
+    }
+
+    /// Renews every lease; a heartbeat is for all of them.
+    async fn renew(&mut self) -> Step {
+        let leases: HashMap<_, _> = self.held.iter().map(|(run, held)| (held.job.lease_id, *run)).collect();
+        let ids: Vec<_> = leases.keys().copied().collect();
+        let dispatch = &self.hub.dispatch;
+        let until = dispatch.timeline().clock().now() + dispatch.lease();
+        // A database that is away is no fault of the runner; the next heartbeat comes.
+        let Ok(lost) = dispatch.renew(&ids).await else { return Ok(()) };
+        for held in self.held.values_mut().filter(|held| !lost.contains(&held.job.lease_id)) {
+            held.lease_until = held.lease_until.max(until);
+        }
+        let lost: Vec<RunId> = lost.iter().filter_map(|lease| leases.get(lease).copied()).collect();
+        // A job that went because its run has ended is no lost one; a look tells them apart.
+        if !lost.is_empty() {
+            self.settle(&lost).await?;
+        }
+        for run_id in lost {
+            self.lost(run_id).await?;
+        }
+        Ok(())
+    }
+
+    async fn not_assigned(&mut self, run_id: RunId, n: Option<u64>) -> Step {
+        let ended = self.left.iter().any(|ack| ack.run_id == run_id) || self.has_ended(run_id).await;
+        let trouble = if ended {
+            Trouble::new("run_ended", "the run has ended or was given back")
+        } else {
+            Trouble::new("not_assigned", "this runner has no lease on such a run; nothing was stored")
+        };
+        self.say(&ToRunner::Error(trouble.of(run_id, n))).await
+    }
+
+    async fn has_ended(&mut self, run_id: RunId) -> bool {
+        let record = self.hub.dispatch.timeline().run(&self.peer.owner, run_id).await;
+        matches!(record, Ok(Some(record)) if record.head.status.is_terminal())
+    }
+
+    /// The runner's lease on a run is gone.
+    async fn lost(&mut self, run_id: RunId) -> Step {
+        if self.held.remove(&run_id).is_none() {
+            return Ok(());
+        }
+        let trouble = Trouble::new("lease_lost", "the run is not this runner's any more; its events are refused");
+        self.say(&ToRunner::Error(trouble.of(run_id, None))).await
+    }
+
+    async fn finish(&mut self, run_id: RunId) {
+        if let Some(held) = self.held.get(&run_id)
+            && let Err(error) = self.hub.dispatch.finish(held.job.lease_id).await
+        {
+            tracing::debug!(error = &error as &dyn std::error::Error, "the sweep will remove a job");
+        }
+        self.leave(run_id);
+    }
+
+    fn leave(&mut self, run_id: RunId) {
+        if let Some(held) = self.held.remove(&run_id) {
+            self.pending_bytes -= held.queue.iter().map(Task::bytes).sum::<usize>();
+            self.left.push_back(Ack { run_id, n: held.answered, last_seq: held.last_seq.get() });
+        }
+        if self.left.len() > RUNNER_RESUMED_MAX {
+            self.left.pop_front();
+        }
+    }
+
+    async fn say(&mut self, message: &ToRunner) -> Step {
+        let text = serde_json::to_string(message).unwrap_or_default();
+        self.put(Message::Text(text.into())).await
+    }
+
+    /// A runner that does not take what it is told for so long is gone.
+    async fn put(&mut self, message: Message) -> Step {
+        let wait = Duration::from_millis(RUNNER_WAIT_MS_MAX);
+        match tokio::time::timeout(wait, self.sink.send(message)).await {
+            Ok(Ok(())) => Ok(()),
+            _ => Err(Over::Gone),
+        }
+    }
+
+    async fn fatal<T>(&mut self, trouble: Trouble, code: u16) -> Result<T, Over> {
+        let reason = trouble.code.clone();
+        self.say(&ToRunner::Error(trouble)).await?;
+        Err(Over::Close(code, reason))
+    }
+
+    async fn cancel(&mut self, run_id: RunId, reason: Option<String>) -> Step {
+        self.finish(run_id).await;
+        self.say(&ToRunner::Cancel(Cancel { run_id, reason })).await
+    }
+}
+
+/// A read or a change that the database did not answer is tried again at the next look.
+fn later<T>(result: Result<T, store::Error>) -> Option<T> {
+    result.inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "a runner's runs wait")).ok()
+}
+
+/// How long a runner may take for its greeting.
+fn greeting_wait() -> Duration {
+    Duration::from_millis(RUNNER_WAIT_MS_MAX)
+}
+
+/// What a runner says of itself.
+fn described(hello: &Hello) -> String {
+    hello.version.as_deref().unwrap_or("?").chars().filter(|c| !c.is_control()).take(40).collect()
+}

@@ -1,0 +1,111 @@
+//! A runner says hello, and perhaps comes back to its runs.
+
+use axum::extract::ws::{WebSocket, close_code};
+use futures::{StreamExt as _, stream::SplitStream};
+use tokio_util::sync::CancellationToken;
+
+use super::{Connection, Over, described, greeting_wait, later};
+use crate::{
+    domain::{
+        id::RunId,
+        job::Claimer,
+        limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX},
+        runner::{FromRunner, Hello, LastAcked, Resume, ToRunner, Trouble, Welcome},
+    },
+    runners::held::Held,
+};
+
+impl Connection {
+    /// Greets the runner; the answer is cancelled when a newer connection takes its session over.
+    pub(super) async fn arrive(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<CancellationToken, Over> {
+        let hello = self.hello(stream).await?;
+        self.who.name = hello.runner.clone();
+        self.capacity = usize::from(hello.capacity);
+        tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "a runner is here");
+        self.agents = hello.agents;
+        let token = match &hello.resume {
+            None => self.hub.sessions.take(self.who.session),
+            Some(resume) => self.come_back(resume).await,
+        };
+        let dispatch = &self.hub.dispatch;
+        let lease_ms = u64::try_from(dispatch.lease().as_millis()).unwrap_or(u64::MAX);
+        let mut runs: Vec<RunId> = self.held.keys().copied().collect();
+        runs.sort_unstable();
+        let welcome = Welcome { lease_id: self.who.session, heartbeat_ms: (lease_ms / 3).max(1), lease_ms, runs };
+        self.say(&ToRunner::Welcome(welcome)).await?;
+        if let Some(resume) = hello.resume {
+            self.tell_what_became(&resume.last_acked).await?;
+        }
+        Ok(token)
+    }
+
+    /// The first message, which is a hello and comes soon.
+    async fn hello(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<Hello, Over> {
+        let first = async {
+            loop {
+                if let Some(text) = self.read(stream.next().await).await? {
+                    return Ok(text);
+                }
+            }
+        };
+        let Ok(first) = tokio::time::timeout(greeting_wait(), first).await else {
+            return self.fatal(Trouble::new("unexpected", "the first message is a hello"), close_code::POLICY).await;
+        };
+        match FromRunner::parse(&first?) {
+            Ok(FromRunner::Hello(hello)) => match hello.check() {
+                Ok(()) => Ok(hello),
+                Err(rule) => self.fatal(Trouble::new("malformed", rule.0), close_code::INVALID).await,
+            },
+            Ok(_) => {
+                let trouble = Trouble::new("unexpected", "the first message is a hello");
+                self.fatal(trouble, close_code::PROTOCOL).await
+            }
+            Err(trouble) => {
+                let code = if trouble.code == "malformed" { close_code::INVALID } else { close_code::PROTOCOL };
+                self.fatal(trouble, code).await
+            }
+        }
+    }
+
+    /// Takes up what a session still holds. A session of somebody else, or one that is over, holds nothing.
+    async fn come_back(&mut self, resume: &Resume) -> CancellationToken {
+        let who = Claimer { session: resume.lease_id, ..self.who.clone() };
+        let most = usize::from(RUNNER_CAPACITY_MAX).max(RUNNER_RESUMED_MAX);
+        let jobs = later(self.hub.dispatch.adopt(&who, most).await).unwrap_or_default();
+        if jobs.is_empty() {
+            return self.hub.sessions.take(self.who.session);
+        }
+        self.who = who;
+        for job in jobs {
+            let acked = match &resume.last_acked {
+                // One that is not named is not known: its assignment was lost on the way.
+                LastAcked::Runs(runs) => Some(runs.get(&job.context.run_id).copied().unwrap_or(0)),
+                LastAcked::All(_) | LastAcked::None => None,
+            };
+            self.held.insert(job.context.run_id, Held::new(job, acked));
+        }
+        self.hub.sessions.take(self.who.session)
+    }
+
+    /// Tells of the runs that were lost, assigns those the runner does not know of, and repeats answers.
+    async fn tell_what_became(&mut self, acked: &LastAcked) -> Result<(), Over> {
+        if let LastAcked::Runs(runs) = acked {
+            for run_id in runs.keys().filter(|run| !self.held.contains_key(run)).copied().collect::<Vec<_>>() {
+                let trouble = if self.has_ended(run_id).await {
+                    Trouble::new("run_ended", "the run has ended")
+                } else {
+                    Trouble::new("lease_lost", "the run is not this runner's any more; its events are refused")
+                };
+                self.say(&ToRunner::Error(trouble.of(run_id, None))).await?;
+            }
+            let unknown: Vec<_> =
+                self.held.values().filter(|held| !runs.contains_key(&held.job.context.run_id)).collect();
+            let assigns: Vec<_> = unknown.into_iter().map(|held| ToRunner::Assign(Box::new(held.assign()))).collect();
+            for assign in assigns {
+                self.say(&assign).await?;
+            }
+        }
+        let held = self.held.keys().copied().collect();
+        self.tell_answers(held).await
+    }
+}

@@ -1,0 +1,109 @@
+//! What a connection does when the bell rings: take work, and see what became of the work it has.
+
+use super::{Connection, Step, later};
+use crate::{
+    domain::{
+        id::RunId,
+        run::Status,
+        runner::{Answered, ToRunner},
+    },
+    runners::held::Held,
+    store::jobs::Standing,
+};
+
+impl Connection {
+    /// One look at everything.
+    pub(super) async fn look(&mut self) -> Step {
+        let held: Vec<RunId> = self.held.keys().copied().collect();
+        self.settle(&held).await?;
+        let asking: Vec<RunId> =
+            self.held.iter().filter(|(_, held)| !held.asked.is_empty()).map(|(run, _)| *run).collect();
+        self.tell_answers(asking).await?;
+        self.claim().await
+    }
+
+    /// Takes as many jobs as there is room for.
+    pub(super) async fn claim(&mut self) -> Step {
+        let free = self.capacity.saturating_sub(self.held.len());
+        if free == 0 || self.hub.draining.is_cancelled() {
+            return Ok(());
+        }
+        let claimed = self.hub.dispatch.claim(&self.who, &self.agents, free).await;
+        let jobs = later(claimed).unwrap_or_default();
+        let mut repeated = Vec::new();
+        for job in jobs {
+            let (run_id, attempt) = (job.context.run_id, job.attempt);
+            let held = Held::new(job, Some(0));
+            let assign = ToRunner::Assign(Box::new(held.assign()));
+            self.left.retain(|left| left.run_id != run_id);
+            // Its own lease had lapsed, and it is the first to take the job up again.
+            self.lost(run_id).await?;
+            self.held.insert(run_id, held);
+            self.say(&assign).await?;
+            if attempt > 1 {
+                repeated.push(run_id);
+            }
+        }
+        // Whoever takes a run up learns what was answered before.
+        self.tell_answers(repeated).await
+    }
+
+    /// Tells the answers to these runs' interrupts that the runner has not been told by this connection.
+    pub(super) async fn tell_answers(&mut self, runs: Vec<RunId>) -> Step {
+        let Some(interrupts) = later(self.hub.interrupts(&self.peer.owner, &runs).await) else { return Ok(()) };
+        for (run_id, interrupt_id) in interrupts.open {
+            if let Some(held) = self.held.get_mut(&run_id) {
+                held.asked.insert(interrupt_id);
+            }
+        }
+        for answer in interrupts.answered {
+            if self.is_news(&answer) {
+                self.say(&ToRunner::Resume(answer)).await?;
+            }
+        }
+        Ok(())
+    }
+
+    /// An answer is told once per connection.
+    fn is_news(&mut self, answer: &Answered) -> bool {
+        let Some(held) = self.held.get_mut(&answer.run_id) else { return false };
+        held.asked.remove(&answer.interrupt_id);
+        if held.status == Status::Interrupted {
+            held.status = Status::Running;
+        }
+        held.told.insert(answer.interrupt_id.clone())
+    }
+
+    /// Cancels what has ended by somebody else's doing, and lets go of what is lost.
+    pub(super) async fn settle(&mut self, runs: &[RunId]) -> Step {
+        let held: Vec<_> = runs
+            .iter()
+            .filter_map(|run| self.held.get(run))
+            // What is on its way into the log tells by itself.
+            .filter(|held| !held.is_busy)
+            .map(|held| (held.job.context.run_id, held.job.lease_id))
+            .collect();
+        for standing in later(self.hub.dispatch.standings(&held).await).unwrap_or_default() {
+            let Standing { run_id, status, .. } = standing;
+            match (status, standing.held) {
+                (Some(status), _) if status.is_terminal() => {
+                    let reason = self.reason(run_id, standing, status).await;
+                    self.cancel(run_id, reason).await?;
+                }
+                (None, _) | (Some(_), false) => self.lost(run_id).await?,
+                (Some(_), true) => {}
+            }
+        }
+        Ok(())
+    }
+
+    /// Why a run was cancelled, in the words of whoever did.
+    async fn reason(&mut self, run_id: RunId, standing: Standing, status: Status) -> Option<String> {
+        if status != Status::Cancelled {
+            return Some(format!("the run is {}", status.as_str()));
+        }
+        let store = self.hub.dispatch.timeline().store();
+        let last = store.run_page(&self.peer.owner, run_id, standing.last_seq.back(1), 1).await.ok()??;
+        last.events.first().and_then(|(_, event)| event.payload.member("reason"))
+    }
+}

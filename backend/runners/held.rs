@@ -1,0 +1,141 @@
+//! A run that a runner works on, as its connection knows it.
+
+use std::collections::{HashSet, VecDeque};
+
+use chrono::{DateTime, Utc};
+
+use crate::{
+    dispatch::Assignment,
+    domain::{
+        event::NewEvent,
+        id::{Seq, SpanId},
+        run::Status,
+        runner::{About, Assign, Trouble},
+    },
+};
+
+/// One thing to do for a run, after what came before it is done.
+pub(super) enum Task {
+    Events { n: u64, events: Result<Vec<NewEvent>, Trouble>, bytes: usize, again: bool },
+    Done,
+}
+
+impl Task {
+    pub(super) fn bytes(&self) -> usize {
+        match self {
+            Self::Events { bytes, .. } => *bytes,
+            Self::Done => 0,
+        }
+    }
+}
+
+/// A run and the lease the runner has on it.
+pub(super) struct Held {
+    pub job: Assignment,
+    pub status: Status,
+    pub last_seq: Seq,
+    pub lease_until: DateTime<Utc>,
+    /// The last message number that was taken; `None` when any may come next.
+    pub taken: Option<u64>,
+    /// The last message number that was answered.
+    pub answered: u64,
+    pub queue: VecDeque<Task>,
+    /// A task of this run is under way.
+    pub is_busy: bool,
+    /// Interrupts that were asked and whose answers the runner has not been told.
+    pub asked: HashSet<SpanId>,
+    /// Interrupts whose answers it has been told.
+    pub told: HashSet<SpanId>,
+}
+
+impl Held {
+    pub(super) fn new(job: Assignment, acked: Option<u64>) -> Self {
+        Self {
+            status: job.status,
+            last_seq: job.last_seq,
+            lease_until: job.lease_until,
+            taken: acked,
+            answered: acked.unwrap_or(0),
+            queue: VecDeque::new(),
+            is_busy: false,
+            asked: HashSet::new(),
+            told: HashSet::new(),
+            job,
+        }
+    }
+
+    /// Whether message `n` may be taken now; `true` when it has been taken before.
+    pub(super) fn takes(&mut self, n: u64) -> Result<bool, u64> {
+        let next = self.taken.map_or(n, |taken| taken + 1);
+        if n > next || n == 0 {
+            return Err(next);
+        }
+        self.taken = Some(self.taken.map_or(n, |taken| taken.max(n)));
+        Ok(n < next)
+    }
+
+    pub(super) fn assign(&self) -> Assign {
+        let (job, context) = (&self.job, &self.job.context);
+        Assign {
+            run_id: context.run_id,
+            agent: context.agent.clone(),
+            thread_id: context.thread_id.clone(),
+            input: job.input.clone(),
+            context: About {
+                root_run_id: context.root_run_id,
+                parent_run_id: context.parent_run_id,
+                owner_id: context.owner_id.as_str().to_owned(),
+                session_id: context.session_id.clone(),
+                role: context.role,
+                title: job.title.clone(),
+                metadata: job.metadata.clone(),
+                tags: job.tags.clone(),
+                attempt: job.attempt,
+                status: self.status,
+                last_seq: self.last_seq.get(),
+            },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::{context::Role, json::Json};
+
+    fn held(acked: Option<u64>) -> Held {
+        let context = crate::emitters::testing::context(1, Role::Agent, "a");
+        let job = Assignment {
+            context: std::sync::Arc::new(context),
+            title: None,
+            input: None,
+            metadata: Json::empty(),
+            tags: Vec::new(),
+            status: Status::Queued,
+            last_seq: Seq::ZERO,
+            lease_id: uuid::Uuid::nil(),
+            lease_until: DateTime::UNIX_EPOCH,
+            attempt: 1,
+        };
+        Held::new(job, acked)
+    }
+
+    #[test]
+    fn message_numbers_of_a_run_count_without_a_gap() {
+        let mut run = held(Some(0));
+        assert_eq!(run.takes(0), Err(1));
+        assert_eq!(run.takes(2), Err(1));
+        assert_eq!(run.takes(1), Ok(false));
+        assert_eq!(run.takes(2), Ok(false));
+        assert_eq!(run.takes(1), Ok(true), "one that comes again is known");
+        assert_eq!(run.takes(3), Ok(false));
+        assert_eq!(run.takes(5), Err(4));
+    }
+
+    #[test]
+    fn a_runner_that_said_nothing_of_its_numbers_goes_on_with_any() {
+        let mut run = held(None);
+        assert_eq!(run.takes(7), Ok(false));
+        assert_eq!(run.takes(9), Err(8));
+    }
+}

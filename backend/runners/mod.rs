@@ -1,0 +1,113 @@
+//! External runners: processes that carry out jobs and are connected by a WebSocket.
+//!
+//! The server's end is [`Runners`] and one `connection` per socket; the runner's end is [`client`], which `runreel
+//! runner` uses and any Rust program may.
+//!
+//! Invariants kept here: a runner claims jobs of its own owner alone; an event is stored only for a run whose lease the
+//! connection holds, and only once, however often its message comes; what is acknowledged is committed; a runner that is
+//! slow or away holds up nobody but its own runs, and those for no longer than a lease.
+//!
+//! Start reading at `connection` (one runner), then `work` (one message of a run on its way into the log).
+
+mod answers;
+pub mod client;
+mod connection;
+pub mod exec;
+mod held;
+mod work;
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+};
+
+use axum::extract::ws::WebSocket;
+use chrono::{DateTime, Utc};
+use serde_json::value::RawValue;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use uuid::Uuid;
+
+use crate::{
+    auth::Watched,
+    dispatch::Dispatch,
+    domain::{context::RunContext, event::NewEvent, limits::RUNNERS_MAX, principal::OwnerId, runner::Trouble},
+};
+
+/// What a runner may say, checked where every other producer is checked.
+pub trait Door: Send + Sync {
+    /// Refuses a message that carries the connection's own credential.
+    fn admits(&self, text: &str) -> Result<(), Trouble>;
+
+    /// Reads events of a run; all of them or none.
+    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble>;
+}
+
+/// Whom a connection belongs to.
+pub struct Peer {
+    pub owner: OwnerId,
+    pub expires_at: Option<DateTime<Utc>>,
+    /// Set when the credential can be revoked.
+    pub watched: Option<Watched>,
+    pub door: Box<dyn Door>,
+}
+
+/// The connected runners of this process. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Runners {
+    dispatch: Dispatch,
+    sessions: Sessions,
+    places: Arc<Semaphore>,
+    tasks: TaskTracker,
+    draining: CancellationToken,
+}
+
+impl Runners {
+    /// Connections run on `tasks` and end when `draining` is cancelled.
+    pub fn new(dispatch: Dispatch, tasks: TaskTracker, draining: CancellationToken) -> Self {
+        let places = Arc::new(Semaphore::new(RUNNERS_MAX));
+        Self { dispatch, sessions: Sessions::default(), places, tasks, draining }
+    }
+
+    pub fn dispatch(&self) -> &Dispatch {
+        &self.dispatch
+    }
+
+    /// Room for one more connection.
+    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
+        Arc::clone(&self.places).try_acquire_owned().ok()
+    }
+
+    /// Talks to a runner until either side ends it.
+    pub async fn serve(self, socket: WebSocket, peer: Peer, place: OwnedSemaphorePermit) {
+        let gauge = metrics::gauge!("runreel_runners_connected");
+        gauge.increment(1.0);
+        let tasks = self.tasks.clone();
+        tasks.track_future(connection::serve(self, socket, peer)).await;
+        gauge.decrement(1.0);
+        drop(place);
+    }
+}
+
+/// Which connection of this process speaks for which session: the newest.
+#[derive(Clone, Debug, Default)]
+struct Sessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
+
+impl Sessions {
+    /// Takes a session over; whoever had it is told to go.
+    fn take(&self, session: Uuid) -> CancellationToken {
+        let token = CancellationToken::new();
+        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(older) = sessions.insert(session, token.clone()) {
+            older.cancel();
+        }
+        token
+    }
+
+    /// Forgets a session that nobody took over.
+    fn leave(&self, session: Uuid, token: &CancellationToken) {
+        if !token.is_cancelled() {
+            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+        }
+    }
+}

@@ -1,0 +1,267 @@
+//! One message of a run on its way into the log, under the run's lease.
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+
+use super::held::{Held, Task};
+use crate::{
+    dispatch::{Assignment, Dispatch},
+    domain::{
+        event::NewEvent,
+        id::{RunId, Seq, SpanId},
+        job::{runner_event_id, said_event_id, started_event_id},
+        json::Json,
+        limits::ANSWER_MS_MAX,
+        run::{Refusal, Status},
+        runner::Trouble,
+    },
+    store,
+    timeline::emit::EmitError,
+};
+
+/// Pause before a database that is away is asked again.
+const PAUSE: Duration = Duration::from_millis(250);
+
+/// What a task needs to know of its run, as it was when the task began.
+pub(super) struct Job {
+    dispatch: Dispatch,
+    job: Assignment,
+    status: Status,
+    last_seq: Seq,
+    lease_until: DateTime<Utc>,
+    /// Answered by the ack of `run.done`.
+    answered: u64,
+}
+
+/// How a task ended.
+pub(super) struct Outcome {
+    pub run_id: RunId,
+    pub attempt: i32,
+    pub n: u64,
+    pub bytes: usize,
+    pub status: Status,
+    pub last_seq: Seq,
+    pub lease_until: DateTime<Utc>,
+    /// Interrupts that were asked.
+    pub asked: Vec<SpanId>,
+    pub end: End,
+}
+
+pub(super) enum End {
+    /// Committed.
+    Stored,
+    /// Nothing was stored.
+    Refused(Trouble),
+    /// The lease is not the runner's any more; nothing was stored.
+    Lost,
+    /// The run has ended or is suspended, and is the runner's no more.
+    Left,
+}
+
+impl Job {
+    pub(super) fn of(dispatch: Dispatch, held: &Held) -> Self {
+        Self {
+            dispatch,
+            job: held.job.clone(),
+            status: held.status,
+            last_seq: held.last_seq,
+            lease_until: held.lease_until,
+            answered: held.answered,
+        }
+    }
+
+    /// Brings a task to its end; it waits for as long as the database is away.
+    pub(super) async fn perform(mut self, task: Task) -> Outcome {
+        let (bytes, mut asked) = (task.bytes(), Vec::new());
+        let (n, end) = match task {
+            Task::Events { n, events: Err(trouble), .. } => (n, End::Refused(trouble)),
+            Task::Events { n, events: Ok(events), again, .. } => {
+                let asks = |event: &&NewEvent| event.event_type.as_str() == "interrupt.requested";
+                let spans: Vec<SpanId> = events.iter().filter(asks).filter_map(|event| event.span_id.clone()).collect();
+                let events = self.keyed(n, events, again);
+                let end = self.store(events).await;
+                if matches!(end, End::Stored) {
+                    asked = spans;
+                }
+                (n, end)
+            }
+            Task::Done => (self.answered, self.done().await),
+        };
+        Outcome {
+            run_id: self.job.context.run_id,
+            attempt: self.job.attempt,
+            n,
+            bytes,
+            status: self.status,
+            last_seq: self.last_seq,
+            lease_until: self.lease_until,
+            asked,
+            end,
+        }
+    }
+
+    /// Gives every durable event a key that is the same when its message comes again. Deltas are not numbered, so that a
+    /// runner may leave them out the second time.
+    fn keyed(&self, n: u64, events: Vec<NewEvent>, again: bool) -> Vec<NewEvent> {
+        let mut i = 0;
+        let keyed = events.into_iter().filter_map(|event| {
+            if event.event_type.is_ephemeral() {
+                return (!again).then_some(event);
+            }
+            let key = if is_start(&event) { started_event_id() } else { runner_event_id(self.job.attempt, n, i) };
+            i += 1;
+            Some(if event.event_id.is_none() { event.event_id(key) } else { event })
+        });
+        keyed.collect()
+    }
+
+    /// Says the begin that a runner does not say, and leaves out one that has been said.
+    fn begun(&self, events: &[NewEvent]) -> Vec<NewEvent> {
+        let mut starts = usize::from(self.status == Status::Queued);
+        let mut whole = Vec::with_capacity(events.len() + 1);
+        let first = events.first().map_or("", |event| event.event_type.as_str());
+        if self.status == Status::Queued && first != "run.started" {
+            whole.push(NewEvent::new("run.started", Json::empty()).event_id(started_event_id()));
+            starts = 0;
+        }
+        if self.status == Status::Waiting && self.job.status == Status::Waiting && first != "run.resumed" {
+            let reason = Json::of(&serde_json::json!({ "reason": "children_ended" }));
+            let key = said_event_id(self.job.attempt, "resumed");
+            whole.push(NewEvent::new("run.resumed", reason).event_id(key));
+        }
+        whole.extend(
+            events
+                .iter()
+                .filter(|event| {
+                    let start = is_start(event);
+                    let kept = !start || starts > 0;
+                    starts -= usize::from(start && kept);
+                    kept
+                })
+                .cloned(),
+        );
+        whole
+    }
+
+    async fn store(&mut self, events: Vec<NewEvent>) -> End {
+        let mut events = events;
+        loop {
+            match self.renewed().await {
+                Ok(true) => {}
+                Ok(false) => return End::Lost,
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "a lease could not be renewed yet");
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            }
+            let whole = if events.is_empty() { Vec::new() } else { self.begun(&events) };
+            if whole.is_empty() {
+                return End::Stored;
+            }
+            let types: Vec<_> = whole.iter().map(|event| event.event_type.clone()).collect();
+            let starts = whole.iter().any(is_start);
+            match self.dispatch.timeline().emit_run_event(&self.job.context, whole).await {
+                Ok(ack) => {
+                    let fresh = types.iter().zip(&ack.events).filter(|(_, event)| !event.duplicate);
+                    self.status = fresh.filter_map(|(word, _)| Status::after(word)).next_back().unwrap_or(self.status);
+                    self.last_seq = ack.events.iter().filter_map(|event| event.seq).max().unwrap_or(self.last_seq);
+                    return End::Stored;
+                }
+                // Perhaps somebody else has started the run meanwhile.
+                Err(EmitError::Refused(Refusal::Transition { .. })) if starts && self.has_moved().await => {}
+                Err(EmitError::OutcomeUnknown) => {
+                    // Perhaps readers have seen the deltas; what is durable has its key.
+                    events.retain(|event| !event.event_type.is_ephemeral());
+                    tokio::time::sleep(PAUSE).await;
+                }
+                Err(EmitError::Busy | EmitError::Unavailable) => tokio::time::sleep(PAUSE).await,
+                Err(error) => {
+                    if let EmitError::Refused(Refusal::Ended { status }) = error {
+                        self.status = status;
+                    }
+                    return End::Refused(trouble(&error));
+                }
+            }
+        }
+    }
+
+    /// Whether the run stands elsewhere than this task thought; then it knows.
+    async fn has_moved(&mut self) -> bool {
+        let context = &self.job.context;
+        let record = self.dispatch.timeline().run(&context.owner_id, context.run_id).await;
+        let Ok(Some(record)) = record else { return false };
+        let moved = record.head.status != self.status;
+        self.status = record.head.status;
+        moved
+    }
+
+    /// Makes sure that the lease lasts for longer than a commit may take.
+    async fn renewed(&mut self) -> Result<bool, store::Error> {
+        let (clock, lease) = (self.dispatch.timeline().clock().clone(), self.dispatch.lease());
+        let wanted = lease.div_f64(2.0).max(Duration::from_millis(ANSWER_MS_MAX));
+        let left = self.lease_until - clock.now();
+        if left > TimeDelta::from_std(wanted).unwrap_or(TimeDelta::MAX) {
+            return Ok(true);
+        }
+        let until = clock.now() + TimeDelta::from_std(lease).unwrap_or(TimeDelta::zero());
+        let lost = self.dispatch.renew(&[self.job.lease_id]).await?;
+        if lost.is_empty() {
+            self.lease_until = until;
+        }
+        Ok(lost.is_empty())
+    }
+
+    /// The runner has nothing more to say: a run that goes on is completed, a suspended one is given back.
+    async fn done(&mut self) -> End {
+        let context = Arc::clone(&self.job.context);
+        loop {
+            let record = match self.dispatch.timeline().run(&context.owner_id, context.run_id).await {
+                Ok(Some(record)) => record,
+                Ok(None) => return End::Left,
+                Err(_) => {
+                    tokio::time::sleep(PAUSE).await;
+                    continue;
+                }
+            };
+            (self.status, self.last_seq) = (record.head.status, record.head.last_seq);
+            let left = match self.status {
+                Status::Completed | Status::Failed | Status::Cancelled => self.dispatch.finish(self.job.lease_id).await,
+                Status::Waiting | Status::Interrupted => self.dispatch.release(self.job.lease_id).await,
+                Status::Queued | Status::Running => {
+                    let key = said_event_id(self.job.attempt, "done");
+                    let completed = NewEvent::new("run.completed", Json::empty()).event_id(key);
+                    match self.store(vec![completed]).await {
+                        End::Stored => continue,
+                        other => return other,
+                    }
+                }
+            };
+            match left {
+                Ok(_) => return End::Left,
+                Err(_) => tokio::time::sleep(PAUSE).await,
+            }
+        }
+    }
+}
+
+fn is_start(event: &NewEvent) -> bool {
+    event.event_type.as_str() == "run.started"
+}
+
+fn trouble(error: &EmitError) -> Trouble {
+    let code = match error {
+        EmitError::NotFound => "not_assigned",
+        EmitError::Refused(Refusal::Ended { .. }) => "run_ended",
+        EmitError::Refused(Refusal::Transition { .. }) => "invalid_transition",
+        EmitError::OpenText(_) => "too_large",
+        EmitError::Busy
+        | EmitError::Unavailable
+        | EmitError::OutcomeUnknown
+        | EmitError::StorageFull
+        | EmitError::StorageUnavailable => "unavailable",
+        EmitError::RunExists | EmitError::TooDeep | EmitError::Broken => "internal",
+    };
+    Trouble::new(code, error.to_string())
+}

@@ -1,0 +1,142 @@
+//! The log of a conversation: one JSON Lines file for each thread, which only ever grows.
+//!
+//! Files lie in a folder for each owner. A line is written with one call under a lock that other processes honour, and
+//! is on the disk when the call returns. What a crash left of a line is cut off before the next one is written, and no
+//! reader sees it.
+
+use std::{
+    io::{self, Read as _, Seek as _, SeekFrom, Write as _},
+    path::PathBuf,
+    sync::Arc,
+};
+
+use cap_std::{
+    ambient_authority,
+    fs::{Dir, DirBuilder, DirBuilderExt as _, File, OpenOptions, OpenOptionsExt as _},
+};
+use rustix::fs::FlockOperation;
+
+use crate::domain::{
+    id::ThreadId,
+    limits::{SESSION_LOG_BYTES_MAX, SESSION_LOG_TAIL_BYTES},
+    principal::OwnerId,
+    session::thread::log_file_name,
+};
+
+/// Bytes looked at in one step backwards.
+const STEP_BYTES: u64 = 64 * 1024;
+
+/// Where the logs are. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct SessionLog {
+    root: Arc<PathBuf>,
+}
+
+/// The whole lines of a log, from its beginning.
+#[derive(Debug)]
+pub struct Lines {
+    pub file: std::fs::File,
+    pub bytes: u64,
+}
+
+impl SessionLog {
+    /// Logs below this folder, which is made when the first line is written.
+    pub fn new(root: PathBuf) -> Self {
+        Self { root: Arc::new(root) }
+    }
+
+    /// Adds a line, which ends with a line feed. With `again` a line that is there already is not added a second time.
+    pub async fn append(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> io::Result<()> {
+        let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
+        blocking(move || {
+            let authority = ambient_authority();
+            Dir::create_ambient_dir_all(&*root, authority)?;
+            let root = Dir::open_ambient_dir(&*root, authority)?;
+            match root.create_dir_with(owner.as_str(), DirBuilder::new().mode(0o700)) {
+                Ok(()) => sync_folder(&root)?,
+                Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
+                Err(error) => return Err(error),
+            }
+            append(&root.open_dir(owner.as_str())?, &name, line.as_bytes(), again)
+        })
+        .await
+    }
+
+    /// The log as it is now; `None` when nothing was written to it.
+    pub async fn read(&self, owner: &OwnerId, thread: &ThreadId) -> io::Result<Option<Lines>> {
+        let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
+        let read = blocking(move || {
+            let folder = Dir::open_ambient_dir(&*root, ambient_authority())?.open_dir(owner.as_str())?;
+            let mut file = folder.open(&name)?;
+            let bytes = end_of_lines(&mut file)?;
+            file.seek(SeekFrom::Start(0))?;
+            Ok(Lines { file: file.into_std(), bytes })
+        });
+        match read.await {
+            Ok(lines) => Ok(Some(lines)),
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+            Err(error) => Err(error),
+        }
+    }
+}
+
+async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
+    tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
+}
+
+fn append(folder: &Dir, name: &str, line: &[u8], again: bool) -> io::Result<()> {
+    let mut options = OpenOptions::new();
+    options.read(true).append(true).create(true).mode(0o600);
+    let is_new = !folder.exists(name);
+    let mut file = folder.open_with(name, &options)?;
+    // Given back when the file is closed, also by the end of the process.
+    rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
+    let end = end_of_lines(&mut file)?;
+    if end < file.metadata()?.len() {
+        file.set_len(end)?;
+    }
+    if again && holds(&mut file, end, line)? {
+        return file.sync_data();
+    }
+    if end + line.len() as u64 > SESSION_LOG_BYTES_MAX {
+        return Err(io::Error::other("the log of this thread is full"));
+    }
+    file.write_all(line)?;
+    file.sync_data()?;
+    if is_new { sync_folder(folder) } else { Ok(()) }
+}
+
+fn sync_folder(folder: &Dir) -> io::Result<()> {
+    // The handle itself is one for paths only, which cannot be synced.
+    folder.open(".")?.sync_all()
+}
+
+/// Where the last whole line ends.
+fn end_of_lines(file: &mut File) -> io::Result<u64> {
+    let mut end = file.metadata()?.len();
+    while end > 0 {
+        let start = end.saturating_sub(STEP_BYTES);
+        let piece = piece(file, start, end)?;
+        if let Some(at) = memchr::memrchr(b'\n', &piece) {
+            return Ok(start + at as u64 + 1);
+        }
+        end = start;
+    }
+    Ok(0)
+}
+
+/// Whether one of the last lines is this one.
+fn holds(file: &mut File, end: u64, line: &[u8]) -> io::Result<bool> {
+    let piece = piece(file, end.saturating_sub(SESSION_LOG_TAIL_BYTES), end)?;
+    Ok(piece.split_inclusive(|byte| *byte == b'\n').any(|known| known == line))
+}
+
+fn piece(file: &mut File, start: u64, end: u64) -> io::Result<Vec<u8>> {
+    file.seek(SeekFrom::Start(start))?;
+    let mut piece = Vec::new();
+    file.take(end - start).read_to_end(&mut piece)?;
+    Ok(piece)
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,285 @@
+//! Artifacts and the content they have: who brings bytes claims them, who removes bytes holds them.
+//!
+//! The order that keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the
+//! artifact is inserted (which the foreign key refuses once the content is gone), and only then its event is emitted.
+//! What stops half-way is found by [`Store::settle_artifacts`] and [`super::content`].
+
+use chrono::{DateTime, Utc};
+use sqlx::Connection as _;
+use uuid::Uuid;
+
+use super::{Error, Store, bounded, content::signed};
+use crate::domain::{
+    artifact::{ArtifactId, ArtifactName, Hash, MediaType},
+    id::{EventId, RunId, Seq},
+    limits::READ_WAIT_MS_MAX,
+    principal::OwnerId,
+};
+
+/// An artifact as it is stored.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Artifact {
+    pub artifact_id: ArtifactId,
+    pub run_id: RunId,
+    /// The event that tells of it.
+    pub event_id: EventId,
+    pub name: ArtifactName,
+    pub media_type: MediaType,
+    pub size: u64,
+    pub sha256: Hash,
+    pub created_at: DateTime<Utc>,
+}
+
+/// What became of artifacts whose event was looked for.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Settled {
+    /// Their event is in the log.
+    pub kept: u64,
+    /// It is not, and will not come.
+    pub removed: u64,
+}
+
+struct Row {
+    artifact_id: Uuid,
+    run_id: Uuid,
+    event_id: String,
+    name: String,
+    media_type: String,
+    size: i64,
+    sha256: Vec<u8>,
+    created_at: DateTime<Utc>,
+}
+
+impl From<Row> for Artifact {
+    fn from(row: Row) -> Self {
+        Self {
+            artifact_id: ArtifactId::trusted(row.artifact_id),
+            run_id: RunId::trusted(row.run_id),
+            event_id: EventId::trusted(&row.event_id),
+            name: ArtifactName::trusted(&row.name),
+            media_type: MediaType::trusted(&row.media_type),
+            size: row.size.unsigned_abs(),
+            sha256: Hash::from_bytes(&row.sha256).unwrap_or(Hash::new([0; 32])),
+            created_at: row.created_at,
+        }
+    }
+}
+
+impl Store {
+    /// The name of this database's part of an artifact store.
+    pub async fn artifact_home(&self) -> Result<Uuid, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            Ok(sqlx::query_scalar!("select home from store.artifact_home").fetch_one(&mut *connection).await?)
+        })
+        .await
+    }
+
+    /// Inserts artifacts whose bytes are durable; `false`, and nothing done, when one of the contents is gone again.
+    pub async fn insert_artifacts(&self, owner: &OwnerId, artifacts: &[Artifact]) -> Result<bool, Error> {
+        let column = |text: fn(&Artifact) -> String| artifacts.iter().map(text).collect::<Vec<_>>();
+        let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.artifact_id.uuid()).collect();
+        let runs: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.run_id.uuid()).collect();
+        let sizes: Vec<i64> = artifacts.iter().map(|artifact| signed(artifact.size)).collect();
+        let hashes: Vec<Vec<u8>> = artifacts.iter().map(|artifact| artifact.sha256.as_bytes().to_vec()).collect();
+        let times: Vec<DateTime<Utc>> = artifacts.iter().map(|artifact| artifact.created_at).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let done = sqlx::query!(
+                r#"insert into store.artifact
+                       (artifact_id, owner_id, run_id, event_id, name, media_type, size, sha256, created_at, touched_at)
+                   select n.artifact_id, $1, n.run_id, n.event_id, n.name, n.media_type, n.size, n.sha256,
+                          n.created_at, n.created_at
+                   from unnest($2::uuid[], $3::uuid[], $4::text[], $5::text[], $6::text[], $7::bigint[], $8::bytea[],
+                               $9::timestamptz[])
+                        as n(artifact_id, run_id, event_id, name, media_type, size, sha256, created_at)"#,
+                owner.as_str(),
+                &ids,
+                &runs,
+                &column(|artifact| artifact.event_id.as_str().to_owned()),
+                &column(|artifact| artifact.name.as_str().to_owned()),
+                &column(|artifact| artifact.media_type.as_str().to_owned()),
+                &sizes,
+                &hashes,
+                &times
+            )
+            .execute(&mut *tx)
+            .await;
+            match done {
+                Ok(_) => {}
+                Err(sqlx::Error::Database(error)) if error.is_foreign_key_violation() => return Ok(false),
+                Err(error) => return Err(error.into()),
+            }
+            tx.commit().await?;
+            Ok(true)
+        })
+        .await
+    }
+
+    /// Artifacts that earlier tries of the same events have left: with such an event id and such a content. They stay
+    /// for a while longer.
+    pub async fn reuse_artifacts(
+        &self,
+        owner: &OwnerId,
+        run: RunId,
+        wanted: &[(EventId, Hash)],
+        now: DateTime<Utc>,
+    ) -> Result<Vec<Artifact>, Error> {
+        let events: Vec<String> = wanted.iter().map(|(event, _)| event.as_str().to_owned()).collect();
+        let hashes: Vec<Vec<u8>> = wanted.iter().map(|(_, hash)| hash.as_bytes().to_vec()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"update store.artifact a set touched_at = greatest(touched_at, $5)
+                   from unnest($3::text[], $4::bytea[]) as w(event_id, sha256)
+                   where a.owner_id = $1 and a.run_id = $2 and a.event_id = w.event_id and a.sha256 = w.sha256
+                   returning a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, a.created_at"#,
+                owner.as_str(),
+                run.uuid(),
+                &events,
+                &hashes,
+                now
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(Artifact::from).collect())
+        })
+        .await
+    }
+
+    /// Removes those of these artifacts that no event tells of.
+    pub async fn forget_artifacts(&self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
+        let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"delete from store.artifact a where a.owner_id = $1 and a.artifact_id = any ($2)
+                   and not exists (select from store.run_event e where e.run_id = a.run_id and e.event_id = a.event_id
+                                   and store.artifact_named_by(e.payload) = a.artifact_id::text)"#,
+                owner.as_str(),
+                &ids
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// One artifact of this owner.
+    pub async fn artifact(&self, owner: &OwnerId, artifact: ArtifactId) -> Result<Option<Artifact>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
+                   from store.artifact where artifact_id = $1 and owner_id = $2"#,
+                artifact.uuid(),
+                owner.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(Artifact::from))
+        })
+        .await
+    }
+
+    /// The artifact that an event of a run tells of.
+    pub async fn artifact_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, a.created_at
+                   from store.artifact a join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
+                   where a.run_id = $2 and a.event_id = $3 and a.owner_id = $1 and e.type = 'artifact.created'
+                     and store.artifact_named_by(e.payload) = a.artifact_id::text"#,
+                owner.as_str(),
+                run.uuid(),
+                event.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(Artifact::from))
+        })
+        .await
+    }
+
+    /// The artifacts that a run's log tells of, newest first, each with its event's seq.
+    pub async fn artifacts(
+        &self,
+        owner: &OwnerId,
+        run: RunId,
+        before: Option<ArtifactId>,
+        limit: i64,
+    ) -> Result<Vec<(Artifact, Seq)>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq
+                   from store.artifact a join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
+                   where a.run_id = $2 and a.owner_id = $1 and ($3::uuid is null or a.artifact_id < $3)
+                     and store.artifact_named_by(e.payload) = a.artifact_id::text
+                   order by a.artifact_id desc limit $4"#,
+                owner.as_str(),
+                run.uuid(),
+                before.map(ArtifactId::uuid),
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let rows = rows.into_iter().map(|row| {
+                let artifact = Artifact::from(Row {
+                    artifact_id: row.artifact_id,
+                    run_id: row.run_id,
+                    event_id: row.event_id,
+                    name: row.name,
+                    media_type: row.media_type,
+                    size: row.size,
+                    sha256: row.sha256,
+                    created_at: row.at,
+                });
+                (artifact, Seq::new(row.seq).unwrap_or_default())
+            });
+            Ok(rows.collect())
+        })
+        .await
+    }
+
+    /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
+    pub async fn settle_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Settled, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let mut tx = connection.begin().await?;
+            let old = sqlx::query_scalar!(
+                r#"select artifact_id from store.artifact where not settled and touched_at < $1
+                   order by touched_at limit $2 for update skip locked"#,
+                before,
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let kept = sqlx::query!(
+                r#"update store.artifact a set settled = true where a.artifact_id = any ($1)
+                   and exists (select from store.run_event e where e.run_id = a.run_id and e.event_id = a.event_id
+                               and store.artifact_named_by(e.payload) = a.artifact_id::text)"#,
+                &old
+            )
+            .execute(&mut *tx)
+            .await?
+            .rows_affected();
+            let removed = sqlx::query!("delete from store.artifact where artifact_id = any ($1) and not settled", &old)
+                .execute(&mut *tx)
+                .await?
+                .rows_affected();
+            tx.commit().await?;
+            Ok(Settled { kept, removed })
+        })
+        .await
+    }
+}

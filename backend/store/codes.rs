@@ -1,0 +1,233 @@
+//! Users of channels that ask for a one-time code, and the codes.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{Postgres, Transaction};
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    limits::{CODE_CHANNEL_TRIES_MAX, CODE_TRIES_MAX, CODE_WAITING_MAX, CODE_WINDOW_S, CODES_MAX, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+    session::inbound::{ChannelName, UserId},
+};
+
+/// What a channel that asks for codes knows of a user.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// Has given a code once; this message of his waited for it and has not gone its way yet.
+    Verified {
+        held_no: Option<i64>,
+    },
+    /// Has been asked, and this message of his waits.
+    Asked {
+        held_no: Option<i64>,
+    },
+    Unknown,
+}
+
+/// What became of a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// The user is known from now on; this message was held until then.
+    Good {
+        held_no: Option<i64>,
+    },
+    Wrong,
+    /// Not looked at: there were too many wrong ones.
+    Blocked,
+}
+
+impl Store {
+    pub async fn standing(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<Standing, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query!(
+                r#"select verified_at, held_no from store.channel_user
+                   where owner_id = $1 and channel = $2 and user_id = $3"#,
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(match row {
+                None => Standing::Unknown,
+                Some(row) if row.verified_at.is_some() => Standing::Verified { held_no: row.held_no },
+                Some(row) => Standing::Asked { held_no: row.held_no },
+            })
+        })
+        .await
+    }
+
+    /// Notes that the user was asked and which message waits; `false` when too many are waiting already.
+    pub async fn ask_user(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        user: &UserId,
+        inbound_no: i64,
+        now: DateTime<Utc>,
+    ) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let asked = sqlx::query!(
+                r#"insert into store.channel_user as u (owner_id, channel, user_id, held_no, asked_at)
+                   select $1, $2, $3, $4, $5
+                   where (select count(*) from store.channel_user w
+                          where w.owner_id = $1 and w.channel = $2 and w.verified_at is null) < $6
+                   on conflict (owner_id, channel, user_id) do update set held_no = coalesce(u.held_no, excluded.held_no)"#,
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str(),
+                inbound_no,
+                now,
+                CODE_WAITING_MAX
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(asked.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Tries a code for a user. A good one is good once.
+    pub async fn try_code(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        user: &UserId,
+        code_hash: &[u8],
+        now: DateTime<Utc>,
+    ) -> Result<Verdict, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            // In this order always; the rows stay locked, so that tries are counted one after the other.
+            let of_channel = tries(&mut tx, (owner, channel, ""), now, 0).await?;
+            let of_user = tries(&mut tx, (owner, channel, user.as_str()), now, 0).await?;
+            if of_channel >= CODE_CHANNEL_TRIES_MAX || of_user >= CODE_TRIES_MAX {
+                return Ok(Verdict::Blocked);
+            }
+            let spent = sqlx::query!(
+                r#"update store.channel_code set used_at = $4
+                   where owner_id = $1 and channel = $2 and code_hash = $3 and used_at is null and expires_at > $4"#,
+                owner.as_str(),
+                channel.as_str(),
+                code_hash,
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            if spent.rows_affected() == 0 {
+                tries(&mut tx, (owner, channel, ""), now, 1).await?;
+                tries(&mut tx, (owner, channel, user.as_str()), now, 1).await?;
+                tx.commit().await?;
+                return Ok(Verdict::Wrong);
+            }
+            let held_no = sqlx::query_scalar!(
+                r#"insert into store.channel_user as u (owner_id, channel, user_id, verified_at, asked_at)
+                   values ($1, $2, $3, $4, $4)
+                   on conflict (owner_id, channel, user_id) do update set verified_at = excluded.verified_at
+                   returning held_no"#,
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str(),
+                now
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            sqlx::query!(
+                "delete from store.channel_tries where owner_id = $1 and channel = $2 and user_id = $3",
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str()
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(Verdict::Good { held_no })
+        })
+        .await
+    }
+
+    /// The message that waited for the code has gone its way.
+    pub async fn let_go(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"update store.channel_user set held_no = null
+                   where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null"#,
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str()
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Keeps a code's hash; `false` when the channel has too many that are good. Old ones go.
+    pub async fn add_code(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        code_hash: &[u8],
+        (now, expires_at): (DateTime<Utc>, DateTime<Utc>),
+    ) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                "delete from store.channel_code where owner_id = $1 and channel = $2 and (expires_at <= $3 or used_at is not null)",
+                owner.as_str(),
+                channel.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            let added = sqlx::query!(
+                r#"insert into store.channel_code (owner_id, channel, code_hash, created_at, expires_at)
+                   select $1, $2, $3, $4, $5
+                   where (select count(*) from store.channel_code c where c.owner_id = $1 and c.channel = $2) < $6"#,
+                owner.as_str(),
+                channel.as_str(),
+                code_hash,
+                now,
+                expires_at,
+                CODES_MAX
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(added.rows_affected() == 1)
+        })
+        .await
+    }
+}
+
+/// Adds to the wrong codes of a user (or, as "", of the channel) in the window that is running, and says how many.
+async fn tries(
+    tx: &mut Transaction<'static, Postgres>,
+    (owner, channel, user): (&OwnerId, &ChannelName, &str),
+    now: DateTime<Utc>,
+    more: i32,
+) -> Result<i32, Error> {
+    let window_before = now - TimeDelta::seconds(CODE_WINDOW_S);
+    let tries = sqlx::query_scalar!(
+        r#"insert into store.channel_tries as t (owner_id, channel, user_id, window_at, tries) values ($1, $2, $3, $4, $5)
+           on conflict (owner_id, channel, user_id) do update
+           set tries = case when t.window_at <= $6 then 0 else t.tries end + $5,
+               window_at = case when t.window_at <= $6 then $4 else t.window_at end
+           returning tries"#,
+        owner.as_str(),
+        channel.as_str(),
+        user,
+        now,
+        more,
+        window_before
+    )
+    .fetch_one(&mut **tx)
+    .await?;
+    Ok(tries)
+}

@@ -1,0 +1,292 @@
+//! The inbox: messages of channels from their arrival until they are carried out.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    id::RunId,
+    json::Json,
+    limits::{DELIVERY_LEASE_MS, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+    session::{
+        Reason,
+        inbound::{ChannelName, ChatId, MessageId},
+    },
+};
+
+/// A message that somebody has taken up, with the ids its runs have or will have.
+#[derive(Clone, Debug)]
+pub struct Taken {
+    pub inbound_no: i64,
+    pub owner_id: OwnerId,
+    pub channel: ChannelName,
+    pub content: Json,
+    pub router_run_id: RunId,
+    pub run_id: RunId,
+    pub received_at: DateTime<Utc>,
+    /// How often it was taken up: 1 for the first time.
+    pub attempts: i32,
+}
+
+/// A message to be put into the inbox.
+#[derive(Clone, Debug)]
+pub struct Arrival<'a> {
+    pub owner: &'a OwnerId,
+    pub channel: &'a ChannelName,
+    /// Without one every delivery is a message of its own.
+    pub message_id: Option<&'a MessageId>,
+    pub chat_id: &'a ChatId,
+    pub content: Json,
+    pub router_run_id: RunId,
+    pub run_id: RunId,
+    pub now: DateTime<Utc>,
+    /// Leave it to the next one who looks.
+    pub for_later: bool,
+}
+
+/// What became of an arrival.
+#[derive(Clone, Debug)]
+pub enum Arrived {
+    /// It is the caller's to carry out, for the length of a lease; for the first time or after somebody failed.
+    Taken(Box<Taken>),
+    /// It has been carried out or is being carried out.
+    Known { router_run_id: RunId },
+}
+
+/// How a message ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// It started its run.
+    Accepted,
+    Filtered(Reason),
+    /// It was given up.
+    Failed,
+}
+
+#[derive(Debug)]
+struct Row {
+    inbound_no: i64,
+    owner_id: String,
+    channel: String,
+    content: Option<String>,
+    router_run_id: Uuid,
+    run_id: Uuid,
+    received_at: DateTime<Utc>,
+    attempts: i32,
+}
+
+impl From<Row> for Taken {
+    fn from(row: Row) -> Self {
+        Self {
+            inbound_no: row.inbound_no,
+            owner_id: OwnerId::trusted(&row.owner_id),
+            channel: ChannelName::trusted(&row.channel),
+            content: row.content.map_or_else(Json::empty, Json::trusted),
+            router_run_id: RunId::trusted(row.router_run_id),
+            run_id: RunId::trusted(row.run_id),
+            received_at: row.received_at,
+            attempts: row.attempts,
+        }
+    }
+}
+
+fn lease_until(now: DateTime<Utc>) -> DateTime<Utc> {
+    now + TimeDelta::milliseconds(DELIVERY_LEASE_MS)
+}
+
+impl Store {
+    /// Puts a message into the inbox and takes it up, unless it is there already and not left lying.
+    ///
+    /// One statement decides: of two deliveries at once one is taken and the other is known.
+    pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Arrived, Error> {
+        // A client's id and one of ours are never the same key.
+        let key = arrival.message_id.map_or_else(|| format!("#{}", arrival.run_id), |id| format!("={id}"));
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(arrival.owner).await?;
+            let taken = sqlx::query_as!(
+                Row,
+                r#"insert into store.inbound as i
+                       (owner_id, channel, message_key, chat_id, content, router_run_id, run_id, received_at,
+                        lease_until, attempts)
+                   values ($1, $2, $3, $4, $5::text::json, $6, $7, $8::timestamptz,
+                           case when $10::bool then $8::timestamptz else $9::timestamptz end, case when $10 then 0 else 1 end)
+                   on conflict (owner_id, channel, message_key) do update
+                   set attempts = i.attempts + excluded.attempts, lease_until = excluded.lease_until
+                   where i.state = 'open' and i.lease_until <= $8
+                   returning inbound_no, owner_id, channel, content::text as content, router_run_id, run_id, received_at,
+                             attempts"#,
+                arrival.owner.as_str(),
+                arrival.channel.as_str(),
+                key,
+                arrival.chat_id.as_str(),
+                arrival.content.as_str(),
+                arrival.router_run_id.uuid(),
+                arrival.run_id.uuid(),
+                arrival.now,
+                lease_until(arrival.now),
+                arrival.for_later
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            let arrived = if let Some(row) = taken {
+                Arrived::Taken(Box::new(row.into()))
+            } else {
+                let router_run_id = sqlx::query_scalar!(
+                    "select router_run_id from store.inbound where owner_id = $1 and channel = $2 and message_key = $3",
+                    arrival.owner.as_str(),
+                    arrival.channel.as_str(),
+                    key
+                )
+                .fetch_one(&mut *tx)
+                .await?;
+                Arrived::Known { router_run_id: RunId::trusted(router_run_id) }
+            };
+            tx.commit().await?;
+            Ok(arrived)
+        })
+        .await
+    }
+
+    /// Takes up messages that wait, of all owners; of each chat the oldest, so that they keep their order.
+    pub async fn take_waiting(&self, now: DateTime<Utc>, most: i64) -> Result<Vec<Taken>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"update store.inbound i set attempts = i.attempts + 1, lease_until = $2
+                   where inbound_no in (
+                       select w.inbound_no from store.inbound w
+                       where w.state = 'open' and w.lease_until <= $1
+                         and not exists (select from store.inbound o where o.owner_id = w.owner_id
+                                         and o.channel = w.channel and o.chat_id = w.chat_id and o.state = 'open'
+                                         and o.inbound_no < w.inbound_no)
+                       order by w.lease_until limit $3 for update of w skip locked)
+                   returning inbound_no, owner_id, channel, content::text as content, router_run_id, run_id, received_at,
+                             attempts"#,
+                now,
+                lease_until(now),
+                most
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(rows.into_iter().map(Taken::from).collect())
+        })
+        .await
+    }
+
+    /// A message that was held back until its user had given a code; it is the caller's now.
+    pub async fn take_held(
+        &self,
+        owner: &OwnerId,
+        inbound_no: i64,
+        now: DateTime<Utc>,
+    ) -> Result<Option<Taken>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"update store.inbound set state = 'open', reason = null, lease_until = $3, attempts = attempts + 1
+                   where inbound_no = $1 and owner_id = $2 and state = 'held'
+                   returning inbound_no, owner_id, channel, content::text as content, router_run_id, run_id, received_at,
+                             attempts"#,
+                inbound_no,
+                owner.as_str(),
+                lease_until(now)
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(Taken::from))
+        })
+        .await
+    }
+
+    /// The message is carried out; its content goes.
+    pub async fn finish_inbound(&self, owner: &OwnerId, inbound_no: i64, done: Done) -> Result<(), Error> {
+        let (state, reason) = match done {
+            Done::Accepted => ("done", None),
+            Done::Filtered(reason) => ("done", Some(reason.as_str())),
+            Done::Failed => ("failed", None),
+        };
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"update store.inbound set state = $3, reason = $4, content = null
+                   where inbound_no = $1 and owner_id = $2 and state <> 'done'"#,
+                inbound_no,
+                owner.as_str(),
+                state,
+                reason
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// The message keeps its content and waits for its user.
+    pub async fn hold_inbound(&self, owner: &OwnerId, inbound_no: i64) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                r#"update store.inbound set state = 'held', reason = 'code_wanted'
+                   where inbound_no = $1 and owner_id = $2 and state = 'open'"#,
+                inbound_no,
+                owner.as_str()
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Gives a message back: the next one may take it up from then on.
+    pub async fn release_inbound(
+        &self,
+        owner: &OwnerId,
+        inbound_no: i64,
+        again_at: DateTime<Utc>,
+    ) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            sqlx::query!(
+                "update store.inbound set lease_until = $3 where inbound_no = $1 and owner_id = $2 and state = 'open'",
+                inbound_no,
+                owner.as_str(),
+                again_at
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Forgets messages and answers that were done before then; says how many.
+    pub async fn forget_deliveries(&self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let messages = sqlx::query!(
+                r#"delete from store.inbound where inbound_no in (
+                       select inbound_no from store.inbound where state in ('done', 'failed') and received_at < $1 limit $2)"#,
+                before,
+                most
+            )
+            .execute(&mut *connection)
+            .await?;
+            let answers = sqlx::query!(
+                r#"delete from store.reply where reply_no in (
+                       select reply_no from store.reply where done_at is not null and done_at < $1 limit $2)"#,
+                before,
+                most
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(messages.rows_affected() + answers.rows_affected())
+        })
+        .await
+    }
+}

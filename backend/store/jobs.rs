@@ -1,0 +1,310 @@
+//! Who is at work on which run.
+//!
+//! Whoever claims serves many owners, so everything here runs as the writer on the upkeep
+//! connections; only `dispatch` asks. A claim names the owner when it is one owner's.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
+
+use super::{Error, Store, bounded, runs::RunRecord};
+use crate::domain::{
+    id::{Name, RunId, Seq},
+    job::Claimer,
+    limits::{JOB_ATTEMPTS_MAX, JOB_SWEEP_ROWS, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+    run::Status,
+};
+
+/// A job and its lease, fresh from the table.
+#[derive(Clone, Debug)]
+pub struct Leased {
+    pub run: RunRecord,
+    pub lease_id: Uuid,
+    /// 1 for the first assignment.
+    pub attempt: i32,
+    /// Holders that have fallen silent before.
+    pub lapses: i32,
+    pub lease_until: DateTime<Utc>,
+}
+
+/// How long a lease lasts.
+#[derive(Clone, Copy, Debug)]
+pub struct Term {
+    pub now: DateTime<Utc>,
+    pub lease_ms: i64,
+}
+
+impl Term {
+    fn until(self) -> DateTime<Utc> {
+        self.now + chrono::TimeDelta::milliseconds(self.lease_ms)
+    }
+}
+
+/// Where a job stands that somebody holds or held.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Standing {
+    pub run_id: RunId,
+    pub lease_id: Uuid,
+    /// Whether the lease is still that holder's.
+    pub held: bool,
+    /// `None` when the run is gone.
+    pub status: Option<Status>,
+    pub last_seq: Seq,
+}
+
+/// What a sweep found.
+#[derive(Clone, Debug, Default)]
+pub struct Swept {
+    /// Rows of ended runs, and of runs that somebody else carries out, that went.
+    pub removed: u64,
+    /// Jobs whose holders have all fallen silent, with the lease each had last.
+    pub spent: Vec<(OwnerId, RunId, Uuid)>,
+    /// Where the next look begins; `None` after the last row.
+    pub next: Option<Uuid>,
+}
+
+/// Makes a run a job, unless it is one, has no agent or has been started.
+pub(super) async fn enqueue(connection: &mut PgConnection, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
+    let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str());
+    Ok(done.execute(connection).await?.rows_affected() == 1)
+}
+
+impl Store {
+    /// Makes a queued run a job; `false` when there is nothing to do.
+    pub async fn enqueue_job(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            enqueue(&mut connection, owner, run).await
+        })
+        .await
+    }
+
+    /// Gives jobs to a claimer, the oldest first: as many as there are lease ids, or fewer.
+    pub async fn claim_jobs(
+        &self,
+        who: &Claimer,
+        agents: &[Name],
+        lease_ids: &[Uuid],
+        term: Term,
+    ) -> Result<Vec<Leased>, Error> {
+        let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let mut tx = connection.begin().await?;
+            let rows = sqlx::query_file!(
+                "backend/store/sql/claim_jobs.sql",
+                &agents as &[&str],
+                who.owner.as_ref().map(OwnerId::as_str),
+                term.now,
+                JOB_ATTEMPTS_MAX,
+                lease_ids,
+                who.name.as_str(),
+                who.session,
+                term.lease_ms,
+                term.until()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let leases = rows.iter().map(|row| Lease {
+                run_id: row.run_id,
+                lease_id: row.lease_id,
+                attempt: row.attempt,
+                lapses: row.lapses,
+                lease_until: row.lease_until,
+            });
+            let jobs = with_runs(&mut tx, leases.collect()).await?;
+            tx.commit().await?;
+            Ok(jobs)
+        })
+        .await
+    }
+
+    /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
+    pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: Term) -> Result<Vec<Leased>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let mut tx = connection.begin().await?;
+            let leases = sqlx::query_as!(
+                Lease,
+                r#"with mine as (
+                       select run_id, row_number() over (order by created_at, run_id) as n from store.job
+                       where session_id = $1 and ($2::text is null or owner_id = $2) and lease_id is not null
+                         and lease_until > $3
+                   )
+                   update store.job j
+                   set lease_id = l.lease_id, runner = $5, lease_ms = $6, lease_until = $7
+                   from mine join unnest($4::uuid[]) with ordinality l (lease_id, n) on l.n = mine.n
+                   where j.run_id = mine.run_id and j.session_id = $1 and j.lease_until > $3
+                   returning j.run_id, j.lease_id as "lease_id!", j.attempt, j.lapses, j.lease_until as "lease_until!""#,
+                who.session,
+                who.owner.as_ref().map(OwnerId::as_str),
+                term.now,
+                fresh,
+                who.name.as_str(),
+                term.lease_ms,
+                term.until()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            let jobs = with_runs(&mut tx, leases).await?;
+            tx.commit().await?;
+            Ok(jobs)
+        })
+        .await
+    }
+
+    /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
+    pub async fn renew_jobs(&self, leases: &[Uuid], term: Term) -> Result<Vec<Uuid>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let renewed = sqlx::query_scalar!(
+                r#"update store.job set lease_until = $3, lease_ms = $4 where run_id in (
+                       select run_id from store.job where lease_id = any ($1) and lease_until > $2
+                       order by run_id for update)
+                     and lease_id = any ($1) and lease_until > $2
+                   returning lease_id as "lease_id!""#,
+                leases,
+                term.now,
+                term.until(),
+                term.lease_ms
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(renewed)
+        })
+        .await
+    }
+
+    /// Gives a job back without spending an attempt; `false` when the lease is not that holder's any more.
+    pub async fn release_job(&self, lease: Uuid) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let done = sqlx::query!(
+                "update store.job set lease_id = null, runner = null, session_id = null where lease_id = $1",
+                lease
+            );
+            Ok(done.execute(&mut *connection).await?.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Removes the job of a run that has ended; `false` when it has not, or the lease is somebody else's.
+    pub async fn finish_job(&self, lease: Uuid) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let done = sqlx::query!(
+                r#"delete from store.job j using store.run r
+                   where j.lease_id = $1 and r.run_id = j.run_id
+                     and r.status in ('completed', 'failed', 'cancelled')"#,
+                lease
+            );
+            Ok(done.execute(&mut *connection).await?.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Where held jobs stand.
+    pub async fn job_standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<Standing>, Error> {
+        let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query!(
+                r#"select h.run_id as "run_id!", h.lease_id as "lease_id!", j.run_id is not null as "held!",
+                          r.status as "status?", r.last_seq as "last_seq?"
+                   from unnest($1::uuid[], $2::uuid[]) as h (run_id, lease_id)
+                   left join store.run r on r.run_id = h.run_id
+                   left join store.job j on j.run_id = h.run_id and j.lease_id = h.lease_id"#,
+                &runs,
+                &leases
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let standings = rows.into_iter().map(|row| Standing {
+                run_id: RunId::trusted(row.run_id),
+                lease_id: row.lease_id,
+                held: row.held,
+                status: row.status.as_deref().and_then(Status::parse),
+                last_seq: row.last_seq.and_then(Seq::new).unwrap_or_default(),
+            });
+            Ok(standings.collect())
+        })
+        .await
+    }
+
+    /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
+    /// that fell silent, and gives those that have spent their attempts.
+    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: DateTime<Utc>) -> Result<Swept, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let page = sqlx::query_scalar!(
+                "select run_id from store.job where run_id > $1 order by run_id limit $2",
+                after.unwrap_or(Uuid::nil()),
+                JOB_SWEEP_ROWS
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let removed = sqlx::query!(
+                r#"delete from store.job j using store.run r
+                   where j.run_id = any ($1) and r.run_id = j.run_id
+                     and (r.status in ('completed', 'failed', 'cancelled') or j.attempt = 0 and r.status <> 'queued')"#,
+                &page
+            )
+            .execute(&mut *connection)
+            .await?
+            .rows_affected();
+            sqlx::query!(
+                r#"update store.job j set lease_id = null, runner = null, session_id = null from store.run r
+                   where j.lease_id is not null and j.lease_until <= $1 and r.run_id = j.run_id
+                     and r.status in ('waiting', 'interrupted')"#,
+                now
+            )
+            .execute(&mut *connection)
+            .await?;
+            let spent = sqlx::query!(
+                r#"select j.owner_id, j.run_id, j.lease_id as "lease_id!" from store.job j
+                   join store.run r on r.run_id = j.run_id
+                   where j.lease_id is not null and j.lease_until <= $1 and j.lapses + 1 >= $2
+                     and r.status in ('queued', 'running')
+                   order by j.lease_until limit $3"#,
+                now,
+                JOB_ATTEMPTS_MAX,
+                JOB_SWEEP_ROWS
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let spent = spent.into_iter();
+            let spent = spent.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), row.lease_id));
+            let whole = page.len() as i64 == JOB_SWEEP_ROWS;
+            Ok(Swept { removed, spent: spent.collect(), next: page.last().copied().filter(|_| whole) })
+        })
+        .await
+    }
+}
+
+struct Lease {
+    run_id: Uuid,
+    lease_id: Uuid,
+    attempt: i32,
+    lapses: i32,
+    lease_until: DateTime<Utc>,
+}
+
+/// Leases with their runs, the oldest run first.
+async fn with_runs(connection: &mut PgConnection, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
+    if leases.is_empty() {
+        return Ok(Vec::new());
+    }
+    let ids: Vec<Uuid> = leases.iter().map(|lease| lease.run_id).collect();
+    let runs = Store::records(connection, &ids).await?;
+    let mut runs: HashMap<Uuid, RunRecord> = runs.into_iter().map(|run| (run.context.run_id.uuid(), run)).collect();
+    let jobs = leases.into_iter().filter_map(|lease| {
+        let Lease { run_id, lease_id, attempt, lapses, lease_until } = lease;
+        Some(Leased { run: runs.remove(&run_id)?, lease_id, attempt, lapses, lease_until })
+    });
+    let mut jobs: Vec<Leased> = jobs.collect();
+    jobs.sort_by_key(|job| (job.run.head.created_at, job.run.context.run_id));
+    Ok(jobs)
+}

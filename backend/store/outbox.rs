@@ -1,0 +1,255 @@
+//! The outbox: answers that are owed, until they have been given.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use uuid::Uuid;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    id::{Name, RunId, ThreadId},
+    json::Json,
+    limits::{DELIVERY_LEASE_MS, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+    session::inbound::{ChannelName, UserId},
+};
+
+/// An answer that will be owed.
+#[derive(Clone, Debug)]
+pub struct NewReply<'a> {
+    pub owner: &'a OwnerId,
+    pub channel: &'a ChannelName,
+    pub user_id: &'a UserId,
+    pub what: Promised<'a>,
+    /// Where it goes; `None` when whoever wrote comes and asks.
+    pub target: Option<&'a Json>,
+    pub now: DateTime<Utc>,
+}
+
+/// What is promised.
+#[derive(Clone, Debug)]
+pub enum Promised<'a> {
+    /// What this run will answer, in this session.
+    Run { run_id: RunId, session_id: &'a Name, thread_id: &'a ThreadId },
+    /// This text, in answer to this message.
+    Text { inbound_no: i64, body: &'a str },
+}
+
+/// An answer that somebody has taken up.
+#[derive(Clone, Debug)]
+pub struct Owed {
+    pub reply_no: i64,
+    pub owner_id: OwnerId,
+    pub channel: ChannelName,
+    pub user_id: UserId,
+    pub run_id: Option<RunId>,
+    pub body: Option<String>,
+    pub session_id: Option<Name>,
+    pub thread_id: Option<ThreadId>,
+    pub target: Option<Json>,
+    pub attempts: i32,
+    pub is_logged: bool,
+    pub parts_sent: i32,
+}
+
+#[derive(Debug)]
+struct Row {
+    reply_no: i64,
+    owner_id: String,
+    channel: String,
+    user_id: String,
+    run_id: Option<Uuid>,
+    body: Option<String>,
+    session_id: Option<String>,
+    thread_id: Option<String>,
+    target: Option<String>,
+    attempts: i32,
+    is_logged: bool,
+    parts_sent: i32,
+}
+
+impl From<Row> for Owed {
+    fn from(row: Row) -> Self {
+        Self {
+            reply_no: row.reply_no,
+            owner_id: OwnerId::trusted(&row.owner_id),
+            channel: ChannelName::trusted(&row.channel),
+            user_id: UserId::trusted(&row.user_id),
+            run_id: row.run_id.map(RunId::trusted),
+            body: row.body,
+            session_id: row.session_id.as_deref().map(Name::trusted),
+            thread_id: row.thread_id.as_deref().map(ThreadId::trusted),
+            target: row.target.map(Json::trusted),
+            attempts: row.attempts,
+            is_logged: row.is_logged,
+            parts_sent: row.parts_sent,
+        }
+    }
+}
+
+impl Store {
+    /// Notes that an answer will be owed; once, however often it is said.
+    pub async fn promise(&self, reply: NewReply<'_>) -> Result<(), Error> {
+        let (key, run, body, session, thread) = match &reply.what {
+            Promised::Run { run_id, session_id, thread_id } => {
+                (run_id.to_string(), Some(run_id.uuid()), None, Some(session_id.as_str()), Some(thread_id.as_str()))
+            }
+            Promised::Text { inbound_no, body } => (format!("#{inbound_no}"), None, Some(*body), None, None),
+        };
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(reply.owner).await?;
+            sqlx::query!(
+                r#"insert into store.reply (owner_id, reply_key, channel, run_id, body, session_id, thread_id, user_id,
+                                            target, created_at, lease_until)
+                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $10)
+                   on conflict (owner_id, reply_key) do nothing"#,
+                reply.owner.as_str(),
+                key,
+                reply.channel.as_str(),
+                run,
+                body,
+                session,
+                thread,
+                reply.user_id.as_str(),
+                reply.target.map(Json::as_str),
+                reply.now
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Takes up answers that can be given now, of all owners or of one run: their runs have ended, or are gone. Without
+    /// `can_send` only those that go nowhere.
+    pub async fn take_owed(
+        &self,
+        only: Option<RunId>,
+        can_send: bool,
+        now: DateTime<Utc>,
+        most: i64,
+    ) -> Result<Vec<Owed>, Error> {
+        let gone_before = now - TimeDelta::hours(1);
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"update store.reply r set attempts = r.attempts + 1, lease_until = $2
+                   where reply_no in (
+                       select w.reply_no from store.reply w
+                       left join store.run u on u.run_id = w.run_id and u.owner_id = w.owner_id
+                       where w.done_at is null and w.lease_until <= $1 and ($3::uuid is null or w.run_id = $3)
+                         and (w.target is null or $6)
+                         and (w.run_id is null or u.status in ('completed', 'failed', 'cancelled')
+                              or u.run_id is null and w.created_at < $5)
+                       order by w.lease_until limit $4 for update of w skip locked)
+                   returning reply_no, owner_id, channel, user_id, run_id, body, session_id, thread_id,
+                             target::text as target, attempts, logged_at is not null as "is_logged!", parts_sent"#,
+                now,
+                now + TimeDelta::milliseconds(DELIVERY_LEASE_MS),
+                only.map(RunId::uuid),
+                most,
+                gone_before,
+                can_send
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(rows.into_iter().map(Owed::from).collect())
+        })
+        .await
+    }
+
+    /// The answer stands in the session's log, and counts in its session.
+    pub async fn note_logged(&self, owed: &Owed, now: DateTime<Utc>) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&owed.owner_id).await?;
+            sqlx::query!(
+                r#"with logged as (
+                       update store.reply set logged_at = $3
+                       where reply_no = $1 and owner_id = $2 and logged_at is null returning session_id
+                   )
+                   update store.session s set answers = answers + 1, last_activity_at = greatest(last_activity_at, $3)
+                   from logged where s.owner_id = $2 and s.session_id = logged.session_id"#,
+                owed.reply_no,
+                owed.owner_id.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// So many parts of the answer have been acknowledged by the other side.
+    pub async fn note_sent(&self, owed: &Owed, parts: i32) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&owed.owner_id).await?;
+            sqlx::query!(
+                "update store.reply set parts_sent = greatest(parts_sent, $3) where reply_no = $1 and owner_id = $2",
+                owed.reply_no,
+                owed.owner_id.as_str(),
+                parts
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// The answer is given, or given up for this reason.
+    pub async fn finish_reply(&self, owed: &Owed, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&owed.owner_id).await?;
+            sqlx::query!(
+                r#"update store.reply set done_at = $3, failure = $4, body = null
+                   where reply_no = $1 and owner_id = $2 and done_at is null"#,
+                owed.reply_no,
+                owed.owner_id.as_str(),
+                now,
+                failure
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Puts the next try off until then.
+    pub async fn put_off(&self, owed: &Owed, until: DateTime<Utc>) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&owed.owner_id).await?;
+            sqlx::query!(
+                "update store.reply set lease_until = $3 where reply_no = $1 and owner_id = $2 and done_at is null",
+                owed.reply_no,
+                owed.owner_id.as_str(),
+                until
+            )
+            .execute(&mut *tx)
+            .await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// The payload of the last message that the run's agent completed.
+    pub async fn last_message(&self, owner: &OwnerId, run: RunId) -> Result<Option<Json>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let payload = sqlx::query_scalar!(
+                r#"select payload::text as "payload!" from store.run_event
+                   where run_id = $1 and owner_id = $2 and type = 'message.completed'
+                     and coalesce(payload ->> 'role', 'assistant') = 'assistant'
+                   order by seq desc limit 1"#,
+                run.uuid(),
+                owner.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(payload.map(Json::trusted))
+        })
+        .await
+    }
+}

@@ -1,0 +1,271 @@
+//! Sessions of chats, and the counters of their threads.
+
+mod chat;
+
+use chrono::{DateTime, Utc};
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    id::{Name, ThreadId},
+    limits::READ_WAIT_MS_MAX,
+    principal::OwnerId,
+    session::{
+        Chat,
+        inbound::{ChannelName, ChatId},
+    },
+};
+
+/// Why a session is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
+#[serde(rename_all = "snake_case")]
+pub enum EndReason {
+    /// Nothing was said for the channel's idle timeout.
+    Idle,
+    /// The user asked for a new one.
+    Reset,
+    /// It was ended over the API.
+    Ended,
+}
+
+impl EndReason {
+    fn as_str(self) -> &'static str {
+        match self {
+            Self::Idle => "idle",
+            Self::Reset => "reset",
+            Self::Ended => "ended",
+        }
+    }
+
+    fn parse(text: &str) -> Self {
+        match text {
+            "idle" => Self::Idle,
+            "reset" => Self::Reset,
+            _ => Self::Ended,
+        }
+    }
+}
+
+/// A session as the database knows it.
+#[derive(Clone, Debug)]
+pub struct SessionRecord {
+    pub session_id: Name,
+    pub owner_id: OwnerId,
+    pub channel: ChannelName,
+    pub chat_id: ChatId,
+    pub thread_id: ThreadId,
+    pub started_at: DateTime<Utc>,
+    pub last_activity_at: DateTime<Utc>,
+    pub ended_at: Option<DateTime<Utc>>,
+    pub end_reason: Option<EndReason>,
+    pub messages: i64,
+    pub answers: i64,
+}
+
+/// The session a message belongs to.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Settled {
+    pub session_id: Name,
+    pub thread_id: ThreadId,
+    /// It began with this message.
+    pub is_new: bool,
+}
+
+/// How a channel keeps its sessions.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Keeping {
+    pub idle_timeout_s: i64,
+    /// A new session is a new thread.
+    pub thread_per_session: bool,
+}
+
+/// Which sessions are listed, and after which one.
+#[derive(Clone, Debug, Default)]
+pub struct SessionFilter {
+    pub channel: Option<ChannelName>,
+    pub chat_id: Option<ChatId>,
+    pub after: Option<(DateTime<Utc>, Name)>,
+}
+
+#[derive(Debug)]
+struct Row {
+    session_id: String,
+    owner_id: String,
+    channel: String,
+    chat_id: String,
+    thread_id: String,
+    started_at: DateTime<Utc>,
+    last_activity_at: DateTime<Utc>,
+    ended_at: Option<DateTime<Utc>>,
+    end_reason: Option<String>,
+    messages: i64,
+    answers: i64,
+}
+
+impl From<Row> for SessionRecord {
+    fn from(row: Row) -> Self {
+        Self {
+            session_id: Name::trusted(&row.session_id),
+            owner_id: OwnerId::trusted(&row.owner_id),
+            channel: ChannelName::trusted(&row.channel),
+            chat_id: ChatId::trusted(&row.chat_id),
+            thread_id: ThreadId::trusted(&row.thread_id),
+            started_at: row.started_at,
+            last_activity_at: row.last_activity_at,
+            ended_at: row.ended_at,
+            end_reason: row.end_reason.as_deref().map(EndReason::parse),
+            messages: row.messages,
+            answers: row.answers,
+        }
+    }
+}
+
+impl Store {
+    /// Finds or makes the session that a message belongs to, and counts the message in it.
+    ///
+    /// The message remembers the answer, so asking again for the same one changes nothing. Messages of one chat take
+    /// turns.
+    pub async fn settle_session(
+        &self,
+        owner: &OwnerId,
+        chat: &Chat,
+        inbound_no: i64,
+        keeping: Keeping,
+        (now, fresh): (DateTime<Utc>, Name),
+    ) -> Result<Settled, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut locked = self.lock_chat(owner, chat).await?;
+            let known = sqlx::query!(
+                "select session_id, thread_id from store.inbound where inbound_no = $1 and owner_id = $2",
+                inbound_no,
+                owner.as_str()
+            )
+            .fetch_optional(&mut *locked.tx)
+            .await?;
+            if let Some((session, thread)) = known.and_then(|row| row.session_id.zip(row.thread_id)) {
+                let (session_id, thread_id) = (Name::trusted(&session), ThreadId::trusted(&thread));
+                return Ok(Settled { session_id, thread_id, is_new: false });
+            }
+            let settled = locked.session(keeping, now, fresh).await?;
+            sqlx::query!(
+                r#"with counted as (
+                       update store.session set messages = messages + 1, last_activity_at = greatest(last_activity_at, $3)
+                       where owner_id = $1 and session_id = $2
+                   )
+                   update store.inbound set session_id = $2, thread_id = $4 where inbound_no = $5 and owner_id = $1"#,
+                owner.as_str(),
+                settled.session_id.as_str(),
+                now,
+                settled.thread_id.as_str(),
+                inbound_no
+            )
+            .execute(&mut *locked.tx)
+            .await?;
+            locked.commit().await?;
+            Ok(settled)
+        })
+        .await
+    }
+
+    /// Ends the chat's session, if there is one, and raises its counter. The message remembers that it did.
+    pub async fn reset_chat(
+        &self,
+        owner: &OwnerId,
+        chat: &Chat,
+        inbound_no: i64,
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut locked = self.lock_chat(owner, chat).await?;
+            let first = sqlx::query!(
+                r#"update store.inbound set reason = 'session_reset'
+                   where inbound_no = $1 and owner_id = $2 and reason is null"#,
+                inbound_no,
+                owner.as_str()
+            )
+            .execute(&mut *locked.tx)
+            .await?;
+            if first.rows_affected() == 1 {
+                locked.end(EndReason::Reset, now).await?;
+                locked.counter += 1;
+            }
+            locked.commit().await
+        })
+        .await
+    }
+
+    /// Ends a session; one that has ended stays as it is. `None` when the owner has no such session.
+    pub async fn end_session(
+        &self,
+        owner: &OwnerId,
+        session: &Name,
+        thread_per_session: bool,
+        now: DateTime<Utc>,
+    ) -> Result<Option<SessionRecord>, Error> {
+        let Some(found) = self.session(owner, session).await? else { return Ok(None) };
+        let chat = Chat { channel: found.channel, chat_id: found.chat_id };
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut locked = self.lock_chat(owner, &chat).await?;
+            let open = locked.open().await?;
+            if open.is_some_and(|(id, ..)| id == session.as_str()) {
+                locked.end(EndReason::Ended, now).await?;
+                locked.counter += i64::from(thread_per_session);
+            }
+            locked.commit().await
+        })
+        .await?;
+        self.session(owner, session).await
+    }
+
+    /// One session of this owner.
+    pub async fn session(&self, owner: &OwnerId, session: &Name) -> Result<Option<SessionRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
+                          end_reason, messages, answers
+                   from store.session where owner_id = $1 and session_id = $2"#,
+                owner.as_str(),
+                session.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(SessionRecord::from))
+        })
+        .await
+    }
+
+    /// Sessions of this owner, newest first.
+    pub async fn sessions(
+        &self,
+        owner: &OwnerId,
+        filter: &SessionFilter,
+        limit: i64,
+    ) -> Result<Vec<SessionRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
+                          end_reason, messages, answers
+                   from store.session
+                   where owner_id = $1 and ($2::text is null or channel = $2) and ($3::text is null or chat_id = $3)
+                     and ($4::timestamptz is null or (started_at, session_id) < ($4, $5::text))
+                   order by started_at desc, session_id desc
+                   limit $6"#,
+                owner.as_str(),
+                filter.channel.as_ref().map(ChannelName::as_str),
+                filter.chat_id.as_ref().map(ChatId::as_str),
+                filter.after.as_ref().map(|(at, _)| *at),
+                filter.after.as_ref().map(|(_, id)| id.as_str()),
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(SessionRecord::from).collect())
+        })
+        .await
+    }
+}

@@ -1,0 +1,184 @@
+//! A chat while its row is locked: its open session and its counter.
+
+use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::{Postgres, Transaction};
+
+use super::{EndReason, Keeping, Settled};
+use crate::{
+    domain::{
+        id::{Name, ThreadId},
+        principal::OwnerId,
+        session::{
+            Chat, is_idle,
+            thread::{ThreadBase, counter_above},
+        },
+    },
+    store::{Error, Store},
+};
+
+/// A chat whose row is locked until the transaction ends.
+pub(super) struct Locked<'a> {
+    pub(super) tx: Transaction<'static, Postgres>,
+    owner: &'a OwnerId,
+    chat: &'a Chat,
+    base: ThreadBase,
+    pub(super) counter: i64,
+}
+
+impl Store {
+    /// Takes the chat's row, which is made when there is none.
+    pub(super) async fn lock_chat<'a>(&self, owner: &'a OwnerId, chat: &'a Chat) -> Result<Locked<'a>, Error> {
+        let base = ThreadBase::of(&chat.channel, &chat.chat_id);
+        let mut tx = self.owned(owner).await?;
+        let counter = sqlx::query_scalar!(
+            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)
+               on conflict (owner_id, channel, chat_id) do update set thread_base = excluded.thread_base
+               returning counter"#,
+            owner.as_str(),
+            chat.channel.as_str(),
+            chat.chat_id.as_str(),
+            base.as_str()
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        Ok(Locked { tx, owner, chat, base, counter })
+    }
+
+    /// Raises every counter above what is in use, as a database that was restored or edited may need it. Says how many.
+    pub async fn raise_counters(&self) -> Result<u64, Error> {
+        let (mut raised, mut after) = (0, (String::new(), String::new(), String::new()));
+        loop {
+            let mut connection = self.relay_connection().await?;
+            let page = sqlx::query!(
+                r#"select c.owner_id, c.channel, c.chat_id, c.counter, u.highest,
+                          exists (select from store.session s where s.owner_id = c.owner_id and s.channel = c.channel
+                                  and s.chat_id = c.chat_id and s.number = u.highest) as "is_ours!"
+                   from (select * from store.chat where (owner_id, channel, chat_id) > ($1::text, $2::text, $3::text)
+                         order by owner_id, channel, chat_id limit 500) c
+                   cross join lateral (select store.highest_thread_number(c.owner_id, c.thread_base collate "default") as highest) u
+                   order by 1, 2, 3"#,
+                after.0,
+                after.1,
+                after.2
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let Some(last) = page.last() else { return Ok(raised) };
+            after = (last.owner_id.clone(), last.channel.clone(), last.chat_id.clone());
+            for row in page {
+                let counter = counter_above(row.counter, row.highest, row.is_ours);
+                if counter != row.counter {
+                    raised += sqlx::query!(
+                        r#"update store.chat set counter = greatest(counter, $4)
+                           where owner_id = $1 and channel = $2 and chat_id = $3"#,
+                        row.owner_id,
+                        row.channel,
+                        row.chat_id,
+                        counter
+                    )
+                    .execute(&mut *connection)
+                    .await?
+                    .rows_affected();
+                }
+            }
+        }
+    }
+}
+
+impl Locked<'_> {
+    /// The chat's open session: its id, its thread and when something was last said.
+    pub(super) async fn open(&mut self) -> Result<Option<(String, String, DateTime<Utc>)>, Error> {
+        let row = sqlx::query!(
+            r#"select session_id, thread_id, last_activity_at from store.session
+               where owner_id = $1 and channel = $2 and chat_id = $3 and ended_at is null"#,
+            self.owner.as_str(),
+            self.chat.channel.as_str(),
+            self.chat.chat_id.as_str()
+        )
+        .fetch_optional(&mut *self.tx)
+        .await?;
+        Ok(row.map(|row| (row.session_id, row.thread_id, row.last_activity_at)))
+    }
+
+    /// The session that something said now belongs to.
+    pub(super) async fn session(
+        &mut self,
+        keeping: Keeping,
+        now: DateTime<Utc>,
+        fresh: Name,
+    ) -> Result<Settled, Error> {
+        if let Some((session_id, thread_id, last_activity_at)) = self.open().await? {
+            if !is_idle(last_activity_at, now, keeping.idle_timeout_s) {
+                let (session_id, thread_id) = (Name::trusted(&session_id), ThreadId::trusted(&thread_id));
+                return Ok(Settled { session_id, thread_id, is_new: false });
+            }
+            // It was over when the time had passed, not when somebody came to look.
+            self.end(EndReason::Idle, last_activity_at + TimeDelta::seconds(keeping.idle_timeout_s)).await?;
+            self.counter += i64::from(keeping.thread_per_session);
+        }
+        let (highest, is_ours) = self.highest().await?;
+        self.counter = counter_above(self.counter, highest, is_ours && !keeping.thread_per_session);
+        let thread_id = self.base.thread(self.counter);
+        sqlx::query!(
+            r#"insert into store.session
+                   (owner_id, session_id, channel, chat_id, thread_id, number, started_at, last_activity_at)
+               values ($1, $2, $3, $4, $5, $6, $7, $7)"#,
+            self.owner.as_str(),
+            fresh.as_str(),
+            self.chat.channel.as_str(),
+            self.chat.chat_id.as_str(),
+            thread_id.as_str(),
+            self.counter,
+            now
+        )
+        .execute(&mut *self.tx)
+        .await?;
+        Ok(Settled { session_id: fresh, thread_id, is_new: true })
+    }
+
+    /// The largest number of a thread of this chat that is in use, and whether a session of this chat made it.
+    async fn highest(&mut self) -> Result<(Option<i64>, bool), Error> {
+        let row = sqlx::query!(
+            r#"select u.highest,
+                      exists (select from store.session s where s.owner_id = $1 and s.channel = $3 and s.chat_id = $4
+                              and s.number = u.highest) as "is_ours!"
+               from (select store.highest_thread_number($1::text, $2::text) as highest) u"#,
+            self.owner.as_str(),
+            self.base.as_str(),
+            self.chat.channel.as_str(),
+            self.chat.chat_id.as_str()
+        )
+        .fetch_one(&mut *self.tx)
+        .await?;
+        Ok((row.highest, row.is_ours))
+    }
+
+    pub(super) async fn end(&mut self, reason: EndReason, at: DateTime<Utc>) -> Result<(), Error> {
+        sqlx::query!(
+            r#"update store.session set ended_at = $4, end_reason = $5
+               where owner_id = $1 and channel = $2 and chat_id = $3 and ended_at is null"#,
+            self.owner.as_str(),
+            self.chat.channel.as_str(),
+            self.chat.chat_id.as_str(),
+            at,
+            reason.as_str()
+        )
+        .execute(&mut *self.tx)
+        .await?;
+        Ok(())
+    }
+
+    pub(super) async fn commit(mut self) -> Result<(), Error> {
+        sqlx::query!(
+            r#"update store.chat set counter = greatest(counter, $4)
+               where owner_id = $1 and channel = $2 and chat_id = $3"#,
+            self.owner.as_str(),
+            self.chat.channel.as_str(),
+            self.chat.chat_id.as_str(),
+            self.counter
+        )
+        .execute(&mut *self.tx)
+        .await?;
+        Ok(self.tx.commit().await?)
+    }
+}

@@ -1,0 +1,268 @@
+//! Artifacts on their way into the log: files that are uploaded, and payloads that are too large for their event.
+//!
+//! The bytes are durable before the event goes to the lane, so whoever sees a pointer can follow it. When the lane
+//! refuses the event, or knows it already, the new artifact is given up; when nobody knows, the sweep finds out.
+
+use std::sync::Arc;
+
+use bytes::Bytes;
+use futures::{StreamExt as _, TryStreamExt as _};
+use serde::Serialize;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Timeline,
+    emit::{Ack, EmitError},
+};
+use crate::{
+    artifacts::{self, Artifacts, Upload},
+    domain::{
+        artifact::{ArtifactId, ArtifactName, Hash, MediaType, Pointer},
+        context::RunContext,
+        event::NewEvent,
+        id::{EventId, SpanId},
+        interrupt::OWN_EVENT_IDS,
+        json::Json,
+    },
+    store::artifacts::Artifact,
+};
+
+/// Payloads of one request that are written at the same time.
+const SPILL_AT_ONCE: usize = 8;
+
+/// What is said of a file that is uploaded.
+#[derive(Clone, Debug)]
+pub struct Draft {
+    pub name: ArtifactName,
+    pub media_type: MediaType,
+    pub span_id: Option<SpanId>,
+    pub parent_span_id: Option<SpanId>,
+    /// The producer's own, which makes a repeat safe.
+    pub event_id: Option<EventId>,
+}
+
+/// An artifact that the log tells of.
+#[derive(Clone, Debug)]
+pub struct Kept {
+    pub artifact: Artifact,
+    /// An earlier request with the same `event_id` had brought it.
+    pub already_kept: bool,
+}
+
+/// Why an artifact was not kept.
+#[derive(Debug, thiserror::Error)]
+pub enum KeepError {
+    #[error(transparent)]
+    Artifact(#[from] artifacts::Error),
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    #[error("this event_id is taken by an event of another kind")]
+    OtherEvent,
+}
+
+impl From<artifacts::Error> for EmitError {
+    fn from(error: artifacts::Error) -> Self {
+        use artifacts::Error as E;
+        match error {
+            E::Database(error) => error.into(),
+            E::Full(_) => Self::StorageFull,
+            E::Busy => Self::Busy,
+            E::TooLarge | E::Silent | E::Unavailable(_) | E::Damaged => {
+                tracing::error!(error = &error as &dyn std::error::Error, "a payload could not be kept");
+                Self::StorageUnavailable
+            }
+        }
+    }
+}
+
+/// The payload of `artifact.created`.
+#[derive(Serialize)]
+struct Created<'a> {
+    artifact_id: ArtifactId,
+    name: &'a ArtifactName,
+    media_type: &'a MediaType,
+    size: u64,
+    sha256: Hash,
+    url: String,
+}
+
+/// Where an artifact is read.
+pub fn url_of(artifact: ArtifactId) -> String {
+    format!("/api/artifacts/{artifact}")
+}
+
+impl Timeline {
+    pub fn artifacts(&self) -> &Artifacts {
+        &self.shared.artifacts
+    }
+
+    /// Keeps a file that has arrived and emits `artifact.created`.
+    pub async fn keep_artifact(
+        &self,
+        context: &Arc<RunContext>,
+        upload: Upload,
+        draft: Draft,
+    ) -> Result<Kept, KeepError> {
+        let owner = &context.owner_id;
+        let earlier = async |event: &EventId| {
+            let found = self.store().artifact_of(owner, context.run_id, event).await.map_err(artifacts::Error::from)?;
+            Ok::<_, KeepError>(found.map(|artifact| Kept { artifact, already_kept: true }))
+        };
+        if let Some(event_id) = &draft.event_id
+            && let Some(kept) = earlier(event_id).await?
+        {
+            return Ok(kept);
+        }
+        let id = self.artifacts().new_id();
+        let event_id = draft.event_id.clone().unwrap_or_else(|| own_event_id("artifact", id));
+        let artifact = self.artifact(context, id, event_id.clone(), draft.name, draft.media_type, &upload);
+        let kept = self.artifacts().keep(owner, vec![(upload, artifact)]).await?;
+        let artifact = kept.into_iter().next().ok_or(EmitError::Broken)?;
+        let created = Created {
+            artifact_id: id,
+            name: &artifact.name,
+            media_type: &artifact.media_type,
+            size: artifact.size,
+            sha256: artifact.sha256,
+            url: url_of(id),
+        };
+        let event = NewEvent {
+            span_id: draft.span_id,
+            ..NewEvent::new("artifact.created", Json::of(&created))
+                .parent_span(draft.parent_span_id)
+                .event_id(event_id.clone())
+        };
+        match self.emit_run_event(context, vec![event]).await {
+            Ok(ack) if ack.events.iter().any(|event| event.duplicate) => {
+                self.artifacts().forget(owner, &[id]).await;
+                earlier(&event_id).await?.ok_or(KeepError::OtherEvent)
+            }
+            Ok(_) => Ok(Kept { artifact, already_kept: false }),
+            Err(error) => {
+                self.give_up(context, &[id], &error).await;
+                Err(error.into())
+            }
+        }
+    }
+
+    fn artifact(
+        &self,
+        context: &RunContext,
+        artifact_id: ArtifactId,
+        event_id: EventId,
+        name: ArtifactName,
+        media_type: MediaType,
+        upload: &Upload,
+    ) -> Artifact {
+        let (size, sha256, created_at) = (upload.size, upload.sha256, self.clock().now());
+        Artifact { artifact_id, run_id: context.run_id, event_id, name, media_type, size, sha256, created_at }
+    }
+
+    /// Puts payloads that are too large for their event into artifacts. Says which of those are new.
+    pub(super) async fn spill(
+        &self,
+        context: &RunContext,
+        events: &mut [NewEvent],
+    ) -> Result<Vec<(usize, ArtifactId)>, EmitError> {
+        let due = |event: &NewEvent| Pointer::is_due(&event.event_type, &event.payload);
+        let large: Vec<usize> = (0..events.len()).filter(|index| due(&events[*index])).collect();
+        let mut pending = Vec::new();
+        let earlier = self.earlier(context, events, &large).await?;
+        for index in large {
+            let event = &mut events[index];
+            let found = earlier.iter().find(|(at, _)| *at == index).map(|(_, artifact)| artifact.clone());
+            if let Some(artifact) = found {
+                // A repeat of the request: the event points to what the first try brought.
+                point_to(event, &artifact);
+            } else {
+                let id = self.artifacts().new_id();
+                event.event_id.get_or_insert_with(|| own_event_id("payload", id));
+                pending.push((index, id, Bytes::copy_from_slice(event.payload.as_str().as_bytes())));
+            }
+        }
+        let take =
+            |(index, id, bytes)| async move { Ok::<_, EmitError>((index, id, self.artifacts().take(bytes).await?)) };
+        let taken: Vec<(usize, ArtifactId, Upload)> =
+            futures::stream::iter(pending).map(take).buffered(SPILL_AT_ONCE).try_collect().await?;
+        let (mut fresh, mut uploads) = (Vec::new(), Vec::new());
+        for (index, id, upload) in taken {
+            let event_id = events[index].event_id.clone().unwrap_or_else(|| own_event_id("payload", id));
+            let (name, media_type) = (ArtifactName::trusted("payload.json"), MediaType::trusted("application/json"));
+            let artifact = self.artifact(context, id, event_id, name, media_type, &upload);
+            fresh.push((index, id));
+            uploads.push((upload, artifact));
+        }
+        if !uploads.is_empty() {
+            let kept = self.artifacts().keep(&context.owner_id, uploads).await?;
+            for ((index, _), artifact) in fresh.iter().zip(&kept) {
+                point_to(&mut events[*index], artifact);
+            }
+        }
+        Ok(fresh)
+    }
+
+    /// The artifacts that earlier tries of these events have left, by the events' indices.
+    async fn earlier(
+        &self,
+        context: &RunContext,
+        events: &[NewEvent],
+        large: &[usize],
+    ) -> Result<Vec<(usize, Artifact)>, EmitError> {
+        let hash = |event: &NewEvent| Hash::new(Sha256::digest(event.payload.as_str().as_bytes()).into());
+        let wanted: Vec<(usize, (EventId, Hash))> = large
+            .iter()
+            .filter_map(|index| Some((*index, (events[*index].event_id.clone()?, hash(&events[*index])))))
+            .collect();
+        if wanted.is_empty() {
+            return Ok(Vec::new());
+        }
+        let keys: Vec<(EventId, Hash)> = wanted.iter().map(|(_, key)| key.clone()).collect();
+        let (owner, run) = (&context.owner_id, context.run_id);
+        let found = self.store().reuse_artifacts(owner, run, &keys, self.clock().now()).await?;
+        let of = |key: &(EventId, Hash)| found.iter().find(|found| (&found.event_id, found.sha256) == (&key.0, key.1));
+        Ok(wanted.iter().filter_map(|(index, key)| Some((*index, of(key)?.clone()))).collect())
+    }
+
+    /// What follows from the lane's answer for artifacts that were made for its events.
+    pub(super) async fn after_spill(
+        &self,
+        context: &RunContext,
+        fresh: &[(usize, ArtifactId)],
+        answer: &Result<Ack, EmitError>,
+    ) {
+        let ids = |of: &dyn Fn(usize) -> bool| -> Vec<ArtifactId> {
+            fresh.iter().filter(|(index, _)| of(*index)).map(|(_, id)| *id).collect()
+        };
+        match answer {
+            Ok(ack) => {
+                let unused = ids(&|index| ack.events.get(index).is_some_and(|event| event.duplicate));
+                if !unused.is_empty() {
+                    self.artifacts().forget(&context.owner_id, &unused).await;
+                }
+            }
+            Err(error) => self.give_up(context, &ids(&|_| true), error).await,
+        }
+    }
+
+    /// Gives up artifacts whose events were not stored, if that is certain.
+    async fn give_up(&self, context: &RunContext, artifacts: &[ArtifactId], error: &EmitError) {
+        if !artifacts.is_empty() && *error != EmitError::OutcomeUnknown {
+            self.artifacts().forget(&context.owner_id, artifacts).await;
+        }
+    }
+}
+
+/// The id of an event that tells of an artifact and whose producer gave it none: by it the artifact finds its event.
+fn own_event_id(kind: &str, artifact: ArtifactId) -> EventId {
+    EventId::trusted(&format!("{OWN_EVENT_IDS}{kind}:{artifact}"))
+}
+
+fn point_to(event: &mut NewEvent, artifact: &Artifact) {
+    let pointer = Pointer {
+        artifact_id: artifact.artifact_id,
+        sha256: artifact.sha256,
+        size: artifact.size,
+        media_type: artifact.media_type.clone(),
+    };
+    event.payload = pointer.payload(&event.event_type, &event.payload);
+}

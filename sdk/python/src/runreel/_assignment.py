@@ -1,0 +1,178 @@
+"""A run as its handler sees it: `runner.Assignment`."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import threading
+from collections.abc import Mapping
+from datetime import datetime, timedelta, timezone
+from typing import Any, Protocol, cast
+
+import httpx
+
+from . import _ids, _routes
+from ._events import ArtifactRecord, Decision
+from ._payload import encoded
+from ._runner_outbox import Line, Said, is_terminal
+from ._spans import Scope, described
+from ._transport import Transport
+from ._uploads import Upload
+from .errors import RunEnded, RunreelError
+
+log = logging.getLogger("runreel")
+
+# Events of one run that wait for the server; over it deltas are left out and a handler in a thread waits.
+WAITING_EVENTS = 10_000
+
+
+class Host(Protocol):
+    """What an assignment needs of its runner."""
+
+    _changed: threading.Condition
+    _thread: threading.Thread | None
+    _transport: Transport
+
+    def _wake(self) -> None: ...
+
+    async def _tick(self) -> None: ...
+
+
+class Assignment(Scope):
+    """A run to carry out: what `client.run` gives, and what the run was created with.
+
+    `run.input`, `run.agent`, `run.thread_id`, `run.context` (title, metadata, tags, role, parent …), `run.attempt`: 1
+    unless somebody has worked on it before. What the handler returns is the run's output.
+    """
+
+    def __init__(self, runner: Host, message: Mapping[str, Any]) -> None:
+        super().__init__(self._put, str(message["run_id"]), None, self._keep)
+        self.agent: str = message.get("agent") or ""
+        self.thread_id: str | None = message.get("thread_id")
+        self.input: Any = message.get("input")
+        self.context: dict[str, Any] = dict(message.get("context") or {})
+        self.attempt = int(self.context.get("attempt") or 1)
+        self.output: Any = None
+        self._runner = runner
+        self._said = Said()
+        self._changed = runner._changed
+        self._over: str | None = None
+        self._ended = False
+        self._questions = 0
+        self._asked: set[str] = set()
+        self._answers: dict[str, Decision] = {}
+        self._task: asyncio.Task[None] | None = None
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether to stop: somebody cancelled the run, or it is another runner's now. What is said then is refused."""
+        return self._over is not None
+
+    def complete(self, output: Any = None) -> None:
+        """Ends the run with `run.completed`; returning from the handler does so, too."""
+        self._end("run.completed", {"output": self.output if output is None else output}, None)
+
+    def fail(self, error: BaseException | str) -> None:
+        """Ends the run with `run.failed`; an exception that leaves the handler does so, too."""
+        self._end("run.failed", {"error": described(error)}, error)
+
+    def ask(
+        self,
+        prompt: str,
+        *,
+        details: Any = None,
+        expires_in: float | None = None,
+        kind: str = "approval",
+        interrupt_id: str | None = None,
+        timeout: float | None = None,
+    ) -> Decision:
+        """Asks a person and waits. Raises RunEnded when the run is over first, TimeoutError after `timeout`.
+
+        A run that is carried out again, because a runner died, asks its questions in the same order and gets the
+        answers that came meanwhile.
+        """
+        asked = self._question(prompt, details, expires_in, kind, interrupt_id)
+        with self._changed:
+            done = self._changed.wait_for(lambda: asked in self._answers or self._over is not None, timeout)
+            return self._decision(asked, done)
+
+    async def ask_async(
+        self,
+        prompt: str,
+        *,
+        details: Any = None,
+        expires_in: float | None = None,
+        kind: str = "approval",
+        interrupt_id: str | None = None,
+    ) -> Decision:
+        """The same for handlers that are coroutines."""
+        asked = self._question(prompt, details, expires_in, kind, interrupt_id)
+        while asked not in self._answers and self._over is None:
+            await self._runner._tick()
+        return self._decision(asked, True)
+
+    def _question(
+        self, prompt: str, details: Any, expires_in: float | None, kind: str, interrupt_id: str | None
+    ) -> str:
+        self._questions += 1
+        asked = interrupt_id or f"question-{self._questions}"
+        if asked not in self._answers:
+            payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
+            if details is not None:
+                payload["details"] = details
+            if expires_in is not None:
+                payload["expires_at"] = (datetime.now(timezone.utc) + timedelta(seconds=expires_in)).isoformat()
+            self._finish_message()
+            self._asked.add(asked)
+            self.event("interrupt.requested", payload, span_id=asked, event_id=f"{asked}:requested")
+            self.event("run.interrupted", {"interrupt_id": asked}, span_id=asked, event_id=f"{asked}:interrupted")
+        return asked
+
+    def _decision(self, asked: str, done: bool) -> Decision:
+        if not done:
+            raise TimeoutError(f"nobody answered {asked} in time")
+        self._asked.discard(asked)
+        if asked not in self._answers:
+            raise RunEnded(self._over or "the run is over")
+        return self._answers[asked]
+
+    def _end(self, type: str, payload: dict[str, Any], error: BaseException | str | None) -> None:
+        if not self._ended:
+            self._finish(error)
+            self._put(type, payload, members={})
+
+    def _keep(self, upload: Upload) -> Any:
+        # By a request of its own: its event may come before what was said just before.
+        try:
+            asyncio.get_running_loop()
+        except RuntimeError:
+            return self._send(upload)
+        # Inside a loop it is awaited, and the loop goes on meanwhile.
+        return asyncio.to_thread(self._send, upload)
+
+    def _send(self, upload: Upload) -> ArtifactRecord | None:
+        try:
+            request = _routes.upload(self.run_id, upload, upload.body())
+            return cast(ArtifactRecord, self._runner._transport.send(request))
+        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
+            log.warning("the artifact %s of run %s was not stored: %s", upload.name, self.run_id, error)
+            return None
+
+    def _put(
+        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+    ) -> None:
+        said: dict[str, Any] = {"type": type, **{name: value for name, value in members.items() if value is not None}}
+        if text is None:
+            said.setdefault("event_id", _ids.event_id())
+            said["at"] = _ids.now()
+        body = encoded({"text": text}) if text is not None else encoded({} if payload is None else payload)
+        line = Line(encoded(said)[:-1] + b',"payload":' + body + b"}", text is not None)
+        waits = threading.current_thread() is not self._runner._thread
+        with self._changed:
+            if waits:
+                self._changed.wait_for(lambda: len(self._said.fresh) < WAITING_EVENTS or self._over is not None)
+            if self._over is not None or self._ended or (line.delta and len(self._said.fresh) >= WAITING_EVENTS):
+                return
+            self._ended = is_terminal(type)
+            self._said.fresh.append(line)
+        self._runner._wake()

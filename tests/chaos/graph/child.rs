@@ -1,0 +1,296 @@
+//! The process that is killed: one graph on the real store, timeline and journal, told to stand still or not.
+//!
+//! It says on its standard output each place it comes to (`<number> <step> <what>`), and at the last `done`. Told to halt
+//! at a place, it stands there until it is killed. What its nodes do outside, they write into the ledger, a file that
+//! outlives it.
+
+use std::{
+    io::{Read as _, Write as _},
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicU32, Ordering},
+    },
+    time::Duration,
+};
+
+use clap::{Parser, ValueEnum};
+use futures::future::BoxFuture;
+use runreel::{
+    agents::runtime::{StoreFacts, TimelineSink},
+    app::App,
+    clock::monotonic,
+    config::{Secrets, ServeArgs},
+    domain::{
+        checkpoint::Checkpoint,
+        context::{Role, RunContext},
+        event::NewEvent,
+        id::{Name, RunId, ThreadId},
+        json::Json,
+        principal::OwnerId,
+        run::Spec,
+    },
+    emitters::{
+        emitter::Emitter,
+        identity::SupervisorEmitter,
+        sink::{Sink, SinkError},
+    },
+    engine::{
+        Drive, Ended, Limits,
+        journal::{Journal, JournalError, ThreadJournal},
+    },
+    store::checkpoints::{NewCheckpoint, NewWrites},
+    timeline::Timeline,
+};
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::ten::{Desk, Trail, ten};
+
+/// How long an emission is tried.
+const PATIENCE: Duration = Duration::from_secs(10);
+/// How much later a journal that lies keeps what it said it kept: after the kill, however busy the machine is.
+const LATE: Duration = Duration::from_secs(30);
+
+/// A fault planted into the program, to show that the judge sees it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub(crate) enum Plant {
+    Nothing,
+    /// Event ids are counted anew in each process instead of following from the spans.
+    CountsIds,
+    /// The journal does not give back what was remembered inside a step.
+    ForgetsMemos,
+    /// The journal does not give back checkpoints at all.
+    ForgetsSteps,
+    /// The journal says "kept" and keeps a moment later.
+    KeepsLate,
+}
+
+/// What a child is told on its command line.
+#[derive(Debug, Parser)]
+pub(crate) struct Orders {
+    #[arg(long)]
+    run_id: RunId,
+    /// Which process of this run it is, from 1.
+    #[arg(long)]
+    attempt: u32,
+    #[arg(long)]
+    ledger: PathBuf,
+    /// The place at which it stands still.
+    #[arg(long)]
+    halt_at: Option<u32>,
+    #[arg(long, value_enum)]
+    plant: Plant,
+    #[command(flatten)]
+    serve: ServeArgs,
+}
+
+/// The thread in which a run keeps its state.
+pub(crate) fn thread_of(run_id: &str) -> String {
+    format!("thread-{run_id}")
+}
+
+/// The places a child comes to.
+#[derive(Debug)]
+pub(crate) struct Places {
+    last: AtomicU32,
+    step: AtomicU32,
+    halt_at: Option<u32>,
+}
+
+impl Places {
+    /// Says that it is here, and stays if it was told to.
+    pub(crate) async fn at(&self, what: &str) {
+        let number = {
+            let mut out = std::io::stdout().lock();
+            let number = self.last.fetch_add(1, Ordering::SeqCst) + 1;
+            // Nobody reads any more: the one who gave the orders is gone, and standard input says so as well.
+            let _ = writeln!(out, "{number} {} {what}", self.step.load(Ordering::SeqCst));
+            number
+        };
+        if self.halt_at == Some(number) {
+            std::future::pending().await
+        }
+    }
+
+    /// The step whose checkpoint was just read or kept; the next one is under way now.
+    fn stands(&self, metadata: &Json) {
+        let step = metadata.member::<u32>("step").unwrap_or_default();
+        self.step.store(step + 1, Ordering::SeqCst);
+    }
+}
+
+/// The thread's journal, between two places.
+#[derive(Clone)]
+struct Watched {
+    journal: ThreadJournal,
+    places: Arc<Places>,
+    plant: Plant,
+}
+
+impl Journal for Watched {
+    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
+        Box::pin(async move {
+            self.places.at("opening").await;
+            let mut latest = self.journal.latest().await?.filter(|_| self.plant != Plant::ForgetsSteps);
+            if let Some(latest) = &mut latest {
+                self.places.stands(&latest.metadata);
+                if self.plant == Plant::ForgetsMemos {
+                    latest.writes.clear();
+                }
+            }
+            self.places.at("opened").await;
+            Ok(latest)
+        })
+    }
+
+    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            let metadata = new.metadata.clone();
+            self.places.at("keeping-step").await;
+            self.journal.put(new).await?;
+            self.places.at("kept-step").await;
+            self.places.stands(&metadata);
+            Ok(())
+        })
+    }
+
+    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
+        Box::pin(async move {
+            let what = new.task_id.clone();
+            self.places.at(&format!("keeping {what}")).await;
+            if self.plant == Plant::KeepsLate {
+                let journal = self.journal.clone();
+                // Ends with the process, and that is the fault.
+                drop(tokio::spawn(async move {
+                    tokio::time::sleep(LATE).await;
+                    journal.write(new).await
+                }));
+            } else {
+                self.journal.write(new).await?;
+            }
+            self.places.at(&format!("kept {what}")).await;
+            Ok(())
+        })
+    }
+
+    fn thread(&self) -> &ThreadId {
+        self.journal.thread()
+    }
+}
+
+/// The timeline, between two places.
+struct Told {
+    sink: TimelineSink,
+    places: Arc<Places>,
+}
+
+impl Sink for Told {
+    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async move {
+            let names: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
+            let (what, run_ends) = (names.join("+"), names.iter().any(|name| *name == "run.completed"));
+            self.places.at(&format!("telling {what}")).await;
+            self.sink.emit(context, events).await?;
+            // Nothing is left to be killed once the end is told.
+            if !run_ends {
+                self.places.at(&format!("told {what}")).await;
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether this process was started to be killed; then it never comes back.
+pub(crate) fn is_wanted() -> bool {
+    std::env::args().nth(1).is_some_and(|word| word == super::CHILD)
+}
+
+/// Carries the run out as far as it gets.
+pub(crate) fn main() -> anyhow::Result<()> {
+    let orders = Orders::parse_from(std::env::args().skip(1));
+    // Whoever started it holds the other end; when that goes, so does this.
+    std::thread::spawn(|| {
+        let _ = std::io::stdin().read_to_end(&mut Vec::new());
+        std::process::exit(1);
+    });
+    let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
+    let said = runtime.block_on(carry_out(&orders))?;
+    writeln!(std::io::stdout(), "{said}")?;
+    // The process ends as it is, like one that was killed: no shutdown does the work of a restart.
+    std::process::exit(0)
+}
+
+fn context(run_id: RunId) -> RunContext {
+    RunContext {
+        run_id,
+        root_run_id: run_id,
+        parent_run_id: None,
+        owner_id: OwnerId::derive(b"a pepper", "chaos", "graphs"),
+        thread_id: Some(ThreadId::trusted(&thread_of(&run_id.to_string()))),
+        session_id: None,
+        role: Role::Agent,
+        agent: Some(Name::trusted("ten")),
+        origin: None,
+        trace_id: None,
+    }
+}
+
+async fn open(timeline: &Timeline, context: &RunContext) -> anyhow::Result<()> {
+    let spec = Spec {
+        context: context.clone(),
+        title: None,
+        input: None,
+        metadata: Json::empty(),
+        tags: Vec::new(),
+        lease_ms: None,
+        start: true,
+    };
+    let hash = spec.content_hash();
+    timeline.open_run(spec, hash).await?;
+    Ok(())
+}
+
+async fn carry_out(orders: &Orders) -> anyhow::Result<&'static str> {
+    let app = App::start(&orders.serve, &Secrets::default()).await?;
+    let timeline = app.server().timeline.clone();
+    let context = Arc::new(context(orders.run_id));
+    open(&timeline, &context).await?;
+    let record = timeline.run(&context.owner_id, context.run_id).await?;
+    if record.is_some_and(|record| record.head.status.is_terminal()) {
+        return Ok("done");
+    }
+    let places = Arc::new(Places { last: AtomicU32::default(), step: AtomicU32::default(), halt_at: orders.halt_at });
+    let told = Told { sink: TimelineSink::new(timeline.clone(), PATIENCE), places: Arc::clone(&places) };
+    let prefix = format!("attempt{}", orders.attempt);
+    let emitter = SupervisorEmitter::new((*context).clone(), &prefix, Arc::new(told))?;
+    let emitter: Arc<dyn Emitter> =
+        Arc::new(if orders.plant == Plant::CountsIds { emitter } else { emitter.repeatable() });
+    let journal = ThreadJournal {
+        store: timeline.store().clone(),
+        clock: timeline.clock().clone(),
+        owner: context.owner_id.clone(),
+        thread: ThreadId::trusted(&thread_of(&context.run_id.to_string())),
+    };
+    let desk = Desk::open(&orders.ledger, orders.attempt, Arc::clone(&places))?;
+    let graph = ten(&Arc::new(desk))?;
+    let drive = Drive {
+        graph: &graph,
+        context: Arc::clone(&context),
+        emitter: Arc::clone(&emitter),
+        journal: Arc::new(Watched { journal, places, plant: orders.plant }) as Arc<dyn Journal>,
+        facts: Arc::new(StoreFacts::new(timeline.store().clone(), &context)),
+        ids: timeline.ids().clone(),
+        stopwatch: monotonic(),
+        cancel: CancellationToken::new(),
+        limits: Limits::default(),
+    };
+    match drive.run(|_: Option<Trail>| Trail::default()).await? {
+        Ended::Completed(state) => {
+            let output: Value = json!({ "state": state });
+            emitter.run_completed(output).await?;
+            Ok("done")
+        }
+        other => anyhow::bail!("the graph did not complete: {other:?}"),
+    }
+}

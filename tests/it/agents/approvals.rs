@@ -1,0 +1,134 @@
+//! Calls that need a person's word.
+
+use std::{path::Path, sync::Arc};
+
+use serde_json::{Value, json};
+
+use super::{answer, ask, assert_once, kinds, log, of, questions, response, with};
+use crate::support::{
+    server::{Setup, setup},
+    until,
+};
+
+/// An agent that runs a command; it can be seen how often.
+fn runs_a_command() -> (Setup, impl Fn() -> String) {
+    let config = "[tools.shell]\nroot = \"work\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
+    let script = r#"
+        [[turns]]
+        tool_calls = [{ name = "shell", args = { command = "echo once >> did; echo done" } }]
+        [[turns]]
+        text = "{tool}"
+    "#;
+    let setup = with(config, &[("admin.toml", script)]);
+    let folder = setup.folder();
+    (setup, move || read(folder.path()))
+}
+
+fn read(folder: &Path) -> String {
+    std::fs::read_to_string(folder.join("work/did")).unwrap_or_default()
+}
+
+#[tokio::test]
+async fn a_call_that_needs_approval_is_made_when_a_person_approves_and_not_before() {
+    let (setup, did) = runs_a_command();
+    let server = setup.start().await;
+    let run = ask(&server, "admin", "do it", json!({})).await;
+    let asked = questions(&server, &run).await;
+    assert_eq!(asked.len(), 1);
+    let payload = &asked[0]["payload"];
+    assert_eq!(
+        (&payload["kind"], &payload["tool"], &payload["args"]["command"]),
+        (&json!("approval"), &json!("shell"), &json!("echo once >> did; echo done"))
+    );
+    assert_eq!(did(), "");
+    answer(&server, &run, &asked[0], "approve", Value::Null).await;
+    assert!(response(&server, &run).await.contains("done"));
+    assert_eq!(did(), "once\n");
+    let events = log(&server, &run).await;
+    assert_once(&events);
+    let at = |kind: &str| kinds(&events).iter().position(|other| *other == kind).unwrap();
+    let order = [
+        "interrupt.requested",
+        "run.interrupted",
+        "interrupt.resolved",
+        "run.resumed",
+        "tool.started",
+        "tool.completed",
+    ];
+    assert!(order.map(at).is_sorted(), "{:?}", kinds(&events));
+    assert_eq!(payload["tool_call_id"], of(&events, "tool.started")[0]["span_id"]);
+}
+
+#[tokio::test]
+async fn a_call_that_a_person_refuses_is_not_made_and_the_model_is_told() {
+    let (setup, did) = runs_a_command();
+    let server = setup.start().await;
+    for (decision, value, expected) in [
+        ("reject", json!("too risky"), "a person refused this call: too risky"),
+        ("respond", json!("I did it myself"), "I did it myself"),
+    ] {
+        let run = ask(&server, "admin", "do it", json!({})).await;
+        let asked = questions(&server, &run).await;
+        answer(&server, &run, &asked[0], decision, value).await;
+        let told = response(&server, &run).await;
+        assert!(told.contains(expected), "{told}");
+        let events = log(&server, &run).await;
+        assert_eq!(of(&events, "tool.failed").len(), usize::from(decision == "reject"));
+        assert_eq!(of(&events, "tool.started").len(), 1);
+    }
+    assert_eq!(did(), "");
+}
+
+#[tokio::test]
+async fn the_answer_of_a_person_outlives_restarts_before_and_after_it() {
+    let (agents, did) = runs_a_command();
+    let server = agents.clone().start().await;
+    let run = ask(&server, "admin", "do it", json!({ "thread_id": "t" })).await;
+    let asked = questions(&server, &run).await;
+    let db = Arc::clone(&server.db);
+    server.stop().await;
+    // A server without agents takes the answer; nobody acts on it.
+    let server = setup().on(&db).start().await;
+    answer(&server, &run, &asked[0], "approve", Value::Null).await;
+    server.stop().await;
+    assert_eq!(did(), "");
+    let server = agents.on(&db).start().await;
+    assert!(response(&server, &run).await.contains("done"));
+    assert_eq!(did(), "once\n");
+    assert_once(&log(&server, &run).await);
+}
+
+/// An agent that asks two questions at once.
+fn asks_twice() -> Setup {
+    let config = "[tools.gate]\nkind = \"files\"\nroot = \"work\"\napproval = true\n\
+        [agents.two]\nmodel = \"script:two.toml\"\ntools = [\"gate\"]\n";
+    let script = r#"
+        [[turns]]
+        tool_calls = [
+            { name = "gate_write", args = { path = "a", text = "a", mode = "replace" } },
+            { name = "gate_write", args = { path = "b", text = "b", mode = "replace" } },
+        ]
+        [[turns]]
+        text = "{tool}"
+    "#;
+    with(config, &[("two.toml", script)])
+}
+
+#[tokio::test]
+async fn questions_of_one_answer_are_asked_at_once_and_no_call_is_made_before_the_last_is_answered() {
+    let setup = asks_twice();
+    let folder = setup.folder();
+    let server = setup.start().await;
+    let run = ask(&server, "two", "go", json!({})).await;
+    let asked = questions(&server, &run).await;
+    assert_eq!(asked.len(), 2);
+    answer(&server, &run, &asked[0], "approve", Value::Null).await;
+    until("the run to wait again", || async { of(&log(&server, &run).await, "run.interrupted").len() == 2 }).await;
+    assert!(!folder.path().join("work/a").exists());
+    answer(&server, &run, &asked[1], "reject", Value::Null).await;
+    assert!(response(&server, &run).await.contains("refused"), "the last result is the second call's");
+    assert!(folder.path().join("work/a").exists() && !folder.path().join("work/b").exists());
+    let events = log(&server, &run).await;
+    assert_eq!(of(&events, "interrupt.requested").len(), 2, "each is asked once");
+    assert_eq!((of(&events, "tool.completed").len(), of(&events, "tool.failed").len()), (1, 1));
+}

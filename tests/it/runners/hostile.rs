@@ -1,0 +1,159 @@
+//! What a runner should not send, and who should not be one.
+
+use super::*;
+
+#[tokio::test]
+async fn only_a_websocket_of_the_right_kind_and_origin_is_opened() {
+    let server = Server::start().await;
+    server.get("/api/runners/connect").await.refused(426, "upgrade_required");
+    let mut request = server.runner_request();
+    request.headers_mut().remove("sec-websocket-protocol");
+    let (status, problem) = server.no_runner(request).await;
+    assert_eq!((status, &problem["code"]), (400, &json!("invalid_request")));
+    let mut request = server.runner_request();
+    request.headers_mut().insert("sec-websocket-protocol", "runreel.runner.v2, chat".parse().unwrap());
+    assert_eq!(server.no_runner(request).await.0, 400);
+    let own = server.base.clone();
+    let port = own.rsplit_once(':').unwrap().1;
+    let (longer, alias) = (format!("{own}.evil.example"), format!("http://localhost:{port}"));
+    for origin in ["https://evil.example", "null", "http://localhost", &longer, &alias] {
+        let mut request = server.runner_request();
+        request.headers_mut().insert("origin", origin.parse().unwrap());
+        let (status, problem) = server.no_runner(request).await;
+        assert_eq!((status, &problem["code"]), (403, &json!("foreign_host")), "{origin}");
+    }
+    let mut request = server.runner_request();
+    request.headers_mut().insert("origin", own.parse().unwrap());
+    tokio_tungstenite::connect_async(request).await.unwrap();
+}
+
+#[tokio::test]
+async fn only_a_credential_that_may_emit_for_all_runs_opens_one() {
+    let server = setup().jwt().start().await;
+    let run = server.as_subject("alice").start_run().await;
+    let refused = async |api: &crate::support::api::Api| api.no_runner(api.runner_request()).await.0;
+    assert_eq!(refused(&server.api).await, 401);
+    assert_eq!(refused(&server.api_token("alice", &[Scope::Read], None, None).await.0).await, 403);
+    assert_eq!(refused(&server.api_token("alice", &[Scope::Emit], Some(&run), None).await.0).await, 403);
+    server.api_token("alice", &[Scope::Emit], None, None).await.0.runner(&["a"], 1).await;
+}
+
+#[tokio::test]
+async fn what_is_no_message_is_answered_with_an_error_and_a_close() {
+    let server = Server::start().await;
+    let deep = format!("{}{}", "[".repeat(100_000), "]".repeat(100_000));
+    for (message, code, close) in [
+        (Message::text("{"), "malformed", 1007),
+        (Message::text(""), "malformed", 1007),
+        (Message::text("null"), "malformed", 1007),
+        (Message::text(deep), "malformed", 1007),
+        (Message::text(r#"{"type":"event"}"#), "malformed", 1007),
+        (Message::text(r#"{"type":"event","run_id":7,"n":1,"events":[]}"#), "malformed", 1007),
+        (Message::text(r#"{"type":"run.done","run_id":"../etc"}"#), "malformed", 1007),
+        (Message::text(r#"{"type":"hello","runner":"r","agents":["a"],"capacity":1}"#), "unexpected", 1002),
+        (Message::text(r#"{"type":"run.assign"}"#), "unknown_message", 1002),
+        (Message::binary(b"\x00\xff".to_vec()), "unsupported", 1003),
+    ] {
+        let mut runner = server.runner(&["a"], 1).await;
+        let what = format!("{message:?}").chars().take(80).collect::<String>();
+        runner.send(message).await;
+        assert_eq!(runner.expect("error").await["code"], code, "{what}");
+        assert_eq!(runner.closed().await, Some(close), "{what}");
+    }
+    let mut runner = server.runner(&["a"], 1).await;
+    runner.send(Message::text("x".repeat(10 * 1024 * 1024))).await;
+    // The server stops reading in the middle, so its words may be lost with the connection.
+    while let Ok(message) = runner.next().await {
+        assert_eq!(message["code"], "too_large");
+    }
+    server.runner(&["a"], 1).await.silent().await;
+}
+
+#[tokio::test]
+async fn the_first_message_is_a_hello_within_its_bounds() {
+    let server = Server::start().await;
+    let many: Vec<String> = (0..257).map(|n| format!("a{n}")).collect();
+    let hello = |rest: Value| {
+        let mut hello = json!({ "type": "hello", "runner": "r", "agents": ["a"], "capacity": 1 });
+        for (name, value) in rest.as_object().unwrap() {
+            hello[name] = value.clone();
+        }
+        hello
+    };
+    for (first, code) in [
+        (json!({ "type": "heartbeat" }), "unexpected"),
+        (hello(json!({ "agents": [] })), "malformed"),
+        (hello(json!({ "agents": many })), "malformed"),
+        (hello(json!({ "capacity": 0 })), "malformed"),
+        (hello(json!({ "capacity": 257 })), "malformed"),
+        (hello(json!({ "capacity": 1.5 })), "malformed"),
+        (hello(json!({ "runner": "with space" })), "malformed"),
+        (hello(json!({ "resume": { "lease_id": "x" } })), "malformed"),
+    ] {
+        let mut runner = server.runner_socket().await;
+        runner.say(first.clone()).await;
+        assert_eq!(runner.expect("error").await["code"], code, "{first}");
+        assert!(runner.closed().await.is_some(), "{first}");
+    }
+}
+
+#[tokio::test]
+async fn events_that_no_producer_may_emit_are_refused_whole_and_the_connection_goes_on() {
+    let server = Server::start().await;
+    let mut runner = server.runner(&["a"], 1).await;
+    let run = job(&server).await;
+    runner.assigned().await;
+    let deep: Value = (0..70).fold(json!(1), |inner, _| json!([inner]));
+    let bad = [
+        (json!([[]]), "invalid_event"),
+        (json!([{ "type": "log.info" }, { "type": "run.created" }]), "invalid_event"),
+        (json!([{ "type": "log.info", "event_id": "runreel:runner:1:1:0" }]), "invalid_event"),
+        (json!([{ "type": "log.info", "nonsense": 1 }]), "invalid_event"),
+        (json!([{ "type": "log.info", "role": "supervisor" }]), "role_mismatch"),
+        (json!([{ "type": "log.info", "payload": deep }]), "invalid_event"),
+        (json!([{ "type": "log.info", "payload": "\u{0}" }]), "invalid_event"),
+        (json!(7), "invalid_event"),
+        (json!([{ "type": "run.resumed" }]), "invalid_transition"),
+    ];
+    let mut n = 0;
+    for (events, code) in bad {
+        n += 1;
+        runner.event(&run, n, events.clone()).await;
+        let error = runner.refused(code).await;
+        assert_eq!((&error["run_id"], &error["n"]), (&json!(run), &json!(n)), "{events}");
+    }
+    runner.event(&run, n + 1, json!([{ "type": "log.info" }])).await;
+    assert_eq!(runner.expect("ack").await["last_seq"], 3);
+}
+
+#[tokio::test]
+async fn the_credential_of_a_connection_does_not_come_in_with_its_messages() {
+    let server = setup().jwt().start().await;
+    let alice = server.as_subject("alice");
+    let mut runner = alice.runner(&["a"], 1).await;
+    let run = alice.create(json!({ "agent": "a", "start": false })).await;
+    runner.assigned().await;
+    runner.event(&run, 1, json!([{ "type": "log.info", "payload": alice.token.clone() }])).await;
+    runner.refused("credential_in_body").await;
+    assert_eq!(runner.closed().await, Some(1008));
+    assert_eq!(alice.run(&run).await["last_seq"], 1);
+}
+
+#[tokio::test]
+async fn a_runner_that_reads_nothing_holds_up_nobody() {
+    let server = Server::start().await;
+    let mut stuck = server.runner(&["a"], 1).await;
+    let run = job(&server).await;
+    stuck.assigned().await;
+    // It sends much and reads no answer.
+    for n in 1..=3_000 {
+        stuck.event(&run, n, json!([{ "type": "log.info" }])).await;
+    }
+    let mut other = server.runner(&["a"], 1).await;
+    let began = tokio::time::Instant::now();
+    let run = job(&server).await;
+    assert_eq!(other.assigned().await, run);
+    other.event(&run, 1, json!([{ "type": "run.completed" }])).await;
+    other.expect("ack").await;
+    assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
+}

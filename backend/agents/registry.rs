@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     builtin::{fetch, files, shell},
     mcp::Servers,
-    model::{Message, Model, Request},
+    model::Model,
     models::{
         Web,
         provider::{Provider, Settings},
@@ -60,19 +60,6 @@ pub struct AgentSpec {
     pub tool_time_max: Duration,
     /// Longest time of the run at work.
     pub run_time_max: Duration,
-}
-
-impl AgentSpec {
-    /// The question that goes on from a conversation.
-    pub fn request(&self, conversation: &[Message]) -> Request {
-        let system = (!self.system.is_empty()).then(|| Message::system(self.system.as_str()));
-        Request {
-            messages: system.into_iter().chain(conversation.iter().cloned()).collect(),
-            tools: self.toolbox.specs(),
-            temperature: self.temperature,
-            max_tokens: self.max_tokens,
-        }
-    }
 }
 
 /// The agents of the configuration. Cloning shares the connections.

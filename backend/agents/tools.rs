@@ -155,12 +155,6 @@ impl Toolbox {
         self.entries.values().map(|entry| &entry.tool)
     }
 
-    /// These tools and one's own, for whoever adds what only a running graph can do. A name that is there is taken.
-    #[must_use]
-    pub fn with(&self, more: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        Self::new(more.into_iter().chain(self.iter().cloned()))
-    }
-
     fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
         self.entries.get(name).ok_or_else(|| ToolError::Unknown(name.to_owned()))
     }

@@ -3,7 +3,7 @@
 //! The router's run is `router`; each step is a `step.*` pair, and its output says what became of the message. A message
 //! that waits for its user's code leaves the run interrupted; the answer lets it go on.
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde_json::{Value, json};
@@ -11,6 +11,7 @@ use sha2::{Digest, Sha256};
 use tokio::time::Instant;
 
 use crate::{
+    agents::runtime::TimelineSink,
     domain::{
         context::{Origin, Role, RunContext},
         event::NewEvent,
@@ -24,7 +25,7 @@ use crate::{
     emitters::{
         emitter::{Emitter, Level},
         identity::{NullEmitter, SupervisorEmitter},
-        sink::{Sink, SinkError},
+        sink::SinkError,
     },
     sessions::steps::{Identity, Proof, Routed, Start, StartError, Started, Steps},
     store::sessions::Settled,
@@ -37,18 +38,6 @@ pub const ROUTER: &str = "router";
 const CODE_INTERRUPT: &str = "code";
 /// Characters of a message that become its run's title.
 const TITLE_CHARS: usize = 80;
-
-/// Events of this process's own timeline.
-struct OwnTimeline(Timeline);
-
-impl Sink for OwnTimeline {
-    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(async move {
-            let done = self.0.emit_run_event(&Arc::new(context.clone()), events).await;
-            done.map(|_| ()).map_err(SinkError::new)
-        })
-    }
-}
 
 /// Routes messages in this process.
 #[derive(Clone)]
@@ -155,7 +144,8 @@ impl Router {
             Box::new(NullEmitter)
         } else {
             let prefix = format!("router-{}", routed.attempts);
-            let sink = Arc::new(OwnTimeline(self.timeline.clone()));
+            // No second try here: a message that cannot be routed now stays in the inbox.
+            let sink = Arc::new(TimelineSink::new(self.timeline.clone(), Duration::ZERO));
             let emitter = SupervisorEmitter::new(context.clone(), &prefix, sink);
             Box::new(emitter.map_err(|unfit| StartError::Other(unfit.to_string()))?)
         };

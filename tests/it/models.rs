@@ -4,7 +4,7 @@ use std::path::Path;
 
 use runreel::{
     agents::{
-        model::{Completion, Delta, Finish, Message, ModelError, ModelErrorKind, Part, Speaker, ToolCall},
+        model::{Completion, Delta, Finish, Message, ModelError, ModelErrorKind, Part, Request, Speaker, ToolCall},
         registry::{AgentSpec, Agents},
     },
     config::File,
@@ -33,7 +33,10 @@ async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> AgentSpec {
 }
 
 async fn ask(agent: &AgentSpec, conversation: &[Message]) -> (Result<Completion, ModelError>, Vec<Delta>) {
-    let (request, mut told) = (agent.request(conversation), Vec::new());
+    let messages =
+        std::iter::once(Message::system(agent.system.as_str())).chain(conversation.iter().cloned()).collect();
+    let (tools, temperature, max_tokens) = (agent.toolbox.specs(), agent.temperature, agent.max_tokens);
+    let (request, mut told) = (Request { messages, tools, temperature, max_tokens }, Vec::new());
     let mut tell = |delta| told.push(delta);
     let answer = patiently("an answer", agent.model.complete(&request, &mut tell)).await;
     (answer, told)

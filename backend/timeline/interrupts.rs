@@ -126,13 +126,16 @@ impl Timeline {
         for last in [false, true] {
             let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
             let mut events = vec![resolved_event(answer)];
-            if record.head.status == Status::Interrupted {
+            let waits = record.head.status == Status::Interrupted;
+            if waits {
                 let resumed = self.resumed(context, answer, requested).await?;
                 events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
             match self.emit_run_event(context, events).await {
                 // The answer to another interrupt has let the run go on in the meantime.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if !last => {}
+                // It may have said that it waits between the look at its status and the answer.
+                Ok(_) if !waits => return self.resume_answered(context, answer, requested).await,
                 other => return Ok(other.map(|_| ())?),
             }
         }
@@ -148,13 +151,18 @@ impl Timeline {
         requested: &Recorded,
     ) -> Result<(), AnswerError> {
         let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
-        let open = self.store().open_interrupts(&context.owner_id, context.run_id).await?;
-        if record.head.status == Status::Interrupted && open.is_empty() {
-            let resumed = Json::of(&self.resumed(context, answer, requested).await?);
-            let event = NewEvent::new("run.resumed", resumed).event_id(answer.resumed_event_id());
-            self.emit_run_event(context, vec![event]).await?;
+        if record.head.status != Status::Interrupted
+            || !self.store().open_interrupts(&context.owner_id, context.run_id).await?.is_empty()
+        {
+            return Ok(());
         }
-        Ok(())
+        let resumed = Json::of(&self.resumed(context, answer, requested).await?);
+        let event = NewEvent::new("run.resumed", resumed).event_id(answer.resumed_event_id());
+        match self.emit_run_event(context, vec![event]).await {
+            // Somebody was faster, or the run has ended.
+            Ok(_) | Err(EmitError::Refused(_)) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// From which checkpoint the run goes on: the one the request names, else the newest that the run has put.

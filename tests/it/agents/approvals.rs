@@ -132,3 +132,16 @@ async fn questions_of_one_answer_are_asked_at_once_and_no_call_is_made_before_th
     assert_eq!(of(&events, "interrupt.requested").len(), 2, "each is asked once");
     assert_eq!((of(&events, "tool.completed").len(), of(&events, "tool.failed").len()), (1, 1));
 }
+
+#[tokio::test]
+async fn an_answer_that_comes_while_the_run_looks_for_it_is_not_lost() {
+    let server = asks_twice().flags(&["--db-connections", "8"]).start().await;
+    for _ in 0..12 {
+        let run = ask(&server, "two", "go", json!({})).await;
+        let asked = questions(&server, &run).await;
+        answer(&server, &run, &asked[0], "approve", Value::Null).await;
+        // The run is at work on the first answer and says again that it waits for the second.
+        answer(&server, &run, &asked[1], "approve", Value::Null).await;
+        response(&server, &run).await;
+    }
+}

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`tools`] and [`step`] (how an agent acts), then [`survey`] (a whole supervisor with its workers).
 
+pub mod agent;
 pub mod assistant;
 pub mod builtin;
 pub mod mcp;

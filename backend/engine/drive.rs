@@ -63,6 +63,18 @@ pub enum Ended<S> {
     Cancelled,
 }
 
+impl<S> Ended<S> {
+    /// The same end, with what is made of the state.
+    pub fn map<T>(self, of: impl FnOnce(S) -> T) -> Ended<T> {
+        match self {
+            Self::Completed(state) => Ended::Completed(of(state)),
+            Self::Suspended { questions, waits } => Ended::Suspended { questions, waits },
+            Self::Failed { node, error } => Ended::Failed { node, error },
+            Self::Cancelled => Ended::Cancelled,
+        }
+    }
+}
+
 /// The journal or the log gave up; the graph stands where it stood and may be driven again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DriveError {

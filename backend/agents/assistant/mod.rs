@@ -18,9 +18,10 @@ use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::{
+    agent::{Agent, Desk},
     model::{ImageSource, Message, Model, Part, Speaker, Usage},
     spawner::Spawner,
     spill::Spill,
@@ -28,8 +29,11 @@ use super::{
 };
 use crate::{
     clock::Stopwatch,
-    domain::{context::RunContext, id::Name},
-    engine::{Graph, Next, State, graph::Flaw},
+    domain::{
+        context::RunContext,
+        id::{Name, SpanId},
+    },
+    engine::{Ended, Graph, Limits, Next, State, drive::DriveError, graph::Flaw},
 };
 
 /// What the agent of one run is made of: resolved when the run begins and the same until it ends.
@@ -162,8 +166,26 @@ pub trait Pictures: Send + Sync {
     fn load<'a>(&'a self, context: &'a RunContext, artifact: &'a str) -> BoxFuture<'a, Option<String>>;
 }
 
+impl Agent for Assistant {
+    fn work(self: Arc<Self>, desk: Desk, limits: Limits) -> BoxFuture<'static, Result<Ended<Value>, DriveError>> {
+        Box::pin(async move {
+            for (n, message) in messages_of(&desk.input).iter().enumerate() {
+                let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
+                desk.emitter.message(&span, &json!({"role": message.role, "content": said}), None).await?;
+            }
+            let graph = match graph(&self) {
+                Ok(graph) => graph,
+                Err(flaw) => return Ok(Ended::Failed { node: None, error: flaw.to_string() }),
+            };
+            let begin = |before: Option<Conversation>| before.unwrap_or_default().asked(&desk.input);
+            let ended = desk.drive(&graph, limits, begin).await?;
+            Ok(ended.map(|conversation| json!({"response": conversation.answer()})))
+        })
+    }
+}
+
 /// The graph of this assistant.
-pub fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, Flaw> {
+fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, Flaw> {
     let (speaking, acting) = (Arc::clone(assistant), Arc::clone(assistant));
     let more = |conversation: &Conversation| if conversation.wants_tools() { Next::To("tools") } else { Next::End };
     Graph::new("assistant", "model")

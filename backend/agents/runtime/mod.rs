@@ -15,20 +15,19 @@ mod spawner;
 
 use std::{sync::Arc, time::Duration};
 
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 pub use self::{facts::StoreFacts, roster::Configured, shelf::Shelf, sink::TimelineSink, spawner::LocalSpawner};
-use super::assistant::{self, Assistant, Conversation};
+use super::agent::{Desk, Roster, suspend};
 use crate::{
     clock::Stopwatch,
     dispatch::{Assignment, Dispatch, keep::Fate},
     domain::{
         context::{Role, RunContext},
         event::NewEvent,
-        id::{Name, RunId, SpanId, ThreadId, Title},
+        id::{Name, RunId, ThreadId, Title},
         interrupt::{Answer, Decision},
         job::{Claimer, started_event_id},
         json::Json,
@@ -39,12 +38,7 @@ use crate::{
         identity::{SupervisorEmitter, Unfit, WorkerEmitter},
         sink::SinkError,
     },
-    engine::{
-        Drive, Ended, Limits,
-        drive::DriveError,
-        journal::{Journal, ThreadJournal},
-        visit::{Facts, Question},
-    },
+    engine::{Ended, drive::DriveError, journal::ThreadJournal, visit::Question},
     store::threads::{ThreadChange, TtlChange},
     threads::Threads,
     timeline::emit::EmitError,
@@ -54,26 +48,6 @@ use crate::{
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 /// How long one emission tries before the work is given back.
 const LOG_PATIENCE: Duration = Duration::from_mins(1);
-
-/// The agents this process knows.
-pub trait Roster: Send + Sync {
-    fn names(&self) -> Vec<Name>;
-
-    /// What an agent is made of, resolved for one run: models, tools and their credentials as they are now. The error is
-    /// for the person who reads the failed run.
-    fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Hired, String>>;
-
-    /// Ends what was started for the agents.
-    fn close(&self) -> BoxFuture<'_, ()>;
-}
-
-/// An agent for one run.
-pub struct Hired {
-    pub assistant: Assistant,
-    pub limits: Limits,
-    /// Longest time of the run at work; time it waits does not count.
-    pub time_max: Duration,
-}
 
 /// Carries out jobs in this process. Cheap to clone.
 #[derive(Clone)]
@@ -205,60 +179,46 @@ impl Runtime {
         let input = assignment.input.as_ref().map_or(Value::Null, |input| {
             serde_json::from_str(input.as_str()).unwrap_or_else(|_| Value::from(input.as_str()))
         });
-        for (n, message) in assistant::messages_of(&input).iter().enumerate() {
-            let span = SpanId::trusted(&format!("input.{n}"));
-            emitter.message(&span, &json!({"role": message.role, "content": message.visible()}), None).await?;
-        }
-        let ended = self.drive(assignment, &emitter, hired, &input, cancel).await?;
+        let desk = self.desk(assignment, &emitter, input, cancel).await?;
+        let ended = hired.work(desk).await?;
         self.conclude(context, &*emitter, ended).await
     }
 
-    async fn drive(
+    async fn desk(
         &self,
         assignment: &Assignment,
         emitter: &Arc<dyn Emitter>,
-        hired: Hired,
-        input: &Value,
+        input: Value,
         cancel: &CancellationToken,
-    ) -> Result<Ended<Conversation>, Outside> {
+    ) -> Result<Desk, Outside> {
         let (context, timeline) = (&assignment.context, self.dispatch.timeline());
-        let thread = self.place(context).await?;
         let journal = ThreadJournal {
             store: timeline.store().clone(),
             clock: timeline.clock().clone(),
             owner: context.owner_id.clone(),
-            thread,
+            thread: self.place(context).await?,
         };
-        let graph = assistant::graph(&Arc::new(hired.assistant)).map_err(|flaw| Outside::Graph(flaw.to_string()))?;
-        let drive = Drive {
-            graph: &graph,
+        Ok(Desk {
             context: Arc::clone(context),
             emitter: Arc::clone(emitter),
-            journal: Arc::new(journal) as Arc<dyn Journal>,
-            facts: Arc::new(StoreFacts::new(timeline.store().clone(), context)) as Arc<dyn Facts>,
+            journal: Arc::new(journal),
+            facts: Arc::new(StoreFacts::new(timeline.store().clone(), context)),
             ids: timeline.ids().clone(),
             stopwatch: Arc::clone(&self.stopwatch),
             cancel: cancel.clone(),
-            limits: hired.limits,
-        };
-        let driving = drive.run(|before: Option<Conversation>| before.unwrap_or_default().asked(input));
-        match tokio::time::timeout(hired.time_max, driving).await.unwrap_or_else(|_| Ok(late(hired.time_max))) {
-            Err(DriveError::Journal(error)) if !error.transient => {
-                Ok(Ended::Failed { node: None, error: error.to_string() })
-            }
-            other => Ok(other?),
-        }
+            input,
+        })
     }
 
     async fn conclude(
         &self,
         context: &Arc<RunContext>,
         emitter: &dyn Emitter,
-        ended: Ended<Conversation>,
+        ended: Ended<Value>,
     ) -> Result<Done, Outside> {
         match ended {
-            Ended::Completed(conversation) => {
-                emitter.run_completed(json!({"response": conversation.answer()})).await?;
+            Ended::Completed(output) => {
+                emitter.run_completed(output).await?;
                 Ok(Done::Ended)
             }
             Ended::Failed { node, error } => {
@@ -340,27 +300,9 @@ impl Runtime {
     }
 }
 
-fn late(time_max: Duration) -> Ended<Conversation> {
-    Ended::Failed { node: None, error: format!("the run was at work longer than {time_max:?}") }
-}
-
 /// The thread of a run that has no other.
 fn own_thread(run: RunId) -> ThreadId {
     ThreadId::trusted(&format!("run:{run}"))
-}
-
-async fn suspend(
-    emitter: &dyn Emitter,
-    questions: &[Question],
-    waits: &[(String, Vec<RunId>)],
-) -> Result<(), SinkError> {
-    if questions.is_empty() {
-        let runs: Vec<RunId> = waits.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
-        let reason = waits.first().map_or("it waits", |(reason, _)| reason);
-        return emitter.run_waiting(reason, &runs).await;
-    }
-    let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
-    emitter.run_interrupted(&asked).await
 }
 
 /// What is no fault of the run.
@@ -374,6 +316,4 @@ enum Outside {
     Store(#[from] crate::store::Error),
     #[error(transparent)]
     Identity(#[from] Unfit),
-    #[error("the graph of the assistant: {0}")]
-    Graph(String),
 }

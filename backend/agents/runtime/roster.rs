@@ -4,9 +4,10 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{Hired, LocalSpawner, Roster, shelf::Shelf};
+use super::{LocalSpawner, shelf::Shelf};
 use crate::{
     agents::{
+        agent::{Hired, Roster},
         assistant::Assistant,
         registry::{AgentSpec, Agents},
     },
@@ -48,7 +49,7 @@ impl Configured {
             spawner: self.spawner.clone(),
             stopwatch: Arc::clone(&self.stopwatch),
         };
-        Hired { assistant, limits, time_max: spec.run_time_max }
+        Hired { agent: Arc::new(assistant), limits, time_max: spec.run_time_max }
     }
 }
 

@@ -28,6 +28,7 @@ build:
 lint:
     cargo fmt --check
     cargo clippy --all-targets -- -D warnings
+    cargo clippy --test chaos -- -D warnings
 
 # Unit and property tests.
 unit:

@@ -5,8 +5,8 @@
 //! that is the point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
 //!
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
-//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] stands for itself:
-//! the engine in a process that is killed.
+//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] and [`talk`]
+//! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
@@ -19,6 +19,7 @@ mod site;
 mod stage;
 mod storm;
 mod table;
+mod talk;
 mod wire;
 mod writer;
 
@@ -54,9 +55,10 @@ enum Wanted {
     Drain,
     StalledReaders,
     GraphKills,
+    TalkKills,
 }
 
-const SCENARIOS: [Wanted; 10] = [
+const SCENARIOS: [Wanted; 11] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -67,6 +69,7 @@ const SCENARIOS: [Wanted; 10] = [
     Wanted::Drain,
     Wanted::StalledReaders,
     Wanted::GraphKills,
+    Wanted::TalkKills,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -195,6 +198,7 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
         Wanted::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
         Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
+        Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
         _ => return Vec::new(),
     };
     vec![(name, verdict)]

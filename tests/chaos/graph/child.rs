@@ -109,7 +109,7 @@ impl Places {
             number
         };
         if self.halt_at == Some(number) {
-            std::future::pending().await
+            std::future::pending::<()>().await;
         }
     }
 
@@ -189,7 +189,7 @@ impl Sink for Told {
     fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async move {
             let names: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
-            let (what, run_ends) = (names.join("+"), names.iter().any(|name| *name == "run.completed"));
+            let (what, run_ends) = (names.join("+"), names.contains(&"run.completed"));
             self.places.at(&format!("telling {what}")).await;
             self.sink.emit(context, events).await?;
             // Nothing is left to be killed once the end is told.

@@ -67,14 +67,14 @@ fn plain(told: &Told) -> (String, Option<String>, String) {
     let (mut payload, mut span) = (payload.clone(), span.clone());
     if let Some(members) = payload.as_object_mut() {
         members.remove("duration_ms");
-        if kind == "state.checkpointed" && members.remove("checkpoint_id").map(text) == span {
+        if kind == "state.checkpointed" && members.remove("checkpoint_id").as_ref().map(text) == span {
             span = Some("the checkpoint".to_owned());
         }
     }
     (kind.clone(), span, format!("{role} {agent:?} {parent:?} {payload}"))
 }
 
-fn text(value: Value) -> String {
+fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 

@@ -167,9 +167,10 @@ impl Ground {
 fn aims(rng: &mut StdRng, kills: usize, places: u32) -> Vec<Vec<Aim>> {
     let alone = (kills - kills * 3 / 10).max(1);
     let mut trials = Vec::new();
-    for number in 0..alone {
-        let (from, to) = (places as usize * number / alone + 1, places as usize * (number + 1) / alone + 1);
-        trials.push(vec![aim(rng, from as u32..to.max(from + 1) as u32, places)]);
+    for number in 0..alone as u64 {
+        let at = |number| u32::try_from(u64::from(places) * number / alone as u64 + 1).unwrap_or(places);
+        let (from, to) = (at(number), at(number + 1));
+        trials.push(vec![aim(rng, from..to.max(from + 1), places)]);
     }
     let mut rest = kills - alone;
     while rest > 0 {

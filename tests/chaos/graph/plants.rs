@@ -132,7 +132,7 @@ pub(super) async fn run(
         require(verdict, name, &judge(whole, &damaged), word);
     }
     for (plant, at, word) in FAULTS {
-        let place = map.iter().position(|what| what == at).map_or(0, |index| index as u32 + 1);
+        let place = (1..).zip(map).find_map(|(place, what)| (what == at).then_some(place)).unwrap_or(0);
         let (history, _) = ground.trial(&[Aim { place, later: None }], plant).await?;
         require(verdict, plant.word(), &judge(whole, &history), word);
     }

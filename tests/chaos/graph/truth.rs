@@ -91,7 +91,8 @@ pub(crate) async fn kept(database: &mut PgConnection, run_id: &str) -> anyhow::R
         match (told.kind.as_str(), told.span) {
             ("step.completed", Some(span)) => _ = kept.told.insert(span),
             ("state.checkpointed", _) => {
-                kept.told_step = kept.told_step.max(told.payload["step"].as_u64().map(|n| n as u32))
+                let step = told.payload["step"].as_u64().and_then(|step| u32::try_from(step).ok());
+                kept.told_step = kept.told_step.max(step);
             }
             _ => {}
         }

@@ -25,7 +25,7 @@ use crate::{
     clock::{Clock, IdSource},
     domain::{
         artifact::{ArtifactId, Hash},
-        limits::{ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX},
+        limits::{ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, TAKES_MAX, UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX},
         principal::OwnerId,
     },
     store::{self, Store, artifacts::Artifact},
@@ -135,6 +135,8 @@ pub struct Artifacts {
     clock: Clock,
     ids: IdSource,
     uploads: Arc<Semaphore>,
+    /// Of bytes that are here already: they must not wait for a client that is slow.
+    takes: Arc<Semaphore>,
     downloads: Arc<Semaphore>,
 }
 
@@ -142,7 +144,8 @@ impl Artifacts {
     pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource) -> Self {
         let uploads = Arc::new(Semaphore::new(UPLOADS_MAX));
         let downloads = Arc::new(Semaphore::new(DOWNLOADS_MAX));
-        Self { store, shelf, clock, ids, uploads, downloads }
+        let takes = Arc::new(Semaphore::new(TAKES_MAX));
+        Self { store, shelf, clock, ids, uploads, takes, downloads }
     }
 
     pub fn new_id(&self) -> ArtifactId {
@@ -161,7 +164,7 @@ impl Artifacts {
 
     /// As [`Artifacts::receive`] for bytes that are here already; waits its turn.
     pub async fn take(&self, bytes: Bytes) -> Result<Upload, Error> {
-        let permit = Arc::clone(&self.uploads).acquire_owned().await.map_err(|_| Error::Busy)?;
+        let permit = Arc::clone(&self.takes).acquire_owned().await.map_err(|_| Error::Busy)?;
         let body = futures::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
         self.take_in(body, permit).await.map_err(|broken| match broken {
             Broken::Source(never) => match never {},

@@ -62,10 +62,10 @@ impl JwtRules {
         let leeway = TimeDelta::seconds(i64::try_from(JWT_LEEWAY_S).unwrap_or(0));
         let moment = |seconds: u64| i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
         let expires_at = moment(body.exp).ok_or(NOT_VALID)?;
-        if expires_at + leeway <= now {
+        if expires_at.checked_add_signed(leeway).ok_or(NOT_VALID)? <= now {
             return Err(Error::Invalid("the token has expired"));
         }
-        if body.nbf.is_some_and(|nbf| moment(nbf).is_none_or(|nbf| nbf - leeway > now)) {
+        if body.nbf.is_some_and(|nbf| moment(nbf).is_none_or(|nbf| nbf > now + leeway)) {
             return Err(Error::Invalid("the token is not valid yet"));
         }
         let issuer = body.iss.unwrap_or_default();
@@ -131,6 +131,9 @@ mod tests {
             json!({"sub": "a", "exp": (NOW + 60).to_string()}),
             json!({"sub": "a", "exp": -1}),
             json!({"sub": "a", "exp": NOW - 31}),
+            json!({"sub": "a", "exp": 8_210_266_876_799_u64}),
+            json!({"sub": "a", "exp": u64::MAX}),
+            json!({"sub": "a", "exp": NOW + 60, "nbf": 8_210_266_876_799_u64}),
             json!({"sub": "a", "exp": NOW + 60, "nbf": NOW + 31}),
             json!({"sub": "a".repeat(2000), "exp": NOW + 60}),
         ] {

@@ -3,7 +3,10 @@
 use std::{fmt::Write as _, process::ExitCode};
 
 use super::render::print;
-use crate::config::{Secrets, ServeArgs};
+use crate::{
+    agents::registry::Agents,
+    config::{self, Secrets, ServeArgs},
+};
 
 /// Prints what `serve` would run with, after checking it.
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
@@ -18,5 +21,7 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     }
     print(&text)?;
     args.check(&secrets)?;
+    // As `serve` does: models and tools know more rules than the file.
+    Agents::new(args.file()?, args.data.data_dir()?, config::path())?;
     Ok(ExitCode::SUCCESS)
 }

@@ -85,6 +85,7 @@ enum Command {
 /// Runs a command and tells what went wrong.
 pub async fn run(cli: Cli) -> ExitCode {
     cli.colors.apply();
+    keep_to_itself();
     let done = match cli.command {
         Command::Serve(args) => serve::run(*args).await,
         Command::Demo(args) => demo::run(*args).await,
@@ -102,6 +103,15 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Completions(args) => completions::run(&args, Cli::command()),
     };
     done.unwrap_or_else(|error| exit::report(&error))
+}
+
+/// Hides the environment and the memory, where keys are, from the programs that tools start under the same user. Root
+/// sees everything all the same, and a core is not dumped any more.
+fn keep_to_itself() {
+    #[cfg(target_os = "linux")]
+    if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
+        tracing::debug!(%error, "other programs of this user can read the environment");
+    }
 }
 
 fn openapi() -> anyhow::Result<ExitCode> {

@@ -59,6 +59,11 @@ fn short(name: &str) -> Checked {
     Err(("", format!("the name must be 1 to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -")))
 }
 
+fn is_variable(name: &str) -> bool {
+    let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
+    !name.is_empty() && name.chars().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit())
+}
+
 fn seconds(key: &'static str, value: u64) -> Checked {
     if (1..=TIME_S_MAX).contains(&value) { Ok(()) } else { Err((key, format!("must be 1 to {TIME_S_MAX} seconds"))) }
 }
@@ -79,6 +84,10 @@ fn check_model(file: &File, name: &str, model: &Model) -> Checked {
     }
     if let Some(Err(why)) = model.base_url.as_deref().map(check_base_url) {
         return Err(("base_url", why));
+    }
+    if model.api_key_env.as_deref().is_some_and(|name| !is_variable(name)) {
+        // It is not repeated: it may be the key itself.
+        return Err(("api_key_env", "is no name of an environment variable".to_owned()));
     }
     if name == "echo" || name.contains(':') {
         return Err(("", "a section cannot be called like a model that is there without one".to_owned()));
@@ -108,7 +117,18 @@ fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
     if kind == ToolKind::Fetch && tool.allow.as_ref().is_none_or(Vec::is_empty) {
         return Err(("allow", "name the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
     }
-    Ok(())
+    let allow = tool.allow.iter().flatten();
+    let covers = |host: &str| {
+        let of = |allowed: &String| {
+            let name = allowed.split_once(':').map_or(allowed.as_str(), |(name, _)| name);
+            name.strip_prefix('*').is_some_and(|end| host.ends_with(end)) || name == host
+        };
+        !host.contains('*') && allow.clone().any(of)
+    };
+    match tool.allow_private.iter().flatten().find(|host| !covers(host)) {
+        Some(host) => Err(("allow_private", format!("{host:?} is no single host that allow names as well"))),
+        None => Ok(()),
+    }
 }
 
 fn check_mcp(mcp: &Mcp) -> Checked {

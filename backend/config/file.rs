@@ -43,7 +43,9 @@ impl File {
     /// Reads and checks it. The error names line, key and what to do.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path, "the configuration file")?;
-        let folder = path.parent().map(Path::to_owned).unwrap_or_default();
+        // Programs are started in other folders, so a relative one would be another one there.
+        let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
+        let folder = whole.parent().map(Path::to_owned).unwrap_or_default();
         let place = |told: String| error(format!("{}: {told}", path.display()));
         Self::parse(&text, &folder).map_err(place)
     }

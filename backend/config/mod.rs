@@ -314,6 +314,16 @@ fn variable_os(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
+/// The variables that configure this program, tokens, keys and the database among them: no other program needs them.
+#[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
+pub fn own_variables() -> Vec<OsString> {
+    let is_own = |name: &OsString| {
+        let name = name.to_string_lossy();
+        name.starts_with("RUNREEL_") || name.starts_with("DATABASE_URL")
+    };
+    std::env::vars_os().map(|(name, _)| name).filter(is_own).collect()
+}
+
 fn secret(name: &str, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
     let value = match variable(name) {
         Some(value) => Some(value),

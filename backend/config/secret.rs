@@ -4,6 +4,9 @@ use std::{fmt, path::PathBuf};
 
 use super::{Error, error, read_secret, variable};
 
+/// Characters of a secret that may be shown, for people to know it by.
+const SHOWN_CHARS_MAX: usize = 11;
+
 /// A key. `Debug` does not hold it, and it cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
@@ -20,7 +23,17 @@ impl Secret {
 
     /// The text without the secret, should somebody have repeated it.
     pub fn masked_in(&self, text: &str) -> String {
-        if self.0.is_empty() { text.to_owned() } else { text.replace(&self.0, "***") }
+        let least = self.0.char_indices().nth(SHOWN_CHARS_MAX + 1).map_or(self.0.len(), |(at, _)| at);
+        let (Some(beginning), false) = (self.0.get(..least), self.0.is_empty()) else { return text.to_owned() };
+        let (mut masked, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some(at) = rest.find(beginning) {
+            masked.push_str(&rest[..at]);
+            masked.push_str("***");
+            // Also what was cut off: everything that goes on like the secret.
+            let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
+            rest = &rest[at + same.map(|(c, _)| c.len_utf8()).sum::<usize>()..];
+        }
+        masked + rest
     }
 }
 
@@ -71,6 +84,9 @@ mod tests {
         let secret = Secret::new("sk-123");
         assert_eq!(format!("{secret:?} {:?}", Some(&secret)), "Secret(***) Some(Secret(***))");
         assert_eq!(secret.masked_in("wrong key sk-123"), "wrong key ***");
+        let long = Secret::new("sk-ant-0123456789-ü-abc");
+        let said = "half of sk-ant-0123456789-ü and sk-ant-0123456789-ü-abcdef, but not sk-ant-01";
+        assert_eq!(long.masked_in(said), "half of *** and ***def, but not sk-ant-01");
         assert_eq!(Secret::new("").masked_in("as it is"), "as it is");
     }
 }

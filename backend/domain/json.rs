@@ -41,9 +41,10 @@ impl Json {
         Self(text.into_boxed_str())
     }
 
-    /// The JSON of a value this program made itself.
+    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have said, becomes U+FFFD.
     pub fn of(value: &impl Serialize) -> Self {
-        Self(serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned()).into_boxed_str())
+        let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
+        Self(without_nul(text).into_boxed_str())
     }
 
     /// `{}`
@@ -87,6 +88,27 @@ impl<'de> Deserialize<'de> for Json {
         let raw = Box::<RawValue>::deserialize(deserializer)?;
         compact(raw.get()).map(|text| Self(text.into_boxed_str())).map_err(serde::de::Error::custom)
     }
+}
+
+/// Replaces the escape of NUL, which Postgres cannot read as text.
+fn without_nul(text: String) -> String {
+    const NUL: &str = "\\u0000";
+    if !text.contains(NUL) {
+        return text;
+    }
+    let (mut out, mut rest) = (String::with_capacity(text.len()), text.as_str());
+    while let Some(at) = rest.find('\\') {
+        // An escape is two characters at least, so a backslash that is escaped begins no other.
+        let is_nul = rest[at..].starts_with(NUL);
+        let end = at + if is_nul { NUL.len() } else { 2 };
+        out.push_str(if is_nul { &rest[..at] } else { &rest[..end] });
+        if is_nul {
+            out.push(char::REPLACEMENT_CHARACTER);
+        }
+        rest = &rest[end..];
+    }
+    out.push_str(rest);
+    out
 }
 
 /// Drops white space outside strings and checks depth and escapes; the grammar itself is the parser's business.
@@ -192,6 +214,15 @@ mod tests {
     fn what_is_not_json_stays_not_json() {
         for text in ["", "1 2", "tru e", "{\"a\":}", "[1,]", "nul", "\"a", "\"\\u12\"", "01", "\u{feff}1", "1\u{0}"] {
             check(text, Err(Flaw::Syntax));
+        }
+    }
+
+    #[test]
+    fn a_nul_that_the_program_was_told_is_replaced_and_nothing_else_is() {
+        let of = |text: &str| serde_json::from_str::<serde_json::Value>(Json::of(&text).as_str()).unwrap();
+        for text in ["a\0b", "\0\0", "\\\0", "\\u0000", "\\\\u0000\0", "\\", "\"\\n\0", ""] {
+            assert_eq!(of(text), text.replace('\0', "\u{fffd}"), "{text:?}");
+            assert!(Json::parse(Json::of(&text).as_str()).is_ok(), "{text:?}");
         }
     }
 

@@ -114,8 +114,10 @@ pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 pub const INTERRUPT_ROWS: i64 = 10_000;
 /// Bodies of one process that are being read or worked on, KiB together.
 pub const BODIES_KIB_MAX: usize = 256 * 1024;
-/// What a body of unknown length counts as, KiB.
-pub const BODY_KIB_UNKNOWN: usize = 1024;
+/// In what steps a body takes its room as it arrives, KiB.
+pub const BODY_STEP_KIB: usize = 64;
+/// Largest update of Telegram's webhook, bytes; a message of it has 4 096 characters.
+pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 /// Longest time a body takes to arrive, milliseconds.
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
 /// Runs that one process's own agents are at work on at a time; runs that wait do not count.
@@ -168,6 +170,8 @@ pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
 pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
 /// Artifacts of one process that are being uploaded.
 pub const UPLOADS_MAX: usize = 64;
+/// Payloads and results that become artifacts at once; others wait their turn.
+pub const TAKES_MAX: usize = 64;
 /// Artifacts of one process that are being downloaded.
 pub const DOWNLOADS_MAX: usize = 1_024;
 /// Longest silence in the middle of an upload, milliseconds.

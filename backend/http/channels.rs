@@ -1,14 +1,14 @@
 //! Messages of channels: in by their one door, or by Telegram's.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Json as Reply,
-    extract::State,
-    http::{HeaderMap, HeaderValue, StatusCode},
+    extract::{FromRequestParts, State},
+    http::{HeaderValue, StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
@@ -20,12 +20,17 @@ use super::{
     problem::{Code, Problem},
 };
 use crate::{
-    channels::{Error, Receipt, telegram::update::Update},
-    config::channels::TELEGRAM,
+    channels::{
+        Error, Receipt,
+        telegram::{Telegram, update::Update},
+    },
+    config::channels::{ChannelConfig, TELEGRAM},
     domain::{
         event::timestamp,
         id::{Malformed, RunId},
-        limits::{CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, STREAMS_MAX},
+        limits::{
+            CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, STREAMS_MAX, WEBHOOK_BYTES_MAX,
+        },
         principal::{OwnerId, Scope},
         run::Status,
         session::{
@@ -38,6 +43,29 @@ use crate::{
 
 /// The header in which Telegram says the secret of the webhook.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
+
+/// Telegram, when it is set up and has proved itself: before anything of the body is read.
+struct Webhook {
+    channel: ChannelName,
+    telegram: Telegram,
+    config: Arc<ChannelConfig>,
+}
+
+impl FromRequestParts<Server> for Webhook {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let channel = ChannelName::trusted(TELEGRAM);
+        let (Some(telegram), Some(config)) = (server.channels.telegram(), server.channels.config(&channel)) else {
+            return Err(Problem::not_found());
+        };
+        let secret = parts.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes);
+        if !secret.is_some_and(|secret| telegram.knows(secret)) {
+            return Err(Problem::new(Code::Unauthorized, "this is not the secret of the webhook"));
+        }
+        Ok(Self { telegram: telegram.clone(), config: Arc::clone(config), channel })
+    }
+}
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
@@ -114,7 +142,14 @@ impl PostMessage {
             reset_session: self.reset_session,
             addressed: false,
             image,
-            at: self.ts.unwrap_or(now),
+            at: match self.ts {
+                Some(ts) if (1970..=9999).contains(&ts.year()) => ts,
+                Some(_) => {
+                    let rule = "a time between the years 1970 and 9999 is wanted";
+                    return Err(Problem::new(Code::InvalidRequest, rule).field("ts"));
+                }
+                None => now,
+            },
         })
     }
 }
@@ -315,21 +350,13 @@ async fn make_code(
 async fn telegram(
     State(server): State<Server>,
     _: CleanUrl,
-    headers: HeaderMap,
-    body: Body,
+    Webhook { channel, telegram, config }: Webhook,
+    body: Body<WEBHOOK_BYTES_MAX>,
 ) -> Result<StatusCode, Problem> {
-    let channel = ChannelName::trusted(TELEGRAM);
-    let (Some(telegram), Some(config)) = (server.channels.telegram(), server.channels.config(&channel)) else {
-        return Err(Problem::not_found());
-    };
-    let secret = headers.get(SECRET_HEADER).map(HeaderValue::as_bytes);
-    if !secret.is_some_and(|secret| telegram.knows(secret)) {
-        return Err(Problem::new(Code::Unauthorized, "this is not the secret of the webhook"));
-    }
     let known: Value = body.json()?;
     // What cannot be read as a message would come again and again if it were refused.
     let Ok(update) = serde_json::from_value::<Update>(known) else { return Ok(StatusCode::OK) };
-    if let Some(envelope) = telegram.read(update, config) {
+    if let Some(envelope) = telegram.read(update, &config) {
         let too_long = envelope.inbound.text.as_deref().is_some_and(|text| check_text(text).is_err());
         if !too_long {
             server.channels.leave(telegram.owner(), &channel, &envelope).await?;

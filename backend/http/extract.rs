@@ -3,13 +3,13 @@
 use std::{collections::HashMap, str::FromStr, sync::Arc, time::Duration};
 
 use axum::{
-    body::Bytes,
     extract::{FromRequest, FromRequestParts, Path, Request},
     http::{HeaderMap, Method, header, request::Parts},
 };
+use bytes::{Bytes, BytesMut};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use serde::de::DeserializeOwned;
-use tokio::sync::OwnedSemaphorePermit;
+use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
 use super::{
     Server,
@@ -22,7 +22,7 @@ use crate::{
         artifact::ArtifactId,
         checkpoint::CheckpointId,
         id::{Malformed, Name, RunId, ThreadId},
-        limits::{BODY_BYTES_MAX, BODY_KIB_UNKNOWN, BODY_WAIT_MS_MAX},
+        limits::{BODY_BYTES_MAX, BODY_STEP_KIB, BODY_WAIT_MS_MAX},
         principal::{OwnerId, Scope},
         session::inbound::ChannelName,
     },
@@ -111,6 +111,7 @@ fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
         let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
         let host = host.map_or(authority, |(host, _)| host);
         let numeric = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+        let host = host.to_ascii_lowercase();
         host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
     };
     let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
@@ -281,21 +282,10 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
         let credential = Credential::of(request.headers());
-        let said = request.headers().get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse().ok());
-        let kib = said.map_or(BODY_KIB_UNKNOWN, |bytes: usize| bytes.min(BYTES_MAX) / 1024 + 1);
-        let room = Arc::clone(&server.bodies).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
-        let room = room.map_err(|_| Problem::new(Code::Busy, "too many bodies are under way; nothing was done"))?;
-        let limited = Limited::new(request.into_body(), BYTES_MAX);
-        let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), limited.collect());
-        let arrived =
-            arrived.await.map_err(|_| Problem::new(Code::InvalidRequest, "the body did not arrive in time"))?;
-        let bytes = match arrived {
-            Ok(collected) => collected.to_bytes(),
-            Err(error) if error.downcast_ref::<LengthLimitError>().is_some() => {
-                return Err(Problem::new(Code::TooLarge, format!("a body may have {BYTES_MAX} bytes")));
-            }
-            Err(_) => return Err(Problem::new(Code::InvalidRequest, "the body ended early")),
-        };
+        let arriving = arrive(request.into_body(), BYTES_MAX, &server.bodies);
+        let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), arriving).await;
+        let (bytes, room) =
+            arrived.map_err(|_| Problem::new(Code::InvalidRequest, "the body did not arrive in time"))??;
         if !bytes.is_empty() && !is_ndjson && !is_json {
             return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON").hint(
                 "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
@@ -306,6 +296,32 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         }
         Ok(Self { bytes, is_ndjson, credential, _room: room })
     }
+}
+
+/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody out.
+async fn arrive(
+    body: axum::body::Body,
+    bytes_max: usize,
+    bodies: &Arc<Semaphore>,
+) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
+    let take = |kib: usize| {
+        let room = Arc::clone(bodies).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
+        room.map_err(|_| Problem::new(Code::Busy, "too many bodies are under way; nothing was done"))
+    };
+    let (mut body, mut bytes, mut room) = (Limited::new(body, bytes_max), BytesMut::new(), take(BODY_STEP_KIB)?);
+    while let Some(frame) = body.frame().await {
+        let frame = frame.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => Problem::new(Code::TooLarge, format!("a body may have {bytes_max} bytes")),
+            None => Problem::new(Code::InvalidRequest, "the body ended early"),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        let missing = (bytes.len() + data.len()).div_ceil(1024).saturating_sub(room.num_permits());
+        if missing > 0 {
+            room.merge(take(missing.next_multiple_of(BODY_STEP_KIB))?);
+        }
+        bytes.extend_from_slice(&data);
+    }
+    Ok((bytes.freeze(), room))
 }
 
 impl<const BYTES_MAX: usize> Body<BYTES_MAX> {

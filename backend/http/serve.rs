@@ -24,7 +24,8 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 /// Serves until `draining`, then lets requests in flight finish, for a bounded time.
 pub async fn run(listener: TcpListener, router: Router, draining: CancellationToken) {
     let graceful = GracefulShutdown::new();
-    let mut builder = Builder::new(TokioExecutor::new());
+    // Only this: an HTTP/2 preface is waited for without a bound.
+    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
     builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(64 * 1024);
     loop {
         let stream = tokio::select! {

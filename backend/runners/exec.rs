@@ -16,6 +16,7 @@ use tokio::{
 
 use super::client::{Executor, Work};
 use crate::{
+    config,
     domain::{
         event::{EventType, NewEvent},
         id::{EventId, SpanId},
@@ -133,6 +134,10 @@ impl Exec {
         let (assign, answers) = (&work.assign, Json::of(&*work.answers.borrow()));
         let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
         let mut command = Command::new("sh");
+        // The command speaks through its runner; it has no need of a credential of this program.
+        for name in config::own_variables() {
+            command.env_remove(name);
+        }
         command
             .arg("-c")
             .arg(&self.command)
@@ -142,9 +147,6 @@ impl Exec {
             .kill_on_drop(true)
             // A group of its own, so that what the command starts ends with it.
             .process_group(0)
-            // The command speaks through its runner; it has no need of the runner's credential.
-            .env_remove("RUNREEL_TOKEN")
-            .env_remove("RUNREEL_TOKEN_FILE")
             .env("RUNREEL_URL", &self.url)
             .env("RUNREEL_RUN_ID", assign.run_id.to_string())
             .env("RUNREEL_AGENT", text(assign.agent.as_ref().map(crate::domain::id::Name::as_str)))

@@ -51,7 +51,7 @@ pub(crate) struct Lane {
 /// How a try to commit ended.
 enum Attempt {
     Done,
-    /// Another process wrote in the lane: try again under its lock.
+    /// Another process wrote in the lane, or may have: try again under its lock.
     Moved,
 }
 
@@ -187,6 +187,12 @@ impl Lane {
         let known =
             Known { heads: &heads, keys: &keys, open: &|run| self.publisher.open_spans(run), now: self.clock.now() };
         let plan = plan::plan(emissions, &known);
+        let was_refused = plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_))));
+        if was_refused && !locked {
+            // By a head that is remembered: another process may have written since, and what it wrote may allow it.
+            self.appender = Some(appender);
+            return Ok(Attempt::Moved);
+        }
         let first_position = appender.position() + 1;
         if !plan.batch.events.is_empty() {
             let outcome = match by(deadline, appender.append(&plan.batch)).await {

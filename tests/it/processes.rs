@@ -108,6 +108,35 @@ async fn a_server_knows_at_once_what_the_other_did_to_a_run() {
 }
 
 #[tokio::test]
+async fn what_one_server_made_possible_the_other_does_not_refuse() {
+    let (a, b) = two().await;
+    let status = async |run: &str| a.run(run).await["status"].as_str().unwrap().to_owned();
+    let event = |word: &str| json!({ "type": format!("run.{word}") });
+
+    let queued = b.create(json!({ "start": false })).await;
+    a.emit(&queued, event("started")).await;
+    b.emit(&queued, event("completed")).await;
+    assert_eq!(status(&queued).await, "completed");
+
+    for (rest, end) in [("waiting", "completed"), ("interrupted", "waiting")] {
+        let run = b.start_run().await;
+        b.emit(&run, event(rest)).await;
+        a.emit(&run, event("resumed")).await;
+        b.emit(&run, event(end)).await;
+        assert_eq!(status(&run).await, end);
+    }
+
+    let asked = b.start_run().await;
+    a.emit(&asked, json!([{ "type": "interrupt.requested", "span_id": "i" }, event("interrupted")])).await;
+    b.post(&format!("/api/runs/{asked}/resume"), json!({ "interrupt_id": "i", "decision": "approve" }))
+        .await
+        .expect(202);
+    assert_eq!(status(&asked).await, "running");
+    // What is not possible at either of them stays refused.
+    b.try_emit(&asked, event("resumed")).await.refused(409, "invalid_transition");
+}
+
+#[tokio::test]
 async fn a_reader_moves_between_servers_that_come_and_go() {
     let (a, b) = two().await;
     let run = a.start_run().await;

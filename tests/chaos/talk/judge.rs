@@ -90,7 +90,8 @@ fn judge_lines(said: &[Said], log: &[(String, String)]) -> Vec<String> {
     }
     for (Said { text, .. }, (asked, _)) in said.iter().zip(of("user")) {
         let end = format!(": {text}");
-        let answers: Vec<usize> = of("assistant").filter(|(_, line)| line.1.ends_with(&end)).map(|(at, _)| at).collect();
+        let answers: Vec<usize> =
+            of("assistant").filter(|(_, line)| line.1.ends_with(&end)).map(|(at, _)| at).collect();
         if !matches!(answers[..], [answered] if answered > asked) {
             wrong.push(format!("the log has {text} in line {asked} and answers to it in {answers:?}"));
         }

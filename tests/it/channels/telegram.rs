@@ -92,7 +92,10 @@ async fn updates_that_say_nothing_to_the_bot_are_taken_and_forgotten() {
     ] {
         server.update(update).await.expect(200);
     }
-    server.post_text("/api/channels/telegram/webhook", "text/plain", "x").await.refused(415, "unsupported_media_type");
+    server.post_text("/api/channels/telegram/webhook", "text/plain", "x").await.refused(401, "unauthorized");
+    let mut large = private(4, "hello");
+    large["message"]["caption"] = json!("x".repeat(1024 * 1024));
+    server.update(large).await.refused(413, "too_large");
     assert_eq!(server.db.number("select count(*) from store.inbound").await, 0);
 }
 

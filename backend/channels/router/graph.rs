@@ -5,7 +5,8 @@
 //!          → reset → trigger → empty → session → format → log → start → end
 //! ```
 //!
-//! Whoever is over (refused, reset, said nothing …) leaves at that node; the state says why.
+//! A message that goes no further (its user is refused, it asks for a new session, it says nothing …) ends at that node,
+//! and the state says why.
 
 use std::sync::Arc;
 

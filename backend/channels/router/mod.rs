@@ -52,7 +52,7 @@ use crate::{
         visit::Question,
     },
     sessions::steps::{Identity, Routed, Start, StartError, Started, Steps},
-    threads::Threads,
+    threads::{Threads, own_thread},
     timeline::{Timeline, emit::EmitError, interrupts::AnswerError},
 };
 
@@ -92,6 +92,8 @@ impl Router {
             match self.drive(&own, routed).await? {
                 Ended::Completed(passage) => break passage,
                 Ended::Suspended { questions, .. } => {
+                    // The others are gone in a moment; a person may take longer than threads live.
+                    self.threads.own(&routed.owner, routed.router_run_id).await?;
                     ask(&*own.emitter, &questions).await?;
                     // The code may have come just as it was asked for, and whoever took it found no run that waits.
                     if !self.is_known(routed).await? {
@@ -186,7 +188,7 @@ impl Router {
                 store: store.clone(),
                 clock: self.timeline.clock().clone(),
                 owner: routed.owner.clone(),
-                thread: self.threads.own(&routed.owner, routed.router_run_id).await?,
+                thread: own_thread(routed.router_run_id),
             })
         };
         let drive = Drive {

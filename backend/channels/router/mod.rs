@@ -20,12 +20,10 @@ use futures::future::BoxFuture;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-pub use self::{
-    graph::{Found, Passage, ROUTER},
-    outcome::Outcome,
-};
 use self::{
+    graph::{Passage, ROUTER},
     nodes::{Work, origin, request_hash},
+    outcome::Outcome,
     unkept::Unkept,
 };
 use crate::{

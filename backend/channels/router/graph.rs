@@ -25,12 +25,12 @@ use crate::{
 };
 
 /// The agent name of the router's runs, and the name of the graph.
-pub const ROUTER: &str = "router";
+pub(super) const ROUTER: &str = "router";
 
 /// What is known of a message so far. The message itself lies in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Passage {
+pub(super) struct Passage {
     /// Who the user is to the channel.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub identity: Option<Identity>,
@@ -52,7 +52,7 @@ pub struct Passage {
 
 /// What a node found out.
 #[derive(Debug, Serialize, Deserialize)]
-pub enum Found {
+pub(super) enum Found {
     /// Nothing that stands in the message's way.
     Nothing,
     User(Identity),

@@ -12,9 +12,10 @@
 mod graph;
 mod nodes;
 mod outcome;
+mod own;
 mod unkept;
 
-use std::{sync::Arc, time::Duration};
+use std::sync::Arc;
 
 use futures::future::BoxFuture;
 use serde_json::json;
@@ -22,27 +23,24 @@ use tokio_util::sync::CancellationToken;
 
 use self::{
     graph::{Passage, ROUTER},
-    nodes::{Work, origin, request_hash},
+    nodes::Work,
     outcome::Outcome,
+    own::Own,
     unkept::Unkept,
 };
 use crate::{
-    agents::runtime::{StoreFacts, TimelineSink},
+    agents::runtime::StoreFacts,
     clock::Stopwatch,
     domain::{
-        context::{Role, RunContext},
         event::NewEvent,
-        id::{Name, RunId, SpanId, Title},
+        id::{RunId, SpanId},
         interrupt::{Answer, Decision},
         json::Json,
         principal::OwnerId,
-        run::{Refusal, Spec, Status},
+        run::{Refusal, Status},
         session::Reason,
     },
-    emitters::{
-        emitter::{Emitter, Level},
-        identity::{NullEmitter, SupervisorEmitter},
-    },
+    emitters::emitter::{Emitter, Level},
     engine::{
         Drive, Ended, Limits,
         drive::DriveError,
@@ -61,15 +59,6 @@ pub struct Router {
     threads: Threads,
     steps: Steps,
     stopwatch: Stopwatch,
-}
-
-/// The router's run of one message, as it was found or made.
-struct Own {
-    context: Arc<RunContext>,
-    status: Status,
-    /// What it said at its end, if it has come to one.
-    output: Option<Json>,
-    emitter: Arc<dyn Emitter>,
 }
 
 impl Router {
@@ -123,55 +112,6 @@ impl Router {
             Outcome::Filtered { .. } | Outcome::Accepted { .. } => None,
         };
         Ok(outcome.started(routed, held_no))
-    }
-
-    /// Opens the router's run, or finds it where an earlier try has left it.
-    async fn open(&self, routed: &Routed) -> Result<Own, StartError> {
-        let hashed = |id: &str| self.steps.hashed(&routed.channel, id);
-        let inbound = &routed.inbound;
-        let input = json!({
-            "channel": routed.channel, "chat": hashed(inbound.chat_id.as_str()),
-            "user": hashed(inbound.user_id.as_str()), "is_private": inbound.is_private,
-            "has_text": inbound.text.is_some(), "has_image": inbound.image.is_some(),
-        });
-        let context = RunContext {
-            run_id: routed.router_run_id,
-            root_run_id: routed.router_run_id,
-            parent_run_id: None,
-            owner_id: routed.owner.clone(),
-            thread_id: None,
-            session_id: None,
-            role: Role::Agent,
-            agent: Some(Name::trusted(ROUTER)),
-            origin: Some(origin(routed)),
-            trace_id: None,
-        };
-        let spec = Spec {
-            context: context.clone(),
-            title: Title::trusted(&format!("A message from {}", routed.channel)).into(),
-            input: Some(Json::of(&input)),
-            metadata: Json::empty(),
-            tags: vec![Name::trusted(routed.channel.as_str())],
-            lease_ms: None,
-            start: true,
-        };
-        let ack = self.timeline.open_run(spec, request_hash(routed.router_run_id)).await?;
-        let (status, output) = if ack.already_open {
-            let record = self.timeline.run(&routed.owner, routed.router_run_id).await?;
-            let head = record.ok_or(EmitError::NotFound)?.head;
-            (head.status, head.output.filter(|_| head.status == Status::Completed))
-        } else {
-            (Status::Running, None)
-        };
-        let emitter: Arc<dyn Emitter> = if status.is_terminal() {
-            Arc::new(NullEmitter)
-        } else {
-            // No second try here: a message that cannot be routed now stays in the inbox.
-            let sink = Arc::new(TimelineSink::new(self.timeline.clone(), Duration::ZERO));
-            let emitter = SupervisorEmitter::new(context.clone(), &format!("router-{}", routed.attempts), sink);
-            Arc::new(emitter.map_err(|unfit| StartError::Failed(unfit.to_string()))?.repeatable())
-        };
-        Ok(Own { context: Arc::new(context), status, output, emitter })
     }
 
     /// Carries the graph as far as it goes now.

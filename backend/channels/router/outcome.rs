@@ -14,7 +14,7 @@ use crate::{
 /// The output of the router's run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(tag = "outcome", rename_all = "snake_case")]
-pub enum Outcome {
+pub(super) enum Outcome {
     /// The agent's run is there.
     Accepted {
         run_id: RunId,
@@ -29,7 +29,7 @@ pub enum Outcome {
 
 impl Outcome {
     /// Reads back what a run has said; `None` when it is not about this message.
-    pub fn of(output: &Json, routed: &Routed) -> Option<Self> {
+    pub(super) fn of(output: &Json, routed: &Routed) -> Option<Self> {
         let read: Self = serde_json::from_str(output.as_str()).ok()?;
         match &read {
             Self::Accepted { run_id, .. } if *run_id != routed.run_id => None,
@@ -38,7 +38,7 @@ impl Outcome {
     }
 
     /// The same for whoever sent the message. `held_no` is the message that waited for the code which this one was.
-    pub fn started(self, routed: &Routed, held_no: Option<i64>) -> Started {
+    pub(super) fn started(self, routed: &Routed, held_no: Option<i64>) -> Started {
         let router_run_id = routed.router_run_id;
         match self {
             Self::Accepted { run_id, session_id, thread_id, .. } => {

@@ -68,7 +68,11 @@ async fn once_more(server: &Server, message: Value) -> Value {
 async fn a_message_that_is_stopped_between_any_two_nodes_tells_the_same_story_once() {
     let server = setup().clock(&manual_clock()).config(WEB).start().await;
     let (_, whole) = say(&server, "web", hello("whole")).await;
-    let whole = told(&server, &id(&whole, "router_run_id")).await;
+    let router = id(&whole, "router_run_id");
+    let timeline = server.get(&format!("/api/runs/{router}/timeline")).await.expect(200);
+    let nodes: Vec<&String> = timeline["summary"]["node_durations_ms"].as_object().unwrap().keys().collect();
+    assert_eq!(nodes, ["empty", "format", "identity", "log", "reset", "session", "start", "trigger"]);
+    let whole = told(&server, &router).await;
     let mut messages = 1;
     for step in 0..=8 {
         // The state of the step cannot be kept; then it is kept, and cannot be told.

@@ -75,7 +75,7 @@ pub(super) async fn build(
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, tasks, stop);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
-    let channels = plan.channels(&timeline, &authenticator, &pepper)?;
+    let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     let raised = store.raise_counters().await?;
     if raised > 0 {
         tracing::warn!(raised, "chats stood behind threads that are in use; their next sessions begin after those");
@@ -138,7 +138,13 @@ impl Plan<'_> {
     }
 
     /// The channels of the configuration, with Telegram when it is set up.
-    fn channels(&self, timeline: &Timeline, authenticator: &Authenticator, pepper: &[u8]) -> anyhow::Result<Channels> {
+    fn channels(
+        &self,
+        timeline: &Timeline,
+        threads: &Threads,
+        authenticator: &Authenticator,
+        pepper: &[u8],
+    ) -> anyhow::Result<Channels> {
         let log = SessionLog::new(self.args.data.data_dir()?.join("sessions-log"));
         let images = Arc::new(ArtifactImages::new(timeline.clone()));
         let times = (self.clock.clone(), self.ids.clone());
@@ -157,7 +163,7 @@ impl Plan<'_> {
             }
             _ => None,
         };
-        let router = Arc::new(Router::new(timeline.clone(), steps.clone()));
+        let router = Arc::new(Router::new(timeline.clone(), threads.clone(), steps.clone(), monotonic()));
         Ok(Channels::new(timeline.clone(), configs, (steps, router), telegram, self.tasks.clone()))
     }
 

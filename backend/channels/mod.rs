@@ -38,7 +38,7 @@ use crate::{
         self,
         inbox::{Arrival, Arrived, Done, Taken},
     },
-    timeline::{Timeline, emit::EmitError},
+    timeline::Timeline,
 };
 
 /// Messages worked on at once, of those that were taken up from the inbox.
@@ -173,11 +173,11 @@ impl Channels {
         let done = Box::pin(self.route(&taken)).await;
         let Err(error) = &done else { return done };
         tracing::warn!(error = error as &dyn std::error::Error, attempts, "a message could not be routed yet");
-        let given_up = attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, StartError::Emit(EmitError::RunExists));
+        let given_up = attempts >= DELIVERY_ATTEMPTS_MAX || error.is_lasting();
         let kept = if given_up {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
             tracing::error!(router_run_id = %taken.router_run_id, "a message was given up");
-            router::give_up(&self.shared.timeline, &owner, taken.router_run_id, &error.to_string()).await;
+            self.shared.start.give_up(&owner, taken.router_run_id, &error.to_string()).await;
             steps.store().finish_inbound(&owner, inbound_no, Done::Failed).await
         } else {
             let pause = TimeDelta::seconds(1 << attempts.clamp(0, 8));

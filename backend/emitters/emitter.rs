@@ -239,6 +239,11 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(level.event_type(), &json!({"message": text})))
     }
 
+    /// A line about a span; with repeatable ids it is there once, however often the span is gone through.
+    fn log_in(&self, span: &SpanId, level: Level, text: &str) -> Emitted<'_> {
+        self.emit(Draft::new(level.event_type(), &json!({"message": text})).span(span))
+    }
+
     /// An event of the program's own, `custom.<kind>`; a kind that is no event word is refused.
     fn custom(&self, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {

@@ -75,9 +75,12 @@ impl<S> Ended<S> {
     }
 }
 
-/// The journal or the log gave up; the graph stands where it stood and may be driven again.
+/// The journal, the log or what a node works with gave up; the graph stands where it stood and may be driven again.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum DriveError {
+    /// In the words of the node.
+    #[error("{0}")]
+    Later(String),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]
@@ -277,6 +280,7 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Driv
         match stop {
             Stop::Journal(error) => return Err(error.into()),
             Stop::Log(error) => return Err(error.into()),
+            Stop::Later(reason) => return Err(DriveError::Later(reason)),
             Stop::Failed(error) => failed = failed.or(Some((node, error))),
             Stop::Ask(asked) => questions.extend(asked),
             Stop::Wait { reason, runs } => waits.push((reason, runs)),

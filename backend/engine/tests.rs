@@ -307,6 +307,29 @@ async fn a_node_that_fails_panics_or_is_late_fails_the_graph_and_says_which() {
 }
 
 #[tokio::test]
+async fn a_node_that_cannot_reach_what_it_needs_fails_nothing_and_is_visited_again() {
+    let away = Arc::new(AtomicBool::new(true));
+    let inside = Arc::clone(&away);
+    let graph = Graph::new("g", "a")
+        .node("a", mark("a"))
+        .edge("a", Next::To("far"))
+        .node("far", move |_: Visit<Trail>| {
+            let is_away = inside.swap(false, Ordering::SeqCst);
+            async move { if is_away { Err(Stop::Later("no line".to_owned())) } else { Ok(Mark("far".to_owned(), 1)) } }
+        })
+        .edge("far", Next::End)
+        .build()
+        .unwrap();
+    let world = World::lasting(usize::MAX);
+    let later = drive(&graph, &world, 1, &CancellationToken::new()).await.unwrap_err();
+    assert_eq!(later, drive::DriveError::Later("no line".to_owned()));
+    let Ended::Completed(state) = driven(&graph, &world).await else { panic!("it completes") };
+    assert_eq!(state.seen, ["a", "far"]);
+    let of_far = world.story().into_iter().filter(|(_, span, _)| span.as_deref() == Some("s2.far"));
+    assert_eq!(of_far.map(|(kind, ..)| kind).collect::<Vec<_>>(), ["step.started", "step.completed"]);
+}
+
+#[tokio::test]
 async fn a_cancelled_graph_drops_its_nodes_and_takes_no_further_step() {
     let cancel = CancellationToken::new();
     let inside = cancel.clone();

@@ -64,6 +64,10 @@ pub enum Stop {
     /// It waits for runs; it is visited again when they have ended.
     #[error("waits for runs")]
     Wait { reason: String, runs: Vec<RunId> },
+    /// What it works with cannot be reached now. Says nothing about the run, which stands where it stood; the node is
+    /// visited again when the graph is driven again.
+    #[error("{0}")]
+    Later(String),
     #[error(transparent)]
     Journal(#[from] JournalError),
     #[error(transparent)]

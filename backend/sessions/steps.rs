@@ -1,11 +1,11 @@
 //! What the router does with a message, one function each.
 //!
-//! Whoever routes (a graph, or one step after the other) calls these with what it knows, gets a plain answer and
-//! decides where to go. Each may be carried out again after a crash and does then what it did before.
+//! The nodes of the router's graph call these with what they know, get a plain answer and decide where to go. Each may be carried out again after a crash and does then what it did before.
 
 use std::sync::Arc;
 
 use futures::future::BoxFuture;
+use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{codes, log::SessionLog};
@@ -77,14 +77,27 @@ pub enum StartError {
     Store(#[from] store::Error),
     #[error(transparent)]
     Emit(#[from] EmitError),
+    /// It never can.
+    #[error("{0}")]
+    Failed(String),
     #[error("{0}")]
     Other(String),
+}
+
+impl StartError {
+    /// Whether another try comes to the same.
+    pub fn is_lasting(&self) -> bool {
+        matches!(self, Self::Failed(_) | Self::Emit(EmitError::RunExists))
+    }
 }
 
 /// Routes messages.
 pub trait Start: Send + Sync {
     /// Routes a message and makes its run, or says why not. The same message again is routed to the same end.
     fn start(&self, routed: Routed) -> BoxFuture<'_, Result<Started, StartError>>;
+
+    /// Ends the router's run of a message that is given up.
+    fn give_up<'a>(&'a self, owner: &'a OwnerId, router_run: RunId, why: &'a str) -> BoxFuture<'a, ()>;
 }
 
 /// Where images go that are too large for a run's input.
@@ -114,7 +127,8 @@ impl Images for NoImages {
 }
 
 /// Who the user is to the channel.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Identity {
     Known,
     NotAllowed,
@@ -138,6 +152,17 @@ pub enum Proof {
     },
     Wrong,
     Blocked,
+}
+
+/// Whether a message waits for its user's code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Hold {
+    Waits,
+    /// The user has given one meanwhile.
+    Needless,
+    /// Too many users wait already.
+    TooMany,
 }
 
 /// The steps. Cheap to clone.
@@ -228,14 +253,17 @@ impl Steps {
         })
     }
 
-    /// Notes that this message waits for its user's code; `false` when too many users are waiting already.
-    pub async fn hold(&self, routed: &Routed) -> Result<bool, StartError> {
+    /// Notes that this message waits for its user's code, unless the user has given one meanwhile.
+    pub async fn hold(&self, routed: &Routed) -> Result<Hold, StartError> {
         let (owner, channel, user) = (&routed.owner, &routed.channel, &routed.inbound.user_id);
-        let asked = self.store.ask_user(owner, channel, user, routed.inbound_no, self.clock.now()).await?;
-        if asked {
-            self.store.hold_inbound(owner, routed.inbound_no).await?;
+        if let Standing::Verified { .. } = self.store.standing(owner, channel, user).await? {
+            return Ok(Hold::Needless);
         }
-        Ok(asked)
+        if !self.store.ask_user(owner, channel, user, routed.inbound_no, self.clock.now()).await? {
+            return Ok(Hold::TooMany);
+        }
+        self.store.hold_inbound(owner, routed.inbound_no).await?;
+        Ok(Hold::Waits)
     }
 
     /// Step 2: ends the session when the message asks for it; says whether it did.

@@ -62,7 +62,7 @@ pub struct SessionRecord {
 }
 
 /// The session a message belongs to.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Settled {
     pub session_id: Name,
     pub thread_id: ThreadId,

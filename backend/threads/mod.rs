@@ -14,11 +14,15 @@ use crate::{
     clock::Clock,
     domain::{
         checkpoint::MadeBy,
-        id::ThreadId,
+        id::{RunId, ThreadId},
         limits::{THREAD_SWEEP_MS, THREAD_SWEEP_ROWS},
         principal::OwnerId,
     },
-    store::{self, Store, prune::Gone, threads::ThreadRecord},
+    store::{
+        self, Store,
+        prune::Gone,
+        threads::{ThreadChange, ThreadRecord, TtlChange},
+    },
 };
 
 /// How a prune goes about it.
@@ -57,6 +61,21 @@ impl Threads {
     pub fn expires_at(&self, thread: &ThreadRecord) -> Option<DateTime<Utc>> {
         let ttl_s = thread.ttl_s.or(self.ttl_s).filter(|ttl_s| *ttl_s > 0)?;
         thread.updated_at.checked_add_signed(TimeDelta::seconds(ttl_s))
+    }
+
+    /// The thread that a run has for itself; it is there from now on.
+    pub async fn own(&self, owner: &OwnerId, run: RunId) -> Result<ThreadId, store::Error> {
+        let own = own_thread(run);
+        // It goes with the run, not with time: a run may wait for a person longer than threads live.
+        let for_ever = ThreadChange { ttl: TtlChange::To(0), ..ThreadChange::default() };
+        self.store.put_thread(owner, &own, &for_ever, self.clock.now()).await?;
+        Ok(own)
+    }
+
+    /// Removes the thread that a run had for itself, if it had one.
+    pub async fn forget_own(&self, owner: &OwnerId, run: RunId) -> Result<(), store::Error> {
+        self.delete(owner, &[own_thread(run)]).await?;
+        Ok(())
     }
 
     /// Deletes threads with all they hold. Their runs stay: they are the log.
@@ -111,6 +130,11 @@ impl Threads {
         };
         stop.run_until_cancelled(work).await;
     }
+}
+
+/// The thread of a run that has no other.
+pub fn own_thread(run: RunId) -> ThreadId {
+    ThreadId::trusted(&format!("run:{run}"))
 }
 
 fn count(gone: Gone, reason: &'static str) {

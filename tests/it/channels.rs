@@ -2,6 +2,7 @@
 
 mod codes;
 mod crashes;
+mod resumed;
 mod telegram;
 
 use std::time::Duration;

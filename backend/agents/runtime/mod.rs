@@ -39,7 +39,6 @@ use crate::{
         sink::SinkError,
     },
     engine::{Ended, drive::DriveError, journal::ThreadJournal, visit::Question},
-    store::threads::{ThreadChange, TtlChange},
     threads::Threads,
     timeline::emit::EmitError,
 };
@@ -277,32 +276,20 @@ impl Runtime {
     async fn place(&self, context: &RunContext) -> Result<ThreadId, Outside> {
         match &context.thread_id {
             Some(thread) if context.parent_run_id.is_none() => Ok(thread.clone()),
-            _ => {
-                let own = own_thread(context.run_id);
-                // It goes with the run, not with time: a run may wait for a person longer than threads live.
-                let for_ever = ThreadChange { ttl: TtlChange::To(0), ..ThreadChange::default() };
-                self.threads.store().put_thread(&context.owner_id, &own, &for_ever, self.threads.now()).await?;
-                Ok(own)
-            }
+            _ => Ok(self.threads.own(&context.owner_id, context.run_id).await?),
         }
     }
 
     /// Removes the state of a run that has ended, if nobody can go on from it.
     async fn forget(&self, assignment: &Assignment) {
         let context = &assignment.context;
-        let own = own_thread(context.run_id);
         if context.parent_run_id.is_none() && context.thread_id.is_some() {
             return;
         }
-        if let Err(error) = self.threads.delete(&context.owner_id, &[own]).await {
+        if let Err(error) = self.threads.forget_own(&context.owner_id, context.run_id).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "the state of an ended run was left behind");
         }
     }
-}
-
-/// The thread of a run that has no other.
-fn own_thread(run: RunId) -> ThreadId {
-    ThreadId::trusted(&format!("run:{run}"))
 }
 
 /// What is no fault of the run.

@@ -264,6 +264,7 @@ impl Connection {
         held.is_busy = false;
         (held.status, held.last_seq, held.lease_until) = (outcome.status, outcome.last_seq, outcome.lease_until);
         held.answered = held.answered.max(outcome.n);
+        held.rests = outcome.rests;
         held.asked.extend(outcome.asked);
         let ack = Ack { run_id, n: outcome.n, last_seq: outcome.last_seq.get() };
         match outcome.end {

@@ -2,6 +2,7 @@
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
+use serde::de::IgnoredAny;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -16,6 +17,7 @@ use crate::{
         registry,
         roster::{Configured, Reach},
     },
+    client::{Client, Kind},
     clock::{Clock, IdSource, monotonic},
     config::{self, DataArgs, File, LogFormat},
     domain::{id::Name, limits::RUNNER_CAPACITY_MAX},
@@ -103,7 +105,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let roster = args.roster()?;
     let settings = args.settings(args.served(&*roster)?, AGENTS_CAPACITY)?;
-    let agents = Agents::new(Arc::clone(&roster), args.connection.client()?, ids(), monotonic());
+    let client = args.connection.client()?;
+    may_read(&client).await?;
+    let agents = Agents::new(Arc::clone(&roster), client, ids(), monotonic());
     let done = work(settings, agents).await;
     roster.close().await;
     done
@@ -148,7 +152,7 @@ impl Args {
         let there = roster.names();
         let file = self.file()?;
         if there.is_empty() {
-            let hint = Some("write one: [agents.NAME] with a model; see `runreel config --help`".to_owned());
+            let hint = Some("write one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
             let what = format!("{} has no agents", file.display());
             return Err(Complaint { hint, ..Complaint::usage(what) }.into());
         }
@@ -158,6 +162,19 @@ impl Args {
             return Err(Complaint::usage(what).into());
         }
         Ok(if self.agents.is_empty() { there } else { self.agents.clone() })
+    }
+}
+
+/// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.
+async fn may_read(client: &Client) -> anyhow::Result<()> {
+    let looked: Result<IgnoredAny, _> = client.get(&["runs"], &[("limit", "1".to_owned())]).await;
+    match looked {
+        Err(error) if error.kind == Kind::Refused => {
+            let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
+            let what = format!("the server does not let this runner read its runs: {error}");
+            Err(Complaint { code: REFUSED, what, hint }.into())
+        }
+        _ => Ok(()),
     }
 }
 
@@ -185,7 +202,7 @@ async fn work<E: Executor>(settings: Settings, executor: E) -> anyhow::Result<Ex
         Ok(()) => Ok(ExitCode::SUCCESS),
         Err(error @ Error::Address(_)) => Err(Complaint::usage(error.to_string()).into()),
         Err(error @ Error::Refused { status: 401 | 403, .. }) => {
-            let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
+            let hint = Some("set RUNREEL_TOKEN to a token with the scope emit".to_owned());
             Err(Complaint { code: REFUSED, what: error.to_string(), hint }.into())
         }
         Err(error) => Err(Complaint::failed(error.to_string()).into()),

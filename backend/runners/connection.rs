@@ -250,6 +250,7 @@ impl Connection {
         let Some(held) = self.held.get_mut(&run_id).filter(|held| !held.is_busy) else { return };
         let Some(task) = held.queue.pop_front() else { return };
         held.is_busy = true;
+        held.is_leaving = matches!(task, Task::Done);
         let job = Job::of(self.hub.dispatch.clone(), held);
         self.work.spawn(job.perform(task));
     }

@@ -42,6 +42,8 @@ pub(super) struct Held {
     pub queue: VecDeque<Task>,
     /// A task of this run is under way.
     pub is_busy: bool,
+    /// That task is its `run.done`, which may give it back.
+    pub is_leaving: bool,
     /// Interrupts that were asked and whose answers the runner has not been told.
     pub asked: HashSet<SpanId>,
     /// Interrupts whose answers it has been told.
@@ -68,6 +70,7 @@ impl Held {
             answered: acked.unwrap_or(0),
             queue: VecDeque::new(),
             is_busy: false,
+            is_leaving: false,
             asked: HashSet::new(),
             told: HashSet::new(),
             job,

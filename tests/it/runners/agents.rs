@@ -131,6 +131,8 @@ async fn a_runner_says_what_is_missing_of_its_configuration() {
         std::fs::write(&path, text).unwrap();
         path.to_str().unwrap().to_owned()
     };
+    let server = setup().jwt().start().await;
+    let (half, _) = server.api_token("alice", &[Scope::Emit], None, None).await;
     let (empty, echo) = (file("empty.toml", ""), file("echo.toml", ECHO));
     let broken = file("broken.toml", "[agents.a]\nmodel = \"nothing\"\n");
     let cases: [(&[&str], &[&str]); 6] = [
@@ -148,4 +150,9 @@ async fn a_runner_says_what_is_missing_of_its_configuration() {
             assert!(said.stderr.contains(part), "{words:?}, {part}: {}", said.stderr);
         }
     }
+    let mut blind = process::program(&["runner", "--config", &echo, "--url", &server.base]);
+    blind.env("RUNREEL_TOKEN", half.token.as_ref().unwrap());
+    let said = process::run(blind, "").await;
+    assert_eq!(said.code, Some(5), "{}", said.stderr);
+    assert!(said.stderr.contains("the scopes read and emit"), "{}", said.stderr);
 }

@@ -18,9 +18,11 @@ use crate::support::models::axum_serve;
 #[derive(Clone)]
 struct Forgetful {
     to: String,
-    /// Each by its path and what it brought.
-    puts: Arc<Mutex<HashMap<(String, Vec<u8>), usize>>>,
+    puts: Arc<Mutex<Puts>>,
 }
+
+/// How often each came, by its path and what it brought.
+type Puts = HashMap<(String, Vec<u8>), usize>;
 
 impl Forgetful {
     async fn start(server: &Server) -> (Self, String) {
@@ -38,7 +40,8 @@ async fn pass(State(hop): State<Forgetful>, request: Request) -> Response {
     let body = axum::body::to_bytes(body, usize::MAX).await.unwrap();
     let path = parts.uri.path_and_query().unwrap().to_string();
     let http = reqwest::Client::builder().no_proxy().tls_certs_only([]).build().unwrap();
-    let request = http.request(parts.method.clone(), format!("{}{path}", hop.to)).headers(parts.headers).body(body.clone());
+    let request =
+        http.request(parts.method.clone(), format!("{}{path}", hop.to)).headers(parts.headers).body(body.clone());
     let answer = request.send().await.unwrap();
     let (status, bytes) = (answer.status(), answer.bytes().await.unwrap());
     if parts.method == axum::http::Method::PUT {

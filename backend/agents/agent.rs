@@ -10,17 +10,9 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::{IdSource, Stopwatch},
-    domain::{
-        context::RunContext,
-        id::{Name, RunId},
-    },
-    emitters::{emitter::Emitter, sink::SinkError},
-    engine::{
-        Drive, Ended, Graph, Limits, State,
-        drive::DriveError,
-        journal::Journal,
-        visit::{Facts, Question},
-    },
+    domain::{context::RunContext, id::Name},
+    emitters::emitter::Emitter,
+    engine::{Drive, Ended, Graph, Limits, State, drive::DriveError, journal::Journal, visit::Facts},
 };
 
 /// What an agent has before it while it works on a run.
@@ -99,19 +91,4 @@ pub trait Roster: Send + Sync {
 
     /// Ends what was started for the agents.
     fn close(&self) -> BoxFuture<'_, ()>;
-}
-
-/// Says why a run rests: for questions to people, and without any for other runs.
-pub async fn suspend(
-    emitter: &dyn Emitter,
-    questions: &[Question],
-    waits: &[(String, Vec<RunId>)],
-) -> Result<(), SinkError> {
-    if questions.is_empty() {
-        let runs: Vec<RunId> = waits.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
-        let reason = waits.first().map_or("it waits", |(reason, _)| reason);
-        return emitter.run_waiting(reason, &runs).await;
-    }
-    let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
-    emitter.run_interrupted(&asked).await
 }

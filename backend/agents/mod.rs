@@ -9,10 +9,12 @@
 pub mod agent;
 pub mod assistant;
 pub mod builtin;
+pub mod carry;
 pub mod mcp;
 pub mod model;
 pub mod models;
 pub mod registry;
+pub mod roster;
 pub mod runtime;
 mod schema;
 pub mod spawner;

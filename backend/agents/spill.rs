@@ -29,6 +29,12 @@ pub trait Spill: Send + Sync {
     ) -> BoxFuture<'a, Result<Kept, String>>;
 }
 
+/// The id of the event that tells of bytes that were kept. The same bytes under the same name are the same artifact, also
+/// when a crash makes the call again. `sha256` is hexadecimal.
+pub fn spill_event_id(name: &str, sha256: &str) -> String {
+    format!("spill:{name}:{}", &sha256[..sha256.len().min(32)])
+}
+
 /// What stays with the run of a result: all of it, or a pointer and the beginning.
 ///
 /// Pictures go first, each as itself. Without a place for the bytes (or when it fails) only the beginning stays, and the

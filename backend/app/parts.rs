@@ -7,7 +7,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use crate::{
     agents::{
         registry::Agents,
-        runtime::{Configured, Runtime},
+        roster::{Configured, Reach},
+        runtime::Runtime,
     },
     artifacts::{Artifacts, Shelf, disk::Disk, remote::Remote},
     auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
@@ -171,7 +172,7 @@ impl Plan<'_> {
     fn runtime(&self, dispatch: &Dispatch, threads: &Threads) -> anyhow::Result<Runtime> {
         let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path())?;
         let stopwatch = monotonic();
-        let roster = Configured::new(agents, dispatch.timeline(), Arc::clone(&stopwatch));
+        let roster = Configured::new(agents, Reach::local(dispatch.timeline()), Arc::clone(&stopwatch));
         Ok(Runtime {
             dispatch: dispatch.clone(),
             threads: threads.clone(),

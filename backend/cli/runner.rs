@@ -1,7 +1,8 @@
-//! `runreel runner`: carries out queued runs, a command per run.
+//! `runreel runner`: carries out queued runs, by a command or by the agents of a configuration.
 
-use std::{process::ExitCode, time::Duration};
+use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
+use serde::de::IgnoredAny;
 use tokio::signal::unix::{SignalKind, signal};
 use tokio_util::sync::CancellationToken;
 
@@ -11,21 +12,41 @@ use super::{
     render::say,
 };
 use crate::{
-    config::LogFormat,
+    agents::{
+        agent::Roster,
+        registry,
+        roster::{Configured, Reach},
+    },
+    client::{Client, Kind},
+    clock::{Clock, IdSource, monotonic},
+    config::{self, DataArgs, File, LogFormat},
     domain::{id::Name, limits::RUNNER_CAPACITY_MAX},
     runners::{
-        client::{Error, Runner, Settings},
+        agents::Agents,
+        client::{Error, Executor, Runner, Settings},
         exec::Exec,
     },
     telemetry,
 };
 
-/// Carry out queued runs of some agents: a command per run
+/// How many runs at a time where nothing is said: agents mostly wait for their models, a command is a process.
+const AGENTS_CAPACITY: u16 = 8;
+const EXEC_CAPACITY: u16 = 1;
+
+/// Carry out queued runs of some agents: by a configuration's agents, or a command per run
 ///
 /// A run that is created with `"start": false` and an agent waits for somebody who serves that agent. This command does: it stays
-/// connected to the server, and starts the command of --exec for each run it is given.
+/// connected to the server, and carries out each run it is given with the agent that the file of --config makes of that
+/// name, or with the command of --exec.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "The command:
+#[command(after_help = "Agents of a configuration:
+  The file is the one that `runreel serve --config` takes; of it, the agents with their models and tools are used. They
+  work on this machine: models' keys come from this process's environment, commands and files are this machine's, and
+  none of it goes to the server. What they say, remember, ask and keep (events, checkpoints, interrupts, artifacts) is
+  the server's, so another runner, or the server itself, goes on where this one stopped. The token needs the scopes
+  read and emit. A server that is to leave an agent to its runners has no [agents.NAME] of it in its own file.
+
+The command:
   stdin            the run's input, as one line of JSON
   stdout           each line that is an event ({\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\"}) goes
                    into the log as one; any other line becomes log.info
@@ -41,24 +62,32 @@ others after the server's lease (30 s); three in a row, and the run fails with l
 is under way go on for --grace, then gives it back.
 
 Examples:
+  runreel runner --config agents.toml
+  runreel runner --config agents.toml --agent coder --agent reviewer --capacity 16
   runreel runner --agent echo --exec cat
   runreel runner --agent coder --agent reviewer --capacity 4 --exec './agent.py \"$RUNREEL_AGENT\"'
 
   curl -d '{\"agent\":\"echo\",\"start\":false,\"input\":{\"q\":1}}' -H 'content-type: application/json' \\
        http://127.0.0.1:7717/api/runs")]
 pub(super) struct Args {
-    /// An agent whose runs are taken; may be given several times
-    #[arg(long = "agent", value_name = "NAME", required = true)]
+    /// An agent whose runs are taken; may be given several times. With --config: all of its agents where none is named
+    #[arg(long = "agent", value_name = "NAME")]
     agents: Vec<Name>,
     /// The command, for `sh -c`
-    #[arg(long, value_name = "COMMAND")]
-    exec: String,
+    #[arg(long, value_name = "COMMAND", requires = "agents", conflicts_with = "config")]
+    exec: Option<String>,
+    /// The TOML file whose agents carry the runs out. Default without --exec: the file that `RUNREEL_CONFIG` names
+    #[arg(long, value_name = "FILE")]
+    config: Option<PathBuf>,
+    /// With --config: where tools keep their files. Default: as `runreel serve`
+    #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
+    data_dir: Option<PathBuf>,
     /// What the runner is called
     #[arg(long, value_name = "NAME", default_value = "runner")]
     name: Name,
-    /// How many runs at a time
-    #[arg(long, value_name = "RUNS", default_value_t = 1, value_parser = clap::value_parser!(u16).range(1..=i64::from(RUNNER_CAPACITY_MAX)))]
-    capacity: u16,
+    /// How many runs at a time; those that wait do not count. Default: 1, with --config 8
+    #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RUNNER_CAPACITY_MAX)))]
+    capacity: Option<u16>,
     /// How long what is under way goes on after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
@@ -69,21 +98,96 @@ pub(super) struct Args {
 /// Works until SIGTERM or Ctrl-C; 5 when the server does not let this runner in.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
-    // Refuses an address that cannot be one, in the words of the other commands.
-    args.connection.client()?;
+    if let Some(command) = args.exec.clone() {
+        let exec = Exec { command, url: args.connection.url.clone() };
+        let settings = args.settings(args.agents.clone(), EXEC_CAPACITY)?;
+        return work(settings, exec).await;
+    }
+    let roster = args.roster()?;
+    let settings = args.settings(args.served(&*roster)?, AGENTS_CAPACITY)?;
+    let client = args.connection.client()?;
+    may_read(&client).await?;
+    let agents = Agents::new(Arc::clone(&roster), client, ids(), monotonic());
+    let done = work(settings, agents).await;
+    roster.close().await;
+    done
+}
+
+impl Args {
+    fn settings(&self, agents: Vec<Name>, capacity: u16) -> anyhow::Result<Settings> {
+        // Refuses an address that cannot be one, in the words of the other commands.
+        self.connection.client()?;
+        Ok(Settings {
+            url: self.connection.url.clone(),
+            token: self.connection.token()?,
+            name: self.name.clone(),
+            agents,
+            capacity: self.capacity.unwrap_or(capacity),
+            grace: Duration::from_secs(self.grace),
+        })
+    }
+
+    /// The file with the agents, as it was named.
+    fn file(&self) -> anyhow::Result<PathBuf> {
+        let named = self.config.clone().or_else(|| config::variable("RUNREEL_CONFIG").map(PathBuf::from));
+        named.ok_or_else(|| {
+            let what = "nothing is there to carry runs out with".to_owned();
+            let hint = "name a configuration with agents, --config FILE, or a command, --agent NAME --exec COMMAND";
+            Complaint { hint: Some(hint.to_owned()), ..Complaint::usage(what) }.into()
+        })
+    }
+
+    /// The agents of the file, made of what this machine has.
+    fn roster(&self) -> anyhow::Result<Arc<dyn Roster>> {
+        let file = File::read(&self.file()?).map_err(|error| Complaint::usage(error.to_string()))?;
+        let data = DataArgs { data_dir: self.data_dir.clone(), database_url: None, pg_bin: None };
+        let agents = registry::Agents::new(file, data.data_dir()?, config::path());
+        let agents = agents.map_err(|error| Complaint::usage(error.to_string()))?;
+        let reach = Reach::remote(&self.connection.client()?, ids(), monotonic());
+        Ok(Arc::new(Configured::new(agents, reach, monotonic())))
+    }
+
+    /// Those whose runs are taken: the named ones, else all there are.
+    fn served(&self, roster: &dyn Roster) -> anyhow::Result<Vec<Name>> {
+        let there = roster.names();
+        let file = self.file()?;
+        if there.is_empty() {
+            let hint = Some("write one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
+            let what = format!("{} has no agents", file.display());
+            return Err(Complaint { hint, ..Complaint::usage(what) }.into());
+        }
+        if let Some(unknown) = self.agents.iter().find(|name| !there.contains(name)) {
+            let there = there.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
+            let what = format!("{} has no agent {unknown}; it has: {there}", file.display());
+            return Err(Complaint::usage(what).into());
+        }
+        Ok(if self.agents.is_empty() { there } else { self.agents.clone() })
+    }
+}
+
+/// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.
+async fn may_read(client: &Client) -> anyhow::Result<()> {
+    let looked: Result<IgnoredAny, _> = client.get(&["runs"], &[("limit", "1".to_owned())]).await;
+    match looked {
+        Err(error) if error.kind == Kind::Refused => {
+            let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
+            let what = format!("the server does not let this runner read its runs: {error}");
+            Err(Complaint { code: REFUSED, what, hint }.into())
+        }
+        _ => Ok(()),
+    }
+}
+
+fn ids() -> IdSource {
+    IdSource::random(Clock::System)
+}
+
+async fn work<E: Executor>(settings: Settings, executor: E) -> anyhow::Result<ExitCode> {
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
-    let url = args.connection.url.clone();
-    let agents: Vec<&str> = args.agents.iter().map(Name::as_str).collect();
-    say(format!("runner {} works for {} at {url}, {} at a time", args.name, agents.join(", "), args.capacity));
-    let settings = Settings {
-        url: url.clone(),
-        token: args.connection.token()?,
-        name: args.name,
-        agents: args.agents,
-        capacity: args.capacity,
-        grace: Duration::from_secs(args.grace),
-    };
-    let runner = Runner::new(settings, Exec { command: args.exec, url });
+    let Settings { name, url, capacity, .. } = &settings;
+    let agents: Vec<&str> = settings.agents.iter().map(Name::as_str).collect();
+    say(format!("runner {name} works for {} at {url}, {capacity} at a time", agents.join(", ")));
+    let runner = Runner::new(settings, executor);
     let stop = CancellationToken::new();
     let working = runner.run(stop.clone());
     tokio::pin!(working);

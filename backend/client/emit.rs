@@ -6,9 +6,8 @@ use bytes::Bytes;
 use reqwest::header::CONTENT_TYPE;
 use serde::Deserialize;
 use serde_json::Value;
-use tokio::time::Instant;
 
-use super::{Client, Error, REQUEST_WAIT_MAX, pace::Backoff};
+use super::{Client, Error, REQUEST_WAIT_MAX};
 use crate::domain::event::EventType;
 
 /// What the server stored, said after its commit.
@@ -54,19 +53,7 @@ impl Client {
 
     /// As [`Self::emit_until_stored`] for lines of JSON that go out to the letter; the caller vouches for their ids.
     pub async fn emit_ndjson_until_stored(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Ack, Error> {
-        let (started, mut backoff) = (Instant::now(), Backoff::default());
-        loop {
-            let left = patience.saturating_sub(started.elapsed());
-            let error = match self.post_events(run_id, lines.clone(), left.min(REQUEST_WAIT_MAX)).await {
-                Err(error) if error.kind.is_transient() => error,
-                outcome => return outcome,
-            };
-            let wait = backoff.next(error.retry_after, self.pace.jitter());
-            if started.elapsed() + wait >= patience {
-                return Err(error);
-            }
-            self.pace.wait(wait).await;
-        }
+        self.insist(patience, |wait_max| self.post_events(run_id, lines.clone(), wait_max)).await
     }
 
     async fn post_events(&self, run_id: &str, lines: Bytes, wait_max: Duration) -> Result<Ack, Error> {

@@ -1,7 +1,7 @@
 //! The HTTP client of this program's own commands, its demo and its fault harness.
 //!
 //! It speaks the wire contract and nothing else: JSON in, JSON out, and [`Follow`] for live streams. It retries only
-//! where a retry is safe and says so ([`Client::emit_until_stored`], [`Follow`]); everything else is one try.
+//! where a retry is safe and says so ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); everything else is one try.
 //!
 //! Invariants kept here: a token leaves this module only in the `Authorization` header of a request to the address it
 //! was given for (redirects are not followed, errors and `Debug` do not hold it), and a reader never gets the same seq
@@ -15,8 +15,11 @@ use reqwest::{
     RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
 };
+use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
+use tokio::time::Instant;
 
+mod artifacts;
 mod emit;
 mod error;
 mod follow;
@@ -26,7 +29,7 @@ pub(crate) mod pace;
 pub(crate) mod tests;
 
 pub(crate) use self::error::{describe, parse_retry_after};
-use self::pace::{Natural, Pace};
+use self::pace::{Backoff, Natural, Pace};
 pub use self::{
     emit::{Ack, AckEvent},
     error::{Error, Kind},
@@ -140,6 +143,44 @@ impl Client {
         self.json(self.http.get(self.join(path)?)).await
     }
 
+    /// What lies below `/api` at these segments; they are escaped. Read as it is written, without a detour over [`Value`].
+    pub async fn get<T: DeserializeOwned>(&self, segments: &[&str], query: &[(&str, String)]) -> Result<T, Error> {
+        self.json(self.http.get(self.at(segments)).query(query)).await
+    }
+
+    /// Puts something below `/api`; the answer is what the server says of it.
+    pub async fn put<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, Error> {
+        self.json(self.http.put(self.at(segments)).json(body)).await
+    }
+
+    /// Removes what lies below `/api` at these segments.
+    pub async fn delete(&self, segments: &[&str]) -> Result<(), Error> {
+        self.answer(self.http.delete(self.at(segments)).timeout(REQUEST_WAIT_MAX)).await.map(drop)
+    }
+
+    /// Makes a request again while the server is busy or out of reach, for at most `patience`; for those that change
+    /// nothing when they are carried out twice. The request gets how long it may take at most.
+    ///
+    /// A refusal is final at once. When patience ends, the error is the last one met.
+    pub async fn insist<T, F>(&self, patience: Duration, request: impl Fn(Duration) -> F) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>>,
+    {
+        let (started, mut backoff) = (Instant::now(), Backoff::default());
+        loop {
+            let left = patience.saturating_sub(started.elapsed());
+            let error = match request(left.min(REQUEST_WAIT_MAX)).await {
+                Err(error) if error.kind.is_transient() => error,
+                outcome => return outcome,
+            };
+            let wait = backoff.next(error.retry_after, self.pace.jitter());
+            if started.elapsed() + wait >= patience {
+                return Err(error);
+            }
+            self.pace.wait(wait).await;
+        }
+    }
+
     /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and comes back by itself when it breaks.
     ///
     /// `after` is the id of the last frame already seen, `None` for what the path itself asks for.
@@ -162,10 +203,11 @@ impl Client {
         url.map_err(|error| Error::unusable(format!("the path cannot be sent: {error}")))
     }
 
-    async fn json(&self, request: RequestBuilder) -> Result<Value, Error> {
+    async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
         let response = self.answer(request.timeout(REQUEST_WAIT_MAX)).await?;
         let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
-        serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's answer is not JSON"))
+        serde_json::from_slice(&body)
+            .map_err(|_| Error::unexpected("the server's answer is not the JSON of the contract"))
     }
 
     /// One try; everything but a 2xx is an error.

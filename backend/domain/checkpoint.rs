@@ -208,7 +208,7 @@ pub struct Blob {
 }
 
 /// What a task of a checkpoint has written: `(task_id, idx)` is its place.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Write {
     #[schema(value_type = String)]
     pub task_id: TaskId,
@@ -224,7 +224,7 @@ pub struct Write {
 }
 
 /// A checkpoint with its channels' values and pending writes.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Checkpoint {
     #[schema(value_type = String)]
     pub thread_id: ThreadId,

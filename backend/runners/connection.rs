@@ -250,6 +250,7 @@ impl Connection {
         let Some(held) = self.held.get_mut(&run_id).filter(|held| !held.is_busy) else { return };
         let Some(task) = held.queue.pop_front() else { return };
         held.is_busy = true;
+        held.is_leaving = matches!(task, Task::Done);
         let job = Job::of(self.hub.dispatch.clone(), held);
         self.work.spawn(job.perform(task));
     }
@@ -264,6 +265,7 @@ impl Connection {
         held.is_busy = false;
         (held.status, held.last_seq, held.lease_until) = (outcome.status, outcome.last_seq, outcome.lease_until);
         held.answered = held.answered.max(outcome.n);
+        held.rests = outcome.rests;
         held.asked.extend(outcome.asked);
         let ack = Ack { run_id, n: outcome.n, last_seq: outcome.last_seq.get() };
         match outcome.end {

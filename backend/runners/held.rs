@@ -42,15 +42,27 @@ pub(super) struct Held {
     pub queue: VecDeque<Task>,
     /// A task of this run is under way.
     pub is_busy: bool,
+    /// That task is its `run.done`, which may give it back.
+    pub is_leaving: bool,
     /// Interrupts that were asked and whose answers the runner has not been told.
     pub asked: HashSet<SpanId>,
     /// Interrupts whose answers it has been told.
     pub told: HashSet<SpanId>,
+    /// Whether the runner's last word on the run's life was that it waits; `None` when that was said to another
+    /// connection, and only the log knows.
+    pub rests: Option<bool>,
 }
 
 impl Held {
+    /// A run that was taken up now.
     pub(super) fn new(job: Assignment, acked: Option<u64>) -> Self {
+        Self { rests: Some(false), ..Self::adopted(job, acked) }
+    }
+
+    /// A run whose runner has come back.
+    pub(super) fn adopted(job: Assignment, acked: Option<u64>) -> Self {
         Self {
+            rests: None,
             status: job.status,
             last_seq: job.last_seq,
             lease_until: job.lease_until,
@@ -58,6 +70,7 @@ impl Held {
             answered: acked.unwrap_or(0),
             queue: VecDeque::new(),
             is_busy: false,
+            is_leaving: false,
             asked: HashSet::new(),
             told: HashSet::new(),
             job,

@@ -9,6 +9,7 @@
 //!
 //! Start reading at `connection` (one runner), then `work` (one message of a run on its way into the log).
 
+pub mod agents;
 mod answers;
 pub mod client;
 mod connection;

@@ -22,6 +22,8 @@ use crate::{
 
 /// Pause before a database that is away is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
+/// How many events at the end of a log are looked through for an answer.
+const ANSWERS_LOOKED_AT: i64 = 64;
 
 /// What a task needs to know of its run, as it was when the task began.
 pub(super) struct Job {
@@ -32,6 +34,8 @@ pub(super) struct Job {
     lease_until: DateTime<Utc>,
     /// Answered by the ack of `run.done`.
     answered: u64,
+    /// As in [`Held`].
+    rests: Option<bool>,
 }
 
 /// How a task ended.
@@ -45,6 +49,8 @@ pub(super) struct Outcome {
     pub lease_until: DateTime<Utc>,
     /// Interrupts that were asked.
     pub asked: Vec<SpanId>,
+    /// As in [`Held`].
+    pub rests: Option<bool>,
     pub end: End,
 }
 
@@ -68,6 +74,7 @@ impl Job {
             last_seq: held.last_seq,
             lease_until: held.lease_until,
             answered: held.answered,
+            rests: held.rests,
         }
     }
 
@@ -79,10 +86,15 @@ impl Job {
             Task::Events { n, events: Ok(events), again, .. } => {
                 let asks = |event: &&NewEvent| event.event_type.as_str() == "interrupt.requested";
                 let spans: Vec<SpanId> = events.iter().filter(asks).filter_map(|event| event.span_id.clone()).collect();
+                let (was, speaks) = (self.status, !events.is_empty());
+                let life = events.iter().filter_map(|event| Status::after(&event.event_type)).next_back();
                 let events = self.keyed(n, events, again);
                 let end = self.store(events).await;
                 if matches!(end, End::Stored) {
                     asked = spans;
+                    // Whoever speaks after an answer acts upon it.
+                    let acts = (was == Status::Running && speaks).then_some(false);
+                    self.rests = life.map(rests).or(acts).or(self.rests);
                 }
                 (n, end)
             }
@@ -97,6 +109,7 @@ impl Job {
             last_seq: self.last_seq,
             lease_until: self.lease_until,
             asked,
+            rests: self.rests,
             end,
         }
     }
@@ -213,7 +226,25 @@ impl Job {
         Ok(lost.is_empty())
     }
 
-    /// The runner has nothing more to say: a run that goes on is completed, a suspended one is given back.
+    /// Whether a run that goes on was last said to wait by its runner, and goes on by an answer that the runner does not act
+    /// upon. Where only the log knows, an answer at its end says so.
+    async fn has_rested(&self) -> bool {
+        if let Some(rests) = self.rests {
+            return rests;
+        }
+        let (store, context) = (self.dispatch.timeline().store(), &self.job.context);
+        let page =
+            store.run_page(&context.owner_id, context.run_id, self.last_seq.back(ANSWERS_LOOKED_AT), ANSWERS_LOOKED_AT);
+        let Ok(Some(page)) = page.await else { return false };
+        let mut last = page.events.iter().rev().map(|(_, event)| event);
+        let said = last.find(|event| event.event_type.as_str() != "interrupt.resolved");
+        said.is_some_and(|event| {
+            event.event_type.as_str() == "run.resumed" && event.payload.raw_member("interrupt_id").is_some()
+        })
+    }
+
+    /// The runner has nothing more to say: a run that goes on is completed, a suspended one is given back, also when it
+    /// was answered since.
     async fn done(&mut self) -> End {
         let context = Arc::clone(&self.job.context);
         loop {
@@ -229,6 +260,7 @@ impl Job {
             let left = match self.status {
                 Status::Completed | Status::Failed | Status::Cancelled => self.dispatch.finish(self.job.lease_id).await,
                 Status::Waiting | Status::Interrupted => self.dispatch.release(self.job.lease_id).await,
+                Status::Running if self.has_rested().await => self.dispatch.release(self.job.lease_id).await,
                 Status::Queued | Status::Running => {
                     let key = said_event_id(self.job.attempt, "done");
                     let completed = NewEvent::new("run.completed", Json::empty()).event_id(key);
@@ -244,6 +276,10 @@ impl Job {
             }
         }
     }
+}
+
+fn rests(status: Status) -> bool {
+    matches!(status, Status::Waiting | Status::Interrupted)
 }
 
 fn is_start(event: &NewEvent) -> bool {

@@ -11,6 +11,7 @@ use crate::support::{
     server::{Server, manual_clock, setup},
 };
 
+mod agents;
 mod back;
 mod hostile;
 mod processes;

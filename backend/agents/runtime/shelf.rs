@@ -7,10 +7,12 @@ use bytes::Bytes;
 use futures::{TryStreamExt as _, future::BoxFuture};
 use sha2::{Digest as _, Sha256};
 
+use super::LocalSpawner;
 use crate::{
     agents::{
         assistant::Pictures,
-        spill::{Kept, Spill},
+        roster::Reach,
+        spill::{Kept, Spill, spill_event_id},
     },
     domain::{
         artifact::{ArtifactId, ArtifactName, MediaType},
@@ -31,6 +33,14 @@ impl Shelf {
     }
 }
 
+impl Reach {
+    /// What is in this process.
+    pub fn local(timeline: &Timeline) -> Self {
+        let shelf = Arc::new(Shelf::new(timeline.clone()));
+        Self { spill: shelf.clone(), pictures: shelf, spawner: Arc::new(LocalSpawner::new(timeline.clone())) }
+    }
+}
+
 impl Spill for Shelf {
     fn keep<'a>(
         &'a self,
@@ -40,15 +50,13 @@ impl Spill for Shelf {
         bytes: Bytes,
     ) -> BoxFuture<'a, Result<Kept, String>> {
         Box::pin(async move {
-            // The same bytes under the same name are the same artifact, also when a crash makes the call again.
             let digest = hex::encode(Sha256::digest(&bytes));
-            let event_id = format!("spill:{name}:{}", &digest[..32]);
             let draft = Draft {
                 name: name.parse::<ArtifactName>().map_err(|rule| rule.to_string())?,
                 media_type: media_type.parse::<MediaType>().map_err(|rule| rule.to_string())?,
                 span_id: None,
                 parent_span_id: None,
-                event_id: event_id.parse::<EventId>().ok(),
+                event_id: spill_event_id(name, &digest).parse::<EventId>().ok(),
             };
             let upload = self.0.artifacts().take(bytes).await.map_err(|error| error.to_string())?;
             let kept = self.0.keep_artifact(&Arc::new(context.clone()), upload, draft).await;

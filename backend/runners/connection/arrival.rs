@@ -82,7 +82,7 @@ impl Connection {
                 LastAcked::Runs(runs) => Some(runs.get(&job.context.run_id).copied().unwrap_or(0)),
                 LastAcked::All(_) | LastAcked::None => None,
             };
-            self.held.insert(job.context.run_id, Held::new(job, acked));
+            self.held.insert(job.context.run_id, Held::adopted(job, acked));
         }
         self.hub.sessions.take(self.who.session)
     }

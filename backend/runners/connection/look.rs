@@ -5,7 +5,7 @@ use crate::{
     domain::{
         id::RunId,
         run::Status,
-        runner::{Answered, ToRunner},
+        runner::{Ack, Answered, ToRunner},
     },
     runners::held::Held,
     store::jobs::Standing,
@@ -35,9 +35,15 @@ impl Connection {
             let (run_id, attempt) = (job.context.run_id, job.attempt);
             let held = Held::new(job, Some(0));
             let assign = ToRunner::Assign(Box::new(held.assign()));
-            self.left.retain(|left| left.run_id != run_id);
+            if let Some(before) = self.held.get(&run_id).filter(|before| before.is_leaving) {
+                // Its own `run.done` has just given the job back, and it is the first to take it up again.
+                let ack = Ack { run_id, n: before.answered, last_seq: before.last_seq.get() };
+                self.leave(run_id);
+                self.say(&ToRunner::Ack(ack)).await?;
+            }
             // Its own lease had lapsed, and it is the first to take the job up again.
             self.lost(run_id).await?;
+            self.left.retain(|left| left.run_id != run_id);
             self.held.insert(run_id, held);
             self.say(&assign).await?;
             if attempt > 1 {

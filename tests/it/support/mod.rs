@@ -3,6 +3,7 @@
 pub mod api;
 pub mod artifacts;
 pub mod cluster;
+pub mod hands;
 pub mod jwt;
 pub mod models;
 pub mod process;

@@ -4,32 +4,41 @@ use std::sync::Arc;
 
 use futures::future::BoxFuture;
 
-use super::{LocalSpawner, shelf::Shelf};
+use super::{
+    agent::{Hired, Roster},
+    assistant::{Assistant, Pictures},
+    registry::{AgentSpec, Agents},
+    spawner::Spawner,
+    spill::Spill,
+};
 use crate::{
-    agents::{
-        agent::{Hired, Roster},
-        assistant::Assistant,
-        registry::{AgentSpec, Agents},
-    },
     clock::Stopwatch,
     domain::{context::RunContext, id::Name},
     engine::Limits,
-    timeline::Timeline,
 };
 
-/// The agents of the configuration, in this process.
+/// What agents reach of the server besides their run: this process itself, or one elsewhere.
+#[derive(Clone)]
+pub struct Reach {
+    /// Where results go that are too long for a run.
+    pub spill: Arc<dyn Spill>,
+    /// Where pictures are that a message only points to.
+    pub pictures: Arc<dyn Pictures>,
+    /// Where workers' runs are made.
+    pub spawner: Arc<dyn Spawner>,
+}
+
+/// The agents of the configuration. Cheap to clone.
 #[derive(Clone)]
 pub struct Configured {
     agents: Agents,
-    shelf: Arc<Shelf>,
-    spawner: Arc<LocalSpawner>,
+    reach: Reach,
     stopwatch: Stopwatch,
 }
 
 impl Configured {
-    pub fn new(agents: Agents, timeline: &Timeline, stopwatch: Stopwatch) -> Self {
-        let (shelf, spawner) = (Shelf::new(timeline.clone()), LocalSpawner::new(timeline.clone()));
-        Self { agents, shelf: Arc::new(shelf), spawner: Arc::new(spawner), stopwatch }
+    pub fn new(agents: Agents, reach: Reach, stopwatch: Stopwatch) -> Self {
+        Self { agents, reach, stopwatch }
     }
 
     fn hired(&self, spec: AgentSpec) -> Hired {
@@ -43,10 +52,10 @@ impl Configured {
             tools: spec.toolbox,
             parallel_max: spec.parallel_max,
             call_time_max: spec.tool_time_max,
-            spill: Some(self.shelf.clone()),
-            pictures: Some(self.shelf.clone()),
+            spill: Some(Arc::clone(&self.reach.spill)),
+            pictures: Some(Arc::clone(&self.reach.pictures)),
             workers: spec.workers,
-            spawner: self.spawner.clone(),
+            spawner: Arc::clone(&self.reach.spawner),
             stopwatch: Arc::clone(&self.stopwatch),
         };
         Hired { agent: Arc::new(assistant), limits, time_max: spec.run_time_max }

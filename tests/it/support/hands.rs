@@ -1,0 +1,69 @@
+//! A runner in this process, with the agents of a configuration.
+
+use std::{sync::Arc, time::Duration};
+
+use runreel::{
+    agents::{
+        agent::Roster as _,
+        registry,
+        roster::{Configured, Reach},
+    },
+    client::Client,
+    clock::{Clock, IdSource, monotonic},
+    config::{self, File},
+    domain::id::Name,
+    runners::{
+        agents::Agents,
+        client::{Runner, Settings},
+    },
+};
+use tokio::task::JoinHandle;
+use tokio_util::sync::CancellationToken;
+
+use super::{api::Api, patiently, server::Setup};
+
+/// Hands that work for a server from outside it.
+pub struct Hands {
+    stop: CancellationToken,
+    task: JoinHandle<()>,
+    _folder: Arc<tempfile::TempDir>,
+}
+
+impl Hands {
+    /// With the configuration and the scripts of a setup.
+    pub fn of(setup: &Setup, server: &Api) -> Self {
+        Self::through(setup, server, &server.base)
+    }
+
+    /// The same, with its requests going another way than its socket.
+    pub fn through(setup: &Setup, server: &Api, http: &str) -> Self {
+        let folder = setup.folder();
+        let file = File::read(&folder.path().join("runreel.toml")).unwrap();
+        let agents = registry::Agents::new(file, folder.path().join("data"), config::path()).unwrap();
+        let (client, ids) = (Client::new(http, server.token.clone()).unwrap(), IdSource::random(Clock::System));
+        let reach = Reach::remote(&client, ids.clone(), monotonic());
+        let roster = Arc::new(Configured::new(agents, reach, monotonic()));
+        let settings = Settings {
+            url: server.base.clone(),
+            token: server.token.clone(),
+            name: Name::trusted("hands"),
+            agents: roster.names(),
+            capacity: 8,
+            grace: Duration::ZERO,
+        };
+        let stop = CancellationToken::new();
+        let runner = Runner::new(settings, Agents::new(roster.clone(), client, ids, monotonic()));
+        let stopped = stop.clone();
+        let task = tokio::spawn(async move {
+            runner.run(stopped).await.unwrap();
+            roster.close().await;
+        });
+        Self { stop, task, _folder: folder }
+    }
+
+    /// Gives back what it has, and is gone.
+    pub async fn stop(self) {
+        self.stop.cancel();
+        patiently("the runner to leave", self.task).await.unwrap();
+    }
+}

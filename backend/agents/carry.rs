@@ -36,6 +36,9 @@ use crate::{
 /// Wait before a run is worked on again after something outside it was away.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
+/// Tries of what is refused, and not out of reach, before the run is failed.
+const REFUSED_MAX: u32 = 2;
+
 /// What is no fault of the run.
 #[derive(Debug, thiserror::Error)]
 pub enum Outside {
@@ -55,6 +58,16 @@ pub enum Outside {
 impl Outside {
     pub fn away(error: impl std::fmt::Display) -> Self {
         Self::Away(error.to_string())
+    }
+
+    /// Whether the same would happen again: something was refused, not out of reach.
+    fn is_lasting(&self) -> bool {
+        match self {
+            Self::Log(error) | Self::Drive(DriveError::Log(error)) => !error.is_passing,
+            Self::Journal(error) | Self::Drive(DriveError::Journal(error)) => !error.transient,
+            Self::Identity(_) => true,
+            Self::Drive(DriveError::Later(_)) | Self::Away(_) => false,
+        }
     }
 }
 
@@ -116,13 +129,15 @@ pub struct Carrier {
 impl Carrier {
     /// Works until the run has ended or waits, or `cancel`; what is away is waited for.
     pub async fn carry(&self, cancel: &CancellationToken) -> Done {
-        let mut asked = Vec::new();
+        let (mut asked, mut refused) = (Vec::new(), 0);
         loop {
             match self.once(cancel, &mut asked).await {
                 Ok(Some(done)) => return done,
-                Ok(None) => {}
+                Ok(None) => refused = 0,
                 Err(_) if cancel.is_cancelled() => return Done::Stopped,
+                Err(error) if error.is_lasting() && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
+                    refused += u32::from(error.is_lasting());
                     tracing::warn!(run_id = %self.context.run_id, %error, "a run could not go on; it is tried again");
                     if cancel.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
                         return Done::Stopped;
@@ -130,6 +145,15 @@ impl Carrier {
                 }
             }
         }
+    }
+
+    /// Fails a run whose log or state is refused again and again: nobody could carry it further.
+    async fn give_up(&self, error: &Outside) -> Done {
+        let told = async { self.failed(&*self.emitter()?, &error.to_string()).await };
+        told.await.unwrap_or_else(|error| {
+            tracing::warn!(run_id = %self.context.run_id, %error, "a run that cannot go on could not be failed");
+            Done::Stopped
+        })
     }
 
     /// Removes the state of a run that has ended, if nobody can go on from it.

@@ -15,7 +15,7 @@ mod sweep;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::watch;
+use tokio::{sync::watch, time::Instant};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
@@ -158,7 +158,8 @@ impl Dispatch {
 
     /// Something to wait with between two claims.
     pub fn bell(&self) -> Bell {
-        Bell { rung: self.bell.subscribe(), poll: self.settings.poll }
+        let poll = self.settings.poll;
+        Bell { rung: self.bell.subscribe(), poll, due: Instant::now() + poll }
     }
 
     /// Tells everybody who waits to look.
@@ -207,14 +208,17 @@ impl From<Leased> for Assignment {
 pub struct Bell {
     rung: watch::Receiver<()>,
     poll: Duration,
+    /// When it rings without a reason. Whoever stops waiting and begins again does not put it off.
+    due: Instant,
 }
 
 impl Bell {
     /// Resolves when something may have become claimable, or a held job may have changed, and now and then without that.
     pub async fn rung(&mut self) {
         // It cannot close while the dispatch lives; if it does, the poll remains.
-        if let Ok(Err(_)) = tokio::time::timeout(self.poll, self.rung.changed()).await {
-            tokio::time::sleep(self.poll).await;
+        if let Ok(Err(_)) = tokio::time::timeout_at(self.due, self.rung.changed()).await {
+            tokio::time::sleep_until(self.due).await;
         }
+        self.due = Instant::now() + self.poll;
     }
 }

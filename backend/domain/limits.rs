@@ -112,6 +112,8 @@ pub const THREAD_SWEEP_ROWS: i64 = 100;
 pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 /// Open interrupts one statement reads.
 pub const INTERRUPT_ROWS: i64 = 10_000;
+/// Events of a run that is shown with the durations of its nodes; of a longer one the timeline has them.
+pub const NODE_DURATIONS_EVENTS_MAX: i64 = 20_000;
 /// Bodies of one process that are being read or worked on, KiB together.
 pub const BODIES_KIB_MAX: usize = 256 * 1024;
 /// In what steps a body takes its room as it arrives, KiB.

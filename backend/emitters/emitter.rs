@@ -151,7 +151,7 @@ pub trait Emitter: Send + Sync {
     /// `span` is the tool call's id; its end carries the same one.
     fn tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         let (args, truncated) = bounded(args);
-        let payload = flagged(json!({"name": name, "args": args}), truncated);
+        let payload = flagged(json!({"tool_call_id": span, "name": name, "args": args}), truncated);
         self.emit(Draft::new("tool.started", &payload).span(span).under(parent))
     }
 
@@ -165,7 +165,8 @@ pub trait Emitter: Send + Sync {
         parent: Option<&SpanId>,
     ) -> Emitted<'_> {
         let (result, truncated) = bounded(result);
-        let payload = flagged(json!({"name": name, "result": result, "duration_ms": millis(took)}), truncated);
+        let payload = json!({"tool_call_id": span, "name": name, "result": result, "duration_ms": millis(took)});
+        let payload = flagged(payload, truncated);
         self.emit(Draft::new("tool.completed", &payload).span(span).under(parent))
     }
 
@@ -177,7 +178,8 @@ pub trait Emitter: Send + Sync {
         took: Duration,
         parent: Option<&SpanId>,
     ) -> Emitted<'_> {
-        let payload = with(failure(error), [("name", json!(name)), ("duration_ms", json!(millis(took)))]);
+        let more = [("tool_call_id", json!(span)), ("name", json!(name)), ("duration_ms", json!(millis(took)))];
+        let payload = with(failure(error), more);
         self.emit(Draft::new("tool.failed", &payload).span(span).under(parent))
     }
 

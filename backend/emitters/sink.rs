@@ -19,11 +19,17 @@ use crate::{
 pub struct SinkError {
     /// In words for the person who runs the agent.
     pub reason: String,
+    /// Whether the same may work later: the log was away, and refused nothing.
+    pub is_passing: bool,
 }
 
 impl SinkError {
     pub fn new(reason: impl Display) -> Self {
-        Self { reason: reason.to_string() }
+        Self { reason: reason.to_string(), is_passing: false }
+    }
+
+    pub fn passing(reason: impl Display) -> Self {
+        Self { is_passing: true, ..Self::new(reason) }
     }
 }
 

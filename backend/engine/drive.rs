@@ -15,7 +15,7 @@ use super::{
     Graph, State, Stop, Visit,
     graph::Work,
     journal::{self, Journal, JournalError, Kept, Snapshot},
-    visit::{Facts, Memos, Question, Step},
+    visit::{Facts, Memos, Question, Step, span_of},
 };
 use crate::{
     clock::{IdSource, Stopwatch},
@@ -116,6 +116,8 @@ struct Given<U> {
     took: Duration,
 }
 
+/// Characters that are repeated of a node's name which is none.
+const NODE_CHARS_SHOWN: usize = 64;
 /// The key under which a node's update is kept.
 const UPDATE: &str = "=";
 
@@ -153,6 +155,12 @@ impl<S: State> Drive<'_, S> {
         let (state, kept) = match (read, &parent) {
             (Some(read), Some(at)) if read.run_id == Some(self.context.run_id) => {
                 let snapshot = Snapshot { ended: read.ended, ..self.snapshot(read.step, read.next, read.state) };
+                // Whoever may write to the thread may have written this one; what it names becomes spans.
+                let named = snapshot.next.iter().chain(snapshot.ended.iter().map(|(node, _)| node));
+                if let Some(node) = named.into_iter().find(|node| self.graph.work(node).is_none()) {
+                    let node: String = node.chars().filter(|c| !c.is_control()).take(NODE_CHARS_SHOWN).collect();
+                    return Err(JournalError::lasting(format!("the graph has no node {node} any more")).into());
+                }
                 // Perhaps it was kept, and not yet told.
                 self.tell(at, &snapshot).await?;
                 return Ok(At { checkpoint_id: at.clone(), snapshot, kept: read.kept, memos: read.memos });
@@ -174,7 +182,7 @@ impl<S: State> Drive<'_, S> {
         parent: Option<CheckpointId>,
         kept: &Kept,
     ) -> Result<At<S>, DriveError> {
-        let checkpoint_id = journal::id_after(self.ids.uuid(), parent.as_ref());
+        let checkpoint_id = journal::id_after(self.ids.uuid(), parent.as_ref())?;
         let (new, kept) = journal::encode(&snapshot, checkpoint_id.clone(), parent, kept)?;
         self.journal.put(new).await?;
         self.tell(&checkpoint_id, &snapshot).await?;
@@ -203,6 +211,7 @@ impl<S: State> Drive<'_, S> {
         let number = at.snapshot.step + 1;
         let step = Arc::new(Step {
             checkpoint_id: at.checkpoint_id.clone(),
+            number,
             memos: Mutex::new(std::mem::take(&mut at.memos)),
             journal: Arc::clone(&self.journal),
             facts: Arc::clone(&self.facts),
@@ -290,11 +299,6 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Driv
         Some((node, error)) => Ended::Failed { node: Some(node), error },
         None => Ended::Suspended { questions, waits },
     }))
-}
-
-/// The span of a node's visit in a step; steps count from 1.
-fn span_of(step: u32, node: &str) -> SpanId {
-    SpanId::trusted(&format!("s{step}.{node}"))
 }
 
 /// One visit, whose start is told already. What the node gave before a crash is not asked for again.

@@ -245,11 +245,11 @@ fn json_value(value: &Value) -> checkpoint::Value {
 }
 
 /// An id after `parent`, whatever the clocks of two machines say: checkpoints of a thread sort by their ids.
-pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> CheckpointId {
-    let parent = parent.map(CheckpointId::as_str);
-    let id = match parent.and_then(|parent| uuid::Uuid::try_parse(parent).ok()) {
-        Some(parent) if parent >= id => uuid::Uuid::from_u128(parent.as_u128().saturating_add(1)),
-        _ => id,
-    };
-    CheckpointId::trusted(&id.to_string())
+pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> Result<CheckpointId, JournalError> {
+    let Some(parent) = parent else { return Ok(CheckpointId::trusted(&id.to_string())) };
+    let after = uuid::Uuid::try_parse(parent.as_str()).map_err(|_| {
+        JournalError::lasting("the thread's last checkpoint has an id that is no UUID, so none can come after it")
+    })?;
+    let id = if after >= id { uuid::Uuid::from_u128(after.as_u128().saturating_add(1)) } else { id };
+    Ok(CheckpointId::trusted(&id.to_string()))
 }

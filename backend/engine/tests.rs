@@ -281,8 +281,10 @@ async fn a_channel_is_kept_anew_only_when_it_changed() {
         ended: None,
         state: Two::default(),
     };
-    let (one, two) =
-        (journal::id_after(uuid::Uuid::from_u128(1), None), journal::id_after(uuid::Uuid::from_u128(2), None));
+    let (one, two) = (
+        journal::id_after(uuid::Uuid::from_u128(1), None).unwrap(),
+        journal::id_after(uuid::Uuid::from_u128(2), None).unwrap(),
+    );
     let (new, kept) = journal::encode(&first, one.clone(), None, &BTreeMap::new()).unwrap();
     assert_eq!(new.blobs.0.len(), 2);
     let second = journal::Snapshot { state: Two { count: 1, ..first.state.clone() }, ..first };
@@ -369,7 +371,10 @@ fn a_graph_with_a_flaw_is_not_built() {
 
 #[test]
 fn an_id_comes_after_its_parent_whatever_the_clock_says() {
-    let late = journal::id_after(uuid::Uuid::from_u128(9), None);
-    let next = journal::id_after(uuid::Uuid::from_u128(5), Some(&late));
+    let late = journal::id_after(uuid::Uuid::from_u128(9), None).unwrap();
+    let next = journal::id_after(uuid::Uuid::from_u128(5), Some(&late)).unwrap();
     assert!(next > late, "{next} {late}");
+    let strange =
+        journal::id_after(uuid::Uuid::from_u128(5), Some(&crate::domain::checkpoint::CheckpointId::trusted("zz")));
+    assert!(strange.is_err_and(|error| !error.transient));
 }

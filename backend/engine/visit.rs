@@ -89,12 +89,19 @@ pub trait Facts: Send + Sync {
     fn ends<'a>(&'a self, runs: &'a [RunId]) -> BoxFuture<'a, Result<Vec<ChildEnd>, JournalError>>;
 }
 
+/// The span of a node's visit in a step; steps count from 1.
+pub(super) fn span_of(step: u32, node: &str) -> SpanId {
+    SpanId::trusted(&format!("s{step}.{node}"))
+}
+
 /// What is remembered inside the current step: by node and key.
 pub(super) type Memos = HashMap<(String, String), Value>;
 
 /// Where the step stands, shared by its nodes.
 pub(super) struct Step {
     pub checkpoint_id: CheckpointId,
+    /// Counts from 1.
+    pub number: u32,
     pub memos: Mutex<Memos>,
     pub journal: Arc<dyn Journal>,
     pub facts: Arc<dyn Facts>,
@@ -201,6 +208,11 @@ impl<S> Visit<S> {
     /// A span below the step's, the same at every visit.
     pub fn sub_span(&self, name: &str) -> SpanId {
         SpanId::trusted(&format!("{}.{name}", self.span))
+    }
+
+    /// The span of a node in the step after this one.
+    pub fn next_span(&self, node: &str) -> SpanId {
+        span_of(self.step.number + 1, node)
     }
 
     /// A span below the step's that no other visit has.

@@ -1,5 +1,7 @@
 //! Wire shapes of runs: what a client sends to create one and what it gets back.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -142,6 +144,9 @@ pub(super) struct Run {
     pub stalled: bool,
     /// Where to follow it.
     pub stream_url: String,
+    /// How long its steps took so far, by their names; only of one run that is asked for, with at most 20 000 events.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_durations_ms: Option<BTreeMap<String, f64>>,
 }
 
 impl Run {
@@ -170,6 +175,7 @@ impl Run {
             last_event_at: timestamp(head.last_event_at),
             stalled,
             stream_url: format!("/api/stream/runs/{}", context.run_id),
+            node_durations_ms: None,
         }
     }
 }

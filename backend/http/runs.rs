@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{
         id::{RunId, ThreadId, Title},
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        limits::{NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
@@ -146,7 +146,12 @@ fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    Ok(Reply(Run::of(record, server.timeline.clock().now())))
+    let is_long = record.head.last_seq.get() > NODE_DURATIONS_EVENTS_MAX;
+    let mut shown = Run::of(record, server.timeline.clock().now());
+    if !is_long {
+        shown.node_durations_ms = Some(server.timeline.store().node_durations(owner, run).await?);
+    }
+    Ok(Reply(shown))
 }
 
 /// Delete an ended run with its events.

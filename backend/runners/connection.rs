@@ -324,9 +324,8 @@ impl Connection {
 
     /// The runner's lease on a run is gone.
     async fn lost(&mut self, run_id: RunId) -> Step {
-        if self.held.remove(&run_id).is_none() {
-            return Ok(());
-        }
+        let Some(held) = self.held.remove(&run_id) else { return Ok(()) };
+        self.pending_bytes -= held.waiting_bytes();
         let trouble = Trouble::new("lease_lost", "the run is not this runner's any more; its events are refused");
         self.say(&ToRunner::Error(trouble.of(run_id, None))).await
     }
@@ -342,7 +341,7 @@ impl Connection {
 
     fn leave(&mut self, run_id: RunId) {
         if let Some(held) = self.held.remove(&run_id) {
-            self.pending_bytes -= held.queue.iter().map(Task::bytes).sum::<usize>();
+            self.pending_bytes -= held.waiting_bytes();
             self.left.push_back(Ack { run_id, n: held.answered, last_seq: held.last_seq.get() });
         }
         if self.left.len() > RUNNER_RESUMED_MAX {

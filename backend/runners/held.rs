@@ -77,9 +77,14 @@ impl Held {
         }
     }
 
+    /// Bytes of what came and is not under way yet.
+    pub(super) fn waiting_bytes(&self) -> usize {
+        self.queue.iter().map(Task::bytes).sum()
+    }
+
     /// Whether message `n` may be taken now; `true` when it has been taken before.
     pub(super) fn takes(&mut self, n: u64) -> Result<bool, u64> {
-        let next = self.taken.map_or(n, |taken| taken + 1);
+        let next = self.taken.map_or(n, |taken| taken.saturating_add(1));
         if n > next || n == 0 {
             return Err(next);
         }

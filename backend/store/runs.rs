@@ -1,5 +1,7 @@
 //! Runs as people list and look at them.
 
+use std::collections::BTreeMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
@@ -149,6 +151,31 @@ impl Store {
             .await?;
             tx.commit().await?;
             Ok(row.map(RunRecord::from))
+        })
+        .await
+    }
+
+    /// How long the steps of a run took, by name, milliseconds; a step that has not ended does not count.
+    pub async fn node_durations(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, f64>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select coalesce(s.payload ->> 'name', s.span_id) as "node!",
+                          sum(extract(epoch from e.at - s.at) * 1000)::float8 as "duration_ms!"
+                   from store.run_event s
+                   cross join lateral (select at from store.run_event e
+                                       where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq
+                                         and e.type in ('step.completed', 'step.failed')
+                                       order by e.seq limit 1) e
+                   where s.run_id = $1 and s.owner_id = $2 and s.type = 'step.started' and s.span_id is not null
+                   group by 1"#,
+                run.uuid(),
+                owner.as_str()
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(|row| (row.node, row.duration_ms)).collect())
         })
         .await
     }

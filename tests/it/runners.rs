@@ -269,6 +269,25 @@ async fn a_run_whose_children_have_ended_is_resumed_for_its_runner() {
 }
 
 #[tokio::test]
+async fn a_runner_that_is_heard_often_is_still_given_what_another_has_lost() {
+    let server = setup().flags(&["--lease-ms", "600", "--poll-ms", "200"]).start().await;
+    let mut dead = server.runner(&["a"], 1).await;
+    let run = job(&server).await;
+    assert_eq!(dead.assigned().await, run);
+    drop(dead);
+    let mut alive = server.runner(&["a"], 1).await;
+    let assigned = async {
+        loop {
+            if let Ok(run) = tokio::time::timeout(Duration::from_millis(20), alive.assigned()).await {
+                break run;
+            }
+            alive.say(json!({ "type": "heartbeat" })).await;
+        }
+    };
+    assert_eq!(crate::support::patiently("the run", assigned).await, run);
+}
+
+#[tokio::test]
 async fn a_server_that_drains_gives_nothing_away_and_says_so() {
     let server = Server::start().await;
     let mut runner = server.runner(&["a"], 2).await;

@@ -136,8 +136,10 @@ async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answe
         "finish": finish, "duration_ms": took_ms,
     });
     if !message.tool_calls.is_empty() {
+        // By the spans under which they will be made: the provider's own ids need not be the only ones.
+        let (calls, tools) = (message.tool_calls.iter().enumerate(), visit.next_span("tools"));
         let calls: Vec<Value> =
-            message.tool_calls.iter().map(|call| json!({"id": call.id, "name": call.name})).collect();
+            calls.map(|(n, call)| json!({"id": format!("{tools}.{n}"), "name": call.name})).collect();
         payload["tool_calls"] = Value::Array(calls);
     }
     visit.emitter.message(span, &payload, Some(&visit.span)).await

@@ -42,8 +42,11 @@ impl Sink for TimelineSink {
                         | EmitError::StorageFull
                         | EmitError::StorageUnavailable
                 );
-                if !passing || began.elapsed() >= self.patience {
+                if !passing {
                     return Err(SinkError::new(error));
+                }
+                if began.elapsed() >= self.patience {
+                    return Err(SinkError::passing(error));
                 }
                 tokio::time::sleep(AGAIN_AFTER).await;
             }

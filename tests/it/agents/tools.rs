@@ -1,6 +1,6 @@
 //! Agents that call tools, in a folder that is there.
 
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{ask, assert_once, kinds, log, of, response, said, with};
 
@@ -76,5 +76,19 @@ async fn a_call_that_fails_is_told_to_the_model_and_the_run_goes_on() {
     let failed = of(&events, "tool.failed");
     assert_eq!((failed.len(), of(&events, "tool.completed").len()), (4, 0), "{:?}", kinds(&events));
     assert!(failed.iter().all(|end| !end["payload"]["error"]["message"].as_str().unwrap().is_empty()));
+    // What the model asked for, the call and its end are known by one id.
+    let said = of(&events, "message.completed");
+    let wanted = said.iter().find_map(|message| message["payload"]["tool_calls"].as_array()).unwrap();
+    let wanted: Vec<&Value> = wanted.iter().map(|call| &call["id"]).collect();
+    for kind in ["tool.started", "tool.failed"] {
+        let mut told: Vec<&Value> =
+            of(&events, kind).into_iter().map(|event| &event["payload"]["tool_call_id"]).collect();
+        told.sort_by_key(|id| id.to_string());
+        assert_eq!(told, wanted, "{kind}");
+        assert!(of(&events, kind).iter().all(|event| event["payload"]["tool_call_id"] == event["span_id"]));
+    }
+    let took = server.run(&run).await["node_durations_ms"].clone();
+    let nodes: Vec<&String> = took.as_object().unwrap().keys().collect();
+    assert_eq!(nodes, ["model", "tools"], "{took}");
     assert!(!events.iter().any(|event| event.to_string().contains("root:")), "{events:?}");
 }

@@ -12,12 +12,7 @@ use crate::{
     clock::{IdSource, Stopwatch},
     domain::{context::RunContext, id::Name},
     emitters::emitter::Emitter,
-    engine::{
-        Drive, Ended, Graph, Limits, State,
-        drive::DriveError,
-        journal::Journal,
-        visit::Facts,
-    },
+    engine::{Drive, Ended, Graph, Limits, State, drive::DriveError, journal::Journal, visit::Facts},
 };
 
 /// What an agent has before it while it works on a run.

@@ -64,7 +64,7 @@ enum Command {
     Runs(Box<runs::Args>),
     /// Talk to an agent in the terminal.
     Chat(Box<chat::Args>),
-    /// Carry out queued runs of some agents: a command per run.
+    /// Carry out queued runs of some agents: by a configuration's agents, or a command per run.
     Runner(Box<runner::Args>),
     /// Ask the log with SQL, read-only.
     Sql(sql::Args),

@@ -40,11 +40,12 @@ const EXEC_CAPACITY: u16 = 1;
 /// name, or with the command of --exec.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Agents of a configuration:
-  The file is the one that `runreel serve --config` takes; of it, the agents with their models and tools are used. They
-  work on this machine: models' keys come from this process's environment, commands and files are this machine's, and
-  none of it goes to the server. What they say, remember, ask and keep (events, checkpoints, interrupts, artifacts) is
-  the server's, so another runner, or the server itself, goes on where this one stopped. The token needs the scopes
-  read and emit. A server that is to leave an agent to its runners has no [agents.NAME] of it in its own file.
+  The file is the one that `runreel serve --config` takes; of it, the agents with their models and
+  tools are used. They work on this machine: models' keys come from this process's environment,
+  commands and files are this machine's, and no setting goes to the server. What agents say,
+  remember, ask and keep (events, checkpoints, interrupts, artifacts) is the server's, so another
+  runner, or the server itself, goes on where this one stopped. The token needs the scopes read and
+  emit. A server that is to leave an agent to its runners has no [agents.NAME] of it in its own file.
 
 The command:
   stdin            the run's input, as one line of JSON

@@ -3,6 +3,7 @@
 mod answers;
 mod deaths;
 mod losses;
+mod own;
 
 use super::*;
 use crate::{
@@ -137,7 +138,7 @@ async fn a_runner_says_what_is_missing_of_its_configuration() {
     let broken = file("broken.toml", "[agents.a]\nmodel = \"nothing\"\n");
     let cases: [(&[&str], &[&str]); 6] = [
         (&[], &["--config FILE", "--exec COMMAND"]),
-        (&["--config", &empty], &["has no agents", "[agents.NAME]"]),
+        (&["--config", &empty], &["has no agents", "[agents.assistant]"]),
         (&["--config", &echo, "--agent", "other"], &["has no agent other", "it has: echo"]),
         (&["--config", &broken], &["line 2", "nothing"]),
         (&["--config", &echo, "--agent", "echo", "--exec", "cat"], &["--exec", "--config", "cannot be used with"]),

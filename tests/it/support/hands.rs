@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use runreel::{
     agents::{
-        agent::Roster as _,
+        agent::Roster,
         registry,
         roster::{Configured, Reach},
     },
@@ -26,7 +26,7 @@ use super::{api::Api, patiently, server::Setup};
 pub struct Hands {
     stop: CancellationToken,
     task: JoinHandle<()>,
-    _folder: Arc<tempfile::TempDir>,
+    _folder: Option<Arc<tempfile::TempDir>>,
 }
 
 impl Hands {
@@ -41,8 +41,13 @@ impl Hands {
         let file = File::read(&folder.path().join("runreel.toml")).unwrap();
         let agents = registry::Agents::new(file, folder.path().join("data"), config::path()).unwrap();
         let (client, ids) = (Client::new(http, server.token.clone()).unwrap(), IdSource::random(Clock::System));
-        let reach = Reach::remote(&client, ids.clone(), monotonic());
+        let reach = Reach::remote(&client, ids, monotonic());
         let roster = Arc::new(Configured::new(agents, reach, monotonic()));
+        Self { _folder: Some(folder), ..Self::with(roster, server, client) }
+    }
+
+    /// With agents of the test's own.
+    pub fn with(roster: Arc<dyn Roster>, server: &Api, client: Client) -> Self {
         let settings = Settings {
             url: server.base.clone(),
             token: server.token.clone(),
@@ -52,13 +57,14 @@ impl Hands {
             grace: Duration::ZERO,
         };
         let stop = CancellationToken::new();
-        let runner = Runner::new(settings, Agents::new(roster.clone(), client, ids, monotonic()));
+        let ids = IdSource::random(Clock::System);
+        let runner = Runner::new(settings, Agents::new(Arc::clone(&roster), client, ids, monotonic()));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             runner.run(stopped).await.unwrap();
             roster.close().await;
         });
-        Self { stop, task, _folder: folder }
+        Self { stop, task, _folder: None }
     }
 
     /// Gives back what it has, and is gone.

@@ -100,20 +100,24 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
     };
     say_where(client, root);
     let mut bars = Bars::new(root);
-    let table = tokio::select! {
-        table = job.work(job.executor(), job.follow(root, |event| bars.saw(event))) => table,
-        () = interrupted() => {
-            bars.clear();
-            say("Interrupted; the run is cancelled.");
-            let run_id = root.to_string();
-            let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
-            // A server that cannot be told in time is about to be stopped anyway.
-            let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
-            return Ok(ExitCode::from(INTERRUPTED));
+    let watching = async {
+        tokio::select! {
+            table = job.follow(root, |event| bars.saw(event)) => table.map(Some),
+            () = interrupted() => {
+                bars.clear();
+                say("Interrupted; the run is cancelled.");
+                let run_id = root.to_string();
+                let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
+                // A server that cannot be told in time is about to be stopped anyway.
+                let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
+                Ok(None)
+            }
         }
     };
+    let table = job.work(job.executor(), watching).await;
     bars.clear();
-    print_table(&table?)?;
+    let Some(table) = table? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    print_table(&table)?;
     say_where(client, root);
     if args.stays(own_server) {
         say("The page stays up until Ctrl-C.");

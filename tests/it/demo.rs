@@ -13,6 +13,9 @@ use crate::{
     },
 };
 
+/// Jobs, and runs whose state is kept.
+const LEFT: &str = "select (select count(*) from store.job) + (select count(distinct thread_no) from store.checkpoint)";
+
 /// A folder with three parts, one of which repeats what another holds.
 fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
@@ -86,7 +89,7 @@ async fn a_demo_prints_the_table_that_its_supervisor_put_together_from_its_worke
     let spawned = ["run.created", "run.started", "worker.spawned", "worker.spawned", "worker.spawned", "run.waiting"];
     let ended = ["run.resumed", "worker.completed", "worker.completed", "worker.completed", "custom.table"];
     assert_eq!(story, [&spawned[..], &ended, &["run.completed"]].concat());
-    server.db.until_number("no job", "select count(*) from store.job", 0).await;
+    server.db.until_number("nothing left", LEFT, 0).await;
 }
 
 #[tokio::test]
@@ -102,6 +105,7 @@ async fn a_demo_whose_process_is_killed_goes_on_in_the_next_one_and_measures_not
         assert_once(&events);
         assert_eq!((of(&events, "tool.started").len(), of(&events, "message.completed").len()), (5, 1));
     }
+    server.db.until_number("nothing left", LEFT, 0).await;
     let other = run(demo(&server, &tree(), &["--resume", &id]), "").await;
     assert_eq!(other.code, Some(1), "{other:?}");
     assert!(other.stderr.contains("is no survey of this folder"), "{other:?}");
@@ -115,6 +119,7 @@ async fn ctrl_c_cancels_a_demo_and_a_cancelled_run_ends_it() {
     let status = patiently("the end", child.wait()).await.unwrap();
     assert_eq!(status.code(), Some(130));
     stands(&server, &id, "cancelled").await;
+    server.db.until_number("nothing of the workers left", LEFT, 1).await;
     let (child, id) = in_the_middle(&server, &tree()).await;
     server.post(&format!("/api/runs/{id}/cancel"), json!({})).await.expect(202);
     let said = patiently("the end", child.wait_with_output()).await.unwrap();

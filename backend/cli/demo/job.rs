@@ -33,8 +33,10 @@ use crate::{
 const PATIENCE: Duration = Duration::from_mins(2);
 /// Runs at work at a time: a supervisor with its workers, and what others of this folder have left behind.
 const CAPACITY: u16 = 16;
-/// Longest wait for the runner to give back what is not its survey's.
-const LEAVE_WAIT_MAX: Duration = Duration::from_secs(3);
+/// How long the runner has to tidy up after its survey, before it gives back what is not its survey's.
+const GRACE: Duration = Duration::from_secs(2);
+/// Longest wait for it to leave.
+const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 
 /// The survey of one folder on one server.
 pub(super) struct Job {
@@ -112,7 +114,7 @@ impl Job {
             name: Name::trusted("demo"),
             agents: Survey::agents(),
             capacity: CAPACITY,
-            grace: Duration::ZERO,
+            grace: GRACE,
         };
         let stop = CancellationToken::new();
         let mut working = Box::pin(Runner::new(settings, executor).run(stop.clone()));

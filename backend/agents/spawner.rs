@@ -1,6 +1,6 @@
 //! [`Spawner`]: how a supervisor gets a run for each of its workers.
 
-use std::{str::FromStr, time::Duration};
+use std::time::Duration;
 
 use futures::future::BoxFuture;
 use serde::Deserialize;
@@ -121,11 +121,6 @@ pub fn context_of(run: &Value) -> Result<RunContext, SpawnError> {
         origin: None,
         trace_id: None,
     })
-}
-
-/// The name of an agent of this program.
-pub fn agent(name: &str) -> Name {
-    Name::from_str(name).expect("agent names written in the code are well-formed")
 }
 
 #[cfg(test)]

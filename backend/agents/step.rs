@@ -18,6 +18,7 @@ use crate::{
     clock::Stopwatch,
     domain::{context::RunContext, id::SpanId, limits::TOOL_GRACE_MS},
     emitters::{emitter::Emitter, sink::SinkError},
+    engine::Visit,
 };
 
 /// One tool call, as the agent decided it.
@@ -46,6 +47,26 @@ pub trait Memory: Send + Sync {
     /// Keeps how a call went, before its end is told.
     fn keep<'a>(&'a self, call: &'a Call, result: &'a Result<Value, ToolError>)
     -> BoxFuture<'a, Result<(), SinkError>>;
+}
+
+/// Keeps results with the visit of a node, each under its call's span.
+pub struct InVisit<'a, S>(pub &'a Visit<S>);
+
+impl<S: Send + Sync> Memory for InVisit<'_, S> {
+    fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>> {
+        Box::pin(async move { self.0.kept(call.span.as_str()) })
+    }
+
+    fn keep<'a>(
+        &'a self,
+        call: &'a Call,
+        result: &'a Result<Value, ToolError>,
+    ) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async move {
+            let kept = serde_json::to_value(result).map_err(SinkError::new)?;
+            self.0.keep(call.span.as_str(), kept).await.map_err(SinkError::new)
+        })
+    }
 }
 
 /// For whom, with what and within which bounds the calls of a step are made.

@@ -1,47 +1,27 @@
 //! `runreel demo`: a real job to watch, from nothing to a live page in one command.
 //!
-//! It starts `runreel serve` as a process of its own (or uses the server that answers already), has a supervisor and
-//! its workers survey a source tree over HTTP, as any producer would, and draws their progress. What the agents say is
-//! put together from measured numbers; no model takes part. With `--chaos` it also breaks things on purpose and proves
-//! that no reader noticed: see [`chaos`].
+//! It starts `runreel serve` as a process of its own (or uses the server that answers already), creates a run for a
+//! supervisor, and carries out the runs of the survey's agents as any runner would, while it follows them and draws their
+//! progress. What the agents say is put together from measured numbers; no model takes part. With `--chaos` it also
+//! breaks things on purpose and proves that no reader noticed: see [`chaos`].
 
 use std::{
     io::{IsTerminal as _, Write as _, stderr},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
-    sync::Arc,
     time::Duration,
 };
 
-use anyhow::Context as _;
-use serde_json::json;
-
-use self::{bars::Bars, server::Server, watched::Watched};
-use crate::{
-    agents::{
-        spawner::{Child, RemoteSpawner, agent},
-        survey::{
-            Survey, SurveyError,
-            findings::Findings,
-            report,
-            source::{Limits, Source},
-            supervisor::supervise,
-        },
-    },
-    client::Client,
-    clock::{Clock, IdSource, Stopwatch, monotonic},
-    config,
-    domain::context::{Role, RunContext},
-    emitters::sink::RemoteSink,
-};
+use self::{bars::Bars, job::Job, server::Server};
+use crate::{client::Client, config, domain::id::RunId};
 
 mod bars;
 mod chaos;
 mod compare;
+mod job;
 mod readers;
 mod server;
-mod watched;
 
 /// Survey a source tree with a supervisor and its workers, and follow them live
 #[derive(Debug, clap::Args)]
@@ -61,6 +41,9 @@ pub(super) struct Demo {
     /// Time between two words of a message, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 35)]
     pace: u64,
+    /// Go on with a survey of this folder that was left behind, instead of beginning one
+    #[arg(long, value_name = "RUN", conflicts_with = "chaos")]
+    resume: Option<RunId>,
     /// Cut readers and kill the server while the job runs, then compare what was seen with what is stored
     #[arg(long)]
     chaos: bool,
@@ -83,8 +66,6 @@ fn token() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// Longest time one emission or creation tries again: longer than any restart takes.
-const PATIENCE: Duration = Duration::from_mins(2);
 /// What a shell calls an interrupted program.
 const INTERRUPTED: u8 = 130;
 
@@ -113,25 +94,31 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
 /// One survey, then the page for as long as it is wanted.
 async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
     let job = Job::new(client, args)?;
-    let root = job.create().await?;
-    say_where(client, &root);
-    let bars = Arc::new(Bars::new());
-    let watched = Arc::new(Watched::new(job.sink(), vec![bars.clone()]));
-    let findings = tokio::select! {
-        findings = job.work(watched, &root) => findings,
-        () = interrupted() => {
-            bars.clear();
-            say("Interrupted; the run is cancelled.");
-            let run_id = root.run_id.to_string();
-            let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
-            // A server that cannot be told in time is about to be stopped anyway.
-            let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
-            return Ok(ExitCode::from(INTERRUPTED));
+    let root = match args.resume {
+        Some(root) => job.found(root).await?,
+        None => job.create().await?,
+    };
+    say_where(client, root);
+    let mut bars = Bars::new(root);
+    let watching = async {
+        tokio::select! {
+            table = job.follow(root, |event| bars.saw(event)) => table.map(Some),
+            () = interrupted() => {
+                bars.clear();
+                say("Interrupted; the run is cancelled.");
+                let run_id = root.to_string();
+                let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
+                // A server that cannot be told in time is about to be stopped anyway.
+                let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
+                Ok(None)
+            }
         }
     };
+    let table = job.work(job.executor(), watching).await;
     bars.clear();
-    print_findings(&findings?)?;
-    say_where(client, &root);
+    let Some(table) = table? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    print_table(&table)?;
+    say_where(client, root);
     if args.stays(own_server) {
         say("The page stays up until Ctrl-C.");
         interrupted().await;
@@ -143,63 +130,6 @@ impl Demo {
     /// In a terminal somebody looks at the page, if it would go away with this command.
     fn stays(&self, own_server: bool) -> bool {
         self.stay || (!self.exit && own_server && stderr().is_terminal())
-    }
-}
-
-/// The survey of one folder on one server.
-struct Job {
-    client: Client,
-    source: Arc<Source>,
-    spawner: RemoteSpawner,
-    stopwatch: Stopwatch,
-    pace: Duration,
-    prefix: String,
-}
-
-impl Job {
-    fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
-        let source = Source::open(&args.dir, Limits::default());
-        let source = source.with_context(|| format!("the folder {} cannot be read", args.dir.display()))?;
-        let (ids, stopwatch) = (IdSource::random(Clock::System), monotonic());
-        Ok(Self {
-            client: client.clone(),
-            source: Arc::new(source),
-            prefix: ids.uuid().simple().to_string(),
-            spawner: RemoteSpawner::new(client.clone(), ids, stopwatch.clone(), PATIENCE),
-            stopwatch,
-            pace: Duration::from_millis(args.pace),
-        })
-    }
-
-    fn sink(&self) -> RemoteSink {
-        RemoteSink::new(self.client.clone(), PATIENCE)
-    }
-
-    /// Creates the supervisor's run.
-    async fn create(&self) -> anyhow::Result<RunContext> {
-        let name = self.source.root().file_name().unwrap_or_default().to_string_lossy();
-        let title = format!("Survey of {name}").chars().filter(|c| !c.is_control()).take(200).collect();
-        let child = Child {
-            run_id: None,
-            thread_id: None,
-            start: true,
-            agent: agent("survey-lead"),
-            title,
-            input: json!({"folder": name}),
-        };
-        Ok(self.spawner.root(Role::Supervisor, child).await?)
-    }
-
-    async fn work(&self, watched: Arc<Watched>, root: &RunContext) -> Result<Findings, SurveyError> {
-        let survey = Survey {
-            source: self.source.clone(),
-            sink: watched,
-            spawner: Arc::new(self.spawner.clone()),
-            stopwatch: self.stopwatch.clone(),
-            pace: self.pace,
-            event_id_prefix: self.prefix.clone(),
-        };
-        supervise(&survey, root).await
     }
 }
 
@@ -218,11 +148,11 @@ fn say(line: &str) {
     let _ = writeln!(anstream::stderr(), "{line}");
 }
 
-fn say_where(client: &Client, root: &RunContext) {
+fn say_where(client: &Client, root: RunId) {
     let bold = anstyle::Style::new().bold();
-    say(&format!("\n  {bold}Live:{bold:#} {}/runs/{}\n", client.base_url(), root.run_id));
+    say(&format!("\n  {bold}Live:{bold:#} {}/runs/{root}\n", client.base_url()));
 }
 
-fn print_findings(findings: &Findings) -> std::io::Result<()> {
-    writeln!(anstream::stdout(), "{}", report::table(findings).text())
+fn print_table(table: &str) -> std::io::Result<()> {
+    writeln!(anstream::stdout(), "{table}")
 }

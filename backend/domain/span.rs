@@ -158,7 +158,9 @@ impl Timeline {
             self.spans.len() - 1
         });
         let span = &mut self.spans[at];
-        close(span, seq, failed, end_ms);
+        // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
+        let took = event.payload.member("duration_ms").filter(|_: &f64| kind == "worker");
+        close(span, seq, failed, took.map_or(end_ms, |took| end_ms.min(span.start_ms + took.max(0.0))));
         let duration_ms = span.duration_ms.unwrap_or(0.0);
         match kind {
             "tool" => self.summary.tool_ms += duration_ms,

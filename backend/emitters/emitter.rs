@@ -90,10 +90,6 @@ pub trait Emitter: Send + Sync {
         self.emit_all(vec![draft])
     }
 
-    fn run_started(&self) -> Emitted<'_> {
-        self.emit(Draft::new("run.started", &json!({})))
-    }
-
     /// The run does nothing until the named runs have ended.
     fn run_waiting(&self, reason: &str, runs: &[RunId]) -> Emitted<'_> {
         self.emit(Draft::new("run.waiting", &json!({"reason": reason, "run_ids": runs})))
@@ -129,10 +125,6 @@ pub trait Emitter: Send + Sync {
 
     fn run_failed(&self, error: &str) -> Emitted<'_> {
         self.emit(Draft::new("run.failed", &failure(error)))
-    }
-
-    fn run_cancelled(&self, reason: &str) -> Emitted<'_> {
-        self.emit(Draft::new("run.cancelled", &json!({"reason": reason})))
     }
 
     fn step_started(&self, span: &SpanId, name: &str) -> Emitted<'_> {
@@ -188,23 +180,6 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new("message.delta", &json!({"text": text})).span(span))
     }
 
-    /// The whole message. `usage` holds numbers such as `{"words": 120}`; readers add them up over the run.
-    fn message_completed(
-        &self,
-        span: &SpanId,
-        text: &str,
-        usage: Option<Value>,
-        took: Duration,
-        parent: Option<&SpanId>,
-    ) -> Emitted<'_> {
-        let content = json!([{"type": "text", "text": text}]);
-        let mut payload = json!({"role": "assistant", "content": content, "duration_ms": millis(took)});
-        if let Some(usage) = usage {
-            payload = with(payload, [("usage", usage)]);
-        }
-        self.emit(Draft::new("message.completed", &payload).span(span).under(parent))
-    }
-
     /// A piece of what the model thinks; streamed to readers and never stored.
     fn reasoning_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
         self.emit(Draft::new("reasoning.delta", &json!({"text": text})).span(span))
@@ -246,10 +221,10 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(level.event_type(), &json!({"message": text})).span(span))
     }
 
-    /// An event of the program's own, `custom.<kind>`; a kind that is no event word is refused.
-    fn custom(&self, kind: &str, payload: &Value) -> Emitted<'_> {
+    /// An event of the program's own, `custom.<kind>`, with a span of its own; a kind that is no event word is refused.
+    fn custom(&self, span: &SpanId, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {
-            Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload)),
+            Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload).span(span)),
             Err(error) => Box::pin(std::future::ready(Err(SinkError::new(error)))),
         }
     }

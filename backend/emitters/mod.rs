@@ -4,8 +4,7 @@
 //! [`RunContext`](crate::domain::context::RunContext) it was built with; nothing is looked up in a task-local, a static
 //! or the payload. So two runs that work side by side in one process cannot be confused.
 //!
-//! Events leave through a [`sink::Sink`], which is the in-process timeline or the HTTP client; code here cannot tell
-//! which.
+//! Events leave through a [`sink::Sink`], which is the in-process timeline or a runner; code here cannot tell which.
 //!
 //! Start reading at [`emitter`] (the sentences), then [`identity`] (who says them).
 

@@ -36,4 +36,6 @@ pub trait State: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
 }
 
 #[cfg(test)]
+pub(crate) mod testing;
+#[cfg(test)]
 mod tests;

@@ -2,8 +2,8 @@ use std::{
     collections::BTreeMap,
     str::FromStr as _,
     sync::{
-        Arc, Mutex,
-        atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering},
+        Arc,
+        atomic::{AtomicU32, Ordering},
     },
     time::Duration,
 };
@@ -16,31 +16,18 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     graph::Flaw,
-    journal::{Journal, JournalError},
+    testing::{Log, Thread, World},
     visit::{Answered, ChildEnd, Facts},
     *,
 };
 use crate::{
     clock::{Clock, IdSource, monotonic},
-    domain::{
-        checkpoint::{Blob, Channel, Channels, Checkpoint, Write},
-        context::{Role, RunContext},
-        event::NewEvent,
-        id::{RunId, SpanId, ThreadId},
-        interrupt::Decision,
-        run::Status,
-    },
+    domain::{context::Role, id::ThreadId, interrupt::Decision, run::Status},
     emitters::{
         identity::SupervisorEmitter,
-        sink::{Sink, SinkError},
         testing::{context, run_id},
     },
-    store::checkpoints::{NewCheckpoint, NewWrites},
 };
-
-mod world;
-
-use self::world::{Log, Thread, World};
 
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 struct Trail {

@@ -20,6 +20,7 @@ mod checkpoints;
 mod cli;
 mod credentials;
 mod deletion;
+mod demo;
 mod dispatch;
 mod embedded;
 mod emit;

@@ -2,18 +2,16 @@
 
 use std::{collections::HashMap, sync::Arc};
 
-use futures::future::BoxFuture;
 use serde_json::{Value, json};
 
 use super::{Assistant, Conversation, Said, delegate};
 use crate::{
     agents::{
         model::{Message, ToolCall, Usage},
-        step::{Call, Memory, Step, run_step},
+        step::{Call, InVisit, Step, run_step},
         tools::{ToolError, parts},
     },
     domain::{id::SpanId, interrupt::Decision, limits::TOOL_OUTPUT_BYTES_MAX},
-    emitters::sink::SinkError,
     engine::{Stop, Visit, visit::Answered},
 };
 
@@ -111,25 +109,5 @@ fn verdict(answered: Answered) -> Option<Result<Value, ToolError>> {
         Decision::Reject => Some(Err(ToolError::Failed(format!("a person refused this call{said}")))),
         Decision::Expired => Some(Err(ToolError::Failed("nobody approved this call in time".to_owned()))),
         Decision::Cancelled => Some(Err(ToolError::Failed("the run was cancelled".to_owned()))),
-    }
-}
-
-/// Results are kept with the step, each under its call's span.
-struct InVisit<'a>(&'a Visit<Conversation>);
-
-impl Memory for InVisit<'_> {
-    fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>> {
-        Box::pin(async move { self.0.kept(call.span.as_str()) })
-    }
-
-    fn keep<'a>(
-        &'a self,
-        call: &'a Call,
-        result: &'a Result<Value, ToolError>,
-    ) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(async move {
-            let kept = serde_json::to_value(result).map_err(SinkError::new)?;
-            self.0.keep(call.span.as_str(), kept).await.map_err(SinkError::new)
-        })
     }
 }

@@ -1,6 +1,6 @@
 //! Giving work to other agents: a tool call becomes a run of its own, and its end becomes the call's result.
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use serde_json::{Value, json};
 
@@ -10,25 +10,17 @@ use crate::{
         model::{ToolCall, ToolSpec},
         spawner::Child,
         tools::ToolError,
+        workers::{self, Worker},
     },
     domain::{
-        context::RunContext,
-        id::{Name, RunId, SpanId, ThreadId, Title},
+        id::{Name, SpanId, Title},
         limits::TITLE_CHARS_MAX,
-        run::Status,
     },
-    engine::{Stop, Visit, visit::ChildEnd},
+    engine::{Stop, Visit},
 };
 
 /// The tool under which a model gives work away.
 pub(super) const SPAWN_WORKER: &str = "spawn_worker";
-
-/// A call that became a run, or the reason why it did not.
-pub(super) struct Spawned {
-    span: SpanId,
-    title: String,
-    run: Result<RunContext, ToolError>,
-}
 
 /// The tool, for an assistant that has somebody to give work to.
 pub(super) fn spec(assistant: &Assistant) -> Option<ToolSpec> {
@@ -54,6 +46,9 @@ pub(super) fn is_delegation(assistant: &Assistant, call: &ToolCall) -> bool {
     call.name == SPAWN_WORKER && !assistant.workers.is_empty()
 }
 
+/// A worker for each call, or what is wrong with the call.
+pub(super) type Spawned = (SpanId, Result<Worker, ToolError>);
+
 /// Makes a run of each call. Made again after a crash, it finds the same runs.
 pub(super) async fn spawn(
     assistant: &Assistant,
@@ -63,28 +58,29 @@ pub(super) async fn spawn(
     let mut spawned = Vec::with_capacity(calls.len());
     for Numbered { span, call } in calls {
         visit.emitter.tool_started(span, SPAWN_WORKER, &call.args, Some(&visit.span)).await?;
-        let run_id = RunId::trusted(visit.id(&format!("run.{span}")).await?);
-        let (title, run) = match child(assistant, run_id, &call.args) {
-            Err(error) => (SPAWN_WORKER.to_owned(), Err(error)),
+        let worker = match child(assistant, &call.args) {
             Ok(child) => {
-                let title = child.title.clone();
-                let run = assistant.spawner.spawn(&visit.context, child).await;
-                (title, run.map_err(|error| ToolError::Failed(error.to_string())))
+                let worker = workers::spawn(visit, &*assistant.spawner, span.as_str(), span, child).await?;
+                if let Err(error) = &worker.run {
+                    failed(visit, span, &error.to_string(), Duration::ZERO).await?;
+                }
+                Ok(worker)
+            }
+            Err(error) => {
+                failed(visit, span, &error.to_string(), Duration::ZERO).await?;
+                Err(error)
             }
         };
-        match &run {
-            Ok(context) => visit.emitter.worker_spawned(context, &title, Some(span)).await?,
-            Err(error) => {
-                let took = std::time::Duration::ZERO;
-                visit.emitter.tool_failed(span, SPAWN_WORKER, &error.to_string(), took, Some(&visit.span)).await?;
-            }
-        }
-        spawned.push(Spawned { span: span.clone(), title, run });
+        spawned.push((span.clone(), worker));
     }
     Ok(spawned)
 }
 
-fn child(assistant: &Assistant, run_id: RunId, args: &Value) -> Result<Child, ToolError> {
+async fn failed(visit: &Visit<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
+    Ok(visit.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&visit.span)).await?)
+}
+
+fn child(assistant: &Assistant, args: &Value) -> Result<Child, ToolError> {
     let text = |name: &str| args[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let missing = |name: &str| ToolError::Arguments(format!("{name} is missing"));
     let (agent, task) = (text("agent").ok_or_else(|| missing("agent"))?, text("task").ok_or_else(|| missing("task"))?);
@@ -93,12 +89,11 @@ fn child(assistant: &Assistant, run_id: RunId, args: &Value) -> Result<Child, To
     let line: String =
         text("title").unwrap_or(task).chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
     Ok(Child {
-        run_id: Some(run_id),
+        run_id: None,
         agent,
         title: line.parse::<Title>().map_or_else(|_| SPAWN_WORKER.to_owned(), |title| title.as_str().to_owned()),
         input: json!({"task": task}),
-        // What a worker remembers is its own, whatever thread its supervisor works on.
-        thread_id: Some(ThreadId::trusted(&format!("run:{run_id}"))),
+        thread_id: None,
         start: false,
     })
 }
@@ -108,40 +103,36 @@ pub(super) async fn wait(
     visit: &Visit<Conversation>,
     spawned: Vec<Spawned>,
 ) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
-    let runs: Vec<RunId> = spawned.iter().filter_map(|child| Some(child.run.as_ref().ok()?.run_id)).collect();
-    let ends = if runs.is_empty() { Vec::new() } else { visit.wait_for("workers are at work", &runs).await? };
-    let ends: HashMap<RunId, ChildEnd> = ends.into_iter().map(|end| (end.run_id, end)).collect();
-    let mut results = HashMap::new();
-    for Spawned { span, title, run } in spawned {
-        let result = match run {
-            Err(error) => Err(error),
-            Ok(context) => {
-                let end = ends.get(&context.run_id).ok_or_else(|| Stop::failed("a worker's end is missing"))?;
-                ended(visit, &span, &title, end).await?
+    let (mut results, mut spans, mut at_work) = (HashMap::new(), Vec::new(), Vec::new());
+    for (span, worker) in spawned {
+        match worker {
+            Ok(worker) => {
+                spans.push(span);
+                at_work.push(worker);
+            }
+            Err(error) => _ = results.insert(span, Err(error)),
+        }
+    }
+    let ends = workers::wait(visit, "workers are at work", &at_work).await?;
+    for ((span, worker), end) in spans.into_iter().zip(&at_work).zip(ends) {
+        let result = match end {
+            Err(refused) => Err(refused.to_string()),
+            Ok(end) => {
+                // The supervisor's log keeps what it gets.
+                let answer = |output: &Value| output.get("response").unwrap_or(output).clone();
+                let brought = |output: &Value| Ok((answer(output), answer(output)));
+                let told = workers::told(visit, &worker.title, &end, brought).await?;
+                match &told {
+                    Ok(answer) => {
+                        let parent = Some(&visit.span);
+                        visit.emitter.tool_completed(&span, SPAWN_WORKER, answer, end.took, parent).await?;
+                    }
+                    Err(reason) => failed(visit, &span, reason, end.took).await?,
+                }
+                told
             }
         };
-        results.insert(span, result);
+        results.insert(span, result.map_err(ToolError::Failed));
     }
     Ok(results)
-}
-
-async fn ended(
-    visit: &Visit<Conversation>,
-    span: &SpanId,
-    title: &str,
-    end: &ChildEnd,
-) -> Result<Result<Value, ToolError>, Stop> {
-    let (emitter, parent) = (&visit.emitter, Some(&visit.span));
-    if end.status == Status::Completed {
-        let summary =
-            end.output.as_ref().map_or(Value::Null, |output| output.get("response").unwrap_or(output).clone());
-        emitter.worker_completed(end.run_id, title, &summary, end.took).await?;
-        emitter.tool_completed(span, SPAWN_WORKER, &summary, end.took, parent).await?;
-        return Ok(Ok(summary));
-    }
-    let reason = end.error.as_ref().and_then(|error| error["message"].as_str()).map(str::to_owned);
-    let reason = reason.unwrap_or_else(|| format!("the worker's run is {}", end.status.as_str()));
-    emitter.worker_failed(end.run_id, title, &reason, end.took).await?;
-    emitter.tool_failed(span, SPAWN_WORKER, &reason, end.took, parent).await?;
-    Ok(Err(ToolError::Failed(reason)))
 }

@@ -18,6 +18,7 @@ pub const LINES_MAX: usize = 400_000;
 pub struct SameFiles {
     pub sha256: String,
     pub bytes: u64,
+    /// In the order of the tree; whoever lists them may list the first ones only.
     pub paths: Vec<String>,
 }
 

@@ -9,7 +9,7 @@ use super::{
     duplicates::{SameBlock, SameFiles},
     functions::Function,
     markers::Marker,
-    parts::{Folder, Part},
+    parts::Part,
     source::{Entry, Skipped},
 };
 
@@ -19,7 +19,8 @@ pub struct Walked {
     pub files: u64,
     pub bytes: u64,
     pub skipped: Skipped,
-    pub folders: Vec<Folder>,
+    /// The files again, divided.
+    pub parts: Vec<Part>,
 }
 
 /// One language's share.
@@ -75,14 +76,20 @@ pub struct Duplicates {
     pub complete: bool,
 }
 
-/// What one worker brings back.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
-pub struct PartReport {
-    pub part: Part,
+/// All that was counted in a part of the tree, or in all of it.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+pub struct Counted {
     pub measured: Measured,
     pub functions: Functions,
     pub markers: Markers,
     pub duplicates: Duplicates,
+}
+
+/// A part and what its worker brought back.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub struct PartReport {
+    pub part: Part,
+    pub counted: Counted,
 }
 
 /// A part nobody could survey.
@@ -93,39 +100,56 @@ pub struct Missing {
 }
 
 /// The whole survey.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq)]
 pub struct Findings {
     pub parts: Vec<PartReport>,
     pub missing: Vec<Missing>,
-    /// All surveyed parts together.
-    pub total: Measured,
-    pub functions: Functions,
-    pub markers: Markers,
-    /// Measured over all surveyed parts at once: a copy may lie in another part than its original.
-    pub duplicates: Duplicates,
+    /// All surveyed parts together. Copies are looked for in all of them at once: one may lie in another part than its
+    /// original.
+    pub total: Counted,
 }
 
 /// Most entries of a list that is shown.
 pub const LISTED_MAX: usize = 10;
+/// Most JSON that one run hands to another, bytes; it stays with the run, and so it stays small.
+pub const COUNTED_BYTES_MAX: usize = 32 * 1024;
 
 impl Findings {
     /// Adds the parts up.
     pub fn merge(parts: Vec<PartReport>, missing: Vec<Missing>, duplicates: Duplicates) -> Self {
-        let mut merged = Self { missing, duplicates, ..Self::default() };
-        for report in &parts {
-            merged.total.add(&report.measured);
-            merged.functions.count += report.functions.count;
-            merged.functions.longest.extend_from_slice(&report.functions.longest);
-            merged.markers.count += report.markers.count;
-            merged.markers.found.extend_from_slice(&report.markers.found);
-            for (word, count) in &report.markers.by_word {
-                *merged.markers.by_word.entry(word.clone()).or_default() += count;
+        let mut total = Counted { duplicates, ..Counted::default() };
+        for PartReport { counted, .. } in &parts {
+            total.measured.add(&counted.measured);
+            total.functions.count += counted.functions.count;
+            total.functions.longest.extend_from_slice(&counted.functions.longest);
+            total.markers.count += counted.markers.count;
+            total.markers.found.extend_from_slice(&counted.markers.found);
+            for (word, count) in &counted.markers.by_word {
+                *total.markers.by_word.entry(word.clone()).or_default() += count;
             }
         }
-        longest_first(&mut merged.functions.longest, LISTED_MAX);
-        merged.markers.found.truncate(LISTED_MAX);
-        merged.parts = parts;
-        merged
+        longest_first(&mut total.functions.longest, LISTED_MAX);
+        total.markers.found.truncate(LISTED_MAX);
+        Self { parts, missing, total }
+    }
+}
+
+impl Counted {
+    /// The same in at most [`COUNTED_BYTES_MAX`] of JSON: paths may be long, and then the lists are shorter. No count
+    /// changes.
+    #[must_use]
+    pub fn within_bounds(mut self) -> Self {
+        for top in [LISTED_MAX, 3, 1, 0] {
+            self.measured.largest.truncate(top);
+            self.functions.longest.truncate(top);
+            self.markers.found.truncate(top);
+            self.duplicates.files.truncate(top);
+            self.duplicates.blocks.truncate(top);
+            if serde_json::to_string(&self).is_ok_and(|json| json.len() <= COUNTED_BYTES_MAX) {
+                break;
+            }
+        }
+        self
     }
 }
 

@@ -10,6 +10,8 @@ use super::{scope::Scope, source::Entry};
 pub const PARTS_MAX: usize = 6;
 /// Pieces that are handed out, at most.
 const PIECES_MAX: usize = 500;
+/// All their scopes together, bytes: a part is the input of a run, and all parts are the state of one.
+const SCOPE_BYTES_MAX: usize = 16 * 1024;
 /// Folders deeper than this are never divided, levels.
 const DEPTH_MAX: usize = 4;
 
@@ -63,12 +65,13 @@ pub fn divide(folders: &[Folder]) -> Vec<Part> {
     let files: u64 = folders.iter().map(|folder| folder.files).sum();
     let mut pieces = vec![Piece { scope: Scope::below(""), dir: Some(String::new()), files, bytes: total }];
     while let Some(largest) = pieces.iter_mut().filter(|piece| piece.dir.is_some()).max_by_key(|piece| piece.bytes) {
-        let (bytes, dir) = (largest.bytes, largest.dir.take().unwrap_or_default());
-        if pieces.len() >= PARTS_MAX && bytes <= total / PARTS_MAX as u64 {
+        let (size, dir) = (largest.bytes, largest.dir.take().unwrap_or_default());
+        if pieces.len() >= PARTS_MAX && size <= total / PARTS_MAX as u64 {
             break;
         }
         let children = expanded(&dir, folders);
-        if pieces.len() + children.len() <= PIECES_MAX {
+        let bytes: usize = pieces.iter().chain(&children).map(|piece| piece.scope.to_string().len()).sum();
+        if pieces.len() + children.len() <= PIECES_MAX && bytes <= SCOPE_BYTES_MAX {
             pieces.retain(|piece| piece.scope != Scope::below(&dir));
             pieces.extend(children);
         }
@@ -155,6 +158,9 @@ mod tests {
         let wide: Vec<Entry> = (0..=PIECES_MAX).map(|n| Entry { path: format!("{n}/x"), bytes: 1 }).collect();
         assert_eq!(divide(&folders(&wide))[0].scopes, ["."]);
         assert_eq!(divide(&folders(&entries(&[("only", 0)]))).len(), 1);
+        let long: Vec<Entry> =
+            (0..20).map(|n| Entry { path: format!("{n}{}/x", "y".repeat(1_000)), bytes: 1 }).collect();
+        assert_eq!(divide(&folders(&long))[0].scopes, ["."], "their names alone are too much for one run");
     }
 
     proptest! {

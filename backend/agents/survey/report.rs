@@ -3,7 +3,7 @@
 use comfy_table::{CellAlignment, Table as Drawn, presets};
 use serde::Serialize;
 
-use super::findings::{Duplicates, Findings, Functions, Markers, PartReport};
+use super::findings::{Counted, Duplicates, Findings, Functions, Markers, PartReport};
 
 /// Columns and rows of text, for people and for a page that draws its own table.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -15,7 +15,8 @@ pub struct Table {
 
 /// What a worker says about its part.
 pub fn note(report: &PartReport) -> String {
-    let (measured, lines) = (&report.measured, report.measured.lines);
+    let Counted { measured, functions, markers, duplicates } = &report.counted;
+    let lines = measured.lines;
     let mut sentences = vec![format!(
         "{}: {} in {}, of which {} are code, {} comments and {} blank.",
         report.part.name,
@@ -28,15 +29,16 @@ pub fn note(report: &PartReport) -> String {
     if let Some((language, share)) = measured.by_code().first() {
         sentences.push(format!("Most of it is {language} ({}).", many(share.lines.code, "line of code")));
     }
-    sentences.extend(longest(&report.functions));
-    sentences.push(unfinished(&report.markers));
-    sentences.push(copied(&report.duplicates));
+    sentences.extend(longest(functions));
+    sentences.push(unfinished(markers));
+    sentences.push(copied(duplicates));
     sentences.join(" ")
 }
 
 /// What the supervisor says about the whole tree.
 pub fn summary(name: &str, findings: &Findings) -> String {
-    let (total, lines) = (&findings.total, findings.total.lines);
+    let Counted { measured: total, functions, markers, duplicates } = &findings.total;
+    let lines = total.lines;
     let mut first = format!(
         "{name} holds {} in {}: {} of code, {} of comments, {} blank.",
         many(lines.total, "line"),
@@ -55,26 +57,26 @@ pub fn summary(name: &str, findings: &Findings) -> String {
     if !languages.is_empty() {
         first = format!("{first} By lines of code: {}.", languages.join(", "));
     }
-    let mut second: Vec<String> = longest(&findings.functions).into_iter().collect();
+    let mut second: Vec<String> = longest(functions).into_iter().collect();
     if let Some(largest) = total.largest.first() {
         second.push(format!("The largest file is {} with {}.", largest.path, bytes(largest.bytes)));
     }
-    second.push(unfinished(&findings.markers));
-    let mut paragraphs = vec![first, second.join(" "), copied(&findings.duplicates)];
+    second.push(unfinished(markers));
+    let mut paragraphs = vec![first, second.join(" "), copied(duplicates)];
     paragraphs.extend(left_out(findings));
     paragraphs.join("\n\n")
 }
 
 /// One row a part, then what is missing, then the sum.
 pub fn table(findings: &Findings) -> Table {
-    let mut rows: Vec<Vec<String>> = findings.parts.iter().map(part_row).collect();
+    let mut rows: Vec<Vec<String>> =
+        findings.parts.iter().map(|report| row(&report.part.name, &report.counted)).collect();
     rows.extend(findings.missing.iter().map(|missing| {
         let mut row = vec![missing.part.name.clone(), "not surveyed".to_owned()];
         row.resize(COLUMNS.len(), "–".to_owned());
         row
     }));
-    let (functions, duplicates) = (&findings.functions, &findings.duplicates);
-    rows.push(row("All", &findings.total, functions, &findings.markers, duplicates));
+    rows.push(row("All", &findings.total));
     Table { title: "Findings by part".to_owned(), columns: COLUMNS.map(str::to_owned).to_vec(), rows }
 }
 
@@ -95,17 +97,8 @@ impl Table {
 const COLUMNS: [&str; 9] =
     ["Part", "Files", "Lines", "Code", "Comments", "Longest function", "Markers", "Copied files", "Repeated lines"];
 
-fn part_row(report: &PartReport) -> Vec<String> {
-    row(&report.part.name, &report.measured, &report.functions, &report.markers, &report.duplicates)
-}
-
-fn row(
-    name: &str,
-    measured: &super::findings::Measured,
-    functions: &Functions,
-    markers: &Markers,
-    duplicates: &Duplicates,
-) -> Vec<String> {
+fn row(name: &str, counted: &Counted) -> Vec<String> {
+    let Counted { measured, functions, markers, duplicates } = counted;
     let lines = measured.lines;
     let longest = functions.longest.first();
     vec![
@@ -168,7 +161,7 @@ fn copied(duplicates: &Duplicates) -> String {
 
 /// What the numbers do not hold.
 fn left_out(findings: &Findings) -> Option<String> {
-    let skipped = findings.total.skipped;
+    let skipped = findings.total.measured.skipped;
     let reasons = [
         (skipped.binary, "binary"),
         (skipped.too_large, "too large"),

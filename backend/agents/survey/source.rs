@@ -13,6 +13,7 @@ use std::{
 
 use ignore::WalkBuilder;
 use serde::{Deserialize, Serialize};
+use sha2::{Digest as _, Sha256};
 
 use super::scope::Scope;
 
@@ -74,8 +75,15 @@ impl Source {
         Ok(Self { root, limits })
     }
 
-    pub fn root(&self) -> &Path {
-        &self.root
+    /// The folder's own name.
+    pub fn name(&self) -> String {
+        let name = self.root.file_name().map(|name| name.to_string_lossy().into_owned());
+        name.unwrap_or_else(|| "The tree".to_owned())
+    }
+
+    /// Tells this folder from others with the same name, and does not tell where it is.
+    pub fn key(&self) -> String {
+        hex::encode(&Sha256::digest(self.root.as_os_str().as_encoded_bytes())[..8])
     }
 
     /// The regular files of the scopes in the order of their paths, binary ones included.

@@ -16,7 +16,7 @@ use super::{
     functions, language,
     lexer::kinds,
     markers,
-    parts::folders,
+    parts::{divide, folders},
     scope::Scope,
     source::{Entry, Source},
 };
@@ -43,7 +43,7 @@ struct Surveying {
 /// All five tools over one tree.
 pub fn toolbox(source: &Arc<Source>) -> Toolbox {
     let tools: [(&'static str, &'static str, Measure); 5] = [
-        ("walk_tree", "lists the files of the scopes and adds them up by folder", walk_tree),
+        ("walk_tree", "adds up the files of the scopes and divides them into parts of about the same size", walk_tree),
         ("measure_files", "counts files, bytes, languages and lines: blank, comment, code", measure_files),
         ("find_long_functions", "finds functions and names the longest ones", find_long_functions),
         ("find_todos", "finds the words that mark unfinished work in comments", find_todos),
@@ -91,7 +91,7 @@ impl Tool for Surveying {
 fn walk_tree(source: &Source, scopes: &[Scope], _: usize) -> Value {
     let (entries, skipped) = source.list(scopes);
     let bytes = entries.iter().map(|entry| entry.bytes).sum();
-    answer(&Walked { files: entries.len() as u64, bytes, skipped, folders: folders(&entries) })
+    answer(&Walked { files: entries.len() as u64, bytes, skipped, parts: divide(&folders(&entries)) })
 }
 
 fn measure_files(source: &Source, scopes: &[Scope], top: usize) -> Value {
@@ -157,6 +157,7 @@ fn find_duplicates(source: &Source, scopes: &[Scope], top: usize) -> Value {
     };
     duplicates.files.truncate(top);
     duplicates.blocks.truncate(top);
+    duplicates.files.iter_mut().for_each(|group| group.paths.truncate(top));
     answer(&duplicates)
 }
 

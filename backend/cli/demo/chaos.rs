@@ -1,28 +1,46 @@
 //! `runreel demo --chaos`: break things on purpose and prove that no reader noticed.
 //!
 //! While the survey runs, every reader is cut every few hundred milliseconds and the server is killed (SIGKILL) and
-//! started again. In the end three things must agree to the byte: what the producer was told is stored, what the table
+//! started again. In the end three things must agree to the byte: what the runner was told is stored, what the table
 //! holds, and what each reader put together from its many connections. Anything else is counted and exits with 1.
 //!
 //! A survey that ends before the server was killed as often as asked is followed by another one. Without `--data-dir`
 //! the server works in a folder of its own that is taken away afterwards: its kills are not for data anybody needs.
 
-use std::{io::Write as _, path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
+use std::{
+    io::Write as _,
+    path::PathBuf,
+    pin::pin,
+    process::ExitCode,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
 use anyhow::Context as _;
+use futures::future::BoxFuture;
 use tokio::time::{Instant, sleep, sleep_until, timeout};
 
 use super::{
-    Demo, Job,
+    Demo,
     bars::Bars,
     compare::{Line, Table, Tally, judge_table},
-    interrupted, print_findings,
+    interrupted,
+    job::Job,
+    print_table,
     readers::{Readers, Reading, table_of},
     say, say_where,
     server::{Server, free},
-    watched::Watched,
 };
-use crate::{client::Client, domain::id::RunId};
+use crate::{
+    client::Client,
+    domain::{
+        context::RunContext,
+        event::NewEvent,
+        id::{EventId, RunId},
+    },
+    emitters::sink::{Sink, SinkError},
+    runners::client::{Executor, Work},
+};
 
 /// Surveys at most, however many kills are left.
 const ROUNDS_MAX: u32 = 40;
@@ -97,37 +115,73 @@ async fn round(args: &Demo, client: &Client, server: &mut Server, record: &mut R
     record.rounds += 1;
     let job = Job::new(client, args)?;
     let root = job.create().await?;
-    say_where(client, &root);
-    let (bars, readers) = (Arc::new(Bars::new()), Arc::new(Readers::new(client.clone(), root.run_id)));
-    let watched = Arc::new(Watched::new(job.sink(), vec![bars.clone(), readers.clone()]));
-    let sink = watched.clone();
-    // A task of its own: it goes on emitting while the server is down.
-    #[expect(clippy::disallowed_methods, reason = "awaited below")]
-    let mut survey = tokio::spawn(async move { job.work(sink, &root).await });
-    let findings = loop {
-        let calm = CALM_MS[record.kills as usize % CALM_MS.len()];
-        let next = sleep_until(Instant::now() + Duration::from_millis(calm));
-        tokio::select! {
-            findings = &mut survey => break findings?,
-            () = next, if record.kills < args.kills => {
-                record.kills += 1;
-                server.crash_and_restart().await?;
+    say_where(client, root);
+    let (mut bars, mut readers) = (Bars::new(root), Readers::new(client.clone(), root));
+    let acknowledged = Acknowledged::default();
+    let saw = |event: &_| {
+        bars.saw(event);
+        readers.saw(event);
+    };
+    let under_fire = async {
+        let mut following = pin!(job.follow(root, saw));
+        loop {
+            let calm = CALM_MS[record.kills as usize % CALM_MS.len()];
+            let next = sleep_until(Instant::now() + Duration::from_millis(calm));
+            tokio::select! {
+                table = &mut following => return table,
+                () = next, if record.kills < args.kills => {
+                    record.kills += 1;
+                    server.crash_and_restart().await?;
+                }
             }
         }
     };
+    let executor = Watched { executor: job.executor(), acknowledged: Arc::clone(&acknowledged) };
+    let table = job.work(executor, under_fire).await;
     bars.clear();
-    print_findings(&findings.context("the survey did not survive")?)?;
+    print_table(&table.context("the survey did not survive")?)?;
     let table = read_table(client, &readers.runs()).await?;
     // Late readers are not lost ones; after this long they are.
     let _ = timeout(SETTLE_MAX, settled(&readers, &table)).await;
-    let acknowledged = watched.acknowledged();
-    drop(watched);
-    let readers = Arc::into_inner(readers).context("a reader is still being added")?;
     let reading = readers.finish(&table).await.map_err(anyhow::Error::msg)?;
     record.add(&table, reading);
+    let acknowledged = acknowledged.lock().unwrap_or_else(PoisonError::into_inner);
     record.acknowledged += acknowledged.len() as u64;
     record.tally += judge_table(&table, &acknowledged);
     Ok(())
+}
+
+/// The events that the server said it has.
+type Acknowledged = Arc<Mutex<Vec<(RunId, EventId)>>>;
+
+/// Remembers what becomes of the events of the runs that are carried out.
+struct Watched<T> {
+    executor: T,
+    acknowledged: Acknowledged,
+}
+
+impl<E: Executor> Executor for Watched<E> {
+    fn execute(&self, work: Work) -> BoxFuture<'static, ()> {
+        let sink = Arc::new(WatchedSink { sink: work.sink, acknowledged: Arc::clone(&self.acknowledged) });
+        self.executor.execute(Work { sink, ..work })
+    }
+}
+
+struct WatchedSink {
+    sink: Arc<dyn Sink>,
+    acknowledged: Acknowledged,
+}
+
+impl Sink for WatchedSink {
+    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
+        Box::pin(async move {
+            let ids: Vec<_> =
+                events.iter().filter_map(|event| Some((context.run_id, event.event_id.clone()?))).collect();
+            self.sink.emit(context, events).await?;
+            self.acknowledged.lock().unwrap_or_else(PoisonError::into_inner).extend(ids);
+            Ok(())
+        })
+    }
 }
 
 async fn settled(readers: &Readers, table: &Table) {

@@ -15,11 +15,11 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     compare::{Line, Table, Tally, judge_reader},
-    watched::Observer,
+    job::Told,
 };
 use crate::{
     client::{Client, Notice},
-    domain::{context::RunContext, event::NewEvent, id::RunId},
+    domain::id::RunId,
 };
 
 /// Shortest and longest life of a connection, milliseconds. Each reader has a rhythm of its own between them.
@@ -49,7 +49,7 @@ struct Reader {
 /// All readers of one tree of runs: one for the tree, one for each run in it.
 pub(super) struct Readers {
     client: Client,
-    all: Mutex<Vec<Reader>>,
+    all: Vec<Reader>,
     stop: CancellationToken,
 }
 
@@ -66,20 +66,29 @@ pub(super) struct Reading {
 impl Readers {
     /// Readers of a tree that has only its root yet.
     pub(super) fn new(client: Client, root: RunId) -> Self {
-        let readers = Self { client, all: Mutex::default(), stop: CancellationToken::new() };
+        let mut readers = Self { client, all: Vec::new(), stop: CancellationToken::new() };
         readers.follow(root, true);
         readers.follow(root, false);
         readers
     }
 
+    /// A worker that was spawned gets a reader of its own.
+    pub(super) fn saw(&mut self, event: &Told) {
+        if event.kind == "worker.spawned"
+            && let Some(worker) = event.worker()
+        {
+            self.follow(worker, false);
+        }
+    }
+
     /// The runs that are followed, each once.
     pub(super) fn runs(&self) -> Vec<RunId> {
-        self.readers().iter().filter(|reader| !reader.tree).map(|reader| reader.run_id).collect()
+        self.all.iter().filter(|reader| !reader.tree).map(|reader| reader.run_id).collect()
     }
 
     /// Whether every reader has as many events as the table.
     pub(super) fn have_all(&self, table: &Table) -> bool {
-        self.readers().iter().all(|reader| {
+        self.all.iter().all(|reader| {
             let seen = lock(&reader.seen);
             let distinct: BTreeSet<(RunId, i64)> = seen.lines.iter().map(|line| (line.run_id, line.seq)).collect();
             let stored: usize = reader.scope(table).iter().filter_map(|run_id| table.get(run_id)).map(Vec::len).sum();
@@ -90,9 +99,8 @@ impl Readers {
     /// Ends all readers and judges them.
     pub(super) async fn finish(self, table: &Table) -> Result<Reading, String> {
         self.stop.cancel();
-        let readers = self.all.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let mut reading = Reading { readers: readers.len() as u64, ..Reading::default() };
-        for reader in readers {
+        let mut reading = Reading { readers: self.all.len() as u64, ..Reading::default() };
+        for reader in self.all {
             let scope = reader.scope(table);
             reader.task.await.map_err(|error| format!("a reader stopped: {error}"))?;
             let seen = lock(&reader.seen);
@@ -108,18 +116,13 @@ impl Readers {
         Ok(reading)
     }
 
-    fn follow(&self, run_id: RunId, tree: bool) {
+    fn follow(&mut self, run_id: RunId, tree: bool) {
         let path = format!("/api/stream/runs/{run_id}{}", if tree { "?tree=true" } else { "" });
         let seen = Arc::new(Mutex::new(Seen::default()));
-        let mut readers = self.readers();
-        let rhythm = readers.len() as u64;
+        let rhythm = self.all.len() as u64;
         #[expect(clippy::disallowed_methods, reason = "kept, and awaited at the end")]
         let task = tokio::spawn(read(self.client.clone(), path, seen.clone(), self.stop.clone(), rhythm));
-        readers.push(Reader { run_id, tree, seen, task });
-    }
-
-    fn readers(&self) -> MutexGuard<'_, Vec<Reader>> {
-        lock(&self.all)
+        self.all.push(Reader { run_id, tree, seen, task });
     }
 }
 
@@ -127,17 +130,6 @@ impl Reader {
     /// The runs whose events this reader should see.
     fn scope(&self, table: &Table) -> Vec<RunId> {
         if self.tree { table.keys().copied().collect() } else { vec![self.run_id] }
-    }
-}
-
-impl Observer for Readers {
-    /// A worker that was spawned gets a reader of its own.
-    fn saw(&self, _: &RunContext, event: &NewEvent) {
-        if event.event_type.as_str() == "worker.spawned"
-            && let Some(child) = event.payload.member("run_id")
-        {
-            self.follow(child, false);
-        }
     }
 }
 

@@ -67,3 +67,16 @@ fn waiting_counts_until_the_run_resumes_and_usage_adds_up() {
     assert_eq!(spans[0].status, SpanStatus::Running);
     assert_eq!((spans[1].start_ms, spans[1].duration_ms), (370.0, Some(30.0)));
 }
+
+#[test]
+fn a_workers_bar_is_as_long_as_the_worker_took_whenever_its_end_is_told() {
+    let (spans, ..) = fold(&[
+        ("run.created", None, 0, "{}"),
+        ("worker.spawned", Some("a"), 10, "{}"),
+        ("worker.spawned", Some("b"), 20, "{}"),
+        ("worker.completed", Some("a"), 100, r#"{"duration_ms":40}"#),
+        ("worker.failed", Some("b"), 100, r#"{"duration_ms":500}"#),
+    ]);
+    let lengths: Vec<_> = spans[1..].iter().map(|span| span.duration_ms).collect();
+    assert_eq!(lengths, [Some(40.0), Some(80.0)]);
+}

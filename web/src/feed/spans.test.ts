@@ -106,6 +106,17 @@ describe("spans from events", () => {
     expect(tree.spans[1]).toMatchObject({ kind: "worker", child_run_id: "child", status: "completed" });
   });
 
+  test("a worker's bar is as long as the worker took, whenever its end is told", () => {
+    const { tree } = fold([
+      event(1, "run.created", { ms: 0 }),
+      event(2, "worker.spawned", { ...inSpan("w1"), ms: 10 }),
+      event(3, "worker.spawned", { ...inSpan("w2"), ms: 20 }),
+      event(4, "worker.completed", { ...inSpan("w1"), ms: 100, payload: { duration_ms: 40 } }),
+      event(5, "worker.failed", { ...inSpan("w2"), ms: 100, payload: { duration_ms: 500 } }),
+    ]);
+    expect(tree.spans.slice(1).map((span) => (span.end_ms ?? 0) - span.start_ms)).toEqual([40, 80]);
+  });
+
   test("the server's timeline becomes the same tree", () => {
     const tree = treeOfTimeline(
       timeline(4, [

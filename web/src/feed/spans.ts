@@ -66,7 +66,10 @@ export class Spans {
     }
     if (key !== null) this.#open.delete(key);
     span.status = status;
-    span.end_ms = Math.max(at, span.start_ms);
+    // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
+    const took = kind === "worker" ? fields(event.payload)["duration_ms"] : null;
+    const end_ms = typeof took === "number" ? Math.min(at, span.start_ms + took) : at;
+    span.end_ms = Math.max(end_ms, span.start_ms);
     span.end_seq = event.seq;
   }
 }

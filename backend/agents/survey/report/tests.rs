@@ -14,32 +14,22 @@ fn part(name: &str) -> Part {
 
 fn report() -> PartReport {
     let lines = Lines { total: 1_234, blank: 34, comment: 200, code: 1_000 };
-    PartReport {
-        part: part("src"),
-        measured: Measured {
-            files: 1,
-            bytes: 5_000,
-            lines,
-            languages: [("Rust".to_owned(), Share { files: 1, bytes: 5_000, lines })].into(),
-            largest: vec![Entry { path: "src/a.rs".to_owned(), bytes: 5_000 }],
-            skipped: Skipped { binary: 2, ..Skipped::default() },
-        },
-        functions: Functions {
-            count: 3,
-            longest: vec![Function { path: "src/a.rs".to_owned(), name: "f".to_owned(), line: 7, lines: 90 }],
-        },
-        markers: Markers {
-            count: 1,
-            by_word: [(MARKERS[0].to_owned(), 1)].into(),
-            found: vec![Marker {
-                path: "src/a.rs".to_owned(),
-                line: 9,
-                word: MARKERS[0].to_owned(),
-                text: String::new(),
-            }],
-        },
-        duplicates: Duplicates { complete: true, ..Duplicates::default() },
-    }
+    let measured = Measured {
+        files: 1,
+        bytes: 5_000,
+        lines,
+        languages: [("Rust".to_owned(), Share { files: 1, bytes: 5_000, lines })].into(),
+        largest: vec![Entry { path: "src/a.rs".to_owned(), bytes: 5_000 }],
+        skipped: Skipped { binary: 2, ..Skipped::default() },
+    };
+    let functions = Functions {
+        count: 3,
+        longest: vec![Function { path: "src/a.rs".to_owned(), name: "f".to_owned(), line: 7, lines: 90 }],
+    };
+    let first = Marker { path: "src/a.rs".to_owned(), line: 9, word: MARKERS[0].to_owned(), text: String::new() };
+    let markers = Markers { count: 1, by_word: [(MARKERS[0].to_owned(), 1)].into(), found: vec![first] };
+    let duplicates = Duplicates { complete: true, ..Duplicates::default() };
+    PartReport { part: part("src"), counted: Counted { measured, functions, markers, duplicates } }
 }
 
 #[test]
@@ -56,7 +46,7 @@ fn a_note_says_what_was_measured() {
 #[test]
 fn the_summary_and_the_table_say_what_is_missing() {
     let missing = Missing { part: part("web"), error: "measure_files: out of luck".to_owned() };
-    let findings = Findings::merge(vec![report()], vec![missing], report().duplicates);
+    let findings = Findings::merge(vec![report()], vec![missing], report().counted.duplicates);
     let text = summary("tree", &findings);
     assert!(text.starts_with("tree holds 1,234 lines in 1 text file: 1,000 of code"), "{text}");
     assert!(

@@ -1,38 +1,63 @@
-//! A log and a journal in memory that a test takes away in the middle.
+//! What tests of graphs share: a log and a journal in memory that a test takes away in the middle.
 
-use super::*;
+use std::{
+    collections::BTreeMap,
+    sync::{
+        Arc, Mutex,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+};
+
+use chrono::DateTime;
+use futures::future::BoxFuture;
+use serde_json::Value;
+
+use super::{
+    journal::{Journal, JournalError},
+    visit::{Answered, ChildEnd, Facts},
+};
+use crate::{
+    domain::{
+        checkpoint::{Blob, Channel, Channels, Checkpoint, Write},
+        context::RunContext,
+        event::NewEvent,
+        id::{RunId, SpanId, ThreadId},
+    },
+    emitters::sink::{Sink, SinkError},
+    store::checkpoints::{NewCheckpoint, NewWrites},
+};
 
 /// A log and a journal that a process may lose its grip on: after `left` operations nothing works any more.
 #[derive(Default)]
-pub(super) struct World {
-    pub(super) left: AtomicUsize,
-    pub(super) done: AtomicUsize,
+pub(crate) struct World {
+    pub(crate) left: AtomicUsize,
+    pub(crate) done: AtomicUsize,
     /// Whether the operation that fails takes effect all the same, as when only its answer is lost.
-    pub(super) lost_answer: AtomicBool,
-    pub(super) kept: Mutex<Kept>,
+    pub(crate) lost_answer: AtomicBool,
+    pub(crate) kept: Mutex<Kept>,
 }
 
 #[derive(Default)]
-pub(super) struct Kept {
-    pub(super) checkpoints: Vec<NewCheckpoint>,
-    pub(super) blobs: BTreeMap<(String, String), Blob>,
-    pub(super) writes: Vec<NewWrites>,
-    pub(super) events: Vec<NewEvent>,
-    pub(super) answers: BTreeMap<String, Answered>,
-    pub(super) ends: Vec<ChildEnd>,
+pub(crate) struct Kept {
+    pub(crate) checkpoints: Vec<NewCheckpoint>,
+    pub(crate) blobs: BTreeMap<(String, String), Blob>,
+    pub(crate) writes: Vec<NewWrites>,
+    pub(crate) events: Vec<NewEvent>,
+    pub(crate) answers: BTreeMap<String, Answered>,
+    pub(crate) ends: Vec<ChildEnd>,
 }
 
 impl World {
-    pub(super) fn lasting(operations: usize) -> Arc<Self> {
+    pub(crate) fn lasting(operations: usize) -> Arc<Self> {
         Arc::new(Self { left: AtomicUsize::new(operations), ..Self::default() })
     }
 
-    pub(super) fn again(&self, operations: usize) -> Arc<Self> {
+    pub(crate) fn again(&self, operations: usize) -> Arc<Self> {
         let kept = std::mem::take(&mut *self.kept.lock().unwrap());
         Arc::new(Self { left: AtomicUsize::new(operations), kept: Mutex::new(kept), ..Self::default() })
     }
 
-    pub(super) fn operation<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Result<T, JournalError> {
+    pub(crate) fn operation<T>(&self, act: impl FnOnce(&mut Kept) -> T) -> Result<T, JournalError> {
         self.done.fetch_add(1, Ordering::SeqCst);
         let alive = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         if alive {
@@ -46,7 +71,7 @@ impl World {
     }
 
     /// What readers of the log see, without what differs from one attempt to the next.
-    pub(super) fn story(&self) -> Vec<(String, Option<String>, Value)> {
+    pub(crate) fn story(&self) -> Vec<(String, Option<String>, Value)> {
         let kept = self.kept.lock().unwrap();
         let told = kept.events.iter().map(|event| {
             let mut payload: Value = serde_json::from_str(event.payload.as_str()).unwrap();
@@ -63,7 +88,7 @@ impl World {
     }
 }
 
-pub(super) struct Thread(pub(super) Arc<World>, pub(super) ThreadId);
+pub(crate) struct Thread(pub(crate) Arc<World>, pub(crate) ThreadId);
 
 impl Journal for Thread {
     fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
@@ -146,14 +171,15 @@ impl Facts for World {
 }
 
 /// The log: an event id that is there already is no second event.
-pub(super) struct Log(pub(super) Arc<World>);
+pub(crate) struct Log(pub(crate) Arc<World>);
 
 impl Sink for Log {
     fn emit<'a>(&'a self, _: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
         Box::pin(async move {
             let emitted = self.0.operation(|kept| {
                 for event in events {
-                    if !kept.events.iter().any(|there| there.event_id == event.event_id) {
+                    let known = |there: &NewEvent| there.event_id.is_some() && there.event_id == event.event_id;
+                    if !kept.events.iter().any(known) {
                         kept.events.push(event);
                     }
                 }

@@ -407,6 +407,10 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
+            /** @description How long its steps took so far, by their names; only of one run that is asked for, with at most 20 000 events. */
+            node_durations_ms?: {
+                [key: string]: number;
+            } | null;
             output?: unknown;
             /** @description The owner's principal key, 64 hexadecimal digits. */
             owner_id: string;

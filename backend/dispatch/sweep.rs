@@ -1,4 +1,4 @@
-//! What nobody else would do: jobs of ended runs go, and runs whose holders all fell silent fail.
+//! What nobody else would do: jobs of ended runs go with the state the runs left behind, and runs whose holders all fell silent fail.
 
 use std::time::Duration;
 
@@ -17,6 +17,7 @@ use crate::{
         run::Refusal,
     },
     store,
+    threads::own_thread,
     timeline::emit::EmitError,
 };
 
@@ -42,6 +43,10 @@ impl Dispatch {
     /// One look at a bounded number of jobs; says where the next one begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
         let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().now()).await?;
+        // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
+        for (owner, run) in swept.ended {
+            self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await?;
+        }
         for (owner, run, lease) in swept.spent {
             self.fail(&owner, run).await?;
             self.finish(lease).await?;

@@ -60,6 +60,8 @@ pub struct Standing {
 pub struct Swept {
     /// Rows of ended runs, and of runs that somebody else carries out, that went.
     pub removed: u64,
+    /// The ended ones among them, whose state may have been left behind.
+    pub ended: Vec<(OwnerId, RunId)>,
     /// Jobs whose holders have all fallen silent, with the lease each had last.
     pub spent: Vec<(OwnerId, RunId, Uuid)>,
     /// Where the next look begins; `None` after the last row.
@@ -249,12 +251,15 @@ impl Store {
             let removed = sqlx::query!(
                 r#"delete from store.job j using store.run r
                    where j.run_id = any ($1) and r.run_id = j.run_id
-                     and (r.status in ('completed', 'failed', 'cancelled') or j.attempt = 0 and r.status <> 'queued')"#,
+                     and (r.status in ('completed', 'failed', 'cancelled') or j.attempt = 0 and r.status <> 'queued')
+                   returning j.owner_id, j.run_id, r.status in ('completed', 'failed', 'cancelled') as "has_ended!""#,
                 &page
             )
-            .execute(&mut *connection)
-            .await?
-            .rows_affected();
+            .fetch_all(&mut *connection)
+            .await?;
+            let ended = removed.iter().filter(|row| row.has_ended);
+            let ended = ended.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id))).collect();
+            let removed = removed.len() as u64;
             sqlx::query!(
                 r#"update store.job j set lease_id = null, runner = null, session_id = null from store.run r
                    where j.lease_id is not null and j.lease_until <= $1 and r.run_id = j.run_id
@@ -278,7 +283,7 @@ impl Store {
             let spent = spent.into_iter();
             let spent = spent.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), row.lease_id));
             let whole = page.len() as i64 == JOB_SWEEP_ROWS;
-            Ok(Swept { removed, spent: spent.collect(), next: page.last().copied().filter(|_| whole) })
+            Ok(Swept { removed, ended, spent: spent.collect(), next: page.last().copied().filter(|_| whole) })
         })
         .await
     }

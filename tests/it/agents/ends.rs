@@ -23,8 +23,8 @@ async fn a_cancel_reaches_an_agent_that_is_at_work() {
     assert_eq!(db.number("select count(*) from store.job where lease_id is not null").await, 0);
 }
 
-/// Puts a newer checkpoint onto a thread, with another last step and with another id.
-async fn forge(api: &Api, thread: &str, id: &str, ended: Value) {
+/// Puts a newer checkpoint onto a thread, with another last step.
+async fn forge(api: &Api, thread: &str, ended: Value) {
     let path = format!("/api/threads/{thread}/checkpoints");
     let latest = api.get(&format!("{path}/latest")).await.expect(200);
     let bytes = STANDARD.decode(latest["checkpoint"]["b"].as_str().unwrap()).unwrap();
@@ -34,7 +34,7 @@ async fn forge(api: &Api, thread: &str, id: &str, ended: Value) {
         "ns": "", "parent_id": latest["checkpoint_id"], "run_id": latest["run_id"], "metadata": latest["metadata"],
         "checkpoint": { "t": "json", "b": STANDARD.encode(head.to_string()) }, "versions": latest["versions"], "blobs": {},
     });
-    let put = api.request(reqwest::Method::PUT, &format!("{path}/{id}")).json(&forged);
+    let put = api.request(reqwest::Method::PUT, &format!("{path}/ffffffff-0000-7000-8000-000000000000")).json(&forged);
     assert!(api.send(put).await.status < 300);
 }
 
@@ -44,20 +44,15 @@ async fn a_checkpoint_that_somebody_forged_fails_his_own_run_and_holds_nobody_up
                   [agents.asker]\nmodel = \"script:asker.toml\"\ntools = [\"gate\"]\n";
     let script = "[[turns]]\ntool_calls = [{ name = \"gate_list\" }]\n[[turns]]\ntext = \"done\"\n";
     let server = with(config, &[("asker.toml", script)]).start().await;
-    let later = "ffffffff-0000-7000-8000-000000000000";
     let took = json!({ "secs": 0, "nanos": 1 });
-    for (n, (id, ended, why)) in [
-        (later, json!(["bad\u{0}node", took]), "no node badnode any more"),
-        (later, json!(["A".repeat(6_000), took]), "no node AAAA"),
-        ("zz", Value::Null, "no UUID"),
-    ]
-    .into_iter()
-    .enumerate()
+    for (n, (name, why)) in [("bad\u{0}node".to_owned(), "node badnode any more"), ("A".repeat(6_000), "no node AAAA")]
+        .into_iter()
+        .enumerate()
     {
         let thread = format!("t{n}");
         let run = ask(&server, "asker", "go", json!({ "thread_id": thread })).await;
         let asked = questions(&server, &run).await;
-        forge(&server, &thread, id, ended).await;
+        forge(&server, &thread, json!([name, took])).await;
         answer(&server, &run, &asked[0], "approve", Value::Null).await;
         stands(&server, &run, "failed").await;
         let error = server.run(&run).await["error"]["message"].as_str().unwrap().to_owned();

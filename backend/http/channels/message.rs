@@ -93,7 +93,7 @@ fn text((name, value): Member) -> Result<Option<String>, Problem> {
     match value {
         None => Ok(None),
         Some(Value::String(text)) => Ok(Some(text)),
-        Some(_) => Err(invalid(format!("{name} is a text"), name)),
+        Some(_) => Err(invalid(format!("{name} must be a string"), name)),
     }
 }
 
@@ -106,7 +106,7 @@ fn truth((name, value): Member) -> Result<Option<bool>, Problem> {
     match value {
         None => Ok(None),
         Some(Value::Bool(value)) => Ok(Some(value)),
-        Some(_) => Err(invalid(format!("{name} is true or false"), name)),
+        Some(_) => Err(invalid(format!("{name} must be true or false"), name)),
     }
 }
 
@@ -116,14 +116,14 @@ fn id<T: FromStr<Err = Malformed>>((name, value): Member) -> Result<Option<T>, P
         None => return Ok(None),
         Some(Value::String(text)) => text,
         Some(Value::Number(number)) if !number.is_f64() => number.to_string(),
-        Some(_) => return Err(invalid(format!("{name} is a text or a whole number"), name)),
+        Some(_) => return Err(invalid(format!("{name} must be a string or a whole number"), name)),
     };
     text.parse().map(Some).map_err(|rule| malformed(rule, name))
 }
 
 fn needed<T: FromStr<Err = Malformed>>(member: Member) -> Result<T, Problem> {
     let name = member.0;
-    id(member)?.ok_or_else(|| invalid(format!("{name} is missing: a text or a whole number"), name))
+    id(member)?.ok_or_else(|| invalid(format!("{name} is missing; it is a string or a whole number"), name))
 }
 
 /// When it was said, and how many digits its fraction of a second was told with.

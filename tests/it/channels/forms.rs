@@ -57,15 +57,15 @@ async fn a_member_of_another_form_is_named() {
         ("chat_id", Value::Null, "is missing"),
         ("chat_id", json!("absent"), "is missing"),
         ("user_id", json!("absent"), "is missing"),
-        ("chat_id", json!(1.5), "a text or a whole number"),
-        ("user_id", json!([1]), "a text or a whole number"),
+        ("chat_id", json!(1.5), "a string or a whole number"),
+        ("user_id", json!([1]), "a string or a whole number"),
         ("user_id", json!(""), "1 to 128 characters"),
-        ("message_id", json!({}), "a text or a whole number"),
-        ("text", json!(5), "is a text"),
-        ("username", json!(5), "is a text"),
+        ("message_id", json!({}), "a string or a whole number"),
+        ("text", json!(5), "must be a string"),
+        ("username", json!(5), "must be a string"),
         ("reset_session", json!("yes"), "true or false"),
         ("is_private", json!(1), "true or false"),
-        ("image_base64", json!(5), "is a text"),
+        ("image_base64", json!(5), "must be a string"),
     ] {
         let problem = post(&server, &json!({ field: value })).await.refused(400, "invalid_request");
         let detail = problem["detail"].as_str().unwrap();

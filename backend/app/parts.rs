@@ -77,6 +77,10 @@ pub(super) async fn build(
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
+    if database.endpoint.is_some() {
+        // The database is this process's own, so whoever had messages and answers under way is no more.
+        channels.take_back_all().await?;
+    }
     let raised = store.raise_counters().await?;
     if raised > 0 {
         tracing::warn!(raised, "chats stood behind threads that are in use; their next sessions begin after those");
@@ -151,6 +155,17 @@ impl Plan<'_> {
         let times = (self.clock.clone(), self.ids.clone());
         let steps = Steps::new(self.store.clone(), log, images, times, Arc::from(pepper));
         let configs = self.file.channels()?;
+        for (channel, config) in configs.iter() {
+            let agent = &config.agent;
+            if !self.file.sections.agents.contains_key(agent.as_str()) {
+                tracing::warn!(
+                    %channel, %agent,
+                    "nobody here answers on this channel: its messages wait until a runner serves the agent \
+                     (runreel runner --agent {agent} …); or configure [agents.{agent}], or name another agent in \
+                     [channels.{channel}]"
+                );
+            }
+        }
         let of_telegram = configs.get(&ChannelName::trusted(TELEGRAM));
         let secrets = self.secrets;
         let telegram = match (of_telegram, &secrets.telegram_bot_token, &secrets.telegram_webhook_secret) {
@@ -165,7 +180,8 @@ impl Plan<'_> {
             _ => None,
         };
         let router = Arc::new(Router::new(timeline.clone(), threads.clone(), steps.clone(), monotonic()));
-        Ok(Channels::new(timeline.clone(), configs, (steps, router), telegram, self.tasks.clone()))
+        let lease = Duration::from_millis(self.args.lease_ms);
+        Ok(Channels::new(timeline.clone(), (configs, lease), (steps, router), telegram, self.tasks.clone()))
     }
 
     /// What carries out the runs of the configured agents.

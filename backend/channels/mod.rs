@@ -1,23 +1,26 @@
 //! Channels: how people talk with agents.
 //!
 //! A message is taken into the inbox, routed, and answered out of the outbox. Both are tables, so a crash at any
-//! moment loses nothing: what was begun is taken up again, with the same ids, and comes to the same end.
+//! moment loses nothing: what was begun is taken up again when its lease has lapsed, with the same ids, and comes to the
+//! same end.
 //!
 //! Invariants kept here: a message is acknowledged only when it is in the inbox; it starts at most one run; an answer
 //! that is owed is given at least once, and each part of it is noted as soon as the other side has it.
 //!
-//! Start reading at [`Channels::receive`], then [`router`] (one message) and [`replies`] (one answer).
+//! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one answer).
 
 pub mod images;
+mod lease;
+mod messages;
 pub mod replies;
 pub mod router;
 pub mod telegram;
 
 use std::{sync::Arc, time::Duration};
 
-use chrono::TimeDelta;
+use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Serialize};
-use tokio::sync::{Notify, Semaphore};
+use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::telegram::{FileId, Telegram};
@@ -26,25 +29,18 @@ use crate::{
     domain::{
         id::RunId,
         json::Json,
-        limits::{DELIVERY_ATTEMPTS_MAX, DELIVERY_POLL_MS, DELIVERY_ROWS},
+        limits::{DELIVERIES_AT_ONCE, DELIVERY_POLL_MS, JOB_LEASE_MS_DEFAULT, OUTBOX_PAUSE_MS_MIN},
         principal::OwnerId,
-        session::{
-            Reason,
-            inbound::{ChannelName, Inbound},
-        },
+        session::inbound::{ChannelName, Inbound},
     },
-    sessions::steps::{Routed, Start, StartError, Started, Steps},
+    sessions::steps::{Start, StartError, Started, Steps},
     store::{
         self,
-        inbox::{Arrival, Arrived, Done, Taken},
+        inbox::{Arrival, Arrived},
     },
     timeline::Timeline,
 };
 
-/// Messages worked on at once, of those that were taken up from the inbox.
-const AT_ONCE: usize = 16;
-/// Runs whose end is listened for; the others are found by looking.
-const WATCHES_MAX: usize = 4_096;
 /// How long done messages are remembered, to know them again.
 const REMEMBERED: TimeDelta = TimeDelta::days(30);
 /// How often what was remembered long enough is forgotten.
@@ -65,7 +61,11 @@ pub struct Envelope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Receipt {
     Routed(Started),
-    Duplicate { router_run_id: RunId },
+    /// It came before; with the run it started then, if it did.
+    Duplicate {
+        router_run_id: RunId,
+        first: Option<Started>,
+    },
 }
 
 /// Why a message was not carried out now.
@@ -88,26 +88,54 @@ pub struct Channels {
 struct Shared {
     timeline: Timeline,
     configs: Configs,
+    /// How long a delivery that was taken up belongs to this process before it must be renewed.
+    lease: Duration,
     steps: Steps,
     start: Arc<dyn Start>,
     telegram: Option<Telegram>,
     tasks: TaskTracker,
     inbox: Notify,
     outbox: Notify,
-    watches: Arc<Semaphore>,
+    /// Places for messages that are routed, and for answers that are given.
+    routing: Arc<Semaphore>,
+    giving: Arc<Semaphore>,
 }
 
 impl Channels {
     pub fn new(
         timeline: Timeline,
-        configs: Configs,
+        (configs, lease): (Configs, Duration),
         (steps, start): (Steps, Arc<dyn Start>),
         telegram: Option<Telegram>,
         tasks: TaskTracker,
     ) -> Self {
-        let watches = Arc::new(Semaphore::new(WATCHES_MAX));
-        let (inbox, outbox) = (Notify::new(), Notify::new());
-        Self { shared: Arc::new(Shared { timeline, configs, steps, start, telegram, tasks, inbox, outbox, watches }) }
+        let places = || Arc::new(Semaphore::new(DELIVERIES_AT_ONCE as usize));
+        let shared = Shared {
+            timeline,
+            configs,
+            lease,
+            steps,
+            start,
+            telegram,
+            tasks,
+            inbox: Notify::new(),
+            outbox: Notify::new(),
+            routing: places(),
+            giving: places(),
+        };
+        Self { shared: Arc::new(shared) }
+    }
+
+    /// Takes over what any process had under way. Only for one that has its database to itself, before it begins.
+    pub async fn take_back_all(&self) -> Result<(), store::Error> {
+        let now = self.shared.steps.clock().now();
+        // The server before may have been told another length.
+        let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
+        let count = self.shared.steps.store().take_back_deliveries(now, now + longest).await?;
+        if count > 0 {
+            tracing::info!(count, "messages and answers that were under way go on");
+        }
+        Ok(())
     }
 
     pub fn config(&self, channel: &ChannelName) -> Option<&Arc<ChannelConfig>> {
@@ -127,7 +155,7 @@ impl Channels {
     pub async fn receive(&self, owner: &OwnerId, channel: &ChannelName, inbound: Inbound) -> Result<Receipt, Error> {
         let envelope = Envelope { inbound, photo: None, target: None };
         let taken = match self.arrive(owner, channel, &envelope, false).await.map_err(Error::NotTaken)? {
-            Arrived::Known { router_run_id } => return Ok(Receipt::Duplicate { router_run_id }),
+            Arrived::Known(known) => return self.earlier(owner, known).await.map_err(Error::NotTaken),
             Arrived::Taken(taken) => taken,
         };
         let channels = self.clone();
@@ -161,100 +189,10 @@ impl Channels {
             router_run_id: id(),
             run_id: id(),
             now: steps.clock().now(),
+            lease_until: self.lease_until(),
             for_later,
         };
         steps.store().arrive(arrival).await
-    }
-
-    /// Carries out a message that was taken up, and gives it back when it cannot be done now.
-    async fn carry_out(&self, taken: Taken) -> Result<Started, StartError> {
-        let (owner, inbound_no, attempts) = (taken.owner_id.clone(), taken.inbound_no, taken.attempts);
-        let steps = &self.shared.steps;
-        let done = Box::pin(self.route(&taken)).await;
-        let Err(error) = &done else { return done };
-        tracing::warn!(error = error as &dyn std::error::Error, attempts, "a message could not be routed yet");
-        let given_up = attempts >= DELIVERY_ATTEMPTS_MAX || error.is_lasting();
-        let kept = if given_up {
-            metrics::counter!("runreel_messages_given_up_total").increment(1);
-            tracing::error!(router_run_id = %taken.router_run_id, "a message was given up");
-            self.shared.start.give_up(&owner, taken.router_run_id, &error.to_string()).await;
-            steps.store().finish_inbound(&owner, inbound_no, Done::Failed).await
-        } else {
-            let pause = TimeDelta::seconds(1 << attempts.clamp(0, 8));
-            steps.store().release_inbound(&owner, inbound_no, steps.clock().now() + pause).await
-        };
-        if let Err(error) = kept {
-            // Its lease will lapse.
-            tracing::warn!(error = &error as &dyn std::error::Error, "a message could not be given back");
-        }
-        done
-    }
-
-    async fn route(&self, taken: &Taken) -> Result<Started, StartError> {
-        let shared = &self.shared;
-        let store = shared.steps.store();
-        let routed = self.read(taken).await?;
-        let started = shared.start.start(routed.clone()).await?;
-        let done = match &started {
-            Started::Accepted { run_id, .. } => {
-                if routed.target.is_some() {
-                    self.watch(&routed.owner, *run_id);
-                }
-                Done::Accepted
-            }
-            Started::Filtered { reason, .. } => Done::Filtered(*reason),
-            Started::Held { .. } => {
-                shared.steps.explain(&routed, Reason::CodeWanted).await?;
-                shared.outbox.notify_one();
-                return Ok(started);
-            }
-            Started::Released { .. } => Done::Filtered(Reason::CodeAccepted),
-        };
-        if let Done::Filtered(reason) = done {
-            shared.steps.explain(&routed, reason).await?;
-            shared.outbox.notify_one();
-        }
-        store.finish_inbound(&routed.owner, routed.inbound_no, done).await?;
-        let Started::Released { inbound_no: Some(held_no), .. } = &started else { return Ok(started) };
-        let (owner, channel, user) = (&routed.owner, &routed.channel, &routed.inbound.user_id);
-        if let Some(held) = store.take_held(owner, *held_no, shared.steps.clock().now()).await? {
-            let released = Box::pin(self.carry_out(held)).await?;
-            store.let_go(owner, channel, user).await?;
-            return Ok(released);
-        }
-        store.let_go(owner, channel, user).await?;
-        Ok(started)
-    }
-
-    /// What lies in the inbox, with the image fetched that was still to be.
-    async fn read(&self, taken: &Taken) -> Result<Routed, StartError> {
-        let envelope: Envelope = serde_json::from_str(taken.content.as_str())
-            .map_err(|error| StartError::Other(format!("the inbox holds something else: {error}")))?;
-        let gone = || StartError::Other(format!("the channel {} is not configured any more", taken.channel));
-        let config = Arc::clone(self.config(&taken.channel).ok_or_else(gone)?);
-        let mut inbound = envelope.inbound;
-        if let (Some(photo), Some(telegram)) = (&envelope.photo, self.telegram()) {
-            match telegram.fetch(photo).await {
-                Ok(image) => inbound.image = Some(image),
-                Err(error) if error.is_passing && taken.attempts < 3 => return Err(StartError::Other(error.reason)),
-                Err(error) => {
-                    tracing::warn!(reason = error.reason, "an image could not be fetched");
-                    let text = inbound.text.take().unwrap_or_default();
-                    inbound.text = Some(format!("{text} (an image could not be fetched)").trim_start().to_owned());
-                }
-            }
-        }
-        Ok(Routed {
-            owner: taken.owner_id.clone(),
-            channel: taken.channel.clone(),
-            config,
-            inbound,
-            inbound_no: taken.inbound_no,
-            router_run_id: taken.router_run_id,
-            run_id: taken.run_id,
-            attempts: taken.attempts,
-            target: envelope.target,
-        })
     }
 
     /// Looks into the inbox and the outbox, when something may be there and now and then, until `stop`.
@@ -272,10 +210,20 @@ impl Channels {
             }
         };
         let outbox = async {
-            let mut every = every();
+            let (mut every, mut lives) = (every(), self.shared.timeline.lives());
+            let is_used = !self.shared.configs.is_empty();
             loop {
-                tokio::select! { _ = every.tick() => {}, () = self.shared.outbox.notified() => {} }
-                self.look_into_outbox(None).await;
+                // An answer is owed once its run has ended, wherever that was.
+                tokio::select! {
+                    _ = every.tick() => {},
+                    () = self.shared.outbox.notified() => {},
+                    Ok(()) = lives.changed(), if is_used => {},
+                }
+                let looked = self.look_into_outbox().await;
+                // Where much lives and much is owed, most of the time is left to others.
+                let (least, most) =
+                    (Duration::from_millis(OUTBOX_PAUSE_MS_MIN), Duration::from_millis(DELIVERY_POLL_MS));
+                tokio::time::sleep((looked * 4).clamp(least, most)).await;
             }
         };
         let forget = async {
@@ -291,30 +239,17 @@ impl Channels {
         Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox, forget) })).await;
     }
 
-    async fn look_into_inbox(&self) {
-        use futures::StreamExt as _;
-        loop {
-            let now = self.shared.steps.clock().now();
-            let taken = match self.shared.steps.store().take_waiting(now, DELIVERY_ROWS).await {
-                Ok(taken) => taken,
-                Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the inbox was not looked into");
-                    return;
-                }
-            };
-            let count = taken.len();
-            futures::stream::iter(taken)
-                .for_each_concurrent(AT_ONCE, |taken| async {
-                    // Tracked and not part of this loop, so that a shutdown waits for it.
-                    let channels = self.clone();
-                    let work = self.shared.tasks.spawn(async move { channels.carry_out(taken).await });
-                    let _ = work.await;
-                })
-                .await;
-            // Another of the same chat may have come to the front.
-            if count == 0 {
-                return;
-            }
-        }
+    /// Until when what is taken up now belongs to this process, unless it is renewed.
+    fn lease_until(&self) -> DateTime<Utc> {
+        self.shared.steps.clock().now() + self.shared.lease
     }
+}
+
+/// All places that are free, once there is one.
+async fn free_places(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
+    let mut free = Arc::clone(places).acquire_owned().await.expect("it is never closed");
+    while let Ok(another) = Arc::clone(places).try_acquire_owned() {
+        free.merge(another);
+    }
+    free
 }

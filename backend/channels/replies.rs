@@ -3,17 +3,16 @@
 use std::time::Duration;
 
 use chrono::TimeDelta;
-use futures::StreamExt as _;
 use serde_json::Value;
 use tokio::time::Instant;
 
-use super::{AT_ONCE, Channels, telegram};
+use super::{Channels, free_places, lease, telegram};
 use crate::{
     domain::{
         event::TypeFilter,
         id::{RunId, Seq},
         json::Json,
-        limits::{DELIVERY_LEASE_MS, DELIVERY_ROWS, REPLY_ATTEMPTS_MAX, REPLY_PAUSE_S_MAX},
+        limits::{LOGGED_WAIT_MS_MAX, LOGGING_PLACES, REPLY_ATTEMPTS_MAX, REPLY_PAUSE_S_MAX, REPLY_TRY_MS_MAX},
         principal::OwnerId,
         run::Status,
         session::{LogLine, answer},
@@ -51,7 +50,7 @@ impl Channels {
     pub async fn wait(&self, owner: &OwnerId, run: RunId, at_most: Duration) -> Result<Option<Outcome>, store::Error> {
         let ended = tokio::time::timeout(at_most, self.until_end(owner, run)).await;
         if matches!(ended, Ok(Ok(true))) {
-            self.look_into_outbox(Some(run)).await;
+            self.until_logged(owner, run).await;
         }
         let Some(record) = self.shared.timeline.run(owner, run).await? else { return Ok(None) };
         let is_done = record.head.status == Status::Completed;
@@ -76,46 +75,69 @@ impl Channels {
         Ok(false)
     }
 
-    /// Looks into the outbox when the run ends.
-    pub(super) fn watch(&self, owner: &OwnerId, run: RunId) {
-        // Without a permit the answer is found by looking.
-        let Ok(permit) = std::sync::Arc::clone(&self.shared.watches).try_acquire_owned() else { return };
-        let (channels, owner) = (self.clone(), owner.clone());
-        self.shared.tasks.spawn(async move {
-            let _permit = permit;
-            if let Ok(true) = channels.until_end(&owner, run).await {
-                channels.shared.outbox.notify_one();
-            }
-        });
-    }
-
-    /// Gives all answers that can be given now, or the one of a run.
-    pub(super) async fn look_into_outbox(&self, only: Option<RunId>) {
+    /// Sees to it that the answer of a run that has ended stands in the log: gives it, or waits for whoever does.
+    async fn until_logged(&self, owner: &OwnerId, run: RunId) {
+        let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
-            let now = self.shared.steps.clock().now();
-            let owed =
-                match self.shared.steps.store().take_owed(only, self.telegram().is_some(), now, DELIVERY_ROWS).await {
-                    Ok(owed) => owed,
-                    Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "the outbox was not looked into");
-                        return;
-                    }
-                };
-            if owed.is_empty() {
+            for owed in self.take_owed(Some(run), false, 1).await {
+                let channels = self.clone();
+                let _ = self.shared.tasks.spawn(async move { channels.settle(&owed).await }).await;
+            }
+            let is_answered = self.shared.steps.store().is_answered(owner, run).await;
+            if !matches!(is_answered, Ok(false)) || began.elapsed() > Duration::from_millis(LOGGED_WAIT_MS_MAX) {
                 return;
             }
-            futures::stream::iter(owed)
-                .for_each_concurrent(AT_ONCE, |owed| async move {
-                    // Tracked and not part of whoever looks, so that it ends what it began.
-                    let channels = self.clone();
-                    let _ = self.shared.tasks.spawn(async move { channels.settle(&owed).await }).await;
-                })
-                .await;
+            tokio::time::sleep(pause).await;
+            pause = (pause * 2).min(Duration::from_millis(64));
+        }
+    }
+
+    /// Begins to give all answers that can be given now; says how long the last look took.
+    pub(super) async fn look_into_outbox(&self) -> Duration {
+        loop {
+            let mut room = free_places(&self.shared.giving).await;
+            let sends = room.num_permits().saturating_sub(LOGGING_PLACES as usize);
+            let can_send = sends > 0 && self.telegram().is_some();
+            let (began, most) = (Instant::now(), if can_send { sends } else { room.num_permits() });
+            let owed = self.take_owed(None, can_send, most).await;
+            if owed.is_empty() {
+                return began.elapsed();
+            }
+            for owed in owed {
+                let (channels, place) = (self.clone(), room.split(1));
+                // Tracked and not part of whoever looks, so that it ends what it began and holds nobody up.
+                self.shared.tasks.spawn(async move {
+                    channels.settle(&owed).await;
+                    let was_full = channels.shared.giving.available_permits() <= LOGGING_PLACES as usize;
+                    drop(place);
+                    if was_full {
+                        channels.shared.outbox.notify_one();
+                    }
+                });
+            }
+        }
+    }
+
+    async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<Owed> {
+        let times = (self.shared.steps.clock().now(), self.lease_until());
+        let most = i64::try_from(most).unwrap_or(i64::MAX);
+        let owed = self.shared.steps.store().take_owed(only, can_send, times, most).await;
+        owed.unwrap_or_else(|error| {
+            tracing::warn!(error = &error as &dyn std::error::Error, "the outbox was not looked into");
+            Vec::new()
+        })
+    }
+
+    /// Gives an answer, unless somebody else has taken it up meanwhile.
+    async fn settle(&self, owed: &Owed) {
+        let renew = || self.shared.steps.store().renew_reply(owed, self.lease_until());
+        if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
+            tracing::info!(reply_no = owed.reply_no, "somebody else gives this answer now");
         }
     }
 
     /// Gives an answer and notes what came of it.
-    async fn settle(&self, owed: &Owed) {
+    async fn give_and_note(&self, owed: &Owed) {
         let (store, now) = (self.shared.steps.store(), self.shared.steps.clock().now());
         let given = Box::pin(self.give(owed)).await;
         let noted = match given {
@@ -162,8 +184,8 @@ impl Channels {
         let began = Instant::now();
         let parts = telegram::text::split(&text);
         for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
-            // Half of the lease, so that nobody else begins while this goes on.
-            if began.elapsed() > Duration::from_millis(DELIVERY_LEASE_MS.unsigned_abs() / 2) {
+            // Others wait for the place, and a shutdown for the end of it.
+            if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
                 return Ok(Given::Again { reason: "it takes long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(target, part, n == 0).await {

@@ -4,7 +4,10 @@ use std::{collections::BTreeMap, sync::Arc};
 
 use serde::Deserialize;
 
-use super::{Auth, Error, Secrets, error};
+use super::{
+    Auth, Error, Secrets, error,
+    sections::{Agent, Named},
+};
 use crate::domain::{
     id::Name,
     limits::{ALLOWED_USERS_MAX, IDLE_TIMEOUT_S_DEFAULT, IDLE_TIMEOUT_S_MAX, TRIGGER_CHARS_MAX},
@@ -35,7 +38,7 @@ pub struct ChannelConfig {
     /// Who may speak; empty: everybody. Ids as the channel gives them, as texts or numbers.
     #[serde(default)]
     pub allowed_users: Vec<AllowedUser>,
-    /// What a message in a group begins with when it is for the agent; none: every message is.
+    /// What a message in a group begins with when it is for the agent; none, or empty: every message is.
     pub trigger: Option<String>,
     /// Silence after which a new session begins, seconds.
     #[serde(default = "idle_timeout")]
@@ -43,9 +46,12 @@ pub struct ChannelConfig {
     /// A new session is a new thread.
     #[serde(default = "yes")]
     pub thread_per_session: bool,
-    /// Who answers.
+    /// Who answers. Not named: the only agent there is, else `assistant`.
     #[serde(default = "assistant")]
     pub agent: Name,
+    /// That agent gives work to others, says its own section.
+    #[serde(skip)]
+    pub has_workers: bool,
     #[serde(default)]
     pub auth: ChannelAuth,
     /// The bot's name on Telegram, without its @. None: the trigger's, if that begins with an @.
@@ -86,8 +92,20 @@ fn yes() -> bool {
     true
 }
 
+/// Who answers where nobody else is named.
+const ASSISTANT: &str = "assistant";
+
 fn assistant() -> Name {
-    Name::trusted("assistant")
+    Name::trusted(ASSISTANT)
+}
+
+/// Who answers on a channel that names nobody.
+fn usual(agents: &Named<Agent>) -> Name {
+    let mut names = agents.keys();
+    match (names.next(), names.next()) {
+        (Some(only), None) => Name::trusted(only),
+        _ => assistant(),
+    }
 }
 
 impl ChannelConfig {
@@ -131,13 +149,17 @@ impl ChannelConfig {
 pub struct Channels(BTreeMap<ChannelName, Arc<ChannelConfig>>);
 
 impl Channels {
-    /// The channels of the table `channels`.
-    pub fn of(table: toml::Table) -> Result<Self, Error> {
+    /// The channels of the table `channels`, and what the agents' sections say of those who answer there.
+    pub fn of(table: toml::Table, agents: &Named<Agent>) -> Result<Self, Error> {
         let mut channels = BTreeMap::new();
         for (name, value) in table {
             let wrong = |rule: &dyn std::fmt::Display| error(format!("[channels.{name}]: {rule}"));
             let channel: ChannelName = name.parse().map_err(|rule| wrong(&rule))?;
-            let config: ChannelConfig = value.try_into().map_err(|rule: toml::de::Error| wrong(&rule.message()))?;
+            let names_agent = value.get("agent").is_some();
+            let mut config: ChannelConfig = value.try_into().map_err(|rule: toml::de::Error| wrong(&rule.message()))?;
+            config.trigger = config.trigger.filter(|trigger| !trigger.is_empty());
+            config.agent = if names_agent { config.agent } else { usual(agents) };
+            config.has_workers = agents.get(config.agent.as_str()).is_some_and(|agent| !agent.workers.is_empty());
             config.check(&channel)?;
             if let Some(other) = channels.keys().find(|other| !are_apart(other, &channel)) {
                 return Err(error(format!(
@@ -167,8 +189,12 @@ impl Channels {
         self.0.get(name)
     }
 
-    pub fn names(&self) -> impl Iterator<Item = &ChannelName> {
-        self.0.keys()
+    pub fn is_empty(&self) -> bool {
+        self.0.is_empty()
+    }
+
+    pub fn iter(&self) -> impl Iterator<Item = (&ChannelName, &Arc<ChannelConfig>)> {
+        self.0.iter()
     }
 }
 
@@ -177,8 +203,35 @@ mod tests {
     use super::*;
 
     fn read(text: &str) -> Result<Channels, String> {
-        let table: toml::Table = text.parse().unwrap();
-        Channels::of(table).map_err(|error| error.to_string())
+        beside(text, "")
+    }
+
+    fn beside(text: &str, agents: &str) -> Result<Channels, String> {
+        Channels::of(text.parse().unwrap(), &toml::from_str(agents).unwrap()).map_err(|error| error.to_string())
+    }
+
+    fn agent_of(text: &str, agents: &str) -> (String, bool) {
+        let channels = beside(text, agents).unwrap();
+        let config = channels.get(&"web".parse().unwrap()).unwrap();
+        (config.agent.to_string(), config.has_workers)
+    }
+
+    #[test]
+    fn a_channel_that_names_no_agent_has_the_only_one_or_the_assistant() {
+        let (lead, other) = ("[lead]\nmodel = \"echo\"\nworkers = [\"a\"]\n", "[other]\nmodel = \"echo\"\n");
+        let agent = |agents: &str| agent_of("[web]", agents);
+        assert_eq!(agent(""), ("assistant".to_owned(), false));
+        assert_eq!(agent(lead), ("lead".to_owned(), true));
+        assert_eq!(agent(&format!("{lead}{other}")), ("assistant".to_owned(), false));
+        assert_eq!(agent("[assistant]\nmodel = \"echo\"\nworkers = [\"a\"]\n"), ("assistant".to_owned(), true));
+        assert_eq!(agent_of("[web]\nagent = \"assistant\"", lead), ("assistant".to_owned(), false), "it is named");
+        assert_eq!(agent_of("[web]\nagent = \"other\"", &format!("{lead}{other}")), ("other".to_owned(), false));
+    }
+
+    #[test]
+    fn an_empty_trigger_is_none() {
+        let channels = read("[web]\ntrigger = \"\"").unwrap();
+        assert_eq!(channels.get(&"web".parse().unwrap()).unwrap().trigger, None);
     }
 
     #[test]
@@ -205,7 +258,7 @@ mod tests {
         for (text, part) in [
             ("[t]\nalowed_users = []", "unknown field `alowed_users`"),
             ("[t]\nidle_timeout_s = 0", "idle_timeout_s is 1 to"),
-            ("[t]\ntrigger = \"\"", "a trigger is 1 to"),
+            ("[t]\ntrigger = \" \"", "a trigger is 1 to"),
             ("[t]\nallowed_users = [\"\"]", "a user of allowed_users"),
             ("[t]\nagent = \"two words\"", "a name is 1 to 128"),
             ("[\"a/b\"]", "a channel is 1 to 32"),

@@ -79,7 +79,7 @@ impl File {
     /// The channels.
     pub fn channels(&self) -> Result<Channels, Error> {
         let table = |(name, channel): (&String, &toml::Table)| (name.clone(), toml::Value::Table(channel.clone()));
-        Channels::of(self.sections.channels.iter().map(table).collect())
+        Channels::of(self.sections.channels.iter().map(table).collect(), &self.sections.agents)
     }
 
     /// What an agent means by its `model`.

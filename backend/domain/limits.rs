@@ -207,14 +207,22 @@ pub const IDLE_TIMEOUT_S_DEFAULT: i64 = 30 * 60;
 pub const IDLE_TIMEOUT_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
 /// Longest wait for the answer to a message, milliseconds.
 pub const MESSAGE_WAIT_MS_MAX: u64 = 60_000;
-/// Time one process has for a message or an answer before another may take it up, milliseconds.
-pub const DELIVERY_LEASE_MS: i64 = 60_000;
 /// Tries of one message before it is given up.
 pub const DELIVERY_ATTEMPTS_MAX: i32 = 8;
-/// Messages and answers taken up at once.
-pub const DELIVERY_ROWS: i64 = 32;
+/// Messages worked on at once, of those that were taken up from the inbox; answers as well.
+pub const DELIVERIES_AT_ONCE: u32 = 16;
+/// Of these places, those kept for answers that go nowhere but into the log: sending may take long.
+pub const LOGGING_PLACES: u32 = 4;
 /// How often messages and answers that wait are looked for, milliseconds.
 pub const DELIVERY_POLL_MS: u64 = 1_000;
+/// Shortest pause between two looks into the outbox, milliseconds.
+pub const OUTBOX_PAUSE_MS_MIN: u64 = 5;
+/// Longest wait for what became of a delivery that came before and is still on its way, milliseconds.
+pub const DUPLICATE_WAIT_MS_MAX: u64 = 2_000;
+/// Time one try of sending an answer takes before the rest of it is left to the next, milliseconds.
+pub const REPLY_TRY_MS_MAX: u64 = 30_000;
+/// Longest wait for an answer to stand in the log once its run has ended, milliseconds.
+pub const LOGGED_WAIT_MS_MAX: u64 = 2_000;
 /// Longest pause between two tries of an answer, seconds.
 pub const REPLY_PAUSE_S_MAX: i64 = 15 * 60;
 /// Tries of one answer before it is given up.

@@ -9,7 +9,7 @@ pub mod thread;
 
 use std::fmt::Write as _;
 
-use chrono::{DateTime, SecondsFormat, TimeDelta, Utc};
+use chrono::{DateTime, TimeDelta, Timelike as _, Utc};
 use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -167,12 +167,17 @@ pub fn is_idle(last_activity: DateTime<Utc>, now: DateTime<Utc>, idle_timeout_s:
     now - last_activity >= TimeDelta::seconds(idle_timeout_s)
 }
 
-/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`.
+/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`. The time is as exact as it was told.
 ///
 /// Brackets and control characters in a name would let it pass for something else, so they become other characters.
 pub fn formatted(inbound: &Inbound, text: &str) -> String {
     let name = inbound.username.as_ref().map_or(inbound.user_id.as_str(), |name| name.as_str());
-    let mut line = format!("[{}] [", inbound.at.to_rfc3339_opts(SecondsFormat::Secs, true));
+    let mut line = format!("[{}", inbound.at.format("%Y-%m-%dT%H:%M:%S"));
+    if (1..=9).contains(&inbound.at_digits) {
+        let nanos = format!("{:09}", inbound.at.nanosecond() % 1_000_000_000);
+        let _ = write!(line, ".{}", &nanos[..usize::from(inbound.at_digits)]);
+    }
+    line.push_str("Z] [");
     line.extend(name.chars().map(|c| match c {
         '[' => '(',
         ']' => ')',

@@ -1,5 +1,7 @@
 //! Messages of channels: in by their one door, or by Telegram's.
 
+mod message;
+
 use std::{sync::Arc, time::Duration};
 
 use axum::{
@@ -8,12 +10,12 @@ use axum::{
     http::{HeaderValue, StatusCode, request::Parts},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
+use self::message::PostMessage;
 use super::{
     Server,
     extract::{Body, Caller, ChannelPath, CleanUrl, Query},
@@ -27,7 +29,7 @@ use crate::{
     config::channels::{ChannelConfig, TELEGRAM},
     domain::{
         event::timestamp,
-        id::{Malformed, RunId},
+        id::RunId,
         limits::{
             CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, STREAMS_MAX, WEBHOOK_BYTES_MAX,
         },
@@ -35,7 +37,7 @@ use crate::{
         run::Status,
         session::{
             Reason,
-            inbound::{ChannelName, Image, ImageFlaw, Inbound, check_text},
+            inbound::{ChannelName, check_text},
         },
     },
     sessions::{codes, steps::Started},
@@ -72,98 +74,6 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(post)).routes(routes!(make_code)).routes(routes!(telegram))
 }
 
-/// An id that came as a text or as a whole number.
-#[derive(Debug, Deserialize)]
-#[serde(untagged)]
-enum Id {
-    Text(String),
-    Number(i64),
-}
-
-impl Id {
-    fn read<T: std::str::FromStr<Err = Malformed>>(self, field: &str) -> Result<T, Problem> {
-        let text = match self {
-            Self::Text(text) => text,
-            Self::Number(number) => number.to_string(),
-        };
-        text.parse().map_err(|rule: Malformed| Problem::from(rule).field(field))
-    }
-}
-
-/// A message of a channel.
-#[derive(Debug, Deserialize, ToSchema)]
-#[serde(deny_unknown_fields)]
-struct PostMessage {
-    /// The channel's own id of the delivery; the same one again is the same message. 1–128 characters.
-    #[schema(value_type = Option<String>)]
-    message_id: Option<Id>,
-    /// 1–128 characters without control characters, or a whole number; so is `user_id`.
-    #[schema(value_type = String)]
-    chat_id: Id,
-    #[schema(value_type = String)]
-    user_id: Id,
-    /// What people call the user; the id when absent.
-    username: Option<String>,
-    /// At most 32 KiB as JSON.
-    text: Option<String>,
-    /// `false` in a group, where the channel's trigger counts. Default `true`.
-    is_private: Option<bool>,
-    /// Ends the session; nothing else is done with the message.
-    #[serde(default)]
-    reset_session: bool,
-    /// PNG, JPEG, GIF or WebP of at most 5 MiB, in base64.
-    image_base64: Option<String>,
-    /// When given it must be what the bytes say.
-    image_media_type: Option<String>,
-    /// When it was said; now when absent.
-    ts: Option<DateTime<Utc>>,
-}
-
-impl PostMessage {
-    fn into_inbound(self, now: DateTime<Utc>) -> Result<Inbound, Problem> {
-        let text = self.text;
-        if let Some(text) = &text {
-            let code = if text.contains('\0') { Code::InvalidRequest } else { Code::TooLarge };
-            check_text(text).map_err(|rule| Problem::new(code, rule.0).field("text"))?;
-        }
-        let image = match self.image_base64 {
-            Some(base64) => Some(Image::new(base64, self.image_media_type.as_deref()).map_err(image_problem)?),
-            None => None,
-        };
-        let username = self.username.filter(|name| !name.is_empty());
-        let username = username.map(|name| Id::Text(name).read("username")).transpose()?;
-        Ok(Inbound {
-            message_id: self.message_id.map(|id| id.read("message_id")).transpose()?,
-            chat_id: self.chat_id.read("chat_id")?,
-            user_id: self.user_id.read("user_id")?,
-            username,
-            text,
-            is_private: self.is_private.unwrap_or(true),
-            reset_session: self.reset_session,
-            addressed: false,
-            image,
-            at: match self.ts {
-                Some(ts) if (1970..=9999).contains(&ts.year()) => ts,
-                Some(_) => {
-                    let rule = "a time between the years 1970 and 9999 is wanted";
-                    return Err(Problem::new(Code::InvalidRequest, rule).field("ts"));
-                }
-                None => now,
-            },
-        })
-    }
-}
-
-fn image_problem(flaw: ImageFlaw) -> Problem {
-    let (code, field) = match flaw {
-        ImageFlaw::TooLarge => (Code::TooLarge, "image_base64"),
-        ImageFlaw::Encoding => (Code::InvalidRequest, "image_base64"),
-        ImageFlaw::Kind => (Code::UnsupportedMediaType, "image_base64"),
-        ImageFlaw::MediaType => (Code::UnsupportedMediaType, "image_media_type"),
-    };
-    Problem::new(code, flaw.to_string()).field(field)
-}
-
 /// What became of a message.
 #[derive(Debug, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
@@ -179,7 +89,7 @@ struct MessageOutcome {
     /// Why it started no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The agent's run.
+    /// The agent's run; of a duplicate the one that the first delivery started, if it did.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<uuid::Uuid>,
     /// The run whose timeline shows how the message was routed.
@@ -222,7 +132,7 @@ impl MessageOutcome {
 /// was taken is carried out whatever happens to the connection or the server.
 #[utoipa::path(post, operation_id = "post_message", path = "/api/channels/{channel}/messages", tag = "channels", params(
     ("channel" = String, Path, description = "As the configuration file calls it"),
-    ("wait" = Option<bool>, Query, description = "Hold until the agent's run has ended, at most 60 s")),
+    ("wait" = Option<bool>, Query, description = "`true` or `1`: hold until the agent's run has ended, at most 60 s")),
     request_body = PostMessage, responses((status = 202, description = "Accepted", body = MessageOutcome),
     (status = 200, description = "Filtered", body = MessageOutcome), (status = 400, body = Problem, description = "Invalid"),
     (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a bound")))]
@@ -235,43 +145,53 @@ async fn post(
 ) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
     server.channels.config(&channel).ok_or_else(Problem::not_found)?;
-    let wait = matches!(query.text("wait"), Some("true" | "1"));
+    let wait = wants_wait(&query)?;
     let now = server.timeline.clock().now();
     let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
     drop(body);
     let busy = |_| Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"));
     let _permit = wait.then(|| server.streams.clone().try_acquire_owned().map_err(busy)).transpose()?;
     let receipt = server.channels.receive(owner, &channel, inbound).await?;
-    let started = match receipt {
-        Receipt::Duplicate { router_run_id } => Started::Filtered { reason: Reason::Duplicate, router_run_id },
-        Receipt::Routed(started) => started,
-    };
-    let (run_id, router_run_id, session_id, thread_id) = match started {
-        Started::Accepted { run_id, router_run_id, session_id, thread_id } => {
-            (run_id, router_run_id, session_id, thread_id)
+    let (started, reason) = match receipt {
+        Receipt::Routed(started) => (started, None),
+        Receipt::Duplicate { router_run_id, first } => {
+            let reason = Reason::Duplicate;
+            (first.unwrap_or(Started::Filtered { reason, router_run_id }), Some(reason))
         }
-        Started::Filtered { reason, router_run_id } => return Ok(filtered(reason, router_run_id, wait)),
-        Started::Held { router_run_id } => return Ok(filtered(Reason::CodeWanted, router_run_id, wait)),
-        Started::Released { router_run_id, .. } => return Ok(filtered(Reason::CodeAccepted, router_run_id, wait)),
     };
-    let waited = if wait { Some(waited(&server, owner, run_id).await?) } else { None };
-    let (status, response) = waited.unzip();
-    let outcome = MessageOutcome {
-        outcome: Outcome::Accepted,
-        reason: None,
-        run_id: Some(run_id.uuid()),
-        router_run_id: router_run_id.uuid(),
-        session_id: Some(session_id.to_string()),
-        thread_id: Some(thread_id.to_string()),
-        stream_url: Some(format!("/api/stream/runs/{run_id}")),
-        status,
-        response: response.map(Value::from),
+    let outcome = match started {
+        Started::Accepted { run_id, router_run_id, session_id, thread_id } => {
+            let waited = if wait { Some(waited(&server, owner, run_id).await?) } else { None };
+            let (status, response) = waited.unzip();
+            MessageOutcome {
+                outcome: if reason.is_some() { Outcome::Filtered } else { Outcome::Accepted },
+                reason,
+                run_id: Some(run_id.uuid()),
+                router_run_id: router_run_id.uuid(),
+                session_id: Some(session_id.to_string()),
+                thread_id: Some(thread_id.to_string()),
+                stream_url: Some(format!("/api/stream/runs/{run_id}")),
+                status,
+                response: response.map(Value::from),
+            }
+        }
+        Started::Filtered { reason, router_run_id } => MessageOutcome::filtered(reason, router_run_id, wait),
+        Started::Held { router_run_id } => MessageOutcome::filtered(Reason::CodeWanted, router_run_id, wait),
+        Started::Released { router_run_id, .. } => MessageOutcome::filtered(Reason::CodeAccepted, router_run_id, wait),
     };
-    Ok((StatusCode::ACCEPTED, Reply(outcome)).into_response())
+    let status = match outcome.outcome {
+        Outcome::Accepted => StatusCode::ACCEPTED,
+        Outcome::Filtered => StatusCode::OK,
+    };
+    Ok((status, Reply(outcome)).into_response())
 }
 
-fn filtered(reason: Reason, router_run_id: RunId, wait: bool) -> Response {
-    Reply(MessageOutcome::filtered(reason, router_run_id, wait)).into_response()
+fn wants_wait(query: &Query) -> Result<bool, Problem> {
+    match query.text("wait") {
+        None | Some("false" | "0") => Ok(false),
+        Some("true" | "1") => Ok(true),
+        Some(_) => Err(Problem::new(Code::InvalidRequest, "wait is true or false").field("wait")),
+    }
 }
 
 async fn waited(server: &Server, owner: &OwnerId, run: RunId) -> Result<(Status, Option<String>), Problem> {

@@ -1,13 +1,13 @@
 //! The inbox: messages of channels from their arrival until they are carried out.
 
-use chrono::{DateTime, TimeDelta, Utc};
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{Error, Store, bounded};
 use crate::domain::{
     id::RunId,
     json::Json,
-    limits::{DELIVERY_LEASE_MS, READ_WAIT_MS_MAX},
+    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::{
         Reason,
@@ -41,8 +41,40 @@ pub struct Arrival<'a> {
     pub router_run_id: RunId,
     pub run_id: RunId,
     pub now: DateTime<Utc>,
+    pub lease_until: DateTime<Utc>,
     /// Leave it to the next one who looks.
     pub for_later: bool,
+}
+
+/// A delivery that came before, as it stands.
+#[derive(Clone, Copy, Debug)]
+pub struct Delivery {
+    pub inbound_no: i64,
+    pub router_run_id: RunId,
+    /// The run it has or would have.
+    pub run_id: RunId,
+    pub stands: Stands,
+}
+
+/// How far a delivery has come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Stands {
+    /// It is on its way.
+    Open,
+    /// Its run is there.
+    Accepted,
+    /// It has no run: it was filtered or given up, or waits for its user's code.
+    NoRun,
+}
+
+impl Stands {
+    fn of(state: &str, reason: Option<&str>) -> Self {
+        match (state, reason) {
+            ("open", _) => Self::Open,
+            ("done", None) => Self::Accepted,
+            _ => Self::NoRun,
+        }
+    }
 }
 
 /// What became of an arrival.
@@ -51,7 +83,7 @@ pub enum Arrived {
     /// It is the caller's to carry out, for the length of a lease; for the first time or after somebody failed.
     Taken(Box<Taken>),
     /// It has been carried out or is being carried out.
-    Known { router_run_id: RunId },
+    Known(Delivery),
 }
 
 /// How a message ended.
@@ -91,8 +123,33 @@ impl From<Row> for Taken {
     }
 }
 
-fn lease_until(now: DateTime<Utc>) -> DateTime<Utc> {
-    now + TimeDelta::milliseconds(DELIVERY_LEASE_MS)
+/// What two deliveries of one message have in common: the chat and the id. Neither holds a control character, so no two
+/// pairs make the same key; a message without an id has one of ours.
+fn key(arrival: &Arrival<'_>) -> String {
+    match arrival.message_id {
+        Some(id) => format!("={}\u{1f}{id}", arrival.chat_id),
+        None => format!("#{}", arrival.run_id),
+    }
+}
+
+#[derive(Debug)]
+struct Known {
+    inbound_no: i64,
+    router_run_id: Uuid,
+    run_id: Uuid,
+    state: String,
+    reason: Option<String>,
+}
+
+impl From<Known> for Delivery {
+    fn from(row: Known) -> Self {
+        Self {
+            inbound_no: row.inbound_no,
+            router_run_id: RunId::trusted(row.router_run_id),
+            run_id: RunId::trusted(row.run_id),
+            stands: Stands::of(&row.state, row.reason.as_deref()),
+        }
+    }
 }
 
 impl Store {
@@ -100,8 +157,7 @@ impl Store {
     ///
     /// One statement decides: of two deliveries at once one is taken and the other is known.
     pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Arrived, Error> {
-        // A client's id and one of ours are never the same key.
-        let key = arrival.message_id.map_or_else(|| format!("#{}", arrival.run_id), |id| format!("={id}"));
+        let key = key(&arrival);
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(arrival.owner).await?;
             let taken = sqlx::query_as!(
@@ -124,7 +180,7 @@ impl Store {
                 arrival.router_run_id.uuid(),
                 arrival.run_id.uuid(),
                 arrival.now,
-                lease_until(arrival.now),
+                arrival.lease_until,
                 arrival.for_later
             )
             .fetch_optional(&mut *tx)
@@ -132,15 +188,17 @@ impl Store {
             let arrived = if let Some(row) = taken {
                 Arrived::Taken(Box::new(row.into()))
             } else {
-                let router_run_id = sqlx::query_scalar!(
-                    "select router_run_id from store.inbound where owner_id = $1 and channel = $2 and message_key = $3",
+                let known = sqlx::query_as!(
+                    Known,
+                    r#"select inbound_no, router_run_id, run_id, state, reason from store.inbound
+                       where owner_id = $1 and channel = $2 and message_key = $3"#,
                     arrival.owner.as_str(),
                     arrival.channel.as_str(),
                     key
                 )
                 .fetch_one(&mut *tx)
                 .await?;
-                Arrived::Known { router_run_id: RunId::trusted(router_run_id) }
+                Arrived::Known(known.into())
             };
             tx.commit().await?;
             Ok(arrived)
@@ -148,8 +206,31 @@ impl Store {
         .await
     }
 
+    /// A delivery as it stands now.
+    pub async fn delivery(&self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let known = sqlx::query_as!(
+                Known,
+                r#"select inbound_no, router_run_id, run_id, state, reason from store.inbound
+                   where inbound_no = $1 and owner_id = $2"#,
+                inbound_no,
+                owner.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(known.map(Delivery::from))
+        })
+        .await
+    }
+
     /// Takes up messages that wait, of all owners; of each chat the oldest, so that they keep their order.
-    pub async fn take_waiting(&self, now: DateTime<Utc>, most: i64) -> Result<Vec<Taken>, Error> {
+    pub async fn take_waiting(
+        &self,
+        (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
+        most: i64,
+    ) -> Result<Vec<Taken>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query_as!(
@@ -165,7 +246,7 @@ impl Store {
                    returning inbound_no, owner_id, channel, content::text as content, router_run_id, run_id, received_at,
                              attempts"#,
                 now,
-                lease_until(now),
+                lease_until,
                 most
             )
             .fetch_all(&mut *connection)
@@ -180,7 +261,7 @@ impl Store {
         &self,
         owner: &OwnerId,
         inbound_no: i64,
-        now: DateTime<Utc>,
+        lease_until: DateTime<Utc>,
     ) -> Result<Option<Taken>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -192,7 +273,7 @@ impl Store {
                              attempts"#,
                 inbound_no,
                 owner.as_str(),
-                lease_until(now)
+                lease_until
             )
             .fetch_optional(&mut *tx)
             .await?;
@@ -202,22 +283,68 @@ impl Store {
         .await
     }
 
-    /// The message is carried out; its content goes.
-    pub async fn finish_inbound(&self, owner: &OwnerId, inbound_no: i64, done: Done) -> Result<(), Error> {
+    /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
+    pub async fn renew_inbound(&self, taken: &Taken, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&taken.owner_id).await?;
+            // How often it was taken up tells who has it.
+            let renewed = sqlx::query!(
+                r#"update store.inbound set lease_until = $4
+                   where inbound_no = $1 and owner_id = $2 and attempts = $3"#,
+                taken.inbound_no,
+                taken.owner_id.as_str(),
+                taken.attempts,
+                lease_until
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(renewed.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Takes messages and answers from whoever had them under way, of all owners; only where nobody can be left who
+    /// has. What was put off for longer than a lease stays so.
+    pub async fn take_back_deliveries(&self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let messages = sqlx::query!(
+                "update store.inbound set lease_until = $1 where state = 'open' and lease_until > $1 and lease_until <= $2",
+                now,
+                longest_lease
+            )
+            .execute(&mut *connection)
+            .await?;
+            let answers = sqlx::query!(
+                "update store.reply set lease_until = $1 where done_at is null and lease_until > $1 and lease_until <= $2",
+                now,
+                longest_lease
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(messages.rows_affected() + answers.rows_affected())
+        })
+        .await
+    }
+
+    /// The message is carried out; its content goes. Said by somebody who has it no more, it changes nothing.
+    pub async fn finish_inbound(&self, taken: &Taken, done: Done) -> Result<(), Error> {
         let (state, reason) = match done {
             Done::Accepted => ("done", None),
             Done::Filtered(reason) => ("done", Some(reason.as_str())),
             Done::Failed => ("failed", None),
         };
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut tx = self.owned(&taken.owner_id).await?;
             sqlx::query!(
                 r#"update store.inbound set state = $3, reason = $4, content = null
-                   where inbound_no = $1 and owner_id = $2 and state <> 'done'"#,
-                inbound_no,
-                owner.as_str(),
+                   where inbound_no = $1 and owner_id = $2 and attempts = $5 and state <> 'done'"#,
+                taken.inbound_no,
+                taken.owner_id.as_str(),
                 state,
-                reason
+                reason,
+                taken.attempts
             )
             .execute(&mut *tx)
             .await?;
@@ -244,25 +371,8 @@ impl Store {
     }
 
     /// Gives a message back: the next one may take it up from then on.
-    pub async fn release_inbound(
-        &self,
-        owner: &OwnerId,
-        inbound_no: i64,
-        again_at: DateTime<Utc>,
-    ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            sqlx::query!(
-                "update store.inbound set lease_until = $3 where inbound_no = $1 and owner_id = $2 and state = 'open'",
-                inbound_no,
-                owner.as_str(),
-                again_at
-            )
-            .execute(&mut *tx)
-            .await?;
-            Ok(tx.commit().await?)
-        })
-        .await
+    pub async fn release_inbound(&self, taken: &Taken, again_at: DateTime<Utc>) -> Result<(), Error> {
+        self.renew_inbound(taken, again_at).await.map(drop)
     }
 
     /// Forgets messages and answers that were done before then; says how many.

@@ -7,7 +7,7 @@ use super::{Error, Store, bounded};
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
-    limits::{DELIVERY_LEASE_MS, READ_WAIT_MS_MAX},
+    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::inbound::{ChannelName, UserId},
 };
@@ -125,7 +125,7 @@ impl Store {
         &self,
         only: Option<RunId>,
         can_send: bool,
-        now: DateTime<Utc>,
+        (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
         most: i64,
     ) -> Result<Vec<Owed>, Error> {
         let gone_before = now - TimeDelta::hours(1);
@@ -145,7 +145,7 @@ impl Store {
                    returning reply_no, owner_id, channel, user_id, run_id, body, session_id, thread_id,
                              target::text as target, attempts, logged_at is not null as "is_logged!", parts_sent"#,
                 now,
-                now + TimeDelta::milliseconds(DELIVERY_LEASE_MS),
+                lease_until,
                 only.map(RunId::uuid),
                 most,
                 gone_before,
@@ -216,19 +216,45 @@ impl Store {
         .await
     }
 
-    /// Puts the next try off until then.
-    pub async fn put_off(&self, owed: &Owed, until: DateTime<Utc>) -> Result<(), Error> {
+    /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
+    pub async fn renew_reply(&self, owed: &Owed, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(&owed.owner_id).await?;
-            sqlx::query!(
-                "update store.reply set lease_until = $3 where reply_no = $1 and owner_id = $2 and done_at is null",
+            // How often it was taken up tells who has it.
+            let renewed = sqlx::query!(
+                "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
                 owed.reply_no,
                 owed.owner_id.as_str(),
-                until
+                owed.attempts,
+                lease_until
             )
             .execute(&mut *tx)
             .await?;
-            Ok(tx.commit().await?)
+            tx.commit().await?;
+            Ok(renewed.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Puts the next try off until then.
+    pub async fn put_off(&self, owed: &Owed, until: DateTime<Utc>) -> Result<(), Error> {
+        self.renew_reply(owed, until).await.map(drop)
+    }
+
+    /// Whether the run's answer stands in its session's log, or never will.
+    pub async fn is_answered(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let open = sqlx::query_scalar!(
+                r#"select exists (select from store.reply where owner_id = $1 and reply_key = $2
+                                  and logged_at is null and done_at is null) as "open!""#,
+                owner.as_str(),
+                run.to_string()
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(!open)
         })
         .await
     }

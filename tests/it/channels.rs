@@ -2,7 +2,10 @@
 
 mod codes;
 mod crashes;
+mod deliveries;
+mod forms;
 mod resumed;
+mod served;
 mod telegram;
 
 use std::time::Duration;
@@ -247,6 +250,7 @@ async fn an_image_travels_with_its_text() {
     for (image, kind, status, code) in [
         ("nonsense!", Value::Null, 400, "invalid_request"),
         ("PHN2Zz4=", json!("image/svg+xml"), 415, "unsupported_media_type"),
+        ("PHN2Zz4=", Value::Null, 415, "unsupported_media_type"),
         (image, json!("image/jpeg"), 415, "unsupported_media_type"),
     ] {
         server.post("/api/channels/web/messages", message(image, kind)).await.refused(status, code);

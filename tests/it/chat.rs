@@ -72,7 +72,11 @@ async fn one_message_is_answered_for_a_script() {
     );
     let said = run(chat(&server, &["nowhere", "--once", "hello"]), "").await;
     check(&said, 4);
-    assert!(said.stderr.contains("not_found"), "{}", said.stderr);
+    assert!(
+        said.stderr.contains("there is no channel nowhere") && said.stderr.contains("--config"),
+        "what to do is told: {}",
+        said.stderr
+    );
     let said = run(chat(&server, &["--url", "http://127.0.0.1:9", "--once", "hello"]), "").await;
     check(&said, 3);
 }

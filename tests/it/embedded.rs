@@ -6,6 +6,7 @@ use std::{
 };
 
 use serde_json::json;
+use sqlx::Connection as _;
 use tokio::{
     process::Command,
     sync::{Semaphore, SemaphorePermit},
@@ -201,4 +202,47 @@ async fn a_server_that_finds_no_postgres_or_no_port_says_what_to_do() {
     let said = run(command, "").await;
     assert_eq!(said.code, Some(1));
     assert!(!said.stderr.contains("hunter2") && !said.stderr.is_empty(), "{}", said.stderr);
+}
+
+#[tokio::test]
+async fn messages_and_answers_that_a_killed_server_had_under_way_go_on_at_once() {
+    let data_dir = DataDir::new().await;
+    let file = data_dir.path().join("runreel.toml");
+    std::fs::write(&file, "[channels.web]\nagent = \"nobody\"\n").unwrap();
+    let command = || {
+        let mut command = on(data_dir.path());
+        command.args(["--config", file.to_str().unwrap()]);
+        command
+    };
+    let mut served = serve(command()).await;
+    let api = Api::new(served.base.clone());
+    let message = json!({ "chat_id": "5", "user_id": "5", "text": "hello" });
+    let first = api.post("/api/channels/web/messages", message).await.expect(202);
+    served.child.kill().await.unwrap();
+    // As the kill leaves it in the middle of routing the message and of giving its answer.
+    let database = runreel::database::Database::running(data_dir.path()).unwrap();
+    let mut connection = sqlx::PgConnection::connect_with(&database.options).await.unwrap();
+    let under_way = "update store.inbound set state = 'open', lease_until = now() + interval '29 s', content =
+           '{\"inbound\":{\"message_id\":null,\"chat_id\":\"5\",\"user_id\":\"5\",\"username\":null,\"text\":\"hello\",
+             \"is_private\":true,\"reset_session\":false,\"addressed\":false,\"image\":null,\"at\":\"2026-11-22T00:00:00Z\"},
+             \"photo\":null,\"target\":null}';
+         update store.reply set lease_until = now() + interval '29 s', attempts = 1";
+    sqlx::raw_sql(under_way).execute(&mut connection).await.unwrap();
+    connection.close().await.unwrap();
+    let served = serve(command()).await;
+    let api = Api::new(served.base.clone());
+    let run = first["run_id"].as_str().unwrap().to_owned();
+    api.emit(&run, json!([{ "type": "run.started" }, { "type": "run.completed", "payload": { "output": "hi" } }]))
+        .await;
+    let path = format!("/api/sessions/{}/log.jsonl", first["session_id"].as_str().unwrap());
+    // Both well within their leases, which this test does not outlast.
+    until("the answer in the log", || async { api.get(&path).await.text.contains("\"hi\"") }).await;
+    until("the message to be routed", || async {
+        let open = sqlx::query_scalar::<_, i64>("select count(*) from store.inbound where state = 'open'");
+        let database = runreel::database::Database::running(data_dir.path()).unwrap();
+        let mut connection = sqlx::PgConnection::connect_with(&database.options).await.unwrap();
+        open.fetch_one(&mut connection).await.unwrap() == 0
+    })
+    .await;
+    stop(served).await;
 }

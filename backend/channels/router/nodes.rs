@@ -179,7 +179,7 @@ fn agent_spec(routed: &Routed, settled: &Settled, input: &Value, text: &str) -> 
             owner_id: routed.owner.clone(),
             thread_id: Some(settled.thread_id.clone()),
             session_id: Some(settled.session_id.clone()),
-            role: Role::Agent,
+            role: if routed.config.has_workers { Role::Supervisor } else { Role::Agent },
             agent: Some(routed.config.agent.clone()),
             origin: Some(origin(routed)),
             trace_id: None,

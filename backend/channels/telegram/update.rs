@@ -117,6 +117,7 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
         addressed: replied || mentioned.is_some(),
         image: None,
         at: DateTime::from_timestamp(message.date, 0).unwrap_or_default(),
+        at_digits: 0,
     };
     let target = Target {
         chat_id: message.chat.id,

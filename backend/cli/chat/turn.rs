@@ -15,7 +15,7 @@ use crate::{
         exit,
         render::{clean, duration, print, say},
     },
-    client::{Client, Follow, Frame, Notice},
+    client::{self, Client, Follow, Frame, Notice},
     domain::session::inbound::ChannelName,
 };
 
@@ -65,7 +65,7 @@ impl Talk<'_> {
             body.extend(message);
         }
         let answer = tokio::select! {
-            answer = self.client.message(self.channel.as_str(), &body) => answer?,
+            answer = self.client.message(self.channel.as_str(), &body) => answer.map_err(|error| self.explain(error))?,
             _ = self.signals.recv() => return Ok(End::Left),
         };
         let Some(run_id) = answer["run_id"].as_str().filter(|_| answer["outcome"] == "accepted") else {
@@ -86,6 +86,13 @@ impl Talk<'_> {
             status: None,
         };
         self.follow(turn).await
+    }
+
+    fn explain(&self, error: client::Error) -> anyhow::Error {
+        if error.code.as_deref() == Some("not_found") {
+            return words::no_channel(self.channel.as_str()).into();
+        }
+        error.into()
     }
 
     async fn follow(&mut self, mut turn: Turn) -> anyhow::Result<End> {

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    cli::render::clean,
+    cli::{exit::Complaint, render::clean},
     domain::{limits::KEY_CHARS_MAX, session::Reason},
 };
 
@@ -85,6 +85,15 @@ pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
         Some(Reason::CodeAccepted) => "the code is good; you can write now".to_owned(),
         None => format!("{}: the message was not passed on", clean(reason)),
     }
+}
+
+/// What a person is told whose server does not know the channel.
+pub(super) fn no_channel(channel: &str) -> Complaint {
+    let channel = clean(channel);
+    Complaint::not_found(
+        format!("not_found: there is no channel {channel}"),
+        format!("channels are in the file that --config of the server names: add [channels.{channel}] there"),
+    )
 }
 
 /// Whether a message that started no run did what it was meant to do.

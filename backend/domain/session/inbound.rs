@@ -1,6 +1,12 @@
 //! A message as it arrives, checked once.
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{
+    Engine as _, alphabet,
+    engine::{
+        DecodePaddingMode,
+        general_purpose::{GeneralPurpose, GeneralPurposeConfig, STANDARD},
+    },
+};
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -71,6 +77,14 @@ impl MediaType {
         }
     }
 
+    /// The kind that a media type names, whatever its case and parameters.
+    pub fn of_name(name: &str) -> Option<Self> {
+        let name = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
+        // Not registered, and often written.
+        let name = if name == "image/jpg" { "image/jpeg" } else { &name };
+        [Self::Png, Self::Jpeg, Self::Gif, Self::Webp].into_iter().find(|kind| kind.as_str() == name)
+    }
+
     /// The ending of a file of this kind.
     pub fn ending(self) -> &'static str {
         match self {
@@ -97,7 +111,13 @@ impl MediaType {
     }
 }
 
-/// An image within its bound, and what its bytes say it is.
+/// Base64 with its padding or without.
+const LENIENT: GeneralPurpose = GeneralPurpose::new(
+    &alphabet::STANDARD,
+    GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
+);
+
+/// An image within its bound, and what its bytes say it is; where they say nothing, what its sender says.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub media_type: MediaType,
@@ -108,31 +128,39 @@ pub struct Image {
 /// Why an image was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ImageFlaw {
-    #[error("the image is not base64 (standard alphabet, padded)")]
+    #[error("the image is not base64 (standard alphabet), nor a data URI of it")]
     Encoding,
     #[error("an image may have {IMAGE_BYTES_MAX} bytes")]
     TooLarge,
-    #[error("an image is PNG, JPEG, GIF or WebP, and its bytes must say so")]
+    #[error("an image is PNG, JPEG, GIF or WebP, and its bytes or its image_media_type must say so")]
     Kind,
-    #[error("image_media_type is one of image/png, image/jpeg, image/gif, image/webp, and what the bytes say")]
+    #[error("image_media_type is one of image/png, image/jpeg, image/gif, image/webp, and no other than the bytes say")]
     MediaType,
 }
 
 impl Image {
-    /// Checks an image and, when it came with one, its media type.
-    pub fn new(base64: String, claimed: Option<&str>) -> Result<Self, ImageFlaw> {
+    /// Checks an image, in base64 or as a data URI, and the media type it came with.
+    ///
+    /// What the bytes say counts. Bytes that say nothing are what they were said to be: whether a model can read them is
+    /// the model's to judge.
+    pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, ImageFlaw> {
+        let (own, base64) = of_data_uri(text)?;
         if base64.len() > IMAGE_BYTES_MAX.div_ceil(3) * 4 {
             return Err(ImageFlaw::TooLarge);
         }
-        let bytes = STANDARD.decode(&base64).map_err(|_| ImageFlaw::Encoding)?;
+        let bytes = LENIENT.decode(base64).map_err(|_| ImageFlaw::Encoding)?;
         if bytes.len() > IMAGE_BYTES_MAX {
             return Err(ImageFlaw::TooLarge);
         }
-        let media_type = MediaType::of_bytes(&bytes).ok_or(ImageFlaw::Kind)?;
-        if claimed.is_some_and(|claimed| !claimed.trim().eq_ignore_ascii_case(media_type.as_str())) {
-            return Err(ImageFlaw::MediaType);
+        let mut media_type = MediaType::of_bytes(&bytes);
+        for name in [own, claimed].into_iter().flatten().filter(|name| !name.trim().is_empty()) {
+            let named = MediaType::of_name(name).ok_or(ImageFlaw::MediaType)?;
+            if *media_type.get_or_insert(named) != named {
+                return Err(ImageFlaw::MediaType);
+            }
         }
-        Ok(Self { media_type, base64 })
+        let media_type = media_type.filter(|_| !bytes.is_empty()).ok_or(ImageFlaw::Kind)?;
+        Ok(Self { media_type, base64: STANDARD.encode(&bytes) })
     }
 
     pub fn of_bytes(bytes: &[u8]) -> Result<Self, ImageFlaw> {
@@ -158,6 +186,16 @@ impl Image {
     }
 }
 
+/// The media type and the base64 of a data URI; a text that is none is base64 itself.
+fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), ImageFlaw> {
+    if !text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
+        return Ok((None, text));
+    }
+    let (head, base64) = text[5..].split_once(',').ok_or(ImageFlaw::Encoding)?;
+    let (media_type, encoding) = head.rsplit_once(';').ok_or(ImageFlaw::Encoding)?;
+    if encoding.eq_ignore_ascii_case("base64") { Ok((Some(media_type), base64)) } else { Err(ImageFlaw::Encoding) }
+}
+
 /// A message of a channel.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Inbound {
@@ -174,6 +212,9 @@ pub struct Inbound {
     pub image: Option<Image>,
     /// When it was said, else when it arrived.
     pub at: DateTime<Utc>,
+    /// Digits of a fraction of a second with which that was told; the agent reads as many.
+    #[serde(default)]
+    pub at_digits: u8,
 }
 
 /// A text is within its bound and can be stored.

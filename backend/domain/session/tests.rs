@@ -23,7 +23,8 @@ fn said(text: &str) -> Inbound {
         reset_session: false,
         addressed: false,
         image: None,
-        at: DateTime::from_timestamp(1_780_000_000, 123_456_000).unwrap(),
+        at: DateTime::from_timestamp(1_780_000_000, 123_450_000).unwrap(),
+        at_digits: 0,
     }
 }
 
@@ -116,6 +117,10 @@ fn the_agent_reads_when_and_who() {
     assert_eq!(formatted(&named("Ann"), "a\nb "), "[2026-05-28T20:26:40Z] [Ann]: a\nb");
     assert_eq!(formatted(&named("x]: hi [y"), "hello"), "[2026-05-28T20:26:40Z] [x): hi (y]: hello");
     assert_eq!(formatted(&said(""), ""), "[2026-05-28T20:26:40Z] [u]:");
+    for (at_digits, time) in [(2, "40.12"), (6, "40.123450"), (9, "40.123450000")] {
+        let exact = Inbound { at_digits, ..said("") };
+        assert_eq!(formatted(&exact, "hello"), format!("[2026-05-28T20:26:{time}Z] [u]: hello"));
+    }
 }
 
 #[test]
@@ -138,12 +143,44 @@ fn an_image_makes_a_second_part() {
 #[test]
 fn an_image_is_what_its_bytes_say() {
     let png = Image::of_bytes(b"\x89PNG\r\n\x1a\n").unwrap().base64;
-    assert_eq!(Image::new(png.clone(), None).unwrap().media_type, MediaType::Png);
-    assert!(Image::new(png.clone(), Some("IMAGE/PNG")).is_ok());
-    assert_eq!(Image::new(png, Some("image/jpeg")), Err(ImageFlaw::MediaType));
-    assert_eq!(Image::new("PHN2Zz4=".to_owned(), Some("image/svg+xml")), Err(ImageFlaw::Kind));
-    assert_eq!(Image::new("not base64!".to_owned(), None), Err(ImageFlaw::Encoding));
-    assert_eq!(Image::new("A".repeat(8 * 1024 * 1024), None), Err(ImageFlaw::TooLarge));
+    assert_eq!(Image::new(&png, None).unwrap().media_type, MediaType::Png);
+    for same in ["IMAGE/PNG", " image/png; charset=binary", ""] {
+        assert_eq!(Image::new(&png, Some(same)).unwrap().media_type, MediaType::Png, "{same}");
+    }
+    for other in ["image/jpeg", "image/jpg", "image/svg+xml", "png"] {
+        assert_eq!(Image::new(&png, Some(other)), Err(ImageFlaw::MediaType), "{other}");
+    }
+    let jpeg = Image::of_bytes(b"\xff\xd8\xff\xe0").unwrap().base64;
+    assert_eq!(Image::new(&jpeg, Some("image/jpg")).unwrap().media_type, MediaType::Jpeg);
+    assert_eq!(Image::new("PHN2Zz4=", Some("image/svg+xml")), Err(ImageFlaw::MediaType));
+    assert_eq!(Image::new("not base64!", None), Err(ImageFlaw::Encoding));
+    assert_eq!(Image::new(&"A".repeat(8 * 1024 * 1024), None), Err(ImageFlaw::TooLarge));
+}
+
+#[test]
+fn bytes_that_say_nothing_are_what_they_were_said_to_be() {
+    assert_eq!(Image::new("PHN2Zz4=", None), Err(ImageFlaw::Kind));
+    assert_eq!(Image::new("PHN2Zz4=", Some("image/webp")).unwrap().media_type, MediaType::Webp);
+    assert_eq!(Image::new("data:image/gif;base64,PHN2Zz4=", None).unwrap().media_type, MediaType::Gif);
+    assert_eq!(Image::new("data:image/gif;base64,", None), Err(ImageFlaw::Kind), "no bytes are no image");
+}
+
+#[test]
+fn an_image_may_come_as_a_data_uri_and_without_its_padding() {
+    let png = Image::of_bytes(b"\x89PNG\r\n\x1a\n").unwrap();
+    let bare = png.base64.trim_end_matches('=');
+    assert_ne!(bare, png.base64);
+    let forms = ["", "data:image/png;base64,", "DATA:;BASE64,", "data:image/png;name=x;base64,"];
+    for text in forms.iter().flat_map(|form| [format!("{form}{}", png.base64), format!("{form}{bare}")]) {
+        assert_eq!(Image::new(&text, None).as_ref(), Ok(&png), "{text}");
+    }
+    for text in ["data:image/png,x", "data:image/png", "data:", "https://example.org/x.png"] {
+        assert_eq!(Image::new(text, None), Err(ImageFlaw::Encoding), "{text}");
+    }
+    let uri = format!("data:image/jpeg;base64,{bare}");
+    assert_eq!(Image::new(&uri, None), Err(ImageFlaw::MediaType), "the bytes say otherwise");
+    let uri = format!("data:image/png;base64,{bare}");
+    assert_eq!(Image::new(&uri, Some("image/gif")), Err(ImageFlaw::MediaType));
 }
 
 #[test]

@@ -20,7 +20,7 @@ fn with(telegram: &Telegram) -> Setup {
 
 /// Answers that were tried and will be again soon; one that is being tried has a longer lease.
 const PUT_OFF: &str =
-    "select count(*) from store.reply where lease_until > created_at and lease_until < created_at + interval '59 s'
+    "select count(*) from store.reply where lease_until > created_at and lease_until < created_at + interval '29 s'
     and attempts = 1 and done_at is null";
 
 /// The agent's runs, oldest first, once there are so many.
@@ -189,12 +189,12 @@ async fn it_waits_as_long_as_it_is_told_to() {
     let server = with(&telegram).clock(&clock).start().await;
     server.update(private(1, "hello")).await.expect(200);
     let run = runs(&server, 1).await.remove(0);
-    telegram.next(Mood::TooMany { retry_after: 30 });
+    telegram.next(Mood::TooMany { retry_after: 40 });
     answer(&server, &id(&run, "run_id"), "hi").await;
     telegram.until_calls(1).await;
-    let open = "select count(*) from store.reply where done_at is null and lease_until = created_at + interval '30 s'";
+    let open = "select count(*) from store.reply where done_at is null and lease_until = created_at + interval '40 s'";
     server.db.until_number("it is put off", open, 1).await;
-    server.pass(Duration::from_secs(29));
+    server.pass(Duration::from_secs(39));
     assert!(telegram.sent().is_empty());
     server.pass(Duration::from_secs(1));
     assert_eq!(telegram.texts(1).await, ["hi"]);

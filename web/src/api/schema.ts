@@ -222,7 +222,7 @@ export interface components {
             router_run_id: string;
             /**
              * Format: uuid
-             * @description The agent's run.
+             * @description The agent's run; of a duplicate the one that the first delivery started, if it did.
              */
             run_id?: string | null;
             session_id?: string | null;
@@ -248,22 +248,19 @@ export interface components {
         PostMessage: {
             /** @description 1–128 characters without control characters, or a whole number; so is `user_id`. */
             chat_id: string;
-            /** @description PNG, JPEG, GIF or WebP of at most 5 MiB, in base64. */
+            /** @description PNG, JPEG, GIF or WebP of at most 5 MiB, in base64 or as a data URI. */
             image_base64?: string | null;
-            /** @description When given it must be what the bytes say. */
+            /** @description No other than the bytes say. Needed where they say nothing. */
             image_media_type?: string | null;
             /** @description `false` in a group, where the channel's trigger counts. Default `true`. */
             is_private?: boolean | null;
-            /** @description The channel's own id of the delivery; the same one again is the same message. 1–128 characters. */
+            /** @description The channel's own id of the delivery; the same one again in the same chat is the same message. 1–128 characters. */
             message_id?: string | null;
-            /** @description Ends the session; nothing else is done with the message. */
-            reset_session?: boolean;
+            /** @description Ends the session; nothing else is done with the message. Default `false`. */
+            reset_session?: boolean | null;
             /** @description At most 32 KiB as JSON. */
             text?: string | null;
-            /**
-             * Format: date-time
-             * @description When it was said; now when absent.
-             */
+            /** @description When it was said, RFC 3339 or a Unix time in seconds; now when absent. */
             ts?: string | null;
             user_id: string;
             /** @description What people call the user; the id when absent. */

@@ -1,0 +1,65 @@
+//! Work under a lease: short, so that what a dead process had is soon taken up, and renewed, so that what a living one
+//! has is not.
+
+use std::time::Duration;
+
+use crate::store;
+
+/// Works, and renews the lease beside it every third of its length. `None`, with the work left where it stands, when the
+/// renewal says that somebody else has it now.
+pub(super) async fn keep<T, R>(length: Duration, work: impl Future<Output = T>, renew: impl Fn() -> R) -> Option<T>
+where
+    R: Future<Output = Result<bool, store::Error>>,
+{
+    let lost = async {
+        loop {
+            tokio::time::sleep(length / 3).await;
+            match renew().await {
+                Ok(true) => {}
+                Ok(false) => return,
+                // Whose it is then will be told by the next one that is heard.
+                Err(error) => {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "a lease on a delivery was not renewed");
+                }
+            }
+        }
+    };
+    tokio::select! {
+        biased;
+        done = work => Some(done),
+        () = lost => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::cell::Cell;
+
+    use super::*;
+
+    const LEASE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn a_lease_is_renewed_in_time_as_long_as_the_work_takes() {
+        let renewed = Cell::new(0);
+        let renew = || {
+            renewed.set(renewed.get() + 1);
+            // What fails once is tried again.
+            std::future::ready(if renewed.get() == 2 { Err(store::Error::timeout()) } else { Ok(true) })
+        };
+        let work = async {
+            tokio::time::sleep(LEASE * 2 + Duration::from_secs(1)).await;
+            "done"
+        };
+        assert_eq!(keep(LEASE, work, renew).await, Some("done"));
+        assert_eq!(renewed.get(), 6);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn work_that_is_somebody_elses_is_left() {
+        let began = tokio::time::Instant::now();
+        let renew = || std::future::ready(Ok(began.elapsed() < LEASE));
+        assert_eq!(keep(LEASE, std::future::pending::<()>(), renew).await, None);
+        assert_eq!(began.elapsed().as_secs(), 30);
+    }
+}

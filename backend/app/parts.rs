@@ -27,8 +27,8 @@ use crate::{
     timeline::{self, Timeline},
 };
 
-/// What this process's own carrying out of runs is called where people see who holds what.
-const RUNTIME: &str = "server";
+/// What this process's own carrying out of runs is called where people see who holds what. No runner can be called so.
+const RUNTIME: &str = "the server";
 
 /// A server and its life.
 pub(super) struct Built {
@@ -78,8 +78,9 @@ pub(super) async fn build(
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
-        // The database is this process's own, so whoever had messages and answers under way is no more.
+        // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
         channels.take_back_all().await?;
+        store.take_back_jobs(&Name::trusted(RUNTIME), plan.clock.now()).await?;
     }
     let raised = store.raise_counters().await?;
     if raised > 0 {

@@ -144,7 +144,8 @@ pub(super) struct Run {
     pub stalled: bool,
     /// Where to follow it.
     pub stream_url: String,
-    /// How long its steps took so far, by their names; only of one run that is asked for, with at most 20 000 events.
+    /// How long its steps took so far, by their names, if it has any; only of one run that is asked for, with at most
+    /// 20 000 events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_durations_ms: Option<BTreeMap<String, f64>>,
 }

@@ -84,6 +84,22 @@ impl Store {
         .await
     }
 
+    /// Ends the leases of a holder that is known to be no more; how many it had.
+    pub async fn take_back_jobs(&self, holder: &Name, now: DateTime<Utc>) -> Result<u64, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let done = sqlx::query!(
+                "update store.job set lease_until = $1 where lease_until > $1 and lease_id is not null and runner = $2",
+                now,
+                holder.as_str()
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(done.rows_affected())
+        })
+        .await
+    }
+
     /// Gives jobs to a claimer, the oldest first: as many as there are lease ids, or fewer.
     pub async fn claim_jobs(
         &self,

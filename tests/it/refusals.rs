@@ -1,6 +1,10 @@
 //! What is refused is refused whole, with a reason, and changes nothing.
 
 use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
 
 use crate::support::{
     api::{Reply, stream_of},
@@ -338,4 +342,37 @@ async fn a_naughty_string_in_a_new_run_is_refused_or_comes_back_exactly() {
         let reply = server.get(&format!("/api/runs?{query}")).await;
         assert!(matches!(reply.status, 200 | 400), "q {text:?}: {} {}", reply.status, reply.text);
     }
+}
+
+/// A connection that has sent this much of a request and keeps silent.
+async fn begun(server: &Server, head: &str) -> TcpStream {
+    let address = server.base.trim_start_matches("http://").to_owned();
+    let mut socket = TcpStream::connect(address).await.unwrap();
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket
+}
+
+#[tokio::test]
+async fn bodies_that_are_slow_or_say_that_they_are_large_keep_nobody_out() {
+    let server = Server::start().await;
+    let lines = |path: &str, length: &str| format!("POST {path} HTTP/1.1\r\nhost: localhost\r\n{length}\r\n\r\n1");
+    let mut slow = Vec::new();
+    for _ in 0..300 {
+        slow.push(begun(&server, &lines("/api/runs", "transfer-encoding: chunked")).await);
+        slow.push(begun(&server, &lines("/api/channels/telegram/webhook", "content-length: 8000000")).await);
+    }
+    server.start_run().await;
+    // The webhook is no one's here, so its body is not even waited for.
+    let mut answer = [0; 12];
+    slow[1].read_exact(&mut answer).await.unwrap();
+    assert_eq!(&answer, b"HTTP/1.1 404");
+}
+
+#[tokio::test]
+async fn http_2_is_not_spoken() {
+    let server = Server::start().await;
+    let mut socket = begun(&server, "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n").await;
+    let mut answer = String::new();
+    socket.read_to_string(&mut answer).await.unwrap();
+    assert!(answer.starts_with("HTTP/1.1 4") || answer.is_empty(), "{answer}");
 }

@@ -68,6 +68,23 @@ async fn a_command_that_fails_fails_its_run_and_one_that_ends_it_itself_is_belie
 }
 
 #[tokio::test]
+async fn a_command_is_told_what_it_needs_and_no_secret_of_its_runner() {
+    let server = Server::start().await;
+    let words = ["runner", "--agent", "a", "--url", &server.base, "--exec", "env"];
+    let secrets = ["RUNREEL_JWT_SECRET", "RUNREEL_TELEGRAM_BOT_TOKEN", "DATABASE_URL_FILE"];
+    let mut runner = process::program(&words);
+    for secret in secrets {
+        runner.env(secret, "sentinel-of-the-runner");
+    }
+    let _runner = runner.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    let run = job(&server).await;
+    ended(&server, &run).await;
+    let said = server.events(&run).await.join("\n");
+    assert!(said.contains(&format!("RUNREEL_RUN_ID={run}")), "{said}");
+    assert!(!said.contains("sentinel-of-the-runner"), "{said}");
+}
+
+#[tokio::test]
 async fn a_cancelled_run_ends_its_command_and_all_that_it_started() {
     let server = Server::start().await;
     let folder = tempfile::tempdir().unwrap();

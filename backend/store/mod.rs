@@ -15,6 +15,7 @@ pub mod artifacts;
 pub mod checkpoints;
 pub mod codes;
 pub mod content;
+mod deliveries;
 mod error;
 pub mod events;
 pub mod feed;

@@ -216,26 +216,6 @@ impl Store {
         .await
     }
 
-    /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
-    pub async fn renew_reply(&self, owed: &Owed, lease_until: DateTime<Utc>) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&owed.owner_id).await?;
-            // How often it was taken up tells who has it.
-            let renewed = sqlx::query!(
-                "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
-                owed.reply_no,
-                owed.owner_id.as_str(),
-                owed.attempts,
-                lease_until
-            )
-            .execute(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(renewed.rows_affected() == 1)
-        })
-        .await
-    }
-
     /// Puts the next try off until then.
     pub async fn put_off(&self, owed: &Owed, until: DateTime<Utc>) -> Result<(), Error> {
         self.renew_reply(owed, until).await.map(drop)

@@ -179,7 +179,7 @@ mod tests {
 
     fn told(ts: Value) -> Option<(String, u8)> {
         let ts = serde_json::from_value(ts).unwrap();
-        time(ts).unwrap_or_else(|problem| panic!("{problem}")).map(|(at, digits)| (at.to_rfc3339(), digits))
+        time(ts).unwrap_or_else(|problem| panic!("{problem:?}")).map(|(at, digits)| (at.to_rfc3339(), digits))
     }
 
     #[test]

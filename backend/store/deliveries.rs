@@ -1,0 +1,98 @@
+//! What messages and answers have in common: leases that are renewed or taken back, and being forgotten.
+
+use chrono::{DateTime, Utc};
+
+use super::{Error, Store, bounded, inbox::Taken, outbox::Owed};
+use crate::domain::limits::READ_WAIT_MS_MAX;
+
+impl Store {
+    /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
+    pub async fn renew_inbound(&self, taken: &Taken, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&taken.owner_id).await?;
+            // How often it was taken up tells who has it.
+            let renewed = sqlx::query!(
+                r#"update store.inbound set lease_until = $4
+                   where inbound_no = $1 and owner_id = $2 and attempts = $3"#,
+                taken.inbound_no,
+                taken.owner_id.as_str(),
+                taken.attempts,
+                lease_until
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(renewed.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
+    pub async fn renew_reply(&self, owed: &Owed, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&owed.owner_id).await?;
+            // How often it was taken up tells who has it.
+            let renewed = sqlx::query!(
+                "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
+                owed.reply_no,
+                owed.owner_id.as_str(),
+                owed.attempts,
+                lease_until
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(renewed.rows_affected() == 1)
+        })
+        .await
+    }
+
+    /// Takes messages and answers from whoever had them under way, of all owners; only where nobody can be left who
+    /// has. What was put off for longer than a lease stays so.
+    pub async fn take_back_deliveries(&self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let messages = sqlx::query!(
+                "update store.inbound set lease_until = $1 where state = 'open' and lease_until > $1 and lease_until <= $2",
+                now,
+                longest_lease
+            )
+            .execute(&mut *connection)
+            .await?;
+            let answers = sqlx::query!(
+                "update store.reply set lease_until = $1 where done_at is null and lease_until > $1 and lease_until <= $2",
+                now,
+                longest_lease
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(messages.rows_affected() + answers.rows_affected())
+        })
+        .await
+    }
+
+    /// Forgets messages and answers that were done before then; says how many.
+    pub async fn forget_deliveries(&self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let messages = sqlx::query!(
+                r#"delete from store.inbound where inbound_no in (
+                       select inbound_no from store.inbound where state in ('done', 'failed') and received_at < $1 limit $2)"#,
+                before,
+                most
+            )
+            .execute(&mut *connection)
+            .await?;
+            let answers = sqlx::query!(
+                r#"delete from store.reply where reply_no in (
+                       select reply_no from store.reply where done_at is not null and done_at < $1 limit $2)"#,
+                before,
+                most
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(messages.rows_affected() + answers.rows_affected())
+        })
+        .await
+    }
+}

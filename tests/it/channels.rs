@@ -7,6 +7,7 @@ mod forms;
 mod resumed;
 mod served;
 mod telegram;
+mod transcript;
 
 use std::time::Duration;
 

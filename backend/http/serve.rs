@@ -1,18 +1,18 @@
 //! The accept loop.
 //!
-//! Our own, on hyper-util, because a server of long streams needs what the plain one lacks: a bound on how slowly a
+//! Our own, on hyper, because a server of long streams needs what the plain one lacks: a bound on how slowly a
 //! request head may come, a kernel timeout for peers that vanished without a word, and a drain.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use axum::Router;
+use hyper::server::conn::http1::Builder;
 use hyper_util::{
-    rt::{TokioExecutor, TokioIo, TokioTimer},
-    server::{conn::auto::Builder, graceful::GracefulShutdown},
+    rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
 use tokio::net::{TcpListener, TcpStream};
-use tokio_util::sync::CancellationToken;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::domain::limits::DRAIN_MS_MAX;
 
@@ -23,10 +23,9 @@ const SILENCE_MAX: Duration = Duration::from_secs(20);
 
 /// Serves until `draining`, then lets requests in flight finish, for a bounded time.
 pub async fn run(listener: TcpListener, router: Router, draining: CancellationToken) {
-    let graceful = GracefulShutdown::new();
-    // Only this: an HTTP/2 preface is waited for without a bound.
-    let mut builder = Builder::new(TokioExecutor::new()).http1_only();
-    builder.http1().timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(64 * 1024);
+    let connections = TaskTracker::new();
+    let mut builder = Builder::new();
+    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(64 * 1024);
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -42,17 +41,23 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
         };
         tune(&stream);
         let service = TowerToHyperService::new(router.clone());
-        let connection = builder.serve_connection_with_upgrades(TokioIo::new(stream), service).into_owned();
-        let watched = graceful.watch(connection);
-        #[expect(clippy::disallowed_methods, reason = "connections are tracked by GracefulShutdown")]
-        tokio::spawn(async move {
-            if let Err(error) = watched.await {
+        let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let draining = draining.clone();
+        connections.spawn(async move {
+            let mut connection = pin!(connection);
+            let mut ended = draining.run_until_cancelled(connection.as_mut()).await;
+            if ended.is_none() {
+                connection.as_mut().graceful_shutdown();
+                ended = Some(connection.await);
+            }
+            if let Some(Err(error)) = ended {
                 tracing::debug!(error = %error, "a connection ended early");
             }
         });
     }
     drop(listener);
-    let drained = tokio::time::timeout(Duration::from_millis(DRAIN_MS_MAX), graceful.shutdown()).await;
+    connections.close();
+    let drained = tokio::time::timeout(Duration::from_millis(DRAIN_MS_MAX), connections.wait()).await;
     if drained.is_err() {
         tracing::warn!("some connections did not finish in time and are cut");
     }

@@ -1,7 +1,7 @@
 //! Conversations through a channel, on a server that is killed again and again while its agents are at work.
 //!
-//! Everything is the product: `runreel serve --config`, a channel, the router, an agent that gives work to two workers and
-//! writes a file, leases, checkpoints, the session's log. Who says something says it again until it was taken, under the
+//! Everything is the product: `runreel serve --config` with its own database, a channel, the router, an agent that gives work
+//! to two workers and writes a file, leases, checkpoints, the session's log. Who says something says it again until it was taken, under the
 //! same `message_id`, and then waits for the end of its run. A kill comes a random moment after the one before, once every
 //! chat has got an answer since: a run that is killed over and over is given up, and that is another promise.
 //!
@@ -29,7 +29,7 @@ use tokio::time::{Instant, sleep, timeout};
 use self::judge::{Said, judge};
 use crate::{
     progress,
-    site::{Home, Server, Shared, Site},
+    site::{Home, Server, Site},
     stage::{END_MAX, Verdict, percentile},
     table,
 };
@@ -85,14 +85,13 @@ struct Shape {
 
 pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Result<Verdict> {
     let site = Site::new()?;
-    let shared = Shared::start(&site).await?;
     for (name, text) in [("runreel.toml", CONFIG), ("chief.toml", CHIEF), ("hand.toml", HAND)] {
         std::fs::write(site.file(name), text)?;
     }
     let config = site.file("runreel.toml");
     let config = config.to_str().context("the folder's name is no text")?;
-    let flags = ["--config", config, "--lease-ms", "500", "--poll-ms", "50", "--db-connections", "4"];
-    let mut server = Server::start(program, &site, Home::Shared(shared.url()), 0, &flags).await?;
+    let flags = ["--config", config, "--poll-ms", "50"];
+    let mut server = Server::start(program, &site, Home::Embedded, 0, &flags).await?;
     let (shape, client) = (Arc::new(Shape::default()), Client::new(&server.url(), None)?);
     let chats: Vec<_> =
         (0..CHATS).map(|number| tokio::spawn(chat(client.clone(), Arc::clone(&shape), number))).collect();
@@ -139,8 +138,6 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
     let status = server.terminate(END_MAX).await?;
     verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
     verdict.violations.extend(server.panics());
-    drop(server);
-    shared.stop().await?;
     Ok(verdict)
 }
 

@@ -83,7 +83,7 @@ async fn a_call_that_fails_is_told_to_the_model_and_the_run_goes_on() {
     for kind in ["tool.started", "tool.failed"] {
         let mut told: Vec<&Value> =
             of(&events, kind).into_iter().map(|event| &event["payload"]["tool_call_id"]).collect();
-        told.sort_by_key(|id| id.to_string());
+        told.sort_by_key(std::string::ToString::to_string);
         assert_eq!(told, wanted, "{kind}");
         assert!(of(&events, kind).iter().all(|event| event["payload"]["tool_call_id"] == event["span_id"]));
     }

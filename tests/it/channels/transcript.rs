@@ -85,7 +85,8 @@ fn ann(text: &str) -> Value {
 }
 
 fn with(mut message: Value, more: Value) -> Value {
-    message.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
+    let Value::Object(more) = more else { panic!("members are wanted") };
+    message.as_object_mut().unwrap().extend(more);
     message
 }
 
@@ -103,7 +104,7 @@ async fn over_http(page: &mut Page) {
     page.say("web", "good morning", group("good morning")).await;
     page.say("web", "@Reel what is new?", group("@Reel what is new?")).await;
     page.say("web", "look (and a picture)", with(ann("look"), json!({ "image_base64": PICTURE }))).await;
-    page.server.pass(std::time::Duration::from_secs(31 * 60));
+    page.server.pass(std::time::Duration::from_mins(31));
     page.line("", "31 minutes pass");
     page.say("web", "still there?", ann("still there?")).await;
     page.say("web", "/new", ann("/new")).await;

@@ -404,7 +404,10 @@ export interface components {
             metadata: {
                 [key: string]: unknown;
             };
-            /** @description How long its steps took so far, by their names; only of one run that is asked for, with at most 20 000 events. */
+            /**
+             * @description How long its steps took so far, by their names, if it has any; only of one run that is asked for, with at most
+             *     20 000 events.
+             */
             node_durations_ms?: {
                 [key: string]: number;
             } | null;

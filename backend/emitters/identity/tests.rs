@@ -54,7 +54,7 @@ fn a_result_over_the_bound_is_cut_and_says_so() {
     });
     let payloads: Vec<Value> =
         sink.events().iter().map(|event| serde_json::from_str(event.payload.as_str()).unwrap()).collect();
-    assert_eq!(payloads[0], json!({"name": "t", "result": whole, "duration_ms": 1.5}));
+    assert_eq!(payloads[0], json!({"tool_call_id": "t1", "name": "t", "result": whole, "duration_ms": 1.5}));
     assert_eq!(payloads[1]["truncated"], true);
     assert_eq!(payloads[1]["result"]["bytes"], 2 * RESULT_BYTES_MAX + 2);
     assert!(payloads[1].to_string().len() < RESULT_BYTES_MAX);

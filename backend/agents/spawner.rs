@@ -7,7 +7,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::{
-    client::Client,
+    client::{Client, Kind},
     clock::{IdSource, Stopwatch},
     domain::{
         context::{Role, RunContext},
@@ -32,8 +32,22 @@ pub struct Child {
 
 /// There is no such run now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run could not be created: {0}")]
-pub struct SpawnError(pub String);
+#[error("the run could not be created: {reason}")]
+pub struct SpawnError {
+    pub reason: String,
+    /// Whether the same may work later. Then the run may also be there already.
+    pub is_passing: bool,
+}
+
+impl SpawnError {
+    pub fn refused(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_passing: false }
+    }
+
+    pub fn passing(reason: impl Into<String>) -> Self {
+        Self { reason: reason.into(), is_passing: true }
+    }
+}
 
 /// Creates runs with the role of a worker, below the supervisor's.
 pub trait Spawner: Send + Sync {
@@ -77,7 +91,8 @@ impl RemoteSpawner {
             };
             let waited = (self.stopwatch)().saturating_sub(began);
             if !error.kind.is_transient() || waited >= self.patience {
-                return Err(SpawnError(error.to_string()));
+                let is_passing = error.kind.is_transient() || error.kind == Kind::Refused;
+                return Err(SpawnError { reason: error.to_string(), is_passing });
             }
             tokio::time::sleep(error.retry_after.unwrap_or(AGAIN_AFTER).min(self.patience)).await;
         }
@@ -107,8 +122,9 @@ pub fn context_of(run: &Value) -> Result<RunContext, SpawnError> {
         role: String,
     }
     let text = run.to_string();
-    let told: Told = serde_json::from_str(&text).map_err(|error| SpawnError(format!("the answer: {error}")))?;
-    let role = Role::parse(&told.role).ok_or_else(|| SpawnError("the answer has an unknown role".to_owned()))?;
+    let told: Told =
+        serde_json::from_str(&text).map_err(|error| SpawnError::refused(format!("the answer: {error}")))?;
+    let role = Role::parse(&told.role).ok_or_else(|| SpawnError::refused("the answer has an unknown role"))?;
     Ok(RunContext {
         run_id: told.run_id,
         root_run_id: told.root_run_id,

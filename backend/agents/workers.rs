@@ -18,7 +18,7 @@ pub struct Worker {
 }
 
 /// Makes a run that waits for whoever serves its agent, and tells so under `span`. Asked again, it is the same run, and
-/// what was refused stays so. `key` tells the workers of one node apart, at most 60 bytes.
+/// what was refused stays so; what was out of reach is asked for again. `key` tells the workers of one node apart, at most 60 bytes.
 pub async fn spawn<S>(
     visit: &Visit<S>,
     spawner: &dyn Spawner,
@@ -27,8 +27,8 @@ pub async fn spawn<S>(
     child: Child,
 ) -> Result<Worker, Stop> {
     let (title, refused) = (child.title.clone(), format!("no.{key}"));
-    if let Some(reason) = visit.kept(&refused) {
-        return Ok(Worker { title, run: Err(SpawnError(reason)) });
+    if let Some(reason) = visit.kept::<String>(&refused) {
+        return Ok(Worker { title, run: Err(SpawnError::refused(reason)) });
     }
     let run_id = RunId::trusted(visit.id(&format!("run.{key}")).await?);
     // What a worker remembers is its own, whatever thread its supervisor works on.
@@ -39,8 +39,9 @@ pub async fn spawn<S>(
             visit.emitter.worker_spawned(&context, &title, Some(span)).await?;
             Ok(run_id)
         }
+        Err(error) if error.is_passing => return Err(Stop::Later(error.to_string())),
         Err(error) => {
-            visit.keep(&refused, Value::from(error.0.as_str())).await?;
+            visit.keep(&refused, Value::from(error.reason.as_str())).await?;
             Err(error)
         }
     };

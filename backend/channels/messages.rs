@@ -69,16 +69,23 @@ impl Channels {
             shared.steps.explain(&routed, reason).await?;
             shared.outbox.notify_one();
         }
+        let Started::Released { inbound_no, .. } = &started else {
+            store.finish_inbound(taken, done).await?;
+            return Ok(started);
+        };
+        // First it waits no more, then its code is put away: a crash in between repeats the code, and loses nothing.
+        let held = match inbound_no {
+            Some(held_no) => store.take_held(&routed.owner, *held_no, self.lease_until()).await?,
+            None => None,
+        };
         store.finish_inbound(taken, done).await?;
-        let Started::Released { inbound_no: Some(held_no), .. } = &started else { return Ok(started) };
-        let (owner, channel, user) = (&routed.owner, &routed.channel, &routed.inbound.user_id);
-        if let Some(held) = store.take_held(owner, *held_no, self.lease_until()).await? {
-            let released = Box::pin(self.carry_out(held)).await?;
-            store.let_go(owner, channel, user).await?;
-            return Ok(released);
+        if inbound_no.is_some() {
+            store.let_go(&routed.owner, &routed.channel, &routed.inbound.user_id).await?;
         }
-        store.let_go(owner, channel, user).await?;
-        Ok(started)
+        match held {
+            Some(held) => Box::pin(self.carry_out(held)).await,
+            None => Ok(started),
+        }
     }
 
     /// What became of a delivery that came before. One that is on its way is waited for, if not long.

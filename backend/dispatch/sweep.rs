@@ -45,7 +45,9 @@ impl Dispatch {
         let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().now()).await?;
         // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
-            self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await?;
+            if let Err(error) = self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await {
+                tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "the state of an ended run was left behind");
+            }
         }
         for (owner, run, lease) in swept.spent {
             self.fail(&owner, run).await?;

@@ -149,8 +149,9 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     let is_long = record.head.last_seq.get() > NODE_DURATIONS_EVENTS_MAX;
     let mut shown = Run::of(record, server.timeline.clock().now());
     if !is_long {
-        let durations = server.timeline.store().node_durations(owner, run).await?;
-        shown.node_durations_ms = Some(durations).filter(|durations| !durations.is_empty());
+        // A run is told of also when its steps cannot be added up in time.
+        let durations = server.timeline.store().node_durations(owner, run).await.ok();
+        shown.node_durations_ms = durations.filter(|durations| !durations.is_empty());
     }
     Ok(Reply(shown))
 }

@@ -45,6 +45,8 @@ use crate::{
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest silence of a server, which pings every 10 s.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
+/// A connection that lasted so long was no failure.
+const STEADY_MIN: Duration = Duration::from_secs(5);
 /// Ceilings of the waits between two tries.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
@@ -136,6 +138,9 @@ impl<E: Executor> Runner<E> {
         let mut failures = 0;
         let mut deadline: Option<Instant> = None;
         loop {
+            if stop.is_cancelled() {
+                deadline.get_or_insert(Instant::now() + self.settings.grace);
+            }
             if stop.is_cancelled()
                 && (self.shared.outbox().is_empty() || deadline.is_some_and(|at| Instant::now() >= at))
             {
@@ -144,9 +149,12 @@ impl<E: Executor> Runner<E> {
             let connected = Box::pin(self.connect()).await;
             match connected {
                 Ok(socket) => {
-                    failures = 0;
+                    let began = Instant::now();
                     if matches!(Box::pin(self.talk(socket, &stop, &mut deadline)).await, Ended::Finished) {
                         break;
+                    }
+                    if began.elapsed() > STEADY_MIN {
+                        failures = 0;
                     }
                 }
                 Err(Some(error)) => {

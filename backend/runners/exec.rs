@@ -30,8 +30,9 @@ use crate::{
 const TERM_WAIT: Duration = Duration::from_secs(5);
 /// Longest line that is kept whole, bytes.
 const LINE_BYTES_MAX: usize = 256 * 1024;
-/// Most lines that go in one message.
+/// Most lines that go in one message, and most bytes of their payloads.
 const LINES_MAX: usize = 500;
+const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
 /// Runs a shell command for each run.
 #[derive(Clone, Debug)]
@@ -94,7 +95,9 @@ impl Exec {
             while lines.recv_many(&mut batch, LINES_MAX).await > 0 {
                 let events: Vec<NewEvent> = std::mem::take(&mut batch);
                 status = events.iter().filter_map(|event| Status::after(&event.event_type)).next_back().or(status);
-                say(&work, events).await?;
+                for message in in_messages(events) {
+                    say(&work, message).await?;
+                }
             }
             Ok::<_, SinkError>(())
         };
@@ -109,9 +112,10 @@ impl Exec {
                 return Ok(());
             }
         };
-        if said.is_err() {
+        if let Err(refused) = said {
             stop(&mut child).await;
-            return said;
+            // A runner that says no more would be taken to have finished.
+            return end(&work, Some(("refused", refused.reason))).await;
         }
         let ended = tokio::select! {
             ended = child.wait() => ended,
@@ -155,6 +159,23 @@ impl Exec {
             .env("RUNREEL_ANSWERS", answers.as_str());
         command
     }
+}
+
+/// The same events in messages of a bearable size.
+fn in_messages(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
+    let (mut messages, mut bytes) = (vec![Vec::new()], 0);
+    for event in events {
+        let more = event.payload.as_str().len();
+        if bytes > 0 && bytes + more > MESSAGE_BYTES_MAX {
+            messages.push(Vec::new());
+            bytes = 0;
+        }
+        bytes += more;
+        if let Some(message) = messages.last_mut() {
+            message.push(event);
+        }
+    }
+    messages
 }
 
 /// Ends a command and everything it started: asked first, then at once.

@@ -160,14 +160,15 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let rows = sqlx::query!(
-                r#"select coalesce(s.payload ->> 'name', s.span_id) as "node!",
-                          sum(extract(epoch from e.at - s.at) * 1000)::float8 as "duration_ms!"
-                   from store.run_event s
-                   cross join lateral (select at from store.run_event e
-                                       where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq
-                                         and e.type in ('step.completed', 'step.failed')
-                                       order by e.seq limit 1) e
-                   where s.run_id = $1 and s.owner_id = $2 and s.type = 'step.started' and s.span_id is not null
+                r#"select coalesce(name, span_id) as "node!", sum(extract(epoch from ended_at - began_at) * 1000)::float8 as "duration_ms!"
+                   from (select span_id, min(payload ->> 'name') filter (where type = 'step.started') as name,
+                                min(at) filter (where type = 'step.started') as began_at,
+                                max(at) filter (where type in ('step.completed', 'step.failed')) as ended_at
+                         from store.run_event
+                         where run_id = $1 and owner_id = $2 and span_id is not null
+                           and type in ('step.started', 'step.completed', 'step.failed')
+                         group by span_id) steps
+                   where began_at is not null and ended_at is not null
                    group by 1"#,
                 run.uuid(),
                 owner.as_str()

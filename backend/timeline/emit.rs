@@ -69,6 +69,16 @@ pub enum EmitError {
     StorageUnavailable,
 }
 
+impl EmitError {
+    /// Whether the same may work later: something was full or out of reach, and nothing was refused.
+    pub fn is_passing(&self) -> bool {
+        matches!(
+            self,
+            Self::Busy | Self::Unavailable | Self::OutcomeUnknown | Self::StorageFull | Self::StorageUnavailable
+        )
+    }
+}
+
 impl From<store::Error> for EmitError {
     fn from(error: store::Error) -> Self {
         if error.is_unavailable() {

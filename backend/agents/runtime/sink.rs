@@ -7,7 +7,7 @@ use futures::future::BoxFuture;
 use crate::{
     domain::{context::RunContext, event::NewEvent},
     emitters::sink::{Sink, SinkError},
-    timeline::{Timeline, emit::EmitError},
+    timeline::Timeline,
 };
 
 /// Wait before an emission is tried again.
@@ -34,15 +34,7 @@ impl Sink for TimelineSink {
             loop {
                 let emitted = self.timeline.emit_run_event(&context, events.clone()).await;
                 let Err(error) = emitted else { return Ok(()) };
-                let passing = matches!(
-                    error,
-                    EmitError::Busy
-                        | EmitError::Unavailable
-                        | EmitError::OutcomeUnknown
-                        | EmitError::StorageFull
-                        | EmitError::StorageUnavailable
-                );
-                if !passing {
+                if !error.is_passing() {
                     return Err(SinkError::new(error));
                 }
                 if began.elapsed() >= self.patience {

@@ -55,7 +55,8 @@ impl Spawner for LocalSpawner {
                 start: child.start,
             };
             let hash = spec.content_hash();
-            self.timeline.open_run(spec, hash).await.map_err(|error| SpawnError(error.to_string()))?;
+            let opened = self.timeline.open_run(spec, hash).await;
+            opened.map_err(|error| SpawnError { is_passing: error.is_passing(), reason: error.to_string() })?;
             Ok(context)
         })
     }

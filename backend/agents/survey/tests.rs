@@ -44,7 +44,7 @@ struct Local {
 impl Spawner for Local {
     fn spawn<'a>(&'a self, _: &'a RunContext, child: Child) -> BoxFuture<'a, Result<RunContext, SpawnError>> {
         if self.refuses == Some(child.title.as_str()) {
-            return Box::pin(async { Err(SpawnError("no room".to_owned())) });
+            return Box::pin(async { Err(SpawnError::refused("no room")) });
         }
         let run_id = child.run_id.unwrap();
         let made = RunContext { run_id, ..context(2, Role::Worker, child.agent.as_str()) };

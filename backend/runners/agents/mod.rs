@@ -83,8 +83,11 @@ impl Executor for Agents {
         Box::pin(async move {
             let carrying = AssertUnwindSafe(carrier.carry(&work.cancel)).catch_unwind();
             let done = match work.cancel.run_until_cancelled(carrying).await {
+                Some(Ok(Done::Stopped)) if !work.cancel.is_cancelled() => {
+                    broken(&work, "the run could not be carried on").await
+                }
                 Some(Ok(done)) => done,
-                Some(Err(_)) => broken(&work).await,
+                Some(Err(_)) => broken(&work, "the agent panicked").await,
                 None => Done::Stopped,
             };
             if done == Done::Ended || (done == Done::Stopped && has_ended(&carrier).await) {
@@ -94,9 +97,9 @@ impl Executor for Agents {
     }
 }
 
-/// The agent's own code broke. A runner that says no more would be taken to have finished.
-async fn broken(work: &Work) -> Done {
-    let error = json!({"error": {"message": "the agent panicked"}});
+/// Nobody can carry the run further. A runner that says no more would be taken to have finished.
+async fn broken(work: &Work, why: &str) -> Done {
+    let error = json!({"error": {"message": why}});
     let said = work.sink.emit(&work.context, vec![NewEvent::new("run.failed", Json::of(&error))]).await;
     if said.is_ok() { Done::Ended } else { Done::Stopped }
 }

@@ -14,6 +14,7 @@ use crate::{
         event::{NewEvent, timestamp},
         id::RunId,
         json::Json,
+        limits::RUNNER_MESSAGE_BYTES_MAX,
         run::Status,
         runner::{Ack, Answered, Done, Events, FromRunner, Trouble},
     },
@@ -22,6 +23,9 @@ use crate::{
 
 /// What whoever works on an assignment gets.
 pub(super) type Given = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
+
+/// What an event has besides its payload, bytes at most.
+const EVENT_MEMBERS_BYTES: usize = 1_024;
 
 type Reply = oneshot::Sender<Result<(), SinkError>>;
 
@@ -81,6 +85,13 @@ impl Outbox {
     /// Puts events of a run in; the answer comes when they are committed or refused.
     pub(super) fn put(&mut self, run: Assigned, events: Vec<NewEvent>) -> oneshot::Receiver<Result<(), SinkError>> {
         let (reply, answer) = oneshot::channel();
+        let bytes: usize = events.iter().map(|event| event.payload.as_str().len() + EVENT_MEMBERS_BYTES).sum();
+        if bytes > RUNNER_MESSAGE_BYTES_MAX {
+            // The server would close the connection, each time it is sent.
+            let said = format!("{bytes} bytes are more than one message may have");
+            _ = reply.send(Err(SinkError::new(said)));
+            return answer;
+        }
         match self.working(run).filter(|run| !run.is_done) {
             Some(run) => {
                 run.n += 1;
@@ -165,7 +176,9 @@ impl Outbox {
             if let Some(at) = run.waiting.iter().position(|message| message.n == n) {
                 run.sent = run.sent.saturating_sub(1);
                 if let Some(message) = run.waiting.remove(at) {
-                    settle(message.reply, Err(SinkError::new(format!("{} ({})", trouble.detail, trouble.code))));
+                    let said = format!("{} ({})", trouble.detail, trouble.code);
+                    let is_passing = trouble.code == "unavailable";
+                    settle(message.reply, Err(SinkError { reason: said, is_passing }));
                 }
             }
         }

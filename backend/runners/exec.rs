@@ -295,6 +295,14 @@ mod tests {
         assert_eq!(plain("a\0\"b", "log.info").payload.as_str(), r#"{"message":"a\"b"}"#);
     }
 
+    #[test]
+    fn many_long_lines_go_in_several_messages_in_their_order() {
+        let lines: Vec<NewEvent> = (0..60).map(|n| plain(&format!("{n}{}", "x".repeat(200_000)), "log.info")).collect();
+        let messages = in_messages(lines.clone());
+        assert!(messages.len() == 3, "{}", messages.len());
+        assert_eq!(messages.concat(), lines);
+    }
+
     #[tokio::test]
     async fn a_line_without_end_takes_bounded_memory() {
         let text = [vec![b'x'; 2 * LINE_BYTES_MAX], b"\nnext\n".to_vec()].concat();

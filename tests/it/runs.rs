@@ -322,3 +322,19 @@ async fn a_run_whose_producer_falls_silent_reads_as_stalled() {
     assert!(!stalled(&leased).await, "a run that waits is not stalled");
     server.post(&format!("/api/runs/{}/heartbeat", new_run_id()), json!({})).await.refused(404, "not_found");
 }
+
+#[tokio::test]
+async fn a_run_with_thousands_of_open_steps_is_shown_like_any_other() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    assert_eq!(server.run(&run).await["node_durations_ms"], Value::Null, "it has no steps");
+    let step = |kind: &str, n: usize| json!({ "type": format!("step.{kind}"), "span_id": format!("s{n}"), "payload": { "name": "think" } });
+    for hundred in 0..50 {
+        let steps: Vec<Value> = (0..100).map(|n| step("started", hundred * 100 + n)).collect();
+        server.emit(&run, json!(steps)).await;
+    }
+    assert_eq!(server.run(&run).await["node_durations_ms"], Value::Null, "none of them has ended");
+    server.emit(&run, step("completed", 7)).await;
+    let took = server.run(&run).await["node_durations_ms"].clone();
+    assert!(took["think"].as_f64().is_some_and(|ms| ms >= 0.0), "{took}");
+}

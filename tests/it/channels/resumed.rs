@@ -190,3 +190,17 @@ async fn a_held_message_whose_run_was_cancelled_still_goes_its_way() {
     let threads = "select count(*) from store.thread where thread_id like 'run:%'";
     assert_eq!(server.db.number(threads).await, 0);
 }
+
+#[tokio::test]
+async fn a_held_message_outlives_whatever_fails_right_after_its_code() {
+    let server = setup().clock(&manual_clock()).config(CODES).start().await;
+    say(&server, "web", of_user("what is the weather?", "m1")).await;
+    let good = code(&server).await;
+    let trouble = Trouble::on(&server.db, "inbound", "new.state = 'open' and new.attempts > 1").await;
+    assert_eq!(say(&server, "web", of_user(&good, "m2")).await.0, 503);
+    trouble.over("inbound").await;
+    once_more(&server, of_user(&good, "m2")).await;
+    let runs = server.get("/api/runs?agent=echo").await.expect(200)["runs"].as_array().unwrap().clone();
+    assert_eq!(runs.len(), 1);
+    assert!(runs[0]["input"].to_string().contains("]: what is the weather?"), "{}", runs[0]);
+}

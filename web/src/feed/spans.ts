@@ -57,18 +57,17 @@ export class Spans {
 
   #end(event: RunEvent, kind: string, status: "completed" | "failed", at: number): void {
     const key = event.span_id ? keyOf(kind, event.span_id) : null;
+    const told = fields(event.payload)["duration_ms"];
+    const took = typeof told === "number" && told > 0 ? told : 0;
     let span = key === null ? undefined : this.#open.get(key);
     if (span === undefined) {
-      const told = fields(event.payload)["duration_ms"];
-      const duration = typeof told === "number" && told > 0 ? told : 0;
       const earliest = this.tree.root?.start_ms ?? 0;
-      span = this.tree.add(spanOf(event, kind, Math.max(at - duration, earliest)));
+      span = this.tree.add(spanOf(event, kind, Math.max(at - took, earliest)));
     }
     if (key !== null) this.#open.delete(key);
     span.status = status;
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
-    const took = kind === "worker" ? fields(event.payload)["duration_ms"] : null;
-    const end_ms = typeof took === "number" ? Math.min(at, span.start_ms + took) : at;
+    const end_ms = kind === "worker" && took ? Math.min(at, span.start_ms + took) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
     span.end_seq = event.seq;
   }

@@ -35,7 +35,7 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres mcp
+integration: postgres nginx mcp
     trap 'kill -INT "$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null)" 2>/dev/null || true' EXIT; \
         cargo test --test it
 
@@ -111,6 +111,14 @@ postgres:
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
             echo "installing Postgres" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; \
         else echo "Postgres is missing: apt-get install postgresql (or brew install postgresql)" >&2; exit 1; fi; fi
+
+# nginx, for the tests of what proxies do.
+[private]
+nginx:
+    @if ! { command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null 2>&1; then \
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+            echo "installing nginx" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx >/dev/null; \
+        else echo "nginx is missing: apt-get install nginx (or brew install nginx)" >&2; exit 1; fi; fi
 
 # A virtual environment for the Python package's tests, made anew when what it holds has changed.
 [private]

@@ -6,6 +6,8 @@ use anyhow::Context as _;
 
 use crate::{cli::exit::Complaint, client::Client, config};
 
+/// Where a server is that was told nothing else.
+const DEFAULT_URL: &str = "http://127.0.0.1:7717";
 /// A token is short; a larger file is some other file.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 
@@ -14,7 +16,7 @@ const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 #[command(next_help_heading = "Connection")]
 pub(super) struct Connection {
     /// Address of the server
-    #[arg(long, env = "RUNREEL_URL", value_name = "URL", default_value = "http://127.0.0.1:7717")]
+    #[arg(long, env = "RUNREEL_URL", value_name = "URL", default_value = DEFAULT_URL)]
     pub url: String,
     /// File that holds the token; the token itself may stand in the variable `RUNREEL_TOKEN`, never in a flag
     #[arg(long, env = "RUNREEL_TOKEN_FILE", value_name = "FILE")]
@@ -25,6 +27,11 @@ impl Connection {
     /// A client with the token of the file, else of `RUNREEL_TOKEN`, else without one.
     pub(super) fn client(&self) -> anyhow::Result<Client> {
         Ok(Client::new(&self.url, self.token()?)?)
+    }
+
+    /// Whether it is the address that everybody begins with.
+    pub(super) fn is_default(&self) -> bool {
+        self.url == DEFAULT_URL
     }
 
     /// The token itself, for what is no request of the client's.

@@ -24,6 +24,7 @@ mod emit;
 mod error;
 mod follow;
 pub(crate) mod pace;
+mod probe;
 
 #[cfg(test)]
 pub(crate) mod tests;
@@ -34,6 +35,7 @@ pub use self::{
     emit::{Ack, AckEvent},
     error::{Error, Kind},
     follow::{Follow, Frame, Notice},
+    probe::{Arrival, Passage},
 };
 
 /// Longest wait for a connection.
@@ -74,6 +76,11 @@ impl Client {
             .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
             .default_headers(headers)
             .redirect(reqwest::redirect::Policy::none())
+            // What is compressed is held back on the way, and the server compresses nothing.
+            .no_gzip()
+            .no_brotli()
+            .no_deflate()
+            .no_zstd()
             .connect_timeout(CONNECT_WAIT_MAX)
             .read_timeout(SILENCE_MAX);
         if base.scheme() == "http" {
@@ -91,6 +98,11 @@ impl Client {
     /// The address of the server, without a slash at its end.
     pub fn base_url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
+    }
+
+    /// Whether the server is on this machine, as far as its address tells.
+    pub fn is_of_this_machine(&self) -> bool {
+        is_loopback(&self.base)
     }
 
     /// Creates a run, or finds it when the same body created it before; the answer is the run.

@@ -29,6 +29,7 @@ mod interrupts;
 mod isolation;
 mod mcp;
 mod models;
+mod nginx;
 mod openapi;
 mod processes;
 mod readme;

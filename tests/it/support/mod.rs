@@ -6,6 +6,7 @@ pub mod cluster;
 pub mod hands;
 pub mod jwt;
 pub mod models;
+pub mod nginx;
 pub mod process;
 pub mod proxy;
 pub mod runner;

@@ -1,0 +1,97 @@
+//! What this machine has: limits, folders, programs, the database.
+
+use sqlx::Connection as _;
+
+use super::{Outcome, PATIENCE};
+use crate::{
+    config::{DataArgs, Secrets},
+    database::Database,
+    postgres,
+};
+
+pub(super) fn secrets() -> Outcome {
+    match Secrets::read() {
+        Ok(_) => Outcome::Good("the environment is consistent".to_owned()),
+        Err(error) => Outcome::Bad(error.to_string(), "mend the variable and try again"),
+    }
+}
+
+pub(super) fn descriptors() -> Outcome {
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    match limit {
+        Some(limit) if limit < 4_096 => Outcome::Bad(
+            format!("this shell allows {limit} open files, and every stream needs one"),
+            "ulimit -n 65536, or LimitNOFILE= in the service's unit",
+        ),
+        Some(limit) => Outcome::Good(format!("{limit} open files allowed")),
+        None => Outcome::Good("no limit of open files".to_owned()),
+    }
+}
+
+pub(super) fn data_dir(data: &DataArgs) -> Outcome {
+    let dir = match data.data_dir() {
+        Ok(dir) => dir,
+        Err(error) => return Outcome::Bad(error.to_string(), "name a folder with --data-dir"),
+    };
+    let existing = dir.ancestors().find(|dir| dir.exists()).map(std::path::Path::to_owned).unwrap_or_default();
+    let writable = rustix::fs::access(&existing, rustix::fs::Access::WRITE_OK).is_ok();
+    if writable {
+        Outcome::Good(format!("{} can be written", dir.display()))
+    } else {
+        Outcome::Bad(
+            format!("{} cannot be written", dir.display()),
+            "name another with --data-dir, or change its owner",
+        )
+    }
+}
+
+pub(super) async fn programs(data: &DataArgs) -> Outcome {
+    match data.database_url() {
+        Ok(Some(_)) => return Outcome::Open("not needed: DATABASE_URL is set".to_owned()),
+        Err(error) => return Outcome::Bad(error.to_string(), "mend the variable and try again"),
+        Ok(None) => {}
+    }
+    let options = match data.postgres() {
+        Ok(options) => options,
+        Err(error) => return Outcome::Bad(error.to_string(), "name a folder with --data-dir"),
+    };
+    match postgres::programs(&options).await {
+        Ok(found) => Outcome::Good(found),
+        Err(error) => Outcome::Bad(error.to_string(), "apt-get install postgresql, or --pg-bin DIR, or DATABASE_URL"),
+    }
+}
+
+pub(super) async fn database(data: &DataArgs) -> Outcome {
+    let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
+    let options = match data.database_url() {
+        Ok(Some(url)) => match url.parse::<sqlx::postgres::PgConnectOptions>() {
+            Ok(options) => options,
+            Err(_) => {
+                return Outcome::Bad(
+                    "DATABASE_URL is malformed".to_owned(),
+                    "postgres://user:password@host:port/database",
+                );
+            }
+        },
+        _ => match running {
+            Some(database) => database.options,
+            None => return Outcome::Open("the embedded database is not running; runreel serve starts it".to_owned()),
+        },
+    };
+    let look = async {
+        let mut connection = sqlx::PgConnection::connect_with(&options).await?;
+        let version: String = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
+        connection.close().await?;
+        Ok::<_, sqlx::Error>(version)
+    };
+    match tokio::time::timeout(PATIENCE, look).await {
+        Ok(Ok(version)) => Outcome::Good(format!("Postgres {version} answers")),
+        Ok(Err(_)) => Outcome::Bad(
+            "the database refuses the connection".to_owned(),
+            "check DATABASE_URL: host, port, user, password",
+        ),
+        Err(_) => {
+            Outcome::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?")
+        }
+    }
+}

@@ -1,0 +1,49 @@
+//! A real nginx before a server.
+
+use std::{net::TcpListener, path::Path, process::Stdio};
+
+use tokio::process::{Child, Command};
+
+use super::{api::Api, server::Server, until};
+
+/// An nginx of its own; it ends with the test.
+pub struct Nginx {
+    pub api: Api,
+    _child: Child,
+    _folder: tempfile::TempDir,
+    /// Keeps the port from everybody else: nginx has it on another address of this machine.
+    _port: TcpListener,
+}
+
+impl Nginx {
+    /// nginx with this `server` block, which leads to `127.0.0.1:7717`, before a server.
+    pub async fn before(server: &Server, block: &str) -> Self {
+        let port = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = format!("127.0.0.2:{}", port.local_addr().unwrap().port());
+        let folder = tempfile::tempdir().unwrap();
+        let upstream = server.base.trim_start_matches("http://");
+        let block = block.replace("127.0.0.1:7717", upstream).replacen("server {", &listen(&address), 1);
+        std::fs::write(folder.path().join("nginx.conf"), around(folder.path(), &block)).unwrap();
+        let mut command = Command::new(if Path::new("/usr/sbin/nginx").exists() { "/usr/sbin/nginx" } else { "nginx" });
+        command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
+        command.args(["-e", "stderr"]).kill_on_drop(true).stdin(Stdio::null());
+        let child = command.spawn().expect("nginx starts; if it is missing: apt-get install nginx");
+        let api = Api { base: format!("http://{address}"), ..server.api.clone() };
+        until("nginx", || async { tokio::net::TcpStream::connect(&address).await.is_ok() }).await;
+        Self { api, _child: child, _folder: folder, _port: port }
+    }
+}
+
+fn listen(address: &str) -> String {
+    format!("server {{\n    listen {address};")
+}
+
+/// All that a `server` block needs around it, with every file in a folder of the test's.
+fn around(folder: &Path, block: &str) -> String {
+    let folder = folder.display();
+    let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
+    let temporary: String = temporary.iter().map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n")).collect();
+    format!(
+        "daemon off;\nmaster_process off;\npid {folder}/pid;\nevents {{}}\nhttp {{\n    access_log off;\n{temporary}{block}\n}}\n"
+    )
+}

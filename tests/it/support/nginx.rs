@@ -42,7 +42,7 @@ fn listen(address: &str) -> String {
 fn around(folder: &Path, block: &str) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];
-    let temporary: String = temporary.iter().map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n")).collect();
+    let temporary = temporary.map(|kind| format!("    {kind}_temp_path {folder}/{kind};\n")).concat();
     format!(
         "daemon off;\nmaster_process off;\npid {folder}/pid;\nevents {{}}\nhttp {{\n    access_log off;\n{temporary}{block}\n}}\n"
     )

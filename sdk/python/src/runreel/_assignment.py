@@ -6,7 +6,6 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
-from datetime import datetime, timedelta, timezone
 from typing import Any, Protocol, cast
 
 import httpx
@@ -15,7 +14,7 @@ from . import _ids, _routes
 from ._events import ArtifactRecord, Decision
 from ._payload import encoded
 from ._runner_outbox import Line, Said, is_terminal
-from ._spans import Scope, described
+from ._spans import Scope, described, question
 from ._transport import Transport
 from ._uploads import Upload
 from .errors import RunEnded, RunreelError
@@ -117,11 +116,7 @@ class Assignment(Scope):
         self._questions += 1
         asked = interrupt_id or f"question-{self._questions}"
         if asked not in self._answers:
-            payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
-            if details is not None:
-                payload["details"] = details
-            if expires_in is not None:
-                payload["expires_at"] = (datetime.now(timezone.utc) + timedelta(seconds=expires_in)).isoformat()
+            payload = question(prompt, details, expires_in, kind)
             self._finish_message()
             self._asked.add(asked)
             self.event("interrupt.requested", payload, span_id=asked, event_id=f"{asked}:requested")

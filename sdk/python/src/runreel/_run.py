@@ -6,7 +6,6 @@ import asyncio
 import re
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from datetime import datetime, timedelta, timezone
 from types import TracebackType
 from typing import Any, cast
 
@@ -18,7 +17,7 @@ from ._events import ArtifactRecord
 from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
 from ._payload import encoded, plain
 from ._sender import Sender, landed, landed_async
-from ._spans import Scope, described
+from ._spans import Scope, described, question
 from ._transport import AsyncTransport, Transport
 from ._uploads import Upload
 from .errors import ConnectionFailed, RunreelError
@@ -78,13 +77,6 @@ def creation(
     target = Target(str(members["run_id"]))
     target.create = Create(target, _routes.create_body(body), attach)
     return target
-
-
-def _in_seconds(seconds: float) -> str:
-    try:
-        return (datetime.now(timezone.utc) + timedelta(seconds=seconds)).isoformat()
-    except OverflowError:
-        raise ValueError("expires_in is a number of seconds, and no date lies so far ahead") from None
 
 
 class RunScope(Scope):
@@ -181,14 +173,9 @@ class RunScope(Scope):
     ) -> str:
         """Emits what asks a person, and gives the interrupt's id."""
         interrupt_id = interrupt_id or _ids.span_id("interrupt")
-        payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
-        expires_at = None if expires_in is None else _in_seconds(expires_in)
+        payload = question(prompt, details, expires_in, kind)
         # What was said before the question is there when somebody reads it.
         self._finish_message()
-        if details is not None:
-            payload["details"] = details
-        if expires_at is not None:
-            payload["expires_at"] = expires_at
         # The names are made of the id, so that asking again, in a later process, is a repeat.
         self.event("interrupt.requested", payload, span_id=interrupt_id, event_id=f"{interrupt_id}:requested")
         if not self._open_approvals:

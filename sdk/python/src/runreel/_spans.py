@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Callable, Mapping, Sequence
+from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Protocol, TypeVar
@@ -298,6 +299,19 @@ class Message:
         if self._pieces:
             payload["duration_ms"] = _milliseconds_since(self._began)
         self._emit("message.completed", payload, members=self._members)
+
+
+def question(prompt: str, details: Any, expires_in: float | None, kind: str) -> dict[str, Any]:
+    """What asks a person, as the payload of `interrupt.requested`. `expires_in` is in seconds from now."""
+    payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
+    if details is not None:
+        payload["details"] = details
+    if expires_in is not None:
+        try:
+            payload["expires_at"] = (datetime.now(timezone.utc) + timedelta(seconds=expires_in)).isoformat()
+        except OverflowError:
+            raise ValueError("expires_in is a number of seconds, and no date lies so far ahead") from None
+    return payload
 
 
 def described(error: BaseException | str) -> dict[str, str]:

@@ -73,6 +73,18 @@ pub(super) async fn find(
     })
 }
 
+/// A client program of Postgres, such as `psql`, of any version: where the server's programs are looked for. The client
+/// alone may be installed, so the folder need not hold those.
+pub(super) async fn client(name: &str, pg_bin: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
+    let mut folders: Vec<PathBuf> = pg_bin.map(Path::to_path_buf).into_iter().collect();
+    folders.extend(candidates(path).await);
+    // Homebrew's client alone; it links itself into no folder of PATH.
+    for libpq in ["/opt/homebrew/opt/libpq/bin", "/usr/local/opt/libpq/bin", "/home/linuxbrew/.linuxbrew/opt/libpq/bin"] {
+        folders.push(PathBuf::from(libpq));
+    }
+    folders.into_iter().map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
 fn fits(major: u32, cluster: Option<u32>) -> bool {
     cluster.map_or(major >= MAJOR_MIN, |cluster| major == cluster)
 }

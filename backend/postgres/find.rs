@@ -79,7 +79,8 @@ pub(super) async fn client(name: &str, pg_bin: Option<&Path>, path: Option<&OsSt
     let mut folders: Vec<PathBuf> = pg_bin.map(Path::to_path_buf).into_iter().collect();
     folders.extend(candidates(path).await);
     // Homebrew's client alone; it links itself into no folder of PATH.
-    for libpq in ["/opt/homebrew/opt/libpq/bin", "/usr/local/opt/libpq/bin", "/home/linuxbrew/.linuxbrew/opt/libpq/bin"] {
+    for libpq in ["/opt/homebrew/opt/libpq/bin", "/usr/local/opt/libpq/bin", "/home/linuxbrew/.linuxbrew/opt/libpq/bin"]
+    {
         folders.push(PathBuf::from(libpq));
     }
     folders.into_iter().map(|folder| folder.join(name)).find(|program| program.is_file())

@@ -85,13 +85,10 @@ impl Store {
     /// machine's user can reach it may log in, as the other reader may.
     pub async fn scoped_reader(&self, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
         let mut connection = PgConnection::connect_with(&self.options).await?;
-        let role = sqlx::query_scalar!(
-            r#"select store.scoped_reader($1, $2)::text as "role!""#,
-            owner.as_str(),
-            may_log_in
-        )
-        .fetch_one(&mut connection)
-        .await?;
+        let role =
+            sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
+                .fetch_one(&mut connection)
+                .await?;
         connection.close().await?;
         Ok(role)
     }

@@ -160,6 +160,19 @@ mod tests {
         assert_eq!(newest_first(brew, "postgresql"), ["postgresql@17", "postgresql@9", "postgresql"]);
     }
 
+    #[tokio::test]
+    async fn a_client_program_is_looked_for_in_the_named_folder_first_and_needs_no_server_beside_it() {
+        let (named, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        for folder in [&named, &other] {
+            fs::write(folder.path().join("psql-of-a-test"), "").expect("a file");
+        }
+        let path = Some(other.path().as_os_str());
+        let found = client("psql-of-a-test", Some(named.path()), path).await;
+        assert_eq!(found, Some(named.path().join("psql-of-a-test")));
+        assert_eq!(client("psql-of-a-test", None, path).await, Some(other.path().join("psql-of-a-test")));
+        assert_eq!(client("psql-of-nobody", Some(named.path()), path).await, None);
+    }
+
     #[test]
     fn an_existing_cluster_asks_for_its_own_version_and_a_new_one_for_any_maintained() {
         assert!(fits(15, None) && fits(15, Some(15)) && fits(9, Some(9)));

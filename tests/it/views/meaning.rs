@@ -1,5 +1,7 @@
 //! What the database says about itself, and that the guide says the same.
 
+use std::fmt::Write as _;
+
 use super::VIEWS;
 use crate::support::{
     cluster::Db,
@@ -27,7 +29,7 @@ async fn every_view_and_column_says_what_it_means_and_the_guide_says_the_same() 
         let mut table = format!("### {view}\n\n{}\n\n| column | type | meaning |\n|---|---|---|\n", columns[0].1);
         for (_, meaning, column, kind, text) in columns {
             assert!(!meaning.is_empty() && !text.is_empty(), "{view}.{column} says nothing about itself");
-            table += &format!("| `{column}` | {kind} | {text} |\n");
+            writeln!(table, "| `{column}` | {kind} | {text} |").unwrap();
         }
         assert!(guide.contains(&format!("\n{table}\n")), "docs/sql.md should hold:\n{table}");
     }

@@ -10,7 +10,7 @@ use runreel::{
     },
 };
 use serde_json::json;
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::VIEWS;
 use crate::support::{
@@ -156,9 +156,25 @@ async fn no_statement_widens_what_a_scoped_reader_sees() {
     two.leave().await;
 }
 
+/// The schema as it was before there were scoped readers.
+async fn older_schema(options: &PgConnectOptions) {
+    let folder = tempfile::tempdir().unwrap();
+    for file in std::fs::read_dir(concat!(env!("CARGO_MANIFEST_DIR"), "/migrations")).unwrap() {
+        let (path, name) = file.map(|file| (file.path(), file.file_name())).unwrap();
+        if name.to_str().is_some_and(|name| name < "0009" && name.ends_with(".sql")) {
+            std::fs::copy(path, folder.path().join(name)).unwrap();
+        }
+    }
+    let mut connection = PgConnection::connect_with(options).await.unwrap();
+    sqlx::migrate::Migrator::new(folder.path()).await.unwrap().run(&mut connection).await.unwrap();
+    let count = "select count(*) from pg_views where schemaname = 'runreel' and viewowner = current_user";
+    assert_eq!(sqlx::query_scalar::<_, i64>(count).fetch_one(&mut connection).await.unwrap(), 11);
+    connection.close().await.unwrap();
+}
+
 /// A hosted Postgres gives its customers a role that may make roles and is no superuser.
 #[tokio::test]
-async fn an_owner_that_is_no_superuser_has_the_same_readers() {
+async fn an_owner_that_is_no_superuser_has_the_same_readers_also_after_an_upgrade() {
     let db = Db::new().await;
     let (name, role) = (format!("{}_owned", db.name), format!("{}_owner", db.name));
     let mut superuser = db.connect().await;
@@ -168,10 +184,11 @@ async fn an_owner_that_is_no_superuser_has_the_same_readers() {
     url.set_username(&role).unwrap();
     url.set_password(Some("x")).unwrap();
     url.set_path(&name);
+    let options: PgConnectOptions = url.as_str().parse().unwrap();
+    older_schema(&options).await;
     let server = setup().jwt().on(&db).through(url.to_string()).start().await;
     let (alice, _) = (busy(&server.as_subject("alice")).await, busy(&server.as_subject("bob")).await);
 
-    let options: sqlx::postgres::PgConnectOptions = url.as_str().parse().unwrap();
     let store = Store::connect(Settings { options: options.clone(), connections_max: 1, lanes: 1 }).await.unwrap();
     let scoped = store.scoped_reader(&OwnerId::trusted(&alice), false).await.unwrap();
     store.close().await;

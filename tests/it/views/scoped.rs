@@ -152,6 +152,7 @@ async fn no_statement_widens_what_a_scoped_reader_sees() {
     assert_eq!(seen, 0);
     execute(&mut session, "set row_security = off".to_owned()).await;
     assert!(sqlx::query_scalar::<_, i64>(everybody).fetch_one(&mut session).await.is_err());
+    execute(&mut session, "reset role; drop function pg_temp.tell(text)".to_owned()).await;
     session.close().await.unwrap();
     two.leave().await;
 }

@@ -68,6 +68,10 @@ bench *args: postgres
 bench-engine *args: postgres
     cargo bench --bench engine -- {{ args }}
 
+# The questions of docs/sql.md on a million events: Postgres does the work, so the development build will do.
+bench-sql *args: postgres
+    cargo bench --profile dev --bench sql -- {{ args }}
+
 # The browser's files: install when the lock file changed, build when a source changed.
 web:
     @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \

@@ -53,10 +53,10 @@ impl Database {
         Some(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: None })
     }
 
-    /// How a person's own query connects.
-    pub fn reader(&self) -> PgConnectOptions {
+    /// How a person's own query connects: on the embedded database as the role it reads as, which may log in there.
+    pub fn reader(&self, role: &str) -> PgConnectOptions {
         let options = self.options.clone();
-        if self.endpoint.is_some() { options.username("runreel_reader") } else { options }
+        if self.endpoint.is_some() { options.username(role) } else { options }
     }
 
     /// Stops the cluster if this process started it.

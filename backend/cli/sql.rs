@@ -1,33 +1,46 @@
 //! `runreel sql`: a question to the log.
 
+mod forms;
+mod values;
+
 use std::{
     io::{IsTerminal, Read},
+    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
 use clap::ValueEnum;
-use comfy_table::{Table as Drawn, presets};
 use sqlx::ConnectOptions as _;
 
+use self::forms::{Csv, Drawn, Form, Json};
 use super::{
-    exit::Complaint,
-    render::{clean, print, say},
+    exit::{Complaint, UNREACHABLE},
+    render::say,
 };
 use crate::{
-    config::DataArgs,
+    clock::{Clock, IdSource},
+    config::{DataArgs, Secrets},
     database::Database,
-    store::query::{self, Table},
+    domain::principal::OwnerId,
+    postgres,
+    store::{
+        Settings, Store,
+        query::{self, Failed, READER, Reader},
+    },
 };
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The views runs, run_events, spans, tool_calls, node_durations, messages, token_usage, sessions, threads and artifacts
-are described in docs/sql.md. Without a query, one is read from stdin; on a terminal psql opens.
+The views runs, run_events, spans, tool_calls, node_durations, messages, token_usage, interrupts, sessions, threads,
+checkpoints and artifacts are described in docs/sql.md, with twenty questions. Without a query, one is read from stdin; on a
+terminal psql opens.
 
 Examples:
   runreel sql \"select type, count(*) from run_events group by 1 order by 2 desc\"
-  runreel sql --format csv \"select name, avg(duration_ms) from tool_calls group by 1\" > tools.csv")]
+  runreel sql --format csv \"select name, avg(duration_ms) from tool_calls group by 1\" > tools.csv
+  runreel sql --format json --sub bob \"select run_id, status, tags from runs\"    only what belongs to bob
+  runreel sql                                                                    psql, where \\d+ runs explains")]
 pub(super) struct Args {
     /// One SELECT. It runs read-only.
     query: Option<String>,
@@ -37,6 +50,12 @@ pub(super) struct Args {
     /// How long the query may run, seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     timeout: u64,
+    /// Show only what belongs to this subject (a JWT's `sub`; `local` without authentication). Postgres sees to it.
+    #[arg(long)]
+    sub: Option<String>,
+    /// The issuer that names the subject (a JWT's `iss`).
+    #[arg(long, requires = "sub")]
+    iss: Option<String>,
     #[command(flatten)]
     data: DataArgs,
 }
@@ -47,14 +66,15 @@ enum Format {
     Table,
     /// RFC 4180.
     Csv,
-    /// One JSON object per row, values as text.
+    /// One JSON array of objects; numbers, booleans, json and arrays as such, the rest as text.
+    Json,
+    /// One such object per line.
     Ndjson,
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let timeout = Duration::from_secs(args.timeout);
-    let text = match args.query {
-        Some(text) => Some(text),
+    let text = match &args.query {
+        Some(text) => Some(text.clone()),
         None if std::io::stdin().is_terminal() => None,
         None => {
             let mut text = String::new();
@@ -63,34 +83,57 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         }
     };
     let database = Database::visit(&args.data).await?;
-    let done = match text {
-        Some(text) => ask(&database, text, timeout, args.format).await,
-        None => open(&database, timeout).await,
-    };
+    let done = answer(&args, &database, text).await;
     database.leave().await?;
     done
 }
 
-async fn ask(database: &Database, text: String, timeout: Duration, format: Format) -> anyhow::Result<ExitCode> {
-    let table = query::run(&database.reader(), text, timeout).await.map_err(|error| explain(&error))?;
-    let text = match format {
-        Format::Table => drawn(&table),
-        Format::Csv => csv(&table),
-        Format::Ndjson => ndjson(&table),
+async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyhow::Result<ExitCode> {
+    let role = match &args.sub {
+        Some(sub) => scoped(database, args.iss.as_deref().unwrap_or_default(), sub).await?,
+        None => READER.to_owned(),
     };
-    print(&text)?;
-    let rows = table.rows.len();
-    say(format!("{rows} row{}", if rows == 1 { "" } else { "s" }));
+    let options = database.reader(&role);
+    let reader = Reader { options, role, timeout: Duration::from_secs(args.timeout) };
+    match text {
+        Some(text) => ask(&reader, text, args.format).await,
+        None => open(database, &reader, &args.data).await,
+    }
+}
+
+/// The role that sees one principal's rows.
+async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<String> {
+    let settings = Settings { options: database.options.clone(), connections_max: 1, lanes: 1 };
+    let store = Store::connect(settings).await?;
+    let ids = IdSource::random(Clock::System);
+    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
+    let role = store.scoped_reader(&OwnerId::derive(&pepper, iss, sub), database.endpoint.is_some()).await;
+    store.close().await;
+    Ok(role?)
+}
+
+async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<ExitCode> {
+    let mut form = match format {
+        Format::Table => Form::Table(Drawn::default()),
+        Format::Csv => Form::Csv(Csv::default()),
+        Format::Json => Form::Json(Json::array()),
+        Format::Ndjson => Form::Json(Json::lines()),
+    };
+    let count = match query::ask(reader, text, &mut form).await {
+        Ok(count) => count,
+        Err(Failed::Taker(error)) => return Err(error.into()),
+        Err(Failed::Rule(rule)) => return Err(Complaint::failed(rule).into()),
+        Err(Failed::Database(error)) => return Err(explain(&error).into()),
+    };
+    form.finish()?;
+    say(format!("{count} row{}", if count == 1 { "" } else { "s" }));
     Ok(ExitCode::SUCCESS)
 }
 
 fn explain(error: &sqlx::Error) -> Complaint {
-    if let sqlx::Error::InvalidArgument(rule) = error {
-        return Complaint::failed(rule.clone());
-    }
     let Some(database) = error.as_database_error() else {
         return Complaint {
-            code: 3,
+            code: UNREACHABLE,
             what: "the database cannot be reached".to_owned(),
             hint: Some("runreel doctor".to_owned()),
         };
@@ -106,20 +149,17 @@ fn explain(error: &sqlx::Error) -> Complaint {
 }
 
 /// psql as the reading role, for somebody who wants to look around.
-async fn open(database: &Database, timeout: Duration) -> anyhow::Result<ExitCode> {
-    let options: Vec<String> =
-        query::reader(timeout).iter().map(|(name, value)| format!("-c {name}={value}")).collect();
-    let mut psql = tokio::process::Command::new("psql");
-    psql.env("PGOPTIONS", options.join(" "));
+async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
+    let found = match data.postgres() {
+        Ok(options) => postgres::client("psql", &options).await,
+        Err(_) => None,
+    };
+    let mut psql = tokio::process::Command::new(found.unwrap_or_else(|| PathBuf::from("psql")));
+    let settings: Vec<String> = reader.settings().iter().map(|(name, value)| format!("-c {name}={value}")).collect();
+    psql.env("PGOPTIONS", settings.join(" "));
     if let Some(endpoint) = &database.endpoint {
-        psql.arg("-h")
-            .arg(&endpoint.socket_dir)
-            .arg("-p")
-            .arg(endpoint.port.to_string())
-            .arg("-U")
-            .arg("runreel_reader")
-            .arg("-d")
-            .arg(&endpoint.database)
+        psql.arg("-h").arg(&endpoint.socket_dir).arg("-p").arg(endpoint.port.to_string());
+        psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
     } else {
         // By variables, not by arguments: those show in the list of processes.
         let options = &database.options;
@@ -127,8 +167,8 @@ async fn open(database: &Database, timeout: Duration) -> anyhow::Result<ExitCode
             .env("PGPORT", options.get_port().to_string())
             .env("PGUSER", options.get_username())
             .env("PGDATABASE", options.get_database().unwrap_or_default())
-            .env("PGPASSWORD", password(options))
-    };
+            .env("PGPASSWORD", password(options));
+    }
     let status = psql.status().await.map_err(|_| {
         Complaint::failed("psql is not installed; give the query as an argument, or install postgresql-client")
     })?;
@@ -142,49 +182,4 @@ fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
     let query = format!("runreel:?password={}", url.password().unwrap_or_default().replace('+', "%2B"));
     let read = reqwest::Url::parse(&query).ok();
     read.and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned())).unwrap_or_default()
-}
-
-fn drawn(table: &Table) -> String {
-    let mut drawn = Drawn::new();
-    drawn.load_style(presets::NOTHING).set_header(table.columns.iter().map(|name| clean(name)));
-    for row in &table.rows {
-        drawn.add_row(row.iter().map(|cell| cell.as_deref().map_or_else(|| "·".to_owned(), clean)));
-    }
-    format!("{drawn}\n")
-}
-
-/// RFC 4180: a field with a comma, a quote or a line break stands in quotes, and a quote is doubled.
-fn csv(table: &Table) -> String {
-    let field = |text: &str| {
-        let quoted = text.contains([',', '"', '\n', '\r']);
-        if quoted { format!("\"{}\"", text.replace('"', "\"\"")) } else { text.to_owned() }
-    };
-    let line = |cells: Vec<String>| cells.join(",") + "\r\n";
-    let head = line(table.columns.iter().map(|name| field(name)).collect());
-    let rows = table.rows.iter();
-    let rows = rows.map(|row| line(row.iter().map(|cell| cell.as_deref().map(field).unwrap_or_default()).collect()));
-    head + &rows.collect::<String>()
-}
-
-fn ndjson(table: &Table) -> String {
-    let object = |row: &Vec<Option<String>>| {
-        let members: serde_json::Map<String, serde_json::Value> =
-            table.columns.iter().cloned().zip(row.iter().map(|cell| serde_json::json!(cell))).collect();
-        serde_json::to_string(&members).unwrap_or_default() + "\n"
-    };
-    table.rows.iter().map(object).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn csv_quotes_what_would_break_a_line() {
-        let table = Table {
-            columns: vec!["a".to_owned(), "b,c".to_owned()],
-            rows: vec![vec![Some("say \"hi\"".to_owned()), None], vec![Some("x\ny".to_owned()), Some("1".to_owned())]],
-        };
-        assert_eq!(csv(&table), "a,\"b,c\"\r\n\"say \"\"hi\"\"\",\r\n\"x\ny\",1\r\n");
-    }
 }

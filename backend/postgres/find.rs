@@ -73,6 +73,19 @@ pub(super) async fn find(
     })
 }
 
+/// A client program of Postgres, such as `psql`, of any version: where the server's programs are looked for. The client
+/// alone may be installed, so the folder need not hold those.
+pub(super) async fn client(name: &str, pg_bin: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
+    let mut folders: Vec<PathBuf> = pg_bin.map(Path::to_path_buf).into_iter().collect();
+    folders.extend(candidates(path).await);
+    // Homebrew's client alone; it links itself into no folder of PATH.
+    for libpq in ["/opt/homebrew/opt/libpq/bin", "/usr/local/opt/libpq/bin", "/home/linuxbrew/.linuxbrew/opt/libpq/bin"]
+    {
+        folders.push(PathBuf::from(libpq));
+    }
+    folders.into_iter().map(|folder| folder.join(name)).find(|program| program.is_file())
+}
+
 fn fits(major: u32, cluster: Option<u32>) -> bool {
     cluster.map_or(major >= MAJOR_MIN, |cluster| major == cluster)
 }
@@ -145,6 +158,19 @@ mod tests {
         assert_eq!(newest_first(names, ""), ["16", "15", "9.6", "common"]);
         let brew = ["postgresql", "postgresql@9", "postgresql@17", "openssl"].map(str::to_owned).to_vec();
         assert_eq!(newest_first(brew, "postgresql"), ["postgresql@17", "postgresql@9", "postgresql"]);
+    }
+
+    #[tokio::test]
+    async fn a_client_program_is_looked_for_in_the_named_folder_first_and_needs_no_server_beside_it() {
+        let (named, other) = (tempfile::tempdir().expect("a folder"), tempfile::tempdir().expect("a folder"));
+        for folder in [&named, &other] {
+            fs::write(folder.path().join("psql-of-a-test"), "").expect("a file");
+        }
+        let path = Some(other.path().as_os_str());
+        let found = client("psql-of-a-test", Some(named.path()), path).await;
+        assert_eq!(found, Some(named.path().join("psql-of-a-test")));
+        assert_eq!(client("psql-of-a-test", None, path).await, Some(other.path().join("psql-of-a-test")));
+        assert_eq!(client("psql-of-nobody", Some(named.path()), path).await, None);
     }
 
     #[test]

@@ -131,6 +131,11 @@ impl Cluster {
     }
 }
 
+/// Where a client program of Postgres is, such as `psql`, if there is one.
+pub async fn client(name: &str, options: &Options) -> Option<PathBuf> {
+    find::client(name, options.pg_bin.as_deref(), options.path_env.as_deref()).await
+}
+
 /// Which programs [`Cluster::start`] would take, in words. Starts nothing and changes nothing.
 pub async fn programs(options: &Options) -> Result<String, Error> {
     let home = Home::existing(&options.data_dir)?;

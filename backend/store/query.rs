@@ -1,17 +1,75 @@
 //! A person's own query, as a role that can only read the people's views.
 
-use std::time::Duration;
+use std::{io, time::Duration};
 
+use futures::StreamExt as _;
 use sqlx::{
-    AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, Row as _, SqlSafeStr as _, ValueRef as _,
-    postgres::PgConnectOptions,
+    AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, Row as _, SqlSafeStr as _, TypeInfo as _,
+    ValueRef as _,
+    postgres::{PgConnectOptions, PgRow},
 };
+
+use super::{Error, Store};
+use crate::domain::principal::OwnerId;
+
+/// The role that reads what all owners have.
+pub const READER: &str = "runreel_reader";
+
+/// Who asks: how to connect, as which role, and how long an answer may take.
+#[derive(Clone, Debug)]
+pub struct Reader {
+    pub options: PgConnectOptions,
+    pub role: String,
+    pub timeout: Duration,
+}
+
+/// A column of an answer; `kind` is its type in capitals, such as `INT8` or `TEXT[]`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Column {
+    pub name: String,
+    pub kind: String,
+}
+
+/// Takes an answer row by row, so that nobody has to hold all of it.
+pub trait Taker {
+    /// Told once, before the first row; of a question that fails before it, never.
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()>;
+    /// The values as psql would show them; `None` is SQL's null.
+    fn row(&mut self, cells: &[Option<&str>]) -> io::Result<()>;
+}
+
+/// Why there is no answer, or only a part of one.
+#[derive(Debug)]
+pub enum Failed {
+    /// The text is no question.
+    Rule(String),
+    Database(sqlx::Error),
+    Taker(io::Error),
+}
+
+impl From<sqlx::Error> for Failed {
+    fn from(error: sqlx::Error) -> Self {
+        Self::Database(error)
+    }
+}
 
 /// The columns of an answer and its rows, as text; `None` is SQL's null.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     pub columns: Vec<String>,
     pub rows: Vec<Vec<Option<String>>>,
+}
+
+impl Taker for Table {
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
+        self.columns = columns.iter().map(|column| column.name.clone()).collect();
+        Ok(())
+    }
+
+    fn row(&mut self, cells: &[Option<&str>]) -> io::Result<()> {
+        self.rows.push(cells.iter().map(|cell| cell.map(str::to_owned)).collect());
+        Ok(())
+    }
 }
 
 /// Lets the reading role log in, on a cluster that only this machine's user can reach: its sessions then have no other
@@ -22,53 +80,98 @@ pub async fn let_reader_log_in(options: &PgConnectOptions) -> Result<(), sqlx::E
     owner.close().await
 }
 
+impl Store {
+    /// The name of the role that sees this owner's rows alone; made when there is none. On a cluster that only this
+    /// machine's user can reach it may log in, as the other reader may.
+    pub async fn scoped_reader(&self, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
+        let mut connection = PgConnection::connect_with(&self.options).await?;
+        let role =
+            sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
+                .fetch_one(&mut connection)
+                .await?;
+        connection.close().await?;
+        Ok(role)
+    }
+}
+
 /// How a statement that only asks may begin.
 const QUESTIONS: [&str; 7] = ["select", "with", "values", "table", "explain", "show", "("];
 
-/// Runs one statement in a read-only transaction of the role `runreel_reader`.
+/// The whole answer to a question about all owners, as text.
+pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) -> Result<Table, sqlx::Error> {
+    let reader = Reader { options: options.clone(), role: READER.to_owned(), timeout };
+    let mut table = Table::default();
+    match ask(&reader, text, &mut table).await {
+        Ok(_) => Ok(table),
+        Err(Failed::Database(error)) => Err(error),
+        Err(Failed::Rule(rule)) => Err(sqlx::Error::InvalidArgument(rule)),
+        Err(Failed::Taker(error)) => Err(sqlx::Error::Io(error)),
+    }
+}
+
+/// Runs one statement in a read-only transaction of the reader's role, and says how many rows it answered.
 ///
 /// The text is the person's own and is meant to be SQL. What keeps it harmless is the role, which may select from the
 /// views of the schema `runreel` and nothing else, and the transaction, which cannot become a writing one. On the
 /// embedded database the session belongs to that role; on one of the operator's it begins as the role its URL names,
 /// so there a determined author can get back to what that URL allows: who has the URL has that anyway.
-pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) -> Result<Table, sqlx::Error> {
-    let first = text.split_whitespace().next().unwrap_or_default().to_ascii_lowercase();
+pub async fn ask(reader: &Reader, text: String, taker: &mut impl Taker) -> Result<u64, Failed> {
+    let mut lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
+    let first = lines.next().unwrap_or_default().to_ascii_lowercase();
     if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
-        let rule = format!("a question begins with one of: {}", QUESTIONS.join(", "));
-        return Err(sqlx::Error::InvalidArgument(rule));
+        return Err(Failed::Rule(format!("a question begins with one of: {}", QUESTIONS.join(", "))));
     }
-    let options = options.clone().options(reader(timeout));
-    let mut connection = PgConnection::connect_with(&options).await?;
+    let mut connection = PgConnection::connect_with(&reader.options.clone().options(reader.settings())).await?;
     let mut tx = connection.begin_with("begin read only").await?;
     let text = AssertSqlSafe(text).into_sql_str();
     // Preparing refuses more than one statement, so nothing can leave the transaction and go on.
     let prepared = tx.prepare(text.clone()).await?;
-    let mut table = Table {
-        columns: sqlx::Statement::columns(&prepared).iter().map(|column| column.name().to_owned()).collect(),
-        rows: Vec::new(),
-    };
+    let columns = sqlx::Statement::columns(&prepared).iter();
+    let columns: Vec<Column> = columns
+        .map(|column| Column { name: column.name().to_owned(), kind: column.type_info().name().to_owned() })
+        .collect();
+    let mut count = 0;
     // The simple protocol gives every type as the text psql would show.
-    for row in sqlx::raw_sql(text).fetch_all(&mut *tx).await? {
-        let cell = |index| {
-            let value = row.try_get_raw(index)?;
-            if value.is_null() {
-                return Ok(None);
-            }
-            Ok(value.as_str().map(|text| Some(text.to_owned())).unwrap_or_default())
-        };
-        table.rows.push((0..row.len()).map(cell).collect::<Result<_, sqlx::Error>>()?);
+    let mut rows = sqlx::raw_sql(text).fetch(&mut *tx);
+    while let Some(row) = rows.next().await {
+        let row = row?;
+        if count == 0 {
+            taker.columns(&columns).map_err(Failed::Taker)?;
+        }
+        let cells = (0..row.len()).map(|index| cell(&row, index)).collect::<Result<Vec<_>, _>>()?;
+        taker.row(&cells).map_err(Failed::Taker)?;
+        count += 1;
+    }
+    drop(rows);
+    if count == 0 {
+        taker.columns(&columns).map_err(Failed::Taker)?;
     }
     tx.rollback().await?;
     connection.close().await?;
-    Ok(table)
+    Ok(count)
 }
 
-/// The settings that make a session a reader's, for a connection of ours or for psql.
-pub fn reader(timeout: Duration) -> [(&'static str, String); 4] {
-    [
-        ("role", "runreel_reader".to_owned()),
-        ("search_path", "runreel".to_owned()),
-        ("default_transaction_read_only", "on".to_owned()),
-        ("statement_timeout", timeout.as_millis().to_string()),
-    ]
+fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
+    let value = row.try_get_raw(index)?;
+    if value.is_null() {
+        return Ok(None);
+    }
+    value.as_str().map(Some).map_err(sqlx::Error::Decode)
+}
+
+impl Reader {
+    /// What makes a session a reader's, for a connection of ours or for psql.
+    ///
+    /// Sorts get more memory than a server of many small statements gives them. A question of one person is not worth
+    /// the seconds that compiling its expressions takes before the first row.
+    pub fn settings(&self) -> [(&'static str, String); 6] {
+        [
+            ("role", self.role.clone()),
+            ("search_path", "runreel".to_owned()),
+            ("default_transaction_read_only", "on".to_owned()),
+            ("statement_timeout", self.timeout.as_millis().to_string()),
+            ("work_mem", "64MB".to_owned()),
+            ("jit", "off".to_owned()),
+        ]
+    }
 }

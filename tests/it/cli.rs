@@ -156,8 +156,14 @@ async fn sql_answers_from_the_log_and_refuses_to_write() {
     let said = sql(&["--format", "ndjson"], "select run_id, title, last_seq from runs").await;
     assert_eq!(
         serde_json::from_str::<Value>(&said.stdout).unwrap(),
-        json!({ "run_id": target, "title": null, "last_seq": "6" })
+        json!({ "run_id": target, "title": null, "last_seq": 6 })
     );
+    let typed = "select true as yes, 1.50 as n, tags, metadata, 1 as n from runs";
+    let said = sql(&["--format", "json", typed], "").await;
+    assert_eq!(said.stdout, "[{\"yes\":true,\"n\":1.50,\"tags\":[],\"metadata\":{},\"n_2\":1}]\n");
+    assert_eq!(sql(&["--format", "json", "select 1 where false"], "").await.stdout, "[]\n");
+    assert_eq!(sql(&["--format", "csv", "select 1 as a where false"], "").await.stdout, "a\r\n");
+    assert!(sql(&[], "-- why\nselect 1 as x").await.stdout.contains('1'));
     assert!(sql(&["select 'a' as x"], "").await.stdout.contains('a'));
     for bad in ["delete from runs", "select * from store.run", "select 1; select 2", "selec", "select * from nowhere"] {
         let said = sql(&[bad], "").await;
@@ -165,6 +171,17 @@ async fn sql_answers_from_the_log_and_refuses_to_write() {
         assert!(said.stderr.starts_with("error: ") && said.stdout.is_empty(), "{bad}: {}", said.stderr);
     }
     check(&sql(&["--timeout", "1", "select pg_sleep(30)"], "").await, 1);
+    // Without authentication everything belongs to `local`.
+    for (sub, expected) in [("local", "1"), ("bob", "0")] {
+        let words = ["--sub", sub, "--format", "csv", "select count(*), current_user::text from runs"];
+        let said = sql(&words, "").await;
+        check(&said, 0);
+        let (count, role) = said.stdout.lines().nth(1).unwrap().split_once(',').unwrap();
+        assert!(count == expected && role.starts_with("runreel_reader_"), "{sub}: {}", said.stdout);
+        let text = format!("drop role {role}");
+        crate::support::cluster::execute(&mut server.db.connect().await, text).await;
+    }
+    check(&sql(&["--iss", "x", "select 1"], "").await, 2);
     let mut nowhere = program(&["sql", "select 1"]);
     nowhere.env("DATABASE_URL", "postgres://x:hunter2@127.0.0.1:9/x");
     let said = run(nowhere, "").await;

@@ -17,7 +17,7 @@ use crate::{
 const LEFT: &str = "select (select count(*) from store.job) + (select count(distinct thread_no) from store.checkpoint)";
 
 /// A folder with three parts, one of which repeats what another holds.
-fn tree() -> tempfile::TempDir {
+pub fn tree() -> tempfile::TempDir {
     let dir = tempfile::tempdir().unwrap();
     let body = "fn long(x: u8) {\n    one(x);\n    two(x);\n    three(x);\n    four(x);\n    five(x);\n}\n";
     for (path, text) in [("a/one.rs", body), ("b/two.rs", body), ("c/three.py", "def f():\n    pass\n")] {
@@ -33,7 +33,7 @@ async fn server() -> Server {
     setup().flags(&["--lease-ms", "500", "--poll-ms", "50"]).start().await
 }
 
-fn demo(server: &Server, dir: &tempfile::TempDir, words: &[&str]) -> Command {
+pub fn demo(server: &Server, dir: &tempfile::TempDir, words: &[&str]) -> Command {
     let mut command = program(&["demo", "--url", &server.base]);
     command.args(words).arg(dir.path());
     command

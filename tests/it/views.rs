@@ -1,5 +1,9 @@
 //! SQL for people: stable views, read by a role that can do nothing else.
 
+mod meaning;
+mod questions;
+mod scoped;
+
 use std::time::Duration;
 
 use runreel::store::query;
@@ -28,6 +32,10 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("node_durations", "run_id, node, owner_id, steps, duration_ms, longest_ms"),
     ("messages", "run_id, seq, owner_id, thread_id, role, agent, message_id, message_role, text, content, at"),
     ("token_usage", "run_id, seq, owner_id, agent, model, kind, tokens, at"),
+    (
+        "interrupts",
+        "run_id, interrupt_id, owner_id, thread_id, role, agent, kind, prompt, status, decision, value, request_seq, answer_seq, requested_at, answered_at, waited_ms",
+    ),
     (
         "sessions",
         "owner_id, session_id, thread_id, runs, first_run_at, last_event_at, channel, chat_id, started_at, last_activity_at, ended_at, end_reason, messages, answers",
@@ -124,12 +132,24 @@ async fn no_event_can_break_a_view_for_everybody() {
         "{\"size\":\"x\"}",
     ];
     for payload in payloads {
-        for kind in
-            ["message.completed", "tool.started", "tool.completed", "step.completed", "run.waiting", "run.resumed"]
-        {
+        for kind in [
+            "message.completed",
+            "tool.started",
+            "tool.completed",
+            "step.started",
+            "step.completed",
+            "run.waiting",
+            "run.resumed",
+        ] {
             let body = format!("{{\"type\":\"{kind}\",\"span_id\":\"s\",\"payload\":{payload}}}");
             server.emit_text(&run, body).await.expect(200);
         }
+    }
+    for (n, payload) in payloads.into_iter().enumerate() {
+        let body = format!("{{\"type\":\"interrupt.requested\",\"span_id\":\"i{n}\",\"payload\":{payload}}}");
+        server.emit_text(&run, body).await.expect(200);
+        let value = format!("{{\"interrupt_id\":\"i{n}\",\"decision\":\"respond\",\"value\":{payload}}}");
+        server.post_text(&format!("/api/runs/{run}/resume"), "application/json", value).await.expect(202);
     }
     for (view, _) in VIEWS {
         ask(&server.db, &format!("select * from {view}")).await.unwrap_or_else(|error| panic!("{view}: {error}"));

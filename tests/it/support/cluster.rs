@@ -61,8 +61,17 @@ impl Db {
 
     /// How `runreel sql` reaches it: on a cluster of the program's own the session belongs to the reading role.
     pub fn reader(&self) -> PgConnectOptions {
-        let options = self.options();
-        if self.shared.endpoint.is_some() { options.username("runreel_reader") } else { options }
+        self.reader_as("runreel_reader")
+    }
+
+    /// The same with another reading role.
+    pub fn reader_as(&self, role: &str) -> PgConnectOptions {
+        if self.is_ours() { self.options().username(role) } else { self.options() }
+    }
+
+    /// Whether the cluster is the program's own, where readers may log in.
+    pub fn is_ours(&self) -> bool {
+        self.shared.endpoint.is_some()
     }
 
     /// The same as a URL.

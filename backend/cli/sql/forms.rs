@@ -1,0 +1,203 @@
+//! How an answer is written. All but the table for people go out as they come in, a piece at a time.
+
+use std::{collections::HashMap, io};
+
+use comfy_table::{Table, presets};
+use serde_json::Value;
+
+use super::values::json;
+use crate::{
+    cli::render::{clean, print},
+    store::query::{Column, Taker},
+};
+
+/// How much is gathered before it is written.
+const PIECE: usize = 64 * 1024;
+
+pub(super) enum Form {
+    Table(Drawn),
+    Csv(Csv),
+    Json(Json),
+}
+
+impl Form {
+    /// Writes what is left; only a whole answer is finished.
+    pub(super) fn finish(self) -> io::Result<()> {
+        match self {
+            Self::Table(drawn) => print(&format!("{}\n", drawn.table)),
+            Self::Csv(csv) => print(&csv.text),
+            Self::Json(json) => print(&json.finished()),
+        }
+    }
+}
+
+impl Taker for Form {
+    fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
+        match self {
+            Self::Table(drawn) => drawn.columns(columns),
+            Self::Csv(csv) => csv.line(columns.iter().map(|column| Some(column.name.as_str()))),
+            Self::Json(json) => json.columns(columns),
+        }
+        Ok(())
+    }
+
+    fn row(&mut self, cells: &[Option<&str>]) -> io::Result<()> {
+        match self {
+            Self::Table(drawn) => {
+                drawn.row(cells);
+                Ok(())
+            }
+            Self::Csv(csv) => {
+                csv.line(cells.iter().copied());
+                hand_on(&mut csv.text)
+            }
+            Self::Json(json) => {
+                json.row(cells);
+                hand_on(&mut json.text)
+            }
+        }
+    }
+}
+
+fn hand_on(text: &mut String) -> io::Result<()> {
+    if text.len() >= PIECE {
+        print(text)?;
+        text.clear();
+    }
+    Ok(())
+}
+
+/// A table for people. How wide a column is, its last row may tell: so all of it is held.
+pub(super) struct Drawn {
+    table: Table,
+}
+
+impl Default for Drawn {
+    fn default() -> Self {
+        let mut table = Table::new();
+        table.load_style(presets::NOTHING);
+        Self { table }
+    }
+}
+
+impl Drawn {
+    fn columns(&mut self, columns: &[Column]) {
+        self.table.set_header(columns.iter().map(|column| clean(&column.name)));
+    }
+
+    fn row(&mut self, cells: &[Option<&str>]) {
+        self.table.add_row(cells.iter().map(|cell| cell.map_or_else(|| "·".to_owned(), clean)));
+    }
+}
+
+/// RFC 4180: a field with a comma, a quote or a line break stands in quotes, and a quote is doubled. Null is nothing.
+#[derive(Default)]
+pub(super) struct Csv {
+    text: String,
+}
+
+impl Csv {
+    fn line<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) {
+        for (index, cell) in cells.enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            let cell = cell.unwrap_or_default();
+            if cell.contains([',', '"', '\n', '\r']) {
+                self.text.push('"');
+                self.text.push_str(&cell.replace('"', "\"\""));
+                self.text.push('"');
+            } else {
+                self.text.push_str(cell);
+            }
+        }
+        self.text.push_str("\r\n");
+    }
+}
+
+/// Objects, each a line; in an array or one after the other.
+pub(super) struct Json {
+    /// The names as JSON strings, and the types.
+    columns: Vec<(String, String)>,
+    array: bool,
+    rows: u64,
+    text: String,
+}
+
+impl Json {
+    pub(super) fn array() -> Self {
+        Self { columns: Vec::new(), array: true, rows: 0, text: String::new() }
+    }
+
+    pub(super) fn lines() -> Self {
+        Self { array: false, ..Self::array() }
+    }
+
+    /// A name that comes again gets a number, because an object has each name once.
+    fn columns(&mut self, columns: &[Column]) {
+        let mut seen: HashMap<&str, usize> = HashMap::new();
+        for column in columns {
+            let times = seen.entry(&column.name).or_default();
+            *times += 1;
+            let name = if *times == 1 { column.name.clone() } else { format!("{}_{times}", column.name) };
+            self.columns.push((Value::from(name).to_string(), column.kind.clone()));
+        }
+    }
+
+    fn row(&mut self, cells: &[Option<&str>]) {
+        if self.array {
+            self.text.push_str(if self.rows == 0 { "[" } else { ",\n " });
+        }
+        self.rows += 1;
+        self.text.push('{');
+        for (index, ((name, kind), cell)) in self.columns.iter().zip(cells).enumerate() {
+            if index > 0 {
+                self.text.push(',');
+            }
+            self.text.push_str(name);
+            self.text.push(':');
+            json(&mut self.text, kind, *cell);
+        }
+        self.text.push('}');
+        if !self.array {
+            self.text.push('\n');
+        }
+    }
+
+    fn finished(mut self) -> String {
+        if self.array {
+            self.text.push_str(if self.rows == 0 { "[]\n" } else { "]\n" });
+        }
+        self.text
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn csv_quotes_what_would_break_a_line() {
+        let mut csv = Csv::default();
+        csv.line([Some("a"), Some("b,c")].into_iter());
+        csv.line([Some("say \"hi\""), None].into_iter());
+        csv.line([Some("x\ny"), Some("1")].into_iter());
+        assert_eq!(csv.text, "a,\"b,c\"\r\n\"say \"\"hi\"\"\",\r\n\"x\ny\",1\r\n");
+    }
+
+    #[test]
+    fn an_object_has_each_name_once_and_an_array_of_none_is_an_array() {
+        let column = |name: &str, kind: &str| Column { name: name.to_owned(), kind: kind.to_owned() };
+        let columns = [column("n", "INT8"), column("n", "TEXT"), column("a \"b\"", "BOOL")];
+        let mut lines = Json::lines();
+        lines.columns(&columns);
+        lines.row(&[Some("1"), Some("x\ny"), Some("t")]);
+        lines.row(&[None, Some(""), None]);
+        let whole =
+            "{\"n\":1,\"n_2\":\"x\\ny\",\"a \\\"b\\\"\":true}\n{\"n\":null,\"n_2\":\"\",\"a \\\"b\\\"\":null}\n";
+        assert_eq!(lines.finished(), whole);
+        let mut array = Json::array();
+        array.columns(&columns);
+        assert_eq!(array.finished(), "[]\n");
+    }
+}

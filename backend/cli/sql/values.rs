@@ -1,0 +1,107 @@
+//! A value of Postgres, in the text psql shows, as JSON.
+
+use serde_json::Value;
+
+/// Appends a value. Numbers keep their digits to the letter; what JSON has no word for (`NaN`, a timestamp) is a string.
+pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
+    let Some(text) = text else { return out.push_str("null") };
+    match kind {
+        "BOOL" => out.push_str(if text == "t" { "true" } else { "false" }),
+        "INT2" | "INT4" | "INT8" | "OID" | "FLOAT4" | "FLOAT8" | "NUMERIC" if is_finite(text) => out.push_str(text),
+        // A line end in JSON stands between its parts only, and an object is to be one line.
+        "JSON" | "JSONB" => out.extend(text.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c })),
+        _ => match kind.strip_suffix("[]").and_then(|kind| array(kind, text)) {
+            Some(array) => out.push_str(&array),
+            None => out.push_str(&Value::from(text).to_string()),
+        },
+    }
+}
+
+/// What Postgres writes of a number is a number of JSON, save these words.
+fn is_finite(text: &str) -> bool {
+    !matches!(text, "NaN" | "Infinity" | "-Infinity")
+}
+
+/// `{a,"b c",NULL,{…}}` as `["a","b c",null,[…]]`; `None` when it is something else, such as one with bounds of its own.
+fn array(kind: &str, text: &str) -> Option<String> {
+    let mut out = String::new();
+    let mut rest = text;
+    let mut fresh = true;
+    while let Some(c) = rest.chars().next() {
+        match c {
+            '{' => out.push('['),
+            '}' => out.push(']'),
+            ',' => out.push(','),
+            '"' => {
+                let (element, length) = quoted(rest)?;
+                json(&mut out, kind, Some(&element));
+                rest = &rest[length..];
+                continue;
+            }
+            _ if fresh => return None,
+            _ => {
+                let length = rest.find([',', '}'])?;
+                json(&mut out, kind, (&rest[..length] != "NULL").then_some(&rest[..length]));
+                rest = &rest[length..];
+                continue;
+            }
+        }
+        fresh = false;
+        rest = &rest[1..];
+    }
+    Some(out)
+}
+
+/// The element in quotes at the start of a text, and how long it is there.
+fn quoted(text: &str) -> Option<(String, usize)> {
+    let mut element = String::new();
+    let mut escaped = false;
+    for (at, c) in text.char_indices().skip(1) {
+        match c {
+            _ if escaped => {
+                element.push(c);
+                escaped = false;
+            }
+            '\\' => escaped = true,
+            '"' => return Some((element, at + 1)),
+            _ => element.push(c),
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn written(kind: &str, text: &str) -> String {
+        let mut out = String::new();
+        json(&mut out, kind, Some(text));
+        out
+    }
+
+    #[test]
+    fn what_json_has_a_word_for_is_that_word() {
+        for (kind, text, expected) in [
+            ("INT8", "-9007199254740993", "-9007199254740993"),
+            ("NUMERIC", "0.10", "0.10"),
+            ("FLOAT8", "1e+300", "1e+300"),
+            ("FLOAT8", "NaN", "\"NaN\""),
+            ("NUMERIC", "-Infinity", "\"-Infinity\""),
+            ("BOOL", "f", "false"),
+            ("JSON", "{\"a\" :\n 1e400}", "{\"a\" :  1e400}"),
+            ("TEXT", "12", "\"12\""),
+            ("TIMESTAMPTZ", "2026-05-05 10:00:00+00", "\"2026-05-05 10:00:00+00\""),
+            ("TEXT[]", "{}", "[]"),
+            ("TEXT[]", r#"{prod,"a,b","say \"hi\" \\","NULL",NULL}"#, r#"["prod","a,b","say \"hi\" \\","NULL",null]"#),
+            ("INT4[]", "{{1,2},{NULL,4}}", "[[1,2],[null,4]]"),
+            ("BOOL[]", "{t,f}", "[true,false]"),
+            ("INT4[]", "[0:1]={1,2}", "\"[0:1]={1,2}\""),
+            ("INTERVAL", "00:00:01", "\"00:00:01\""),
+        ] {
+            let written = written(kind, text);
+            assert_eq!(written, expected, "{kind} {text}");
+            assert!(serde_json::from_str::<Box<serde_json::value::RawValue>>(&written).is_ok(), "{written}");
+        }
+    }
+}

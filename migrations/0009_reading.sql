@@ -1,0 +1,354 @@
+-- Reading by principal, views that are quick on a large log, and what every column means.
+
+-- The views used to read with the rights of whoever migrates. On the embedded database that is a superuser, before whom
+-- row-level security steps aside; so they get an owner of their own:
+--
+--   runreel_viewer   owns the views; may select from the tables behind them, under the policies below
+--   runreel_scoped   as `runreel_reader`, but sees the rows of one owner only, or none
+--
+-- Again the roles may be there already. Since Postgres 16 whoever makes a role is a member of it who may not act as it
+-- until he has granted it to himself, so membership is asked for in the stronger sense; that goes for the roles of the
+-- first migration too.
+do $$
+declare
+    wanted text;
+    strength text := case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end;
+begin
+    foreach wanted in array array['runreel_viewer', 'runreel_scoped', 'runreel_app', 'runreel_writer',
+                                  'runreel_retention', 'runreel_reader'] loop
+        begin
+            if not exists (select from pg_roles where rolname = wanted) then
+                execute format('create role %I nologin', wanted);
+            end if;
+        exception when duplicate_object or unique_violation then
+            null;
+        end;
+        if not pg_has_role(current_user, wanted, strength) then
+            execute format('grant %I to %I', wanted, current_user);
+        end if;
+    end loop;
+end
+$$;
+
+-- Whose rows a scoped reader sees. A member of `runreel_scoped` that is not named here sees none.
+create table store.reader_scope (
+    role_name name primary key,
+    owner_id  text not null
+);
+
+-- By name, because a function that reads this table with its owner's rights cannot know who called it.
+create function store.reader_owner(reader name) returns text
+    language sql stable parallel safe security definer set search_path = pg_catalog as $$
+    select owner_id from store.reader_scope where role_name = reader
+$$;
+
+-- Both questions of the policy depend on nothing but the role that asks: each is answered once per statement, and for
+-- every row there remains a comparison. In a view `current_user` is who reads it, not who owns it.
+do $$
+declare
+    name text;
+begin
+    foreach name in array array['run', 'run_event', 'thread', 'checkpoint', 'session', 'artifact'] loop
+        execute format('create policy readers_see_what_they_may on store.%I for select to runreel_viewer using '
+                       '((select pg_has_role(current_user, ''runreel_reader'', ''member'')) '
+                       'or owner_id = (select store.reader_owner(current_user)))', name);
+        execute format('grant select on store.%I to runreel_viewer', name);
+    end loop;
+end
+$$;
+
+-- Makes sure that there is a role which reads one owner's rows, and says its name. It runs with the rights of who calls
+-- it, and a role that is missing takes CREATEROLE to make.
+create function store.scoped_reader(owner text, may_log_in boolean) returns name
+    language plpgsql set search_path = pg_catalog as $$
+declare
+    reader name := 'runreel_reader_' || left(owner, 40);
+    strength text := case when current_setting('server_version_num')::int >= 160000 then 'set' else 'member' end;
+begin
+    if owner !~ '^[0-9a-f]{64}$' then
+        raise exception 'an owner is 64 hexadecimal digits' using errcode = 'invalid_parameter_value';
+    end if;
+    begin
+        if not exists (select from pg_roles where rolname = reader) then
+            execute format('create role %I nologin', reader);
+        end if;
+    exception when duplicate_object or unique_violation then
+        null;
+    end;
+    if not pg_has_role(reader, 'runreel_scoped', 'member') then
+        execute format('grant runreel_scoped to %I', reader);
+    end if;
+    if may_log_in and exists (select from pg_roles where rolname = reader and not rolcanlogin) then
+        execute format('alter role %I login', reader);
+    end if;
+    if not pg_has_role(current_user, reader, strength) then
+        execute format('grant %I to %I', reader, current_user);
+    end if;
+    insert into store.reader_scope (role_name, owner_id) values (reader, owner)
+    on conflict (role_name) do update set owner_id = excluded.owner_id where reader_scope.owner_id <> excluded.owner_id;
+    return reader;
+end
+$$;
+revoke execute on function store.scoped_reader(text, boolean) from public;
+
+-- The smallest run id of a moment. As `store.first_run_id`, but of functions that the planner may put in its place, so
+-- that a comparison with it is a range of the primary key and passes over the months outside.
+create function runreel.first_run_id(moment timestamptz) returns uuid language sql immutable parallel safe as $$
+    select (lpad(to_hex(floor(extract(epoch from moment - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint), 12, '0')
+            || repeat('0', 20))::uuid
+$$;
+comment on function runreel.first_run_id(timestamptz) is
+    'The smallest id of a run that was made at this moment or later: run_id >= first_run_id(now() - interval ''7 days'') reads the newest months only.';
+
+create function runreel.seen_owner() returns text language sql stable parallel safe
+    return store.reader_owner(current_user);
+comment on function runreel.seen_owner() is
+    'The one owner whose rows this session sees; null when it sees those of all.';
+
+-- A tool call is read where it is: its start, and the first end after it. Through `spans` every call cost two more
+-- look-ups by the key, also for who asked for neither arguments nor results.
+create or replace view runreel.tool_calls as
+select s.run_id, s.span_id as tool_call_id, s.parent_span_id,
+       coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as name, s.role, s.agent, s.owner_id,
+       case e.type when 'tool.completed' then 'completed' when 'tool.failed' then 'failed' else 'running' end as status,
+       s.seq as start_seq, e.seq as end_seq, s.at as started_at, e.at as ended_at,
+       (extract(epoch from e.at - s.at) * 1000)::float8 as duration_ms, s.payload -> 'args' as args,
+       e.payload -> 'result' as result, e.payload -> 'error' as error
+from store.run_event s
+left join lateral (
+    select e.seq, e.type, e.at, e.payload
+    from store.run_event e
+    where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq and e.type in ('tool.completed', 'tool.failed')
+    order by e.seq
+    limit 1
+) e on true
+where s.type = 'tool.started' and s.span_id is not null;
+
+create or replace view runreel.node_durations as
+select s.run_id, coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as node, s.owner_id, count(*) as steps,
+       sum((extract(epoch from e.at - s.at) * 1000)::float8) as duration_ms,
+       max((extract(epoch from e.at - s.at) * 1000)::float8) as longest_ms
+from store.run_event s
+cross join lateral (
+    select e.at
+    from store.run_event e
+    where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq and e.type in ('step.completed', 'step.failed')
+    order by e.seq
+    limit 1
+) e
+where s.type = 'step.started' and s.span_id is not null
+group by 1, 2, 3;
+
+-- What runs asked people, and what they said. There is an index of these events alone.
+create view runreel.interrupts as
+select q.run_id, q.span_id as interrupt_id, q.owner_id, r.thread_id, q.role, q.agent, q.payload ->> 'kind' as kind,
+       q.payload ->> 'prompt' as prompt,
+       case when a.seq is not null then 'answered' when r.ended_at is not null then 'closed' else 'open' end as status,
+       a.payload ->> 'decision' as decision, a.payload -> 'value' as value, q.seq as request_seq, a.seq as answer_seq,
+       q.at as requested_at, a.at as answered_at, (extract(epoch from a.at - q.at) * 1000)::float8 as waited_ms
+from store.run_event q
+left join store.run r using (run_id)
+left join lateral (
+    select a.seq, a.at, a.payload
+    from store.run_event a
+    where a.run_id = q.run_id and a.span_id = q.span_id and a.seq > q.seq and a.type = 'interrupt.resolved'
+      and a.type like 'interrupt.%'
+    order by a.seq
+    limit 1
+) a on true
+where q.type = 'interrupt.requested' and q.type like 'interrupt.%' and q.span_id is not null;
+
+-- All views to their owner, which may make them in the schema for as long as that takes. A view of a later migration
+-- has to do the same; a test looks.
+grant usage on schema runreel to runreel_scoped, runreel_viewer;
+grant create on schema runreel to runreel_viewer;
+do $$
+declare
+    view text;
+begin
+    for view in select viewname from pg_views where schemaname = 'runreel' loop
+        execute format('alter view runreel.%I owner to runreel_viewer', view);
+        execute format('grant select on runreel.%I to runreel_reader, runreel_scoped', view);
+    end loop;
+end
+$$;
+revoke create on schema runreel from runreel_viewer;
+
+-- What everything means, for `\d+` in psql and for docs/sql.md, whose tables are made of this text.
+comment on schema runreel is
+    'The history of agent runs, for people with SQL. Names and columns are a promise; docs/sql.md has twenty questions.';
+
+do $$
+declare
+    about record;
+begin
+    for about in select * from (values
+('runs', 'One row per run: what its client said when it created it, and where its events have brought it.'),
+('run_events', 'The log itself, one row per durable event.'),
+('spans', 'One row per start of a step, a tool call, a worker or a family of the producer''s own, with the end that belongs to it: the first `completed` or `failed` after it with the same family and span id.'),
+('tool_calls', 'One row per tool call: the spans of the kind `tool`, with what went in and came out.'),
+('node_durations', 'One row per run and name of a step: what the steps that have ended took.'),
+('messages', 'One row per `message.completed`.'),
+('token_usage', 'One row per number in the `usage` of any event that ends in `.completed`.'),
+('interrupts', 'One row per question that a run put to a person, with the answer.'),
+('sessions', 'Sessions of channels; for the label of a run that came another way, what its runs tell, and null for the rest.'),
+('threads', 'Every thread there is, and every thread id that runs name although the thread was deleted.'),
+('checkpoints', 'The states of threads, without their values: those are a framework''s opaque bytes.'),
+('artifacts', 'One row per artifact the log tells of: uploaded ones, and payloads that were too large for their event (`payload.json`). The bytes are not in the database.')
+    ) as said (view, meaning) loop
+        execute format('comment on view runreel.%I is %L', about.view, about.meaning);
+    end loop;
+
+    for about in select * from (values
+('runs', 'run_id', 'UUIDv7: ids grow with the time of their creation'),
+('runs', 'root_run_id', 'the top of its tree; its own id when it has no parent'),
+('runs', 'parent_run_id', 'the run that spawned it; null at the top'),
+('runs', 'owner_id', 'the principal key of its owner, 64 hexadecimal digits'),
+('runs', 'thread_id', 'what its agent remembers by; null when it remembers nothing'),
+('runs', 'session_id', 'the session of its channel, or the label its client gave; null when it has none'),
+('runs', 'agent', 'the name of the agent; null when its client named none'),
+('runs', 'role', '`agent`, `supervisor` or `worker`'),
+('runs', 'title', 'for people; null when its client gave none'),
+('runs', 'status', '`queued`, `running`, `waiting` (for other runs), `interrupted` (waits for a person), `completed`, `failed` or `cancelled`'),
+('runs', 'input', 'as it was sent'),
+('runs', 'output', 'of its `run.completed`, as it was sent; null before'),
+('runs', 'error', 'of its `run.failed`, as it was sent, usually `{"code","message"}`; null when it did not fail'),
+('runs', 'metadata', 'an object, as it was sent'),
+('runs', 'tags', 'words of its client; empty when it gave none'),
+('runs', 'last_seq', 'the seq of its last event, which is also how many it has'),
+('runs', 'created_at', 'when the server was told of it'),
+('runs', 'started_at', 'its first `run.started`; null before'),
+('runs', 'ended_at', 'its end; null while it goes on'),
+('runs', 'last_event_at', 'the time of its last event'),
+('runs', 'duration_ms', 'milliseconds from its start to its end, or to its last event while it goes on; null before its start'),
+('run_events', 'run_id', 'with `seq` the key'),
+('run_events', 'seq', 'per run 1, 2, 3 … without a gap'),
+('run_events', 'position', 'grows in the order of commits, over all runs of a writer lane: with one lane (the default) it orders the whole log, with several it is comparable inside a run only'),
+('run_events', 'type', 'a family and a word, such as `tool.started`'),
+('run_events', 'role', 'the run''s: `agent`, `supervisor` or `worker`'),
+('run_events', 'agent', 'the run''s; null when it has none'),
+('run_events', 'owner_id', 'the principal key of the run''s owner'),
+('run_events', 'thread_id', 'the run''s; null when it has none'),
+('run_events', 'span_id', 'pairs a start with its end; null when the event is no part of a span'),
+('run_events', 'parent_span_id', 'the span around it; null at the top'),
+('run_events', 'event_id', 'the key that makes a repeated request safe; null when the producer gave none'),
+('run_events', 'at', 'when it happened, as the producer or else the server says; the order of a run is its seq'),
+('run_events', 'payload', 'to the letter as it was sent'),
+('spans', 'run_id', 'the run'),
+('spans', 'span_id', 'the producer''s name for it, with which start and end are paired'),
+('spans', 'parent_span_id', 'the span around it; null at the top'),
+('spans', 'kind', 'the family: `step`, `tool`, `worker` …'),
+('spans', 'name', 'the start''s `name`, else its `title`, else the span id'),
+('spans', 'role', 'the run''s'),
+('spans', 'agent', 'the run''s; null when it has none'),
+('spans', 'owner_id', 'the principal key of the run''s owner'),
+('spans', 'status', '`running`, `completed` or `failed`; `running` also when the run ended without ending the span'),
+('spans', 'start_seq', 'the seq of its start'),
+('spans', 'end_seq', 'the seq of its end; null while it runs'),
+('spans', 'started_at', 'the time of its start'),
+('spans', 'ended_at', 'the time of its end; null while it runs'),
+('spans', 'duration_ms', 'milliseconds between the two; null while it runs'),
+('tool_calls', 'run_id', 'the run'),
+('tool_calls', 'tool_call_id', 'the span id'),
+('tool_calls', 'parent_span_id', 'the step or span around it; null at the top'),
+('tool_calls', 'name', 'the tool'),
+('tool_calls', 'role', 'the run''s'),
+('tool_calls', 'agent', 'the run''s; null when it has none'),
+('tool_calls', 'owner_id', 'the principal key of the run''s owner'),
+('tool_calls', 'status', '`running`, `completed` or `failed`; `running` also when the run ended without ending the call'),
+('tool_calls', 'start_seq', 'the seq of its `tool.started`'),
+('tool_calls', 'end_seq', 'the seq of its end; null while it runs'),
+('tool_calls', 'started_at', 'the time of its start'),
+('tool_calls', 'ended_at', 'the time of its end; null while it runs'),
+('tool_calls', 'duration_ms', 'milliseconds between the two; null while it runs'),
+('tool_calls', 'args', 'of its start, as they were sent; null when it has none'),
+('tool_calls', 'result', 'of its end, as it was sent; null when it has none'),
+('tool_calls', 'error', 'of its end, as it was sent; null when it has none'),
+('node_durations', 'run_id', 'the run'),
+('node_durations', 'node', 'the step''s name'),
+('node_durations', 'owner_id', 'the principal key of the run''s owner'),
+('node_durations', 'steps', 'how many have ended'),
+('node_durations', 'duration_ms', 'milliseconds, all of them together'),
+('node_durations', 'longest_ms', 'milliseconds, the longest of them'),
+('messages', 'run_id', 'the run'),
+('messages', 'seq', 'of its event'),
+('messages', 'owner_id', 'the principal key of the run''s owner'),
+('messages', 'thread_id', 'the run''s; null when it has none'),
+('messages', 'role', 'the run''s: `agent`, `supervisor` or `worker`'),
+('messages', 'agent', 'the run''s; null when it has none'),
+('messages', 'message_id', 'the span id; null when it has none'),
+('messages', 'message_role', 'the payload''s `role`; `assistant` when it has none'),
+('messages', 'text', 'the texts of the content''s parts, put together; else the payload''s `text`; null when there is neither'),
+('messages', 'content', 'as it was sent; null when it has none'),
+('messages', 'at', 'when it was whole'),
+('token_usage', 'run_id', 'the run'),
+('token_usage', 'seq', 'of the event that tells it'),
+('token_usage', 'owner_id', 'the principal key of the run''s owner'),
+('token_usage', 'agent', 'the run''s; null when it has none'),
+('token_usage', 'model', 'the payload''s `model`; null when it has none'),
+('token_usage', 'kind', 'the member''s name, such as `input_tokens`'),
+('token_usage', 'tokens', 'the number'),
+('token_usage', 'at', 'when it was told'),
+('interrupts', 'run_id', 'the run that asks'),
+('interrupts', 'interrupt_id', 'the span id'),
+('interrupts', 'owner_id', 'the principal key of the run''s owner'),
+('interrupts', 'thread_id', 'the run''s; null when it has none'),
+('interrupts', 'role', 'the run''s'),
+('interrupts', 'agent', 'the run''s; null when it has none'),
+('interrupts', 'kind', '`approval`, `question`, or what the producer says; null when it says nothing'),
+('interrupts', 'prompt', 'what the person reads; null when it has none'),
+('interrupts', 'status', '`open`, `answered`, or `closed` when the run ended before an answer'),
+('interrupts', 'decision', '`approve`, `reject`, `respond`, `expired` or `cancelled`; null without an answer'),
+('interrupts', 'value', 'what the person added; null when nothing'),
+('interrupts', 'request_seq', 'the seq of its `interrupt.requested`'),
+('interrupts', 'answer_seq', 'the seq of its `interrupt.resolved`; null without an answer'),
+('interrupts', 'requested_at', 'when it was asked'),
+('interrupts', 'answered_at', 'when it was answered; null without an answer'),
+('interrupts', 'waited_ms', 'milliseconds between the two; null without an answer'),
+('sessions', 'owner_id', 'the principal key of its owner'),
+('sessions', 'session_id', 'with `owner_id` the key'),
+('sessions', 'thread_id', 'the session''s; of a label the smallest thread id of its runs'),
+('sessions', 'runs', 'how many runs name it'),
+('sessions', 'first_run_at', 'when the first of them was created; null when there is none'),
+('sessions', 'last_event_at', 'the last event of any of them; null when there is none'),
+('sessions', 'channel', 'the channel it is held through; null for a label'),
+('sessions', 'chat_id', 'the chat of the channel; null for a label'),
+('sessions', 'started_at', 'its first message; null for a label'),
+('sessions', 'last_activity_at', 'the last message or answer; null for a label'),
+('sessions', 'ended_at', 'null while it goes on'),
+('sessions', 'end_reason', '`idle`, `reset` or `ended`; null while it goes on'),
+('sessions', 'messages', 'how many the agent was given; null for a label'),
+('sessions', 'answers', 'how many it gave; null for a label'),
+('threads', 'owner_id', 'the principal key of its owner'),
+('threads', 'thread_id', 'with `owner_id` the key'),
+('threads', 'runs', 'how many runs were on it'),
+('threads', 'first_run_at', 'when the first of them was created; null when there is none'),
+('threads', 'last_event_at', 'the last event of any of them; null when there is none'),
+('threads', 'metadata', 'as it was put; null when the thread was deleted, like the rest'),
+('threads', 'created_at', 'when something first named it'),
+('threads', 'updated_at', 'the last checkpoint, or begin or end of a run'),
+('threads', 'ttl_s', 'its own time to live, seconds; 0 never, null the server''s'),
+('checkpoints', 'owner_id', 'the principal key of its owner'),
+('checkpoints', 'thread_id', 'the thread whose state it is'),
+('checkpoints', 'ns', 'the framework''s namespace; empty at the root'),
+('checkpoints', 'checkpoint_id', 'the greatest id is the newest'),
+('checkpoints', 'parent_id', 'the checkpoint before it; null for the first'),
+('checkpoints', 'run_id', 'the run that made it, when it said so, as text'),
+('checkpoints', 'metadata', 'what the framework says about it (`source`, `step` …)'),
+('checkpoints', 'versions', 'channel → version of its value'),
+('checkpoints', 'bytes', 'size of the state itself, without the values of its channels'),
+('checkpoints', 'created_at', 'when it was put'),
+('artifacts', 'run_id', 'the run that made it'),
+('artifacts', 'seq', 'of the event that tells of it'),
+('artifacts', 'owner_id', 'the principal key of the run''s owner'),
+('artifacts', 'artifact_id', 'under which it is fetched, `GET /api/artifacts/{artifact_id}`'),
+('artifacts', 'name', 'a label, never a path'),
+('artifacts', 'media_type', 'as it was declared'),
+('artifacts', 'size', 'bytes'),
+('artifacts', 'sha256', 'of its bytes, 64 hexadecimal digits; equal bytes are kept once'),
+('artifacts', 'created_at', 'the time of the event that tells of it')
+    ) as said (view, name, meaning) loop
+        execute format('comment on column runreel.%I.%I is %L', about.view, about.name, about.meaning);
+    end loop;
+end
+$$;

@@ -32,6 +32,7 @@ use super::{
     session::inbound::ChatId,
 };
 
+pub mod index;
 pub mod verify;
 
 /// The form of the lines that this program writes and reads.

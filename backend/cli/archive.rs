@@ -43,7 +43,11 @@ impl Region {
 
     /// A part of this one.
     pub(super) fn part(&self, at: u64, length: u64) -> Self {
-        Self { file: Arc::clone(&self.file), at: self.at + at, end: (self.at + at).saturating_add(length).min(self.end) }
+        Self {
+            file: Arc::clone(&self.file),
+            at: self.at + at,
+            end: (self.at + at).saturating_add(length).min(self.end),
+        }
     }
 
     pub(super) fn bytes_left(&self) -> u64 {
@@ -85,7 +89,9 @@ impl Lines {
         }
         if self.line.pop() != Some(b'\n') {
             let is_long = read as u64 == most;
-            return Err(wrong(if is_long { "it is longer than a line can be" } else { "the file ends within it" }).into());
+            return Err(
+                wrong(if is_long { "it is longer than a line can be" } else { "the file ends within it" }).into()
+            );
         }
         Ok(Some(std::str::from_utf8(&self.line).map_err(|_| wrong("this is not UTF-8"))?))
     }
@@ -143,10 +149,12 @@ pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
         if !entry.header().entry_type().is_file() {
             return Err(wrong("it is not a plain file").into());
         }
-        if found.len() == usize::from(name == Name::Index) && !matches!(name, Name::Log | Name::Index)
-            || matches!(name, Name::Log) != found.is_empty()
-            || (name == Name::Index) != (found.len() == 1)
-        {
+        let in_place = match found.len() {
+            0 => name == Name::Log,
+            1 => name == Name::Index,
+            _ => matches!(name, Name::Content(_)),
+        };
+        if !in_place {
             return Err(wrong("it stands in the wrong place").into());
         }
         let (at, size) = (entry.raw_file_position(), entry.header().entry_size().map_err(broken)?);

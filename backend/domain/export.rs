@@ -290,7 +290,8 @@ struct Creation {
 fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, Fault> {
     let read = serde_json::from_str(created.payload.as_str());
     let said: Creation = read.map_err(|error| Fault::tell(format!("the payload of run.created: {error}")))?;
-    if said.parent_run_id == Some(subject.run_id) || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
+    if said.parent_run_id == Some(subject.run_id)
+        || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
     {
         return Err(Fault::say("a run is its own root when it has no parent, and only then"));
     }

@@ -27,7 +27,10 @@ use crate::{
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(upload::upload, list)).routes(routes!(download::download)).routes(routes!(import::import))
+    OpenApiRouter::new()
+        .routes(routes!(upload::upload, list))
+        .routes(routes!(download::download))
+        .routes(routes!(import::import))
 }
 
 /// Bytes a run has made.

@@ -156,7 +156,9 @@ impl From<ImportError> for Problem {
             ImportError::NotThere => Self::not_found(),
             ImportError::Differs { seq } => {
                 let field = if seq == Seq::ZERO { "run".to_owned() } else { format!("seq {seq}") };
-                Self::new(Code::RunDiffers, detail).field(field).hint("nothing was changed; delete the run that is here first")
+                Self::new(Code::RunDiffers, detail)
+                    .field(field)
+                    .hint("nothing was changed; delete the run that is here first")
             }
             ImportError::Refused { refusal, .. } => {
                 let code = match refusal {

@@ -288,7 +288,9 @@ impl From<EmitError> for Problem {
             EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
                 .hint("send the same events with the same event_id again: what is stored is not stored twice"),
             EmitError::Broken => Self::new(Code::Internal, detail),
-            EmitError::Elsewhere => Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After"),
+            EmitError::Elsewhere => {
+                Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After")
+            }
             EmitError::KeyTaken => Self::new(Code::InvalidEvent, detail).field("event_id"),
             EmitError::StorageFull => {
                 Self::new(Code::StorageFull, detail).hint("nothing was stored; make room, or send smaller payloads")

@@ -75,10 +75,12 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.unowned().await?;
             let month = moment.format("%Y_%m").to_string();
-            let is_there =
-                sqlx::query_scalar!(r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!""#, month)
-                    .fetch_one(&mut *tx)
-                    .await?;
+            let is_there = sqlx::query_scalar!(
+                r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!""#,
+                month
+            )
+            .fetch_one(&mut *tx)
+            .await?;
             tx.commit().await?;
             if is_there {
                 return Ok(());
@@ -91,7 +93,9 @@ impl Store {
             let _ = owner.close().await;
             match made {
                 // Another import made it at the same time.
-                Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => Ok(()),
+                Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
+                    Ok(())
+                }
                 made => Ok(made.map(|_| ())?),
             }
         })

@@ -151,7 +151,12 @@ impl Timeline {
     /// Keeps the bytes of an artifact whose event was made elsewhere and is here, or is about to be imported.
     ///
     /// The same one again is kept once; until its event is here, each time gives it another while before it is swept.
-    pub async fn import_artifact(&self, owner: &OwnerId, upload: Upload, artifact: Artifact) -> Result<Kept, KeepError> {
+    pub async fn import_artifact(
+        &self,
+        owner: &OwnerId,
+        upload: Upload,
+        artifact: Artifact,
+    ) -> Result<Kept, KeepError> {
         let is_same = |found: &Artifact| Artifact { created_at: artifact.created_at, ..found.clone() } == artifact;
         let key = (artifact.event_id.clone(), artifact.sha256);
         let (store, run, now) = (self.store(), artifact.run_id, artifact.created_at);

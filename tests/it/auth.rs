@@ -97,14 +97,14 @@ fn rows() -> Vec<Row> {
 }
 
 /// An artifact of no bytes, as an import brings one.
-const NO_BYTES: &str =
-    "name=a&event_id=e&sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+const NO_BYTES: &str = "name=a&event_id=e&sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
 /// A part of a run that begins late in it.
 fn late_event(run: &str) -> String {
     let subject = json!({ "run_id": run, "role": "agent", "agent": null, "origin": null, "trace_id": null });
     let members = ["run_id", "role", "agent", "origin", "trace_id"].map(|name| format!("\"{name}\":{}", subject[name]));
-    let event = r#""seq":99,"type":"log.info","role":"agent","agent":null,"at":"2026-11-22T00:00:00.000000Z","payload":{}"#;
+    let event =
+        r#""seq":99,"type":"log.info","role":"agent","agent":null,"at":"2026-11-22T00:00:00.000000Z","payload":{}"#;
     format!("{{\"run\":{{{}}}}}\n{{\"event\":{{{event}}}}}\n", members.join(","))
 }
 

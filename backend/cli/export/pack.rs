@@ -51,11 +51,7 @@ struct Listed {
     seq: Seq,
 }
 
-pub(super) async fn pack(
-    client: &Client,
-    chosen: &[Chosen],
-    out: &mut (dyn Write + Send),
-) -> anyhow::Result<Told> {
+pub(super) async fn pack(client: &Client, chosen: &[Chosen], out: &mut (dyn Write + Send)) -> anyhow::Result<Told> {
     let mut log = BufWriter::new(tempfile::tempfile()?);
     let mut enclosed = Vec::new();
     let mut told = {

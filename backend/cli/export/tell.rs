@@ -45,7 +45,15 @@ pub(super) struct Teller<'a> {
 
 impl<'a> Teller<'a> {
     pub(super) fn new(client: Client, out: &'a mut (dyn Write + Send)) -> anyhow::Result<Self> {
-        let mut teller = Self { client, out, verifier: Verifier::default(), mentions: 0, mentioned: HashSet::new(), events: 0, bytes: 0 };
+        let mut teller = Self {
+            client,
+            out,
+            verifier: Verifier::default(),
+            mentions: 0,
+            mentioned: HashSet::new(),
+            events: 0,
+            bytes: 0,
+        };
         teller.write(&header())?;
         Ok(teller)
     }
@@ -108,7 +116,8 @@ impl<'a> Teller<'a> {
 
     fn write(&mut self, line: &str) -> anyhow::Result<Seen> {
         let seen = self.verifier.line(line);
-        let seen = seen.map_err(|fault| Complaint::failed(format!("what the server exports does not verify: {fault}")))?;
+        let seen =
+            seen.map_err(|fault| Complaint::failed(format!("what the server exports does not verify: {fault}")))?;
         self.out.write_all(line.as_bytes())?;
         self.out.write_all(b"\n")?;
         self.bytes += line.len() as u64 + 1;

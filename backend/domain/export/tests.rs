@@ -225,7 +225,7 @@ fn an_artifact_that_came_along_is_one_the_log_tells_of() {
     let kept = format!("{{\"artifact_id\":\"{artifact}\",\"name\":\"a b.txt\",{rest},\"url\":\"x\"}}");
     let told = of("artifact.created", kept.clone(), Some("e")).unwrap();
     assert_eq!(Enclosed::read(&told.enclosed.line()).unwrap(), told.enclosed);
-    assert!(Enclosed::read(&told.enclosed.line().replace(",", ", ")).is_err());
+    assert!(Enclosed::read(&told.enclosed.line().replace(',', ", ")).is_err());
     let pointer = format!("{{\"$artifact\":{{\"artifact_id\":\"{artifact}\",{rest}}},\"preview\":\"\"}}");
     let spilled = of("tool.completed", pointer, Some("e")).unwrap();
     assert_eq!(spilled.enclosed.name.as_str(), "payload.json");

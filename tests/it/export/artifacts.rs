@@ -3,8 +3,10 @@
 use super::world::{Pair, check, fill, says};
 use crate::support::runs::parsed;
 
-/// The files of a tar with their contents.
-fn unpacked(tar: &[u8]) -> Vec<(String, Vec<u8>)> {
+/// Files with their contents.
+type Files = Vec<(String, Vec<u8>)>;
+
+fn unpacked(tar: &[u8]) -> Files {
     let mut archive = tar::Archive::new(tar);
     let read = |entry: std::io::Result<tar::Entry<'_, &[u8]>>| {
         let mut entry = entry.unwrap();
@@ -82,7 +84,7 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
     let world = fill(&pair.from).await;
     let tar = pair.export(&pair.from, "a.tar", &["--run", &world.child, "--with-artifacts"]).await;
     let files = unpacked(&tar);
-    let with = |change: &dyn Fn(&mut Vec<(String, Vec<u8>)>)| {
+    let with = |change: &dyn Fn(&mut Files)| {
         let mut files = files.clone();
         change(&mut files);
         packed(&files)
@@ -108,7 +110,10 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
     }
     let line = String::from_utf8(files[1].1.clone()).unwrap().lines().next().unwrap().to_owned();
     let renamed = line.replacen(parsed(&line)["artifact"]["name"].as_str().unwrap(), "other", 1);
-    cases.push((with(&|files| files[1].1 = format!("{renamed}\n").into_bytes()), "the log does not tell of this artifact"));
+    cases.push((
+        with(&|files| files[1].1 = format!("{renamed}\n").into_bytes()),
+        "the log does not tell of this artifact",
+    ));
     // An entry that claims to be huge, one that is a link, and a name of another's making before it.
     for (kind, size, why) in
         [(b'0', u64::MAX / 4, "tar"), (b'2', 0, "not a plain file"), (b'L', 9_000_000_000, "not a plain file")]

@@ -68,10 +68,14 @@ async fn a_run_that_is_here_and_says_something_else_is_refused_and_stays_as_it_i
     // The same run as another agent's.
     other[0] = other[0].replace("\"agent\":null", "\"agent\":\"x\"");
     other[1] = other[1].replace("\"agent\":null", "\"agent\":\"x\"");
-    let problem = pair.to.import_text(&ids[1], format!("{}\n{}\n", other[0], other[1])).await.refused(409, "run_differs");
+    let problem =
+        pair.to.import_text(&ids[1], format!("{}\n{}\n", other[0], other[1])).await.refused(409, "run_differs");
     assert_eq!(problem["field"], "run");
     // An imported run was created by no request, so none can be its repeat.
-    pair.to.post("/api/runs", json!({ "run_id": ids[0], "title": "by hand", "thread_id": "t-hand" })).await.refused(409, "run_exists");
+    pair.to
+        .post("/api/runs", json!({ "run_id": ids[0], "title": "by hand", "thread_id": "t-hand" }))
+        .await
+        .refused(409, "run_exists");
 }
 
 #[tokio::test]

@@ -65,7 +65,9 @@ async fn a_stream_of_an_imported_run_replays_the_same_frames_and_a_feed_shows_it
     for run in [&world.root, &world.child, &world.grandchild] {
         let replay = async |server: &Server| {
             let frames = server.stream(&stream_of(run)).await.rest().await;
-            let of = |frame: &crate::support::sse::Frame| (frame.id.clone(), frame.event.clone(), without_owner(&frame.data));
+            let of = |frame: &crate::support::sse::Frame| {
+                (frame.id.clone(), frame.event.clone(), without_owner(&frame.data))
+            };
             frames.iter().map(of).collect::<Vec<_>>()
         };
         assert_eq!(replay(&pair.from).await, replay(&pair.to).await);

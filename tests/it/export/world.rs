@@ -105,8 +105,10 @@ pub struct World {
 /// Fills a server with runs of all kinds.
 pub async fn fill(api: &Api) -> World {
     let root = api
-        .create(json!({ "thread_id": "t:1", "session_id": "s-1", "agent": "a\"b", "role": "supervisor", "title": "ü \"x\"",
-            "input": { "z": 1, "a": [null] }, "metadata": { "k": "v" }, "tags": ["x", "y"] }))
+        .create(
+            json!({ "thread_id": "t:1", "session_id": "s-1", "agent": "a\"b", "role": "supervisor", "title": "ü \"x\"",
+            "input": { "z": 1, "a": [null] }, "metadata": { "k": "v" }, "tags": ["x", "y"] }),
+        )
         .await;
     let odd = r#"[{"type":"custom.odd","payload":{"b" : 1.50,"a":1e400,"a":"\ud83d\ude00 \u2028 é","n":-0.0},"at":"2020-02-29T23:59:59.123456789+01:00"},
         {"type":"tool.started","span_id":"c \"1\"","event_id":"k-1","payload":{"name":"search"}},
@@ -121,15 +123,22 @@ pub async fn fill(api: &Api) -> World {
     artifacts.push(api.upload(&grandchild, "twin", "the same bytes").await);
     artifacts.push(api.upload(&child, "nothing", "").await);
     artifacts.push(api.upload(&child, "large", vec![7u8; 300_000]).await);
-    api.emit(&grandchild, json!([token("m", "tok"), { "type": "message.completed", "span_id": "m",
-        "payload": { "content": [{ "type": "text", "text": "tok" }] } }, { "type": "run.completed" }]))
-        .await;
+    api.emit(
+        &grandchild,
+        json!([token("m", "tok"), { "type": "message.completed", "span_id": "m",
+        "payload": { "content": [{ "type": "text", "text": "tok" }] } }, { "type": "run.completed" }]),
+    )
+    .await;
     api.emit(&child, json!([{ "type": "run.completed", "payload": { "output": { "n": 1 } } }])).await;
-    api.emit(&root, json!([{ "type": "run.resumed" }, { "type": "run.completed", "payload": { "output": "done" } }])).await;
-    let asking = api.create(json!({ "thread_id": "t:1" })).await;
-    api.emit(&asking, json!([{ "type": "interrupt.requested", "span_id": "i-1", "payload": { "prompt": "?" } },
-        { "type": "run.interrupted" }]))
+    api.emit(&root, json!([{ "type": "run.resumed" }, { "type": "run.completed", "payload": { "output": "done" } }]))
         .await;
+    let asking = api.create(json!({ "thread_id": "t:1" })).await;
+    api.emit(
+        &asking,
+        json!([{ "type": "interrupt.requested", "span_id": "i-1", "payload": { "prompt": "?" } },
+        { "type": "run.interrupted" }]),
+    )
+    .await;
     let answer = json!({ "interrupt_id": "i-1", "decision": "respond", "value": { "b": 1, "a": 2 } });
     api.post(&format!("/api/runs/{asking}/resume"), answer).await.expect(202);
     let running = api.create(json!({ "lease_ms": 50_000 })).await;

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Cli`].
 
+mod archive;
 mod channel;
 mod chat;
 mod completions;
@@ -14,7 +15,9 @@ mod demo;
 mod doctor;
 mod emit;
 pub mod exit;
+mod export;
 mod gist;
+mod import;
 pub mod render;
 mod runner;
 mod runs;
@@ -66,6 +69,10 @@ enum Command {
     Chat(Box<chat::Args>),
     /// Carry out queued runs of some agents: by a configuration's agents, or a command per run.
     Runner(Box<runner::Args>),
+    /// Write runs to a file that can be checked and imported.
+    Export(Box<export::Args>),
+    /// Bring the runs of an export into a server.
+    Import(Box<import::Args>),
     /// Ask the log with SQL, read-only.
     Sql(sql::Args),
     /// Make, list and revoke API tokens.
@@ -94,6 +101,8 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Runs(args) => runs::run(*args).await,
         Command::Chat(args) => chat::run(*args).await,
         Command::Runner(args) => runner::run(*args).await,
+        Command::Export(args) => export::run(*args).await,
+        Command::Import(args) => import::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Token(args) => token::run(args).await,
         Command::Channel(args) => channel::run(args).await,

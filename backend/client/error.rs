@@ -75,6 +75,11 @@ impl Error {
         Self { hint: Some(hint.into()), ..Self::new(Kind::Unexpected, detail) }
     }
 
+    /// An answer that ended before it was whole.
+    pub(super) fn cut_off() -> Self {
+        Self::new(Kind::Unreachable, "the answer broke off")
+    }
+
     pub(super) fn unreachable(client: &Client, error: &reqwest::Error) -> Self {
         let refused = causes(error)
             .filter_map(|cause| cause.downcast_ref::<io::Error>())

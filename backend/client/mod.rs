@@ -12,7 +12,7 @@
 use std::{fmt, sync::Arc, time::Duration};
 
 use reqwest::{
-    RequestBuilder, Response, StatusCode, Url,
+    ClientBuilder, RequestBuilder, Response, StatusCode, Url,
     header::{ACCEPT, AUTHORIZATION, HeaderMap, HeaderValue},
 };
 use serde::{Serialize, de::DeserializeOwned};
@@ -22,6 +22,7 @@ use tokio::time::Instant;
 mod artifacts;
 mod emit;
 mod error;
+mod export;
 mod follow;
 pub(crate) mod pace;
 mod probe;
@@ -34,6 +35,7 @@ use self::pace::{Backoff, Natural, Pace};
 pub use self::{
     emit::{Ack, AckEvent},
     error::{Error, Kind},
+    export::{Imported, RunLines},
     follow::{Follow, Frame, Notice},
     probe::{Arrival, Passage},
 };
@@ -51,6 +53,8 @@ const READY_WAIT_MAX: Duration = Duration::from_secs(2);
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
+    /// For requests whose bodies may take longer to send than a server may be silent.
+    uploads: reqwest::Client,
     base: Url,
     pace: Arc<dyn Pace>,
 }
@@ -72,27 +76,10 @@ impl Client {
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
-        let mut builder = reqwest::Client::builder()
-            .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
-            .default_headers(headers)
-            .redirect(reqwest::redirect::Policy::none())
-            // What is compressed is held back on the way, and the server compresses nothing.
-            .no_gzip()
-            .no_brotli()
-            .no_deflate()
-            .no_zstd()
-            .connect_timeout(CONNECT_WAIT_MAX)
-            .read_timeout(SILENCE_MAX);
-        if base.scheme() == "http" {
-            // A machine without certificates must still reach a plain server; the platform's verifier refuses to start.
-            builder = builder.tls_certs_only([]);
-        }
-        if is_loopback(&base) {
-            // A proxy of the environment cannot reach the server on this machine.
-            builder = builder.no_proxy();
-        }
-        let http = builder.build().map_err(|error| Error::unusable(error::describe(&error)))?;
-        Ok(Self { http, base, pace: Arc::new(Natural) })
+        let built = |builder: ClientBuilder| builder.build().map_err(|error| Error::unusable(error::describe(&error)));
+        let http = built(builder(&base, headers.clone()).read_timeout(SILENCE_MAX))?;
+        let uploads = built(builder(&base, headers))?;
+        Ok(Self { http, uploads, base, pace: Arc::new(Natural) })
     }
 
     /// The address of the server, without a slash at its end.
@@ -234,6 +221,25 @@ impl fmt::Debug for Client {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("Client").field("base_url", &self.base_url()).finish_non_exhaustive()
     }
+}
+
+fn builder(base: &Url, headers: HeaderMap) -> ClientBuilder {
+    let mut builder = reqwest::Client::builder()
+        .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
+        .default_headers(headers)
+        .redirect(reqwest::redirect::Policy::none())
+        // What is compressed is held back on the way, and the server compresses nothing.
+        .no_gzip()
+        .no_brotli()
+        .no_deflate()
+        .no_zstd()
+        .connect_timeout(CONNECT_WAIT_MAX);
+    if base.scheme() == "http" {
+        // A machine without certificates must still reach a plain server; the platform's verifier refuses to start.
+        builder = builder.tls_certs_only([]);
+    }
+    // A proxy of the environment cannot reach the server on this machine.
+    if is_loopback(base) { builder.no_proxy() } else { builder }
 }
 
 /// Checks a server address. The address itself is not repeated in errors: it may hold a secret.

@@ -167,18 +167,30 @@ impl Recorded {
     /// The envelope: one line of JSON, members in a fixed order.
     pub fn envelope(&self) -> String {
         let mut out = String::with_capacity(self.payload.as_str().len() + 360);
-        let _ = write!(out, r#"{{"run_id":"{}","seq":"#, self.run_id);
+        let _ = write!(out, r#"{{"run_id":"{}","#, self.run_id);
+        self.push_head(&mut out);
+        out.push_str(r#","owner_id":"#);
+        push_quoted(&mut out, &self.owner_id);
+        self.push_tail(&mut out);
+        out
+    }
+
+    /// The members of the envelope from `seq` to `agent`.
+    pub(super) fn push_head(&self, out: &mut String) {
+        out.push_str(r#""seq":"#);
         match self.seq {
             Some(seq) => _ = write!(out, "{seq}"),
             None => out.push_str("null"),
         }
         let _ = write!(out, r#","type":"{}","role":"{}","agent":"#, self.event_type, self.role.as_str());
         match &self.agent {
-            Some(agent) => push_quoted(&mut out, agent),
+            Some(agent) => push_quoted(out, agent),
             None => out.push_str("null"),
         }
-        out.push_str(r#","owner_id":"#);
-        push_quoted(&mut out, &self.owner_id);
+    }
+
+    /// The members of the envelope from the span's on, and its end.
+    pub(super) fn push_tail(&self, out: &mut String) {
         for (name, value) in [
             ("span_id", self.span_id.as_ref().map(SpanId::as_str)),
             ("parent_span_id", self.parent_span_id.as_ref().map(SpanId::as_str)),
@@ -186,11 +198,10 @@ impl Recorded {
         ] {
             if let Some(value) = value {
                 let _ = write!(out, r#","{name}":"#);
-                push_quoted(&mut out, value);
+                push_quoted(out, value);
             }
         }
         let _ = write!(out, r#","at":"{}","payload":{}}}"#, timestamp(self.at), self.payload);
-        out
     }
 }
 

@@ -5,7 +5,9 @@ use std::{fmt, str::FromStr};
 use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
-use super::limits::{KEY_CHARS_MAX, NAME_BYTES_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX};
+use super::limits::{
+    IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_BYTES_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX,
+};
 
 /// Which rule a name broke, in words for the person who sent it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
@@ -34,6 +36,13 @@ impl RunId {
     /// A client may choose an id of today, so that ids keep sorting by time.
     pub fn is_of_today(self, now_unix_ms: i64) -> bool {
         (self.unix_ms() - now_unix_ms).abs() <= RUN_ID_SKEW_MS_MAX
+    }
+}
+
+impl RunId {
+    /// An import may bring an id that is old, but none of which nobody can say where its events belong.
+    pub fn is_importable(self, now_unix_ms: i64) -> bool {
+        (now_unix_ms - IMPORT_AGE_MS_MAX..=now_unix_ms + RUN_ID_SKEW_MS_MAX).contains(&self.unix_ms())
     }
 }
 
@@ -79,6 +88,11 @@ impl Seq {
     #[must_use]
     pub fn next(self) -> Self {
         Self(self.0 + 1)
+    }
+
+    #[must_use]
+    pub fn forward(self, events: usize) -> Self {
+        Self(self.0 + events as i64)
     }
 
     #[must_use]

@@ -267,3 +267,11 @@ pub const RUNNERS_MAX: usize = 2_000;
 pub const RUNNER_WAIT_MS_MAX: u64 = 10_000;
 /// Longest silence of a runner's connection, pongs included, milliseconds.
 pub const RUNNER_SILENCE_MS_MAX: u64 = 25_000;
+/// Largest payload that the server itself records, bytes; a log that holds a larger one is not imported.
+pub const OWN_PAYLOAD_BYTES_MAX: usize = 256 * 1024;
+/// Longest line of an export, bytes.
+pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
+/// How far back the time inside the id of a run may lie that is imported, milliseconds.
+pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
+/// How often an import looks again at a run into which others write at the same time.
+pub const IMPORT_TRIES_MAX: usize = 8;

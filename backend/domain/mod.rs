@@ -13,6 +13,7 @@ pub mod checkpoint;
 pub mod context;
 pub mod cursor;
 pub mod event;
+pub mod export;
 pub mod id;
 pub mod interrupt;
 pub mod job;

@@ -1,6 +1,7 @@
 //! Artifacts: upload, list, download.
 
 mod download;
+mod import;
 mod upload;
 
 use axum::{Json as Reply, extract::State};
@@ -26,7 +27,10 @@ use crate::{
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(upload::upload, list)).routes(routes!(download::download))
+    OpenApiRouter::new()
+        .routes(routes!(upload::upload, list))
+        .routes(routes!(download::download))
+        .routes(routes!(import::import))
 }
 
 /// Bytes a run has made.
@@ -133,6 +137,7 @@ impl From<KeepError> for Problem {
         match error {
             KeepError::Artifact(error) => error.into(),
             KeepError::Emit(error) => error.into(),
+            KeepError::OtherArtifact => Self::new(Code::ArtifactExists, error.to_string()).field("artifact_id"),
             KeepError::OtherEvent => Self::new(Code::InvalidRequest, error.to_string()).field("event_id"),
         }
     }

@@ -127,7 +127,7 @@ async fn emit(
 }
 
 /// Gives an emit its bound, whatever it waits for. The lane goes on by itself, so past it nobody knows the outcome.
-async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
+pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
     let wait = Duration::from_millis(ANSWER_MS_MAX);
     tokio::time::timeout(wait, work).await.unwrap_or_else(|_| Err(EmitError::OutcomeUnknown.into()))
 }

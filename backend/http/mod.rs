@@ -11,6 +11,7 @@ mod channels;
 mod checkpoints;
 mod credential;
 mod events;
+mod export;
 mod extract;
 mod health;
 mod interrupts;
@@ -95,6 +96,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(runs::routes()) //        /api/runs, /api/runs/{run_id}, …/cancel, …/heartbeat
         .merge(interrupts::routes()) //  /api/runs/{run_id}/resume
         .merge(events::routes()) //      /api/runs/{run_id}/events
+        .merge(export::routes()) //      /api/runs/{run_id}/export, …/import
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline
         .merge(artifacts::routes()) //   /api/runs/{run_id}/artifacts, /api/artifacts/{artifact_id}
         .merge(threads::routes()) //     /api/threads, /api/threads/{thread_id}, …/copy, …/runs, …/messages, …/prune

@@ -34,6 +34,9 @@ pub enum Code {
     ThreadExists,
     RunEnded,
     RunLive,
+    RunDiffers,
+    LogIncomplete,
+    ArtifactExists,
     InvalidTransition,
     InterruptClosed,
     CursorAhead,
@@ -66,6 +69,9 @@ impl Code {
             | Self::ThreadExists
             | Self::RunEnded
             | Self::RunLive
+            | Self::RunDiffers
+            | Self::LogIncomplete
+            | Self::ArtifactExists
             | Self::InvalidTransition
             | Self::InterruptClosed
             | Self::CursorAhead => StatusCode::CONFLICT,
@@ -97,6 +103,9 @@ impl Code {
             Self::ThreadExists => "The thread holds other checkpoints",
             Self::RunEnded => "The run has ended",
             Self::RunLive => "The run has not ended",
+            Self::RunDiffers => "The run that is here is another",
+            Self::LogIncomplete => "The log is not whole",
+            Self::ArtifactExists => "The artifact id is taken",
             Self::InvalidTransition => "The run cannot take that step now",
             Self::InterruptClosed => "The interrupt was answered differently",
             Self::CursorAhead => "The cursor is ahead of the log",
@@ -279,6 +288,10 @@ impl From<EmitError> for Problem {
             EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
                 .hint("send the same events with the same event_id again: what is stored is not stored twice"),
             EmitError::Broken => Self::new(Code::Internal, detail),
+            EmitError::Elsewhere => {
+                Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After")
+            }
+            EmitError::KeyTaken => Self::new(Code::InvalidEvent, detail).field("event_id"),
             EmitError::StorageFull => {
                 Self::new(Code::StorageFull, detail).hint("nothing was stored; make room, or send smaller payloads")
             }

@@ -297,7 +297,9 @@ fn trouble(error: &EmitError) -> Trouble {
         | EmitError::OutcomeUnknown
         | EmitError::StorageFull
         | EmitError::StorageUnavailable => "unavailable",
-        EmitError::RunExists | EmitError::TooDeep | EmitError::Broken => "internal",
+        EmitError::RunExists | EmitError::TooDeep | EmitError::Broken | EmitError::Elsewhere | EmitError::KeyTaken => {
+            "internal"
+        }
     };
     Trouble::new(code, error.to_string())
 }

@@ -30,6 +30,10 @@ pub struct Birth {
     pub request_hash: [u8; 32],
 }
 
+/// The request hash of a run that was imported: it was created by no request, so no repeated one is the same, and what
+/// the clock does by itself it does to no such run.
+pub const IMPORTED: [u8; 32] = [0; 32];
+
 /// Everything one commit writes.
 #[derive(Clone, Debug, Default)]
 pub struct Batch {

@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, append::IMPORTED, bounded};
 use crate::domain::{
     checkpoint::{CheckpointId, Namespace},
     id::{RunId, SpanId, ThreadId},
@@ -118,7 +118,7 @@ impl Store {
     }
 
     /// Open interrupts of all owners' runs that say when they expire, after the given one; not narrowed to an owner, so
-    /// only the sweep asks.
+    /// only the sweep asks. Those of imported runs are left to people.
     pub(crate) async fn expiring_interrupts(&self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
@@ -129,6 +129,7 @@ impl Store {
                    from store.run r
                    join store.run_event e on e.run_id = r.run_id
                    where r.status not in ('completed', 'failed', 'cancelled') and r.run_id >= $1
+                     and r.request_hash <> $4
                      and e.type like 'interrupt.%' and e.span_id is not null
                    group by r.owner_id, e.run_id, e.span_id
                    having not bool_or(e.type = 'interrupt.resolved')
@@ -137,7 +138,8 @@ impl Store {
                    order by e.run_id, min(e.seq) limit $3"#,
                 after.0,
                 after.1,
-                INTERRUPT_ROWS
+                INTERRUPT_ROWS,
+                IMPORTED.as_slice()
             )
             .fetch_all(&mut *connection)
             .await?;

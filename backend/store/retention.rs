@@ -1,6 +1,6 @@
 //! Removal: the only way events ever leave, and it leaves a note.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Months, Utc};
 use sqlx::Connection as _;
 
 use super::{Error, Store, bounded};
@@ -65,6 +65,39 @@ impl Store {
             tx.commit().await?;
             let _ = connection.close().await;
             Ok(Removal::Done)
+        })
+        .await
+    }
+
+    /// Makes sure that the events of a run have their partition, which those of an imported one may not have.
+    pub async fn ensure_partition_of(&self, run: RunId) -> Result<(), Error> {
+        let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.unowned().await?;
+            let month = moment.format("%Y_%m").to_string();
+            let is_there = sqlx::query_scalar!(
+                r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!""#,
+                month
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            if is_there {
+                return Ok(());
+            }
+            // Making one waits for whoever reads the table at the moment, and everybody waits behind it: not for long.
+            let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
+            sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
+            let next = moment.checked_add_months(Months::new(1)).unwrap_or(moment);
+            let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut owner).await;
+            let _ = owner.close().await;
+            match made {
+                // Another import made it at the same time.
+                Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
+                    Ok(())
+                }
+                made => Ok(made.map(|_| ())?),
+            }
         })
         .await
     }

@@ -23,8 +23,9 @@ use crate::{
         id::{EventId, SpanId},
         interrupt::OWN_EVENT_IDS,
         json::Json,
+        principal::OwnerId,
     },
-    store::artifacts::Artifact,
+    store::{self, artifacts::Artifact},
 };
 
 /// Payloads of one request that are written at the same time.
@@ -58,6 +59,8 @@ pub enum KeepError {
     Emit(#[from] EmitError),
     #[error("this event_id is taken by an event of another kind")]
     OtherEvent,
+    #[error("an artifact with this id is here, and is another")]
+    OtherArtifact,
 }
 
 impl From<artifacts::Error> for EmitError {
@@ -142,6 +145,34 @@ impl Timeline {
                 self.give_up(context, &[id], &error).await;
                 Err(error.into())
             }
+        }
+    }
+
+    /// Keeps the bytes of an artifact whose event was made elsewhere and is here, or is about to be imported.
+    ///
+    /// The same one again is kept once; until its event is here, each time gives it another while before it is swept.
+    pub async fn import_artifact(
+        &self,
+        owner: &OwnerId,
+        upload: Upload,
+        artifact: Artifact,
+    ) -> Result<Kept, KeepError> {
+        let is_same = |found: &Artifact| Artifact { created_at: artifact.created_at, ..found.clone() } == artifact;
+        let key = (artifact.event_id.clone(), artifact.sha256);
+        let (store, run, now) = (self.store(), artifact.run_id, artifact.created_at);
+        let found = store.reuse_artifacts(owner, run, &[key], now).await.map_err(artifacts::Error::from)?;
+        if found.iter().any(is_same) {
+            return Ok(Kept { artifact, already_kept: true });
+        }
+        match self.artifacts().keep(owner, vec![(upload, artifact.clone())]).await {
+            Ok(_) => Ok(Kept { artifact, already_kept: false }),
+            // The id is taken: by another import of the same, by something else, by somebody else.
+            Err(artifacts::Error::Database(store::Error::Conflict(_))) => {
+                let found = store.artifact(owner, artifact.artifact_id).await.map_err(artifacts::Error::from)?;
+                let is_here = found.as_ref().is_some_and(is_same);
+                if is_here { Ok(Kept { artifact, already_kept: true }) } else { Err(KeepError::OtherArtifact) }
+            }
+            Err(error) => Err(error.into()),
         }
     }
 

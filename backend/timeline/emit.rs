@@ -67,6 +67,12 @@ pub enum EmitError {
     /// As before, but the store cannot be used. Nothing was stored.
     #[error("the artifact store cannot be used")]
     StorageUnavailable,
+    /// Events that come with their numbers do not follow what the log holds. Nothing was stored.
+    #[error("the run's log stands elsewhere")]
+    Elsewhere,
+    /// An event that comes with its number has an `event_id` that the log holds already. Nothing was stored.
+    #[error("the run's log holds an event with one of these event_ids")]
+    KeyTaken,
 }
 
 impl EmitError {
@@ -96,6 +102,8 @@ pub(crate) struct Emission {
     /// Present when these events open the run.
     pub birth: Option<Box<Birth>>,
     pub events: Vec<NewEvent>,
+    /// The number the first of them has; `None` when the lane is to number them as they come.
+    pub first_seq: Option<Seq>,
     pub arrived: Instant,
     /// Taken when the answer is given.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
@@ -130,7 +138,7 @@ impl Timeline {
             // A thread rests from the end of its last run on, so it must not expire at that very moment.
             self.store().renew_thread(&context.owner_id, thread, self.clock().now()).await?;
         }
-        let answer = self.submit(Arc::clone(context), None, events).await;
+        let answer = self.submit(Arc::clone(context), None, events, None).await;
         if !fresh.is_empty() {
             Box::pin(self.after_spill(context, &fresh, &answer)).await;
         }
@@ -146,7 +154,7 @@ impl Timeline {
         let events = spec.events();
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
-        let ack = self.submit(Arc::clone(&context), Some(birth), events).await?;
+        let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
         // After the run, so that a refused one makes no thread. Until then the run itself keeps a thread from expiring.
         if let Some(thread) = &context.thread_id {
             self.store().touch_thread(&context.owner_id, thread, self.clock().now()).await?;
@@ -167,15 +175,17 @@ impl Timeline {
         if too_deep { Err(EmitError::TooDeep) } else { Ok(record.depth) }
     }
 
-    async fn submit(
+    /// Hands work to the run's lane and waits for its answer.
+    pub(super) async fn submit(
         &self,
         context: Arc<RunContext>,
         birth: Option<Box<Birth>>,
         events: Vec<NewEvent>,
+        first_seq: Option<Seq>,
     ) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
         let lane = lane_of(context.run_id, self.shared.lanes.len());
-        let emission = Emission { context, birth, events, arrived: Instant::now(), reply: Some(reply) };
+        let emission = Emission { context, birth, events, first_seq, arrived: Instant::now(), reply: Some(reply) };
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable,

@@ -1,7 +1,7 @@
 //! The product as a Rust API: one way in, one way out.
 //!
-//! * In: [`Timeline::emit_run_event`] (and [`Timeline::open_run`], which emits a run's first events). Nothing else
-//!   appends to the store or publishes on the bus; `tests/it/tidy.rs` proves it.
+//! * In: [`Timeline::emit_run_event`] (and [`Timeline::open_run`], which emits a run's first events, and
+//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else appends to the store or publishes on the bus; `tests/it/tidy.rs` proves it.
 //! * Out: [`Timeline::follow_run`] and [`Timeline::follow_feed`], both the same [`follow::Follower`].
 //!
 //! Invariants kept here: an event is committed before anybody sees it and seen by readers in commit order; per run the
@@ -14,6 +14,7 @@ pub mod artifacts;
 mod cancel;
 pub mod emit;
 pub mod follow;
+pub mod import;
 pub mod interrupts;
 mod pages;
 pub mod plan;

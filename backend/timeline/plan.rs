@@ -103,11 +103,17 @@ impl Planner<'_> {
             }
         };
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
+        if let Some(first_seq) = emission.first_seq {
+            check_numbered(first_seq, &stored, &fresh)?;
+        }
         let new_types =
             emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
         run::decide(stored.head.status, new_types)?;
         self.check_text(run, &emission.events)?;
-        Ok(self.accept(emission, stored, &fresh))
+        let accepted = self.accept(emission, stored, &fresh);
+        let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
+        assert!(emission.first_seq.is_none() || emission.first_seq == first_seq, "an imported event keeps its seq");
+        Ok(accepted)
     }
 
     /// Which events are not duplicates, of stored ones or of each other.
@@ -192,6 +198,14 @@ impl Planner<'_> {
         self.batch.heads.sort_by_key(|write| write.run_id);
         Plan { batch: self.batch, outcomes, heads: self.heads }
     }
+}
+
+/// Events that come with their numbers get those, or none: they follow what is stored, and none of them is there already.
+fn check_numbered(first_seq: Seq, stored: &StoredHead, fresh: &[bool]) -> Result<(), EmitError> {
+    if stored.head.last_seq.next() != first_seq {
+        return Err(EmitError::Elsewhere);
+    }
+    if fresh.iter().all(|fresh| *fresh) { Ok(()) } else { Err(EmitError::KeyTaken) }
 }
 
 #[cfg(test)]

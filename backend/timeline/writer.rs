@@ -187,7 +187,8 @@ impl Lane {
         let known =
             Known { heads: &heads, keys: &keys, open: &|run| self.publisher.open_spans(run), now: self.clock.now() };
         let plan = plan::plan(emissions, &known);
-        let was_refused = plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_))));
+        let was_refused =
+            plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere)));
         if was_refused && !locked {
             // By a head that is remembered: another process may have written since, and what it wrote may allow it.
             self.appender = Some(appender);

@@ -46,9 +46,13 @@ fn rows() -> Vec<Row> {
         row("post", "/api/runs/{run_id}/heartbeat", [204, 404, 204, 403, 401]),
         row("get", "/api/runs/{run_id}/events", [200, 404, 200, 200, 401]),
         body(row("post", "/api/runs/{run_id}/events", [200, 404, 200, 403, 401]), json!({ "type": "log.info" })),
+        row("get", "/api/runs/{run_id}/export", [200, 404, 200, 200, 401]),
+        // What comes after the end of a run that is not there comes after nothing.
+        body(row("post", "/api/runs/{run_id}/import", [404, 404, 403, 403, 401]), json!({})),
         row("get", "/api/runs/{run_id}/timeline", [200, 404, 200, 200, 401]),
         row("get", "/api/runs/{run_id}/artifacts", [200, 404, 200, 200, 401]),
         row("post", "/api/runs/{run_id}/artifacts", [201, 404, 201, 403, 401]),
+        row("put", "/api/runs/{run_id}/artifacts/{artifact_id}", [409, 404, 403, 403, 401]),
         row("get", "/api/artifacts/{artifact_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/threads", [200, 200, 403, 200, 401]),
         row("get", "/api/threads/{thread_id}", [200, 404, 403, 200, 401]),
@@ -92,6 +96,18 @@ fn rows() -> Vec<Row> {
     ]
 }
 
+/// An artifact of no bytes, as an import brings one.
+const NO_BYTES: &str = "name=a&event_id=e&sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
+
+/// A part of a run that begins late in it.
+fn late_event(run: &str) -> String {
+    let subject = json!({ "run_id": run, "role": "agent", "agent": null, "origin": null, "trace_id": null });
+    let members = ["run_id", "role", "agent", "origin", "trace_id"].map(|name| format!("\"{name}\":{}", subject[name]));
+    let event =
+        r#""seq":99,"type":"log.info","role":"agent","agent":null,"at":"2026-11-22T00:00:00.000000Z","payload":{}"#;
+    format!("{{\"run\":{{{}}}}}\n{{\"event\":{{{event}}}}}\n", members.join(","))
+}
+
 /// `run` is a run's id, and after a slash its artifact's if that matters.
 async fn call(api: &Api, row: &Row, run: &str) -> Reply {
     // The thread of a run is called as the run is.
@@ -107,8 +123,12 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
     let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
     let is_upload = row.method == "post" && path.ends_with("/artifacts");
     let path = if is_upload { format!("{path}?name=a") } else { path };
+    let path = if row.path.ends_with("/artifacts/{artifact_id}") { format!("{path}?{NO_BYTES}") } else { path };
     let request = api.request(method, &path);
     let request = match &row.body {
+        Some(_) if row.path.ends_with("/import") => {
+            request.header("content-type", "application/x-ndjson").body(late_event(run))
+        }
         Some(body) => request.json(body),
         None => request,
     };

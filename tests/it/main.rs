@@ -24,6 +24,7 @@ mod demo;
 mod dispatch;
 mod embedded;
 mod emit;
+mod export;
 mod feeds;
 mod interrupts;
 mod isolation;

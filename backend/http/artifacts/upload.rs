@@ -4,7 +4,7 @@ use std::{pin::Pin, time::Duration};
 
 use axum::{
     Json as Reply,
-    body::{BodyDataStream, Bytes},
+    body::{Body, BodyDataStream, Bytes},
     extract::{Request, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
@@ -13,11 +13,11 @@ use futures::{Stream, StreamExt as _};
 
 use super::Artifact;
 use crate::{
-    artifacts::Broken,
+    artifacts::{Broken, Upload},
     domain::{
         artifact::{ArtifactName, MediaType},
         context::RunContext,
-        id::EventId,
+        id::{EventId, Malformed},
         interrupt::OWN_EVENT_IDS,
         limits::{ARTIFACT_BYTES_MAX, BODY_BYTES_MAX},
         principal::Scope,
@@ -69,19 +69,7 @@ pub(super) async fn upload(
             return Err(problem);
         }
     };
-    let mut bytes = std::pin::pin!(body.into_data_stream());
-    let seen = looked_through(bytes.as_mut(), Credential::of(&head.headers));
-    let arrived = server.timeline.artifacts().receive(seen).await;
-    let upload = match arrived {
-        Ok(upload) => upload,
-        Err(broken) => {
-            drain(bytes).await;
-            return Err(match broken {
-                Broken::Source(problem) => problem,
-                Broken::Store(error) => error.into(),
-            });
-        }
-    };
+    let upload = arrive(&server, &head.headers, body).await?;
     // It may have ended while the bytes came; then they are not even named.
     check_live(&server, &context, draft.event_id.as_ref()).await?;
     let kept = Box::pin(server.timeline.keep_artifact(&context, upload, draft)).await?;
@@ -99,19 +87,19 @@ async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &
     let invalid = |field: &'static str, rule: &str| Problem::new(Code::InvalidRequest, rule).field(field);
     let name: Option<ArtifactName> = query.parsed("name")?;
     let name = name.ok_or_else(|| invalid("name", "an artifact has a name: ?name=report.txt"))?;
-    let media_type = match headers.get(header::CONTENT_TYPE) {
-        None => MediaType::trusted("application/octet-stream"),
-        Some(value) => value
-            .to_str()
-            .unwrap_or_default()
-            .parse()
-            .map_err(|rule: crate::domain::id::Malformed| invalid("Content-Type", rule.0))?,
-    };
+    let media_type = media_type(headers)?;
     let event_id: Option<EventId> = query.parsed("event_id")?;
     if event_id.as_ref().is_some_and(|id| id.as_str().starts_with(OWN_EVENT_IDS)) {
         return Err(invalid("event_id", "event ids that begin with runreel: are the server's own"));
     }
     let (span_id, parent_span_id) = (query.parsed("span_id")?, query.parsed("parent_span_id")?);
+    check_form(headers)?;
+    check_live(server, context, event_id.as_ref()).await?;
+    Ok(Draft { name, media_type, span_id, parent_span_id, event_id })
+}
+
+/// Refuses what cannot be kept as it comes.
+pub(super) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let detail = "the bytes are kept as they come, so they come without a Content-Encoding";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
@@ -120,8 +108,32 @@ async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &
     if length.is_some_and(|length| length > ARTIFACT_BYTES_MAX) {
         return Err(crate::artifacts::Error::TooLarge.into());
     }
-    check_live(server, context, event_id.as_ref()).await?;
-    Ok(Draft { name, media_type, span_id, parent_span_id, event_id })
+    Ok(())
+}
+
+/// What the sender says its bytes are.
+pub(super) fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
+    let Some(value) = headers.get(header::CONTENT_TYPE) else {
+        return Ok(MediaType::trusted("application/octet-stream"));
+    };
+    let read = value.to_str().unwrap_or_default().parse();
+    read.map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("Content-Type"))
+}
+
+/// Takes a body in, as it comes.
+pub(super) async fn arrive(server: &Server, headers: &HeaderMap, body: Body) -> Result<Upload, Problem> {
+    let mut bytes = std::pin::pin!(body.into_data_stream());
+    let seen = looked_through(bytes.as_mut(), Credential::of(headers));
+    match server.timeline.artifacts().receive(seen).await {
+        Ok(upload) => Ok(upload),
+        Err(broken) => {
+            drain(bytes).await;
+            Err(match broken {
+                Broken::Source(problem) => problem,
+                Broken::Store(error) => error.into(),
+            })
+        }
+    }
 }
 
 /// Refuses an upload to a run that has ended, unless it is the repeat of one that came in time.
@@ -154,7 +166,7 @@ fn looked_through(
 }
 
 /// Reads on for a moment: a client that is still sending would not read the answer.
-async fn drain(mut bytes: Pin<&mut BodyDataStream>) {
+pub(super) async fn drain(mut bytes: Pin<&mut BodyDataStream>) {
     let mut left = BODY_BYTES_MAX;
     let reading = async {
         while let Some(Ok(chunk)) = bytes.next().await {

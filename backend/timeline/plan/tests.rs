@@ -31,7 +31,8 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
 }
 
 fn emission(n: u8, events: Vec<NewEvent>) -> Emission {
-    Emission { context: context(n, "o"), birth: None, events, arrived: tokio::time::Instant::now(), reply: None }
+    let arrived = tokio::time::Instant::now();
+    Emission { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None }
 }
 
 fn event(event_type: &str, key: Option<&str>) -> NewEvent {
@@ -96,6 +97,26 @@ fn a_retry_of_the_last_batch_of_an_ended_run_is_answered_as_before() {
     let plan = plan_of(&[emission(1, vec![event("run.completed", Some("end"))])], &heads, &keys);
     assert_eq!(seqs(&plan.outcomes[0]), [(Some(3), true)]);
     assert!(plan.batch.events.is_empty() && plan.batch.heads.is_empty());
+}
+
+#[test]
+fn events_that_come_with_their_numbers_get_those_or_none() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 4))]);
+    let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(2).unwrap())]);
+    let numbered = |first, key| Emission {
+        first_seq: Seq::new(first),
+        ..emission(1, vec![event("log.info", Some("new")), event("log.info", key)])
+    };
+    let plan = plan_of(&[numbered(5, None), numbered(5, None), numbered(8, None)], &heads, &keys);
+    assert_eq!(seqs(&plan.outcomes[0]), [(Some(5), false), (Some(6), false)]);
+    for outcome in &plan.outcomes[1..] {
+        assert_eq!(outcome.as_ref().err(), Some(&EmitError::Elsewhere));
+    }
+    for taken in ["old", "new"] {
+        let plan = plan_of(&[numbered(5, Some(taken))], &heads, &keys);
+        assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::KeyTaken), "{taken}");
+        assert!(plan.batch.events.is_empty());
+    }
 }
 
 #[test]

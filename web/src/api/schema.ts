@@ -72,7 +72,7 @@ export interface components {
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or none. */
@@ -194,6 +194,18 @@ export interface components {
             /** @description `ok`, `draining` or `unavailable`. */
             status: string;
             version: string;
+        };
+        /** @description What an import came to. */
+        ImportReply: {
+            /**
+             * Format: int64
+             * @description Where the run's log stands now.
+             */
+            last_seq: number;
+            /** Format: uuid */
+            run_id: string;
+            /** @description Events that were not there before. */
+            stored: number;
         };
         /** @description How long a code is good. */
         MakeCode: {

@@ -1,0 +1,216 @@
+//! The files that exports are: lines, or a tar with the lines and the bytes of artifacts.
+//!
+//! ```text
+//! log.ndjson            the lines of an export
+//! artifacts.ndjson      a line for each artifact whose bytes are here
+//! artifacts/<sha256>    each content once, in the order in which the lines before name it
+//! ```
+//!
+//! Names are compared and never become a path: nothing is unpacked anywhere.
+
+use std::{
+    fs::File,
+    io::{self, BufRead, BufReader, Read},
+    os::unix::fs::FileExt as _,
+    sync::Arc,
+};
+
+use super::exit::Complaint;
+use crate::domain::{artifact::Hash, limits::EXPORT_LINE_BYTES_MAX};
+
+pub(super) mod progress;
+
+pub(super) const LOG: &str = "log.ndjson";
+pub(super) const INDEX: &str = "artifacts.ndjson";
+pub(super) const FOLDER: &str = "artifacts/";
+
+/// Bytes that are read at a time.
+const STEP: usize = 256 * 1024;
+
+/// A piece of a file, read from its beginning to its end; any number of them may be read side by side.
+#[derive(Clone, Debug)]
+pub(super) struct Region {
+    file: Arc<File>,
+    at: u64,
+    end: u64,
+}
+
+impl Region {
+    pub(super) fn whole(file: File) -> io::Result<Self> {
+        let end = file.metadata()?.len();
+        Ok(Self { file: Arc::new(file), at: 0, end })
+    }
+
+    /// A part of this one.
+    pub(super) fn part(&self, at: u64, length: u64) -> Self {
+        Self {
+            file: Arc::clone(&self.file),
+            at: self.at + at,
+            end: (self.at + at).saturating_add(length).min(self.end),
+        }
+    }
+
+    pub(super) fn bytes_left(&self) -> u64 {
+        self.end - self.at
+    }
+
+    pub(super) fn lines(&self) -> Lines {
+        Lines { reader: BufReader::with_capacity(STEP, self.clone()), line: Vec::new(), number: 0 }
+    }
+}
+
+impl Read for Region {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let most = usize::try_from(self.bytes_left()).unwrap_or(usize::MAX).min(buffer.len());
+        let read = self.file.read_at(&mut buffer[..most], self.at)?;
+        self.at += read as u64;
+        Ok(read)
+    }
+}
+
+/// The lines of a piece, with their numbers.
+pub(super) struct Lines {
+    reader: BufReader<Region>,
+    line: Vec<u8>,
+    pub(super) number: u64,
+}
+
+impl Lines {
+    /// The next line without its end.
+    pub(super) fn next(&mut self) -> anyhow::Result<Option<&str>> {
+        self.line.clear();
+        self.number += 1;
+        let number = self.number;
+        let wrong = |why: &str| Complaint::failed(format!("line {number}: {why}"));
+        let most = EXPORT_LINE_BYTES_MAX as u64 + 1;
+        let read = (&mut self.reader).take(most).read_until(b'\n', &mut self.line)?;
+        if read == 0 {
+            return Ok(None);
+        }
+        if self.line.pop() != Some(b'\n') {
+            let is_long = read as u64 == most;
+            return Err(
+                wrong(if is_long { "it is longer than a line can be" } else { "the file ends within it" }).into()
+            );
+        }
+        Ok(Some(std::str::from_utf8(&self.line).map_err(|_| wrong("this is not UTF-8"))?))
+    }
+}
+
+/// What a file is, by its first bytes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Kind {
+    Lines,
+    Tar,
+}
+
+pub(super) fn kind_of(file: &Region) -> anyhow::Result<Kind> {
+    let mut head = Vec::new();
+    file.clone().take(512).read_to_end(&mut head)?;
+    let refused = |why: &str| Err(Complaint::failed(why).into());
+    match head.as_slice() {
+        [] => refused("the file is empty"),
+        [b'{', ..] => Ok(Kind::Lines),
+        [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
+            refused("the file is compressed; let another program open it: zcat FILE | runreel import -")
+        }
+        head if head.get(257..262) == Some(b"ustar") => Ok(Kind::Tar),
+        _ => refused("this is no export: neither lines nor a tar"),
+    }
+}
+
+/// A file inside a tar.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) enum Name {
+    Log,
+    Index,
+    Content(Hash),
+}
+
+/// What a tar holds, in its order; nothing but the names of an export may be there.
+pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
+    let broken = |error: io::Error| Complaint::failed(format!("the tar is broken: {error}"));
+    let mut archive = tar::Archive::new(Skipping(file.clone()));
+    let mut found: Vec<(Name, Region)> = Vec::new();
+    for entry in archive.entries_with_seek().map_err(broken)?.raw(true) {
+        let entry = entry.map_err(broken)?;
+        let path = entry.path_bytes().into_owned();
+        let text = String::from_utf8_lossy(&path).into_owned();
+        let wrong = |why: &str| Complaint::failed(format!("the tar holds {text:?}: {why}"));
+        let name = match std::str::from_utf8(&path) {
+            Ok(LOG) => Name::Log,
+            Ok(INDEX) => Name::Index,
+            Ok(path) => {
+                let hash = path.strip_prefix(FOLDER).and_then(|hash| hash.parse().ok());
+                Name::Content(hash.ok_or_else(|| wrong("nothing of an export is called so"))?)
+            }
+            Err(_) => return Err(wrong("nothing of an export is called so").into()),
+        };
+        if !entry.header().entry_type().is_file() {
+            return Err(wrong("it is not a plain file").into());
+        }
+        let in_place = match found.len() {
+            0 => name == Name::Log,
+            1 => name == Name::Index,
+            _ => matches!(name, Name::Content(_)),
+        };
+        if !in_place {
+            return Err(wrong("it stands in the wrong place").into());
+        }
+        let (at, size) = (entry.raw_file_position(), entry.header().entry_size().map_err(broken)?);
+        let region = file.part(at, size);
+        if region.bytes_left() != size {
+            return Err(wrong("the file ends before it does").into());
+        }
+        found.push((name, region));
+    }
+    if found.len() < 2 {
+        return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+    }
+    Ok(found)
+}
+
+/// A piece that a reader may skip in.
+struct Skipping(Region);
+
+impl Read for Skipping {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        self.0.read(buffer)
+    }
+}
+
+impl io::Seek for Skipping {
+    fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
+        let beyond = || io::Error::new(io::ErrorKind::UnexpectedEof, "it says that it is longer than it is");
+        let at = match to {
+            io::SeekFrom::Start(at) => Some(at),
+            io::SeekFrom::Current(by) => self.0.at.checked_add_signed(by),
+            io::SeekFrom::End(by) => self.0.end.checked_add_signed(by),
+        };
+        self.0.at = at.filter(|at| *at <= self.0.end).ok_or_else(beyond)?;
+        Ok(self.0.at)
+    }
+}
+
+/// The head of a file inside a tar; the same for the same name and size, whoever packs it and when.
+pub(super) fn tar_header(name: &str, size: u64) -> anyhow::Result<tar::Header> {
+    let mut header = tar::Header::new_ustar();
+    header.set_path(name)?;
+    header.set_entry_type(tar::EntryType::Regular);
+    header.set_mode(0o644);
+    header.set_uid(0);
+    header.set_gid(0);
+    header.set_mtime(0);
+    header.set_size(size);
+    header.set_cksum();
+    Ok(header)
+}
+
+/// Zeros that fill a file inside a tar up to the next block.
+pub(super) fn tar_padding(size: u64) -> &'static [u8] {
+    const ZEROS: [u8; 512] = [0; 512];
+    &ZEROS[..usize::try_from((512 - size % 512) % 512).unwrap_or(0)]
+}
+
+/// What ends a tar.
+pub(super) const TAR_END: [u8; 1024] = [0; 1024];

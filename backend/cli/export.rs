@@ -1,0 +1,104 @@
+//! `runreel export`: runs out of a server, as lines that can be checked and imported again.
+//!
+//! Every line is checked as it comes, so what this command calls whole is whole. The same logs give the same bytes.
+
+use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode, time::Duration};
+
+use self::{choose::Chosen, tell::Teller};
+use super::{
+    archive::progress::{Progress, count},
+    connection::Connection,
+    exit::{Complaint, INTERRUPTED},
+    render::say,
+};
+use crate::domain::id::{RunId, ThreadId};
+
+mod choose;
+mod out;
+mod pack;
+mod tell;
+
+/// How long to try again while the server is away or busy.
+const PATIENCE: Duration = Duration::from_mins(1);
+
+/// Export runs as NDJSON, or with their artifacts as one tar, for `runreel import`
+///
+/// A run that goes on is exported up to where it stands.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  runreel export --all -o log.ndjson
+  runreel export --run 0198c0de-… --with-artifacts -o run.tar     a run and those below it
+  runreel export --since 7d | gzip > week.ndjson.gz
+  runreel export --thread support:42 | jq -c .event.type")]
+pub(super) struct Args {
+    #[command(flatten)]
+    what: What,
+    /// Write to this file, which is there only when it is whole; `-` is stdout
+    #[arg(short, long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Take the bytes of artifacts along; the export is then a tar
+    #[arg(long)]
+    with_artifacts: bool,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+// Not a doc comment: clap would show it as the text of the command.
+#[derive(Clone, Debug, clap::Args)]
+#[group(required = true, multiple = false)]
+struct What {
+    /// This run and all below it
+    #[arg(long, value_name = "RUN")]
+    run: Option<RunId>,
+    /// All runs of this thread, and those below them
+    #[arg(long, value_name = "THREAD_ID")]
+    thread: Option<ThreadId>,
+    /// Runs that were created since this time (RFC 3339), or in the time up to now, such as 7d
+    #[arg(long, value_name = "TIME", value_parser = choose::since)]
+    since: Option<choose::Since>,
+    /// Everything
+    #[arg(long)]
+    all: bool,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let client = args.connection.client()?;
+    let to_stdout = args.output.as_ref().is_none_or(|path| path.as_os_str() == "-");
+    if to_stdout && args.with_artifacts && std::io::stdout().is_terminal() {
+        return Err(Complaint::usage("a tar is not for a terminal; name a file: -o FILE").into());
+    }
+    let work = async {
+        let chosen = choose::choose(&client, &args.what).await?;
+        let mut out = out::Out::open(args.output.as_deref().filter(|_| !to_stdout))?;
+        let told = if args.with_artifacts {
+            pack::pack(&client, &chosen, &mut out).await?
+        } else {
+            let mut teller = Teller::new(client.clone(), &mut out)?;
+            let progress = Progress::of_runs(chosen.len() as u64);
+            tell_all(&mut teller, &chosen, &progress).await?;
+            teller.finish()?
+        };
+        out.finish()?;
+        anyhow::Ok(told)
+    };
+    let told = tokio::select! {
+        told = work => told?,
+        // What was begun goes away with its temporary file.
+        _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
+    };
+    let (runs, events) = (count(told.total.runs, "run"), count(told.total.events, "event"));
+    say(format!("{runs}, {events}, {}", count(told.artifacts, "artifact")));
+    if !args.with_artifacts && told.mentions > 0 {
+        let left = count(told.mentions, "artifact");
+        say(format!("the export tells of {left} whose bytes it does not hold; --with-artifacts takes them along"));
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn tell_all(teller: &mut Teller<'_>, chosen: &[Chosen], progress: &Progress) -> anyhow::Result<()> {
+    for run in chosen {
+        teller.run(run.run_id, progress).await?;
+        progress.add(1);
+    }
+    Ok(())
+}

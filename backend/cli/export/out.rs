@@ -1,0 +1,61 @@
+//! Where an export goes: stdout, or a file that is there only when it is whole.
+
+use std::{
+    io::{self, BufWriter, Write},
+    path::{Path, PathBuf},
+};
+
+use anyhow::Context as _;
+use tempfile::NamedTempFile;
+
+use crate::cli::exit::Complaint;
+
+const BUFFER: usize = 256 * 1024;
+
+pub(super) enum Out {
+    Stdout(BufWriter<io::Stdout>),
+    File(BufWriter<NamedTempFile>, PathBuf),
+}
+
+impl Out {
+    /// Opens stdout, or a temporary file beside the one that is wanted. Whoever made it alone may read it.
+    pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
+        let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
+        if path.exists() && !path.is_file() {
+            return Err(Complaint::usage(format!("{} is there and is no plain file", path.display())).into());
+        }
+        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
+        let file = tempfile::Builder::new().prefix(".runreel-export-").tempfile_in(folder);
+        let file = file.with_context(|| format!("a file in {}", folder.display()))?;
+        Ok(Self::File(BufWriter::with_capacity(BUFFER, file), path.to_owned()))
+    }
+
+    /// Hands the last bytes on, and gives the file its name.
+    pub(super) fn finish(self) -> anyhow::Result<()> {
+        match self {
+            Self::Stdout(mut out) => Ok(out.flush()?),
+            Self::File(out, path) => {
+                let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
+                file.as_file().sync_all()?;
+                file.persist(&path).with_context(|| path.display().to_string())?;
+                Ok(())
+            }
+        }
+    }
+}
+
+impl Write for Out {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        match self {
+            Self::Stdout(out) => out.write(bytes),
+            Self::File(out, _) => out.write(bytes),
+        }
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        match self {
+            Self::Stdout(out) => out.flush(),
+            Self::File(out, _) => out.flush(),
+        }
+    }
+}

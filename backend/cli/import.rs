@@ -1,0 +1,105 @@
+//! `runreel import`: runs from an export into a server, where they become the caller's.
+//!
+//! The whole file is checked before anything is sent. What is there already stays as it is, so the command may be given
+//! again: after it was cut off it goes on, and after it was done it changes nothing.
+
+use std::{fmt::Write as _, fs::File, io, path::PathBuf, process::ExitCode, time::Duration};
+
+use anyhow::Context as _;
+
+use self::send::{Sender, Tally};
+use super::{
+    archive::{Region, progress::count},
+    connection::Connection,
+    exit::{FAILED, INTERRUPTED},
+    render::say,
+};
+
+mod check;
+mod send;
+
+/// Import runs that `runreel export` has written: lines, or a tar with artifacts
+///
+/// Nothing is sent before the whole file has been checked. Runs that are there already stay as they are; one that says
+/// something else is refused.
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "Examples:
+  runreel import log.ndjson
+  zcat week.ndjson.gz | runreel import -
+  runreel import --check run.tar                  only check the file, without a server")]
+pub(super) struct Args {
+    /// The file; `-` or none is stdin
+    file: Option<PathBuf>,
+    /// Check the file and send nothing
+    #[arg(long)]
+    check: bool,
+    /// Pass over runs that the server refuses instead of stopping at the first; the exit code is 1 all the same
+    #[arg(long)]
+    keep_going: bool,
+    /// How long to try again while the server is away or busy
+    #[arg(long, value_name = "SECONDS", default_value_t = 60)]
+    patience: u64,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
+    let file = open(args.file.filter(|path| path.as_os_str() != "-").as_ref())?;
+    let checked = check::check(&file)?;
+    let total = checked.total;
+    if args.check {
+        let (runs, events) = (count(total.runs, "run"), count(total.events, "event"));
+        say(format!("the file is whole: {runs}, {events}, {}", count(checked.artifacts(), "artifact")));
+        return Ok(ExitCode::SUCCESS);
+    }
+    let patience = Duration::from_secs(args.patience);
+    let mut sender = Sender::new(args.connection.client()?, patience, args.keep_going);
+    let outcome = tokio::select! {
+        outcome = sender.send(&checked) => Some(outcome),
+        _ = tokio::signal::ctrl_c() => None,
+    };
+    let tally = sender.tally();
+    say(summary(&tally));
+    let Some(outcome) = outcome else {
+        say("interrupted; the same command goes on where it was");
+        return Ok(ExitCode::from(INTERRUPTED));
+    };
+    outcome?;
+    if checked.missing > 0 {
+        let missing = count(checked.missing, "artifact");
+        say(format!("{missing} were not in the export; runreel export --with-artifacts takes them along"));
+    }
+    Ok(if tally.refused > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
+}
+
+fn summary(tally: &Tally) -> String {
+    let (runs, events) = (count(tally.imported, "run"), count(tally.events, "event"));
+    let mut text = format!("imported {runs} ({events}), {} there already", count(tally.there, "run"));
+    if tally.artifacts > 0 {
+        _ = write!(text, ", {}", count(tally.artifacts, "artifact"));
+    }
+    if tally.refused > 0 {
+        _ = write!(text, ", {} refused", count(tally.refused, "run"));
+    }
+    text
+}
+
+/// A file that can be read twice; what comes through a pipe waits in one without a name.
+#[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
+fn open(path: Option<&PathBuf>) -> anyhow::Result<Region> {
+    if let Some(path) = path {
+        let context = || path.display().to_string();
+        let file = File::open(path).with_context(context)?;
+        if file.metadata().with_context(context)?.is_file() {
+            return Ok(Region::whole(file)?);
+        }
+        return spool(file);
+    }
+    spool(io::stdin().lock())
+}
+
+fn spool(mut input: impl io::Read) -> anyhow::Result<Region> {
+    let mut file = tempfile::tempfile()?;
+    io::copy(&mut input, &mut file)?;
+    Ok(Region::whole(file)?)
+}

@@ -1,0 +1,163 @@
+//! Everything that can be wrong with a file, found before anything is sent.
+
+use std::{collections::HashMap, io::Read as _};
+
+use sha2::{Digest as _, Sha256};
+
+use crate::{
+    cli::{
+        archive::{INDEX, Kind, LOG, Lines, Name, Region, entries, kind_of, progress::Progress},
+        exit::Complaint,
+    },
+    domain::{
+        artifact::Hash,
+        export::{
+            Total,
+            index::{Enclosed, Mention, mention},
+            verify::{Seen, Verifier},
+        },
+        id::{EventId, RunId, Seq},
+        limits::ARTIFACT_BYTES_MAX,
+    },
+};
+
+/// An artifact that came along.
+#[derive(Clone, Debug)]
+pub(super) struct Part {
+    pub(super) enclosed: Enclosed,
+    pub(super) event_id: EventId,
+    pub(super) bytes: Region,
+}
+
+/// A file that has been found whole.
+#[derive(Debug)]
+pub(super) struct Checked {
+    pub(super) log: Region,
+    pub(super) total: Total,
+    /// By the runs whose they are, in the order of their seqs.
+    pub(super) parts: HashMap<RunId, Vec<Part>>,
+    /// Artifacts that the log tells of and that did not come along.
+    pub(super) missing: u64,
+}
+
+impl Checked {
+    pub(super) fn artifacts(&self) -> u64 {
+        self.parts.values().map(|parts| parts.len() as u64).sum()
+    }
+}
+
+type Mentions = HashMap<(RunId, Seq), Mention>;
+
+pub(super) fn check(file: &Region) -> anyhow::Result<Checked> {
+    let progress = Progress::of_bytes("checked", file.bytes_left());
+    if kind_of(file)? == Kind::Lines {
+        let (total, mentions) = check_log(file, &progress)?;
+        return Ok(Checked { log: file.clone(), total, parts: HashMap::new(), missing: mentions.len() as u64 });
+    }
+    let mut entries = entries(file)?.into_iter();
+    let (Some((Name::Log, log)), Some((Name::Index, index))) = (entries.next(), entries.next()) else {
+        return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+    };
+    let (total, mentions) = check_log(&log, &progress).map_err(|error| inside(LOG, &error))?;
+    let enclosed = check_index(&index, &mentions).map_err(|error| inside(INDEX, &error))?;
+    let contents = check_contents(entries, &enclosed, &progress)?;
+    let missing = (mentions.len() - enclosed.len()) as u64;
+    let mut parts: HashMap<RunId, Vec<Part>> = HashMap::new();
+    for (enclosed, event_id) in enclosed {
+        let bytes = contents.get(&enclosed.sha256).cloned();
+        let bytes = bytes.ok_or_else(|| lacks(&enclosed))?;
+        parts.entry(enclosed.run_id).or_default().push(Part { enclosed, event_id, bytes });
+    }
+    Ok(Checked { log, total, parts, missing })
+}
+
+fn inside(name: &str, error: &anyhow::Error) -> Complaint {
+    Complaint::failed(format!("{name}, {error}"))
+}
+
+fn lacks(enclosed: &Enclosed) -> Complaint {
+    Complaint::failed(format!("the tar lacks the bytes of the artifact {}", enclosed.artifact_id))
+}
+
+/// Reads the next line and has it checked.
+pub(super) fn next(lines: &mut Lines, verifier: &mut Verifier) -> anyhow::Result<Option<(String, Seen)>> {
+    let Some(line) = lines.next()?.map(str::to_owned) else { return Ok(None) };
+    let number = lines.number;
+    let seen = verifier.line(&line).map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
+    Ok(Some((line, seen)))
+}
+
+fn check_log(log: &Region, progress: &Progress) -> anyhow::Result<(Total, Mentions)> {
+    let (mut lines, mut verifier, mut mentions) = (log.lines(), Verifier::default(), Mentions::new());
+    while let Some((line, seen)) = next(&mut lines, &mut verifier)? {
+        progress.add(line.len() as u64 + 1);
+        let Seen::Event(event) = seen else { continue };
+        if let Some(mention) = mention(&event) {
+            mentions.insert((event.run_id, event.seq.unwrap_or_default()), mention);
+        }
+    }
+    let number = lines.number;
+    let total = verifier.finish().map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
+    Ok((total, mentions))
+}
+
+/// Each artifact is one that the log tells of, in the order in which it does.
+fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(Enclosed, EventId)>> {
+    let (mut lines, mut found) = (index.lines(), Vec::<(Enclosed, EventId)>::new());
+    let mut seen = std::collections::HashSet::new();
+    while let Some(line) = lines.next()?.map(str::to_owned) {
+        let number = lines.number;
+        let wrong = |why: String| Complaint::failed(format!("line {number}: {why}"));
+        let enclosed = Enclosed::read(&line).map_err(|fault| wrong(fault.to_string()))?;
+        let mention = mentions.get(&(enclosed.run_id, enclosed.seq)).filter(|mention| mention.enclosed == enclosed);
+        let Some(mention) = mention else {
+            return Err(wrong("the log does not tell of this artifact, or not so".to_owned()).into());
+        };
+        if !seen.insert(enclosed.artifact_id) {
+            return Err(wrong("the artifact stands here twice".to_owned()).into());
+        }
+        found.push((enclosed, mention.event_id.clone()));
+    }
+    Ok(found)
+}
+
+/// Each content is one that an artifact has, once, and what it says it is.
+fn check_contents(
+    entries: impl Iterator<Item = (Name, Region)>,
+    enclosed: &[(Enclosed, EventId)],
+    progress: &Progress,
+) -> anyhow::Result<HashMap<Hash, Region>> {
+    let sizes: HashMap<Hash, u64> = enclosed.iter().map(|(one, _)| (one.sha256, one.size)).collect();
+    let mut found = HashMap::new();
+    for (name, region) in entries {
+        let Name::Content(hash) = name else { continue };
+        let wrong = |why: &str| Complaint::failed(format!("the content {hash} {why}"));
+        let size = region.bytes_left();
+        match sizes.get(&hash) {
+            None => return Err(wrong("is no artifact's").into()),
+            Some(wanted) if *wanted != size || size > ARTIFACT_BYTES_MAX => {
+                return Err(wrong("has another size than its artifact").into());
+            }
+            Some(_) => {}
+        }
+        let (mut reader, mut digest, mut buffer) = (region.clone(), Sha256::new(), vec![0; 256 * 1024]);
+        loop {
+            let read = reader.read(&mut buffer)?;
+            if read == 0 {
+                break;
+            }
+            digest.update(&buffer[..read]);
+            progress.add(read as u64);
+        }
+        if Hash::new(digest.finalize().into()) != hash {
+            return Err(wrong("is not what its name says: its bytes were changed").into());
+        }
+        if found.insert(hash, region).is_some() {
+            return Err(wrong("stands in the tar twice").into());
+        }
+    }
+    match enclosed.iter().find(|(one, _)| !found.contains_key(&one.sha256)) {
+        Some((one, _)) => Err(lacks(one).into()),
+        None => Ok(found),
+    }
+}

@@ -1,0 +1,218 @@
+//! Brings a file that was found whole to a server, run by run and part by part.
+
+use std::{collections::HashSet, io::Read as _, time::Duration};
+
+use bytes::Bytes;
+use serde::Deserialize;
+
+use super::check::{Checked, Part, next};
+use crate::{
+    cli::{
+        archive::{Region, progress::Progress},
+        exit::Complaint,
+        render::{clean, say},
+    },
+    client::{Client, Error, Kind},
+    domain::{
+        artifact::ArtifactId,
+        export::verify::{Seen, Verifier},
+        id::RunId,
+        limits::PAGE_ROWS_MAX,
+    },
+};
+
+/// Events in one request, and bytes of them after which it goes out.
+const EVENTS_MAX: usize = 2_000;
+const BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Bytes of an artifact that are read at a time.
+const STEP: usize = 256 * 1024;
+
+/// What became of the runs so far.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Tally {
+    /// Runs of which something was not there before, and how many events that was.
+    pub(super) imported: u64,
+    pub(super) events: u64,
+    pub(super) there: u64,
+    pub(super) refused: u64,
+    pub(super) artifacts: u64,
+}
+
+pub(super) struct Sender {
+    client: Client,
+    patience: Duration,
+    keep_going: bool,
+    tally: Tally,
+}
+
+/// The run that is being sent.
+struct Sending {
+    run_id: String,
+    /// Its own line, which goes before every part.
+    head: String,
+    part: String,
+    events: usize,
+    stored: u64,
+    /// What the server refused of it; the rest of it is passed over.
+    refused: Option<Error>,
+}
+
+#[derive(Deserialize)]
+struct Page {
+    artifacts: Vec<Listed>,
+    next_cursor: Option<String>,
+}
+
+#[derive(Deserialize)]
+struct Listed {
+    artifact_id: ArtifactId,
+}
+
+impl Sender {
+    pub(super) fn new(client: Client, patience: Duration, keep_going: bool) -> Self {
+        Self { client, patience, keep_going, tally: Tally::default() }
+    }
+
+    pub(super) fn tally(&self) -> Tally {
+        self.tally
+    }
+
+    pub(super) async fn send(&mut self, checked: &Checked) -> anyhow::Result<()> {
+        let progress = Progress::of_runs(checked.total.runs);
+        // Checked once more on the way: the file may have been changed meanwhile.
+        let (mut lines, mut verifier) = (checked.log.lines(), Verifier::default());
+        let (mut sending, mut bytes) = (None::<Sending>, 0);
+        while let Some((line, seen)) = next(&mut lines, &mut verifier)? {
+            bytes += line.len() as u64 + 1;
+            match (seen, sending.as_mut()) {
+                (Seen::Run(subject), _) => sending = Some(Sending::of(subject.run_id, line)),
+                (Seen::Event(event), Some(sending)) if sending.refused.is_none() => {
+                    sending.add(&line);
+                    let parts = checked.parts.get(&event.run_id).filter(|_| event.event_type.as_str() == "run.created");
+                    if parts.is_some() || sending.events >= EVENTS_MAX || sending.part.len() >= BYTES_MAX {
+                        self.flush(sending).await?;
+                    }
+                    if let Some(parts) = parts.filter(|_| sending.refused.is_none()) {
+                        // The bytes of artifacts come after their run is there and before the events that tell of them.
+                        self.enclose(sending, parts).await?;
+                    }
+                }
+                (Seen::End(_), Some(open)) => {
+                    self.flush(open).await?;
+                    self.close(open);
+                    sending = None;
+                    progress.add(1);
+                    progress.tell(self.tally.events, bytes);
+                }
+                _ => {}
+            }
+        }
+        verifier.finish().map(drop).map_err(|fault| Complaint::failed(fault.to_string()).into())
+    }
+
+    /// Sends what has gathered of a run.
+    async fn flush(&mut self, sending: &mut Sending) -> anyhow::Result<()> {
+        if sending.events == 0 || sending.refused.is_some() {
+            return Ok(());
+        }
+        let body = Bytes::from(format!("{}\n{}", sending.head, sending.part));
+        sending.part.clear();
+        sending.events = 0;
+        match self.client.import_lines(&sending.run_id, body, self.patience).await {
+            Ok(done) => sending.stored += done.stored,
+            Err(error) => self.refuse(sending, error)?,
+        }
+        Ok(())
+    }
+
+    /// Brings the artifacts of a run that are not there.
+    async fn enclose(&mut self, sending: &mut Sending, parts: &[Part]) -> anyhow::Result<()> {
+        let there = if sending.stored == 0 { self.artifacts_of(&sending.run_id).await? } else { HashSet::new() };
+        for part in parts.iter().filter(|part| !there.contains(&part.enclosed.artifact_id)) {
+            match self.bring(part).await {
+                Ok(()) => self.tally.artifacts += 1,
+                Err(error) => return self.refuse(sending, error),
+            }
+        }
+        Ok(())
+    }
+
+    async fn bring(&self, part: &Part) -> Result<(), Error> {
+        let one = &part.enclosed;
+        let (run, artifact) = (one.run_id.to_string(), one.artifact_id.to_string());
+        let segments = ["runs", run.as_str(), "artifacts", artifact.as_str()];
+        let query = [
+            ("name", one.name.as_str().to_owned()),
+            ("event_id", part.event_id.as_str().to_owned()),
+            ("sha256", one.sha256.to_string()),
+        ];
+        self.client
+            .insist(self.patience, |_| {
+                let body = (reqwest::Body::wrap_stream(chunks(part.bytes.clone())), one.size);
+                self.client.import_artifact(&segments, &query, one.media_type.as_str(), body)
+            })
+            .await
+    }
+
+    async fn artifacts_of(&self, run_id: &str) -> anyhow::Result<HashSet<ArtifactId>> {
+        let (mut found, mut cursor) = (HashSet::new(), None);
+        loop {
+            let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
+            query.extend(cursor.map(|cursor: String| ("cursor", cursor)));
+            let segments = ["runs", run_id, "artifacts"];
+            let page: Page = self.client.insist(self.patience, |_| self.client.get(&segments, &query)).await?;
+            found.extend(page.artifacts.iter().map(|one| one.artifact_id));
+            cursor = page.next_cursor;
+            if cursor.is_none() {
+                return Ok(found);
+            }
+        }
+    }
+
+    /// Takes note that the server wants no more of a run; an error unless the command was told to keep going.
+    fn refuse(&mut self, sending: &mut Sending, error: Error) -> anyhow::Result<()> {
+        let is_about_it = matches!(error.kind, Kind::Invalid | Kind::NotFound);
+        if is_about_it && self.keep_going {
+            say(format!("run {}: {}", sending.run_id, clean(&error.to_string())));
+            sending.refused = Some(error);
+            return Ok(());
+        }
+        let context = format!("run {}", sending.run_id);
+        if sending.stored > 0 {
+            // A part of it is there; the same command goes on from here.
+            self.tally.events += sending.stored;
+        }
+        Err(anyhow::Error::from(error).context(context))
+    }
+
+    fn close(&mut self, sending: &Sending) {
+        self.tally.events += sending.stored;
+        match (&sending.refused, sending.stored) {
+            (Some(_), _) => self.tally.refused += 1,
+            (None, 0) => self.tally.there += 1,
+            (None, _) => self.tally.imported += 1,
+        }
+    }
+}
+
+impl Sending {
+    fn of(run: RunId, head: String) -> Self {
+        Self { run_id: run.to_string(), head, part: String::new(), events: 0, stored: 0, refused: None }
+    }
+
+    fn add(&mut self, line: &str) {
+        self.part.push_str(line);
+        self.part.push('\n');
+        self.events += 1;
+    }
+}
+
+/// The bytes of a piece of a file, a step at a time.
+fn chunks(region: Region) -> impl futures::Stream<Item = std::io::Result<Bytes>> + Send {
+    futures::stream::try_unfold(region, |mut region| async move {
+        let mut buffer = vec![0; STEP];
+        let read = region.read(&mut buffer)?;
+        buffer.truncate(read);
+        Ok((read > 0).then(|| (Bytes::from(buffer), region)))
+    })
+}

@@ -1,0 +1,110 @@
+//! Whole logs, out of a server and into one.
+
+use std::time::Duration;
+
+use bytes::{Buf as _, Bytes, BytesMut};
+use reqwest::{
+    Body, Response,
+    header::{CONTENT_TYPE, RANGE},
+};
+use serde::Deserialize;
+
+use super::{Client, Error};
+use crate::domain::limits::EXPORT_LINE_BYTES_MAX;
+
+/// How long an upload may take besides a second for each so many of its bytes.
+const UPLOAD_WAIT: Duration = Duration::from_mins(1);
+const UPLOAD_BYTES_PER_S: u64 = 128 * 1024;
+
+/// What the server says of a part of a run that it was brought.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
+pub struct Imported {
+    /// Where the run's log stands.
+    pub last_seq: i64,
+    /// Events that were not there before.
+    pub stored: u64,
+}
+
+/// The lines of an exported run as they arrive.
+#[derive(Debug)]
+pub struct RunLines {
+    client: Client,
+    response: Response,
+    buffer: BytesMut,
+    searched: usize,
+}
+
+impl RunLines {
+    /// The next line without its end; the caller knows by the run's last line that it has them all.
+    pub async fn next(&mut self) -> Result<String, Error> {
+        loop {
+            if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
+                let line = self.buffer.split_to(self.searched + at);
+                self.buffer.advance(1);
+                self.searched = 0;
+                return String::from_utf8(line.into()).map_err(|_| Error::unexpected("the export is not UTF-8"));
+            }
+            self.searched = self.buffer.len();
+            if self.searched > EXPORT_LINE_BYTES_MAX {
+                return Err(Error::unexpected("a line of the export is too long"));
+            }
+            let chunk = self.response.chunk().await.map_err(|error| Error::unreachable(&self.client, &error))?;
+            self.buffer.extend_from_slice(&chunk.ok_or_else(Error::cut_off)?);
+        }
+    }
+}
+
+/// Bytes as they arrive.
+#[derive(Debug)]
+pub struct Download {
+    client: Client,
+    response: Response,
+}
+
+impl Download {
+    /// The next of them; `None` at the end.
+    pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
+        self.response.chunk().await.map_err(|error| Error::unreachable(&self.client, &error))
+    }
+}
+
+impl Client {
+    /// Begins to read a run's export.
+    pub async fn export_run(&self, run_id: &str) -> Result<RunLines, Error> {
+        let response = self.answer(self.http.get(self.at(&["runs", run_id, "export"]))).await?;
+        Ok(RunLines { client: self.clone(), response, buffer: BytesMut::new(), searched: 0 })
+    }
+
+    /// Brings a part of a run and tries again while the server is busy or out of reach; a repeat changes nothing.
+    pub async fn import_lines(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Imported, Error> {
+        self.insist(patience, |wait_max| {
+            let request = self.http.post(self.at(&["runs", run_id, "import"])).timeout(wait_max);
+            let request = request.header(CONTENT_TYPE, "application/x-ndjson").body(lines.clone());
+            async move {
+                let response = self.answer(request).await?;
+                let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
+                serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's answer cannot be read"))
+            }
+        })
+        .await
+    }
+
+    /// Brings the bytes of an artifact, once.
+    pub async fn import_artifact(
+        &self,
+        segments: &[&str],
+        query: &[(&str, String)],
+        media_type: &str,
+        (body, size): (Body, u64),
+    ) -> Result<(), Error> {
+        let wait = UPLOAD_WAIT + Duration::from_secs(size / UPLOAD_BYTES_PER_S);
+        let request = self.uploads.put(self.at(segments)).query(query).timeout(wait);
+        self.answer(request.header(CONTENT_TYPE, media_type).body(body)).await.map(drop)
+    }
+
+    /// The bytes of an artifact from `from` on; it has more than that.
+    pub async fn artifact_bytes(&self, artifact_id: &str, from: u64) -> Result<Download, Error> {
+        let request = self.http.get(self.at(&["artifacts", artifact_id])).header(RANGE, format!("bytes={from}-"));
+        Ok(Download { client: self.clone(), response: self.answer(request).await? })
+    }
+}

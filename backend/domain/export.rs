@@ -1,0 +1,373 @@
+//! Exports: the log's own lines, one thing a line, so that anybody can read them and nobody can change them unnoticed.
+//!
+//! ```text
+//! {"runreel_export":1}
+//! {"run":{…}}      what the log does not say of a run; all the rest of its creation is its first event
+//! {"event":{…}}    its events as they stand in the log, in the order of their seqs
+//! {"end":{…}}      where the log ended, and the hash of the chain of these lines
+//! {"total":{…}}    how many there are, and the hash of the chain of all ends
+//! ```
+//!
+//! A line is taken only when it is to the letter what this program would have written: there is one way to say a thing,
+//! so what was imported can be exported again as the same bytes. Whose a run is stands in no line: it belongs to whoever
+//! imports it. [`Telling`] writes the lines of a run, [`verify::Verifier`] reads a whole file, [`Piece`] a part of a run.
+
+use std::{borrow::Cow, collections::HashSet, sync::Arc};
+
+use chrono::{DateTime, Datelike, Utc};
+use serde::{Deserialize, Serialize};
+use serde_json::value::RawValue;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    artifact::Hash,
+    context::{Origin, Role, RunContext},
+    event::{EventType, Recorded},
+    id::{EventId, Name, RunId, Seq, SpanId, ThreadId, Title},
+    interrupt,
+    json::Json,
+    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX},
+    principal::OwnerId,
+    run::{Spec, Status},
+    session::inbound::ChatId,
+};
+
+pub mod index;
+pub mod verify;
+
+/// The form of the lines that this program writes and reads.
+pub const VERSION: u32 = 1;
+
+/// What is wrong with a line, in words for the person who has the file.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{0}")]
+pub struct Fault(pub Cow<'static, str>);
+
+impl Fault {
+    fn say(text: &'static str) -> Self {
+        Self(Cow::Borrowed(text))
+    }
+
+    fn tell(text: String) -> Self {
+        Self(Cow::Owned(text))
+    }
+}
+
+/// What the log does not say of a run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Subject {
+    pub run_id: RunId,
+    pub role: Role,
+    pub agent: Option<Name>,
+    pub origin: Option<Origin>,
+    pub trace_id: Option<String>,
+}
+
+impl Subject {
+    pub fn of(context: &RunContext) -> Self {
+        Self {
+            run_id: context.run_id,
+            role: context.role,
+            agent: context.agent.clone(),
+            origin: context.origin.clone(),
+            trace_id: context.trace_id.clone(),
+        }
+    }
+
+    fn check(&self) -> Result<(), Fault> {
+        let is_trace = |id: &String| id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
+        if !self.trace_id.as_ref().is_none_or(is_trace) {
+            return Err(Fault::say("a trace_id is 32 hexadecimal digits"));
+        }
+        let chat = self.origin.as_ref().map(|origin| origin.chat.parse::<ChatId>()).transpose();
+        chat.map(|_| ()).map_err(|rule| Fault::say(rule.0))
+    }
+}
+
+/// Where a run's log ended when it was exported.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct End {
+    pub run_id: RunId,
+    pub last_seq: Seq,
+    pub status: Status,
+    pub sha256: Hash,
+}
+
+/// What a whole file holds.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Total {
+    pub runs: u64,
+    pub events: u64,
+    pub sha256: Hash,
+}
+
+/// A hash over lines of which each is bound to all before it: SHA-256 of the first line, then of the hash so far (its 32
+/// bytes) and the next line. Line ends do not count.
+#[derive(Clone, Copy, Debug)]
+pub struct Chain([u8; 32]);
+
+impl Chain {
+    pub fn of(line: &str) -> Self {
+        Self(Sha256::digest(line.as_bytes()).into())
+    }
+
+    pub fn add(&mut self, line: &str) {
+        self.0 = Sha256::new().chain_update(self.0).chain_update(line.as_bytes()).finalize().into();
+    }
+
+    pub fn hash(&self) -> Hash {
+        Hash::new(self.0)
+    }
+}
+
+/// The first line of a file.
+pub fn header() -> String {
+    format!("{{\"runreel_export\":{VERSION}}}")
+}
+
+fn named(name: &str, value: &impl Serialize) -> String {
+    format!("{{\"{name}\":{}}}", serde_json::to_string(value).unwrap_or_default())
+}
+
+/// The last line of a file.
+pub fn total_line(total: &Total) -> String {
+    named("total", total)
+}
+
+fn event_line(event: &Recorded) -> String {
+    let mut out = String::with_capacity(event.payload.as_str().len() + 256);
+    out.push_str("{\"event\":{");
+    event.push_head(&mut out);
+    event.push_tail(&mut out);
+    out.push('}');
+    out
+}
+
+/// Tells one run, line by line.
+#[derive(Debug)]
+pub struct Telling {
+    run_id: RunId,
+    last_seq: Seq,
+    status: Status,
+    chain: Chain,
+}
+
+impl Telling {
+    /// Begins; the line is the run's.
+    pub fn begin(subject: &Subject) -> (Self, String) {
+        let line = named("run", subject);
+        let telling =
+            Self { run_id: subject.run_id, last_seq: Seq::ZERO, status: Status::Queued, chain: Chain::of(&line) };
+        (telling, line)
+    }
+
+    /// The line of the run's next event; `None` when it is not the next.
+    pub fn event(&mut self, event: &Recorded) -> Option<String> {
+        if event.seq != Some(self.last_seq.next()) {
+            return None;
+        }
+        let line = event_line(event);
+        self.chain.add(&line);
+        self.last_seq = self.last_seq.next();
+        self.status = Status::after(&event.event_type).unwrap_or(self.status);
+        Some(line)
+    }
+
+    /// The run's last line.
+    pub fn end(self) -> String {
+        let Self { run_id, last_seq, status, chain } = self;
+        named("end", &End { run_id, last_seq, status, sha256: chain.hash() })
+    }
+}
+
+/// A line as it was read.
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line<'a> {
+    #[serde(rename = "runreel_export")]
+    Header(u32),
+    Run(Subject),
+    #[serde(borrow)]
+    Event(Members<'a>),
+    End(End),
+    Total(Total),
+}
+
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Members<'a> {
+    seq: Seq,
+    #[serde(rename = "type")]
+    event_type: EventType,
+    role: Role,
+    agent: Option<Name>,
+    span_id: Option<SpanId>,
+    parent_span_id: Option<SpanId>,
+    event_id: Option<EventId>,
+    at: DateTime<Utc>,
+    #[serde(borrow)]
+    payload: &'a RawValue,
+}
+
+fn read_line(line: &str) -> Result<Line<'_>, Fault> {
+    serde_json::from_str(line).map_err(|error| Fault::tell(format!("this is no line of an export: {error}")))
+}
+
+/// Refuses a line that says what it says in another way than this program would.
+fn check_letter(line: &str, ours: &str) -> Result<(), Fault> {
+    if line == ours {
+        return Ok(());
+    }
+    let same = line.bytes().zip(ours.bytes()).take_while(|(a, b)| a == b).count();
+    Err(Fault::tell(format!("this is not written as an export writes it (from byte {})", same + 1)))
+}
+
+fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, Fault> {
+    if (members.role, &members.agent) != (subject.role, &subject.agent) {
+        return Err(Fault::say("the event names another role or agent than its run"));
+    }
+    let payload = Json::parse(members.payload.get()).map_err(|flaw| Fault::tell(format!("payload: {flaw}")))?;
+    let event = Recorded {
+        run_id: subject.run_id,
+        seq: Some(members.seq),
+        event_type: members.event_type,
+        role: members.role,
+        agent: members.agent.as_ref().map(|name| Arc::from(name.as_str())),
+        owner_id: Arc::clone(owner),
+        span_id: members.span_id,
+        parent_span_id: members.parent_span_id,
+        event_id: members.event_id,
+        at: members.at,
+        payload,
+    };
+    check_event(&event)?;
+    check_letter(line, &event_line(&event)).map(|()| event)
+}
+
+/// The rules that every event of a log keeps by itself.
+fn check_event(event: &Recorded) -> Result<(), Fault> {
+    let (kind, bytes) = (&event.event_type, event.payload.as_str().len());
+    if kind.is_ephemeral() {
+        return Err(Fault::say("deltas are streamed and stand in no log"));
+    }
+    if !kind.is_the_servers() {
+        kind.check_producer().map_err(|rule| Fault::tell(format!("type: {}", rule.0)))?;
+    }
+    let most = if kind.is_the_servers() { OWN_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
+    if bytes > most {
+        return Err(Fault::tell(format!("the payload has {bytes} bytes; in a log it has at most {most}")));
+    }
+    if (event.seq == Some(Seq::ZERO.next())) != (kind.as_str() == "run.created") {
+        return Err(Fault::say("run.created is the first event of a run, and no other is"));
+    }
+    if !(1970..=9999).contains(&event.at.year()) {
+        return Err(Fault::say("at: a time between the years 1970 and 9999 is wanted"));
+    }
+    if kind.as_str() == "interrupt.requested" {
+        interrupt::check_request(&event.payload).map_err(Fault::say)?;
+    }
+    Ok(())
+}
+
+/// The payload of `run.created`, read back.
+#[derive(Deserialize)]
+struct Creation {
+    title: Option<Title>,
+    input: Option<Json>,
+    metadata: Json,
+    tags: Vec<Name>,
+    root_run_id: RunId,
+    parent_run_id: Option<RunId>,
+    thread_id: Option<ThreadId>,
+    session_id: Option<Name>,
+    lease_ms: Option<i64>,
+}
+
+/// What a client said when it created the run, from the run's first event. Nobody is to be found who carries it out.
+fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, Fault> {
+    let read = serde_json::from_str(created.payload.as_str());
+    let said: Creation = read.map_err(|error| Fault::tell(format!("the payload of run.created: {error}")))?;
+    if said.parent_run_id == Some(subject.run_id)
+        || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
+    {
+        return Err(Fault::say("a run is its own root when it has no parent, and only then"));
+    }
+    let is_object = said.metadata.as_str().starts_with('{') && said.metadata.as_str().len() <= METADATA_BYTES_MAX;
+    if !is_object || said.tags.len() > TAGS_MAX {
+        return Err(Fault::say("the run's metadata or tags are over their bound, or metadata is no object"));
+    }
+    if said.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
+        return Err(Fault::say("the run's lease_ms is over its bound"));
+    }
+    Ok(Spec {
+        context: RunContext {
+            run_id: subject.run_id,
+            root_run_id: said.root_run_id,
+            parent_run_id: said.parent_run_id,
+            owner_id: owner.clone(),
+            thread_id: said.thread_id,
+            session_id: said.session_id,
+            role: subject.role,
+            agent: subject.agent.clone(),
+            origin: subject.origin.clone(),
+            trace_id: subject.trace_id.clone(),
+        },
+        title: said.title,
+        input: said.input,
+        metadata: said.metadata,
+        tags: said.tags,
+        lease_ms: said.lease_ms,
+        start: true,
+    })
+}
+
+/// A part of a run: its own line and some of its events, one after the other.
+#[derive(Clone, Debug)]
+pub struct Piece {
+    pub subject: Subject,
+    /// What the run is, when its first event is among them.
+    pub spec: Option<Spec>,
+    /// At least one.
+    pub events: Vec<Recorded>,
+}
+
+impl Piece {
+    /// Reads a part of a run that shall be `owner`'s; a fault comes with the number of its line.
+    pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, Fault)> {
+        let mut lines = text.split_terminator('\n').zip(1..);
+        let first = lines.next().ok_or((1, Fault::say("there is no line in the body")))?.0;
+        let at = |number: usize| move |fault| (number, fault);
+        let Line::Run(subject) = read_line(first).map_err(at(1))? else {
+            return Err((1, Fault::say("the run's own line comes first")));
+        };
+        subject.check().and_then(|()| check_letter(first, &named("run", &subject))).map_err(at(1))?;
+        let (text_owner, mut keys, mut events) = (Arc::from(owner.as_str()), HashSet::new(), Vec::<Recorded>::new());
+        for (line, number) in lines {
+            let Line::Event(members) = read_line(line).map_err(at(number))? else {
+                return Err((number, Fault::say("only events follow the run's own line")));
+            };
+            let event = read_event(members, line, &subject, &text_owner).map_err(at(number))?;
+            let follows = match events.last() {
+                None => event.seq > Some(Seq::ZERO),
+                Some(last) => event.seq == last.seq.map(Seq::next),
+            };
+            if !follows {
+                return Err((number, Fault::say("the seqs are not one after the other")));
+            }
+            if event.event_id.as_ref().is_some_and(|id| !keys.insert(id.clone())) {
+                return Err((number, Fault::say("this event_id stands before in the run")));
+            }
+            events.push(event);
+        }
+        let Some(event) = events.first() else { return Err((1, Fault::say("there is no event in the body"))) };
+        let is_birth = event.seq == Some(Seq::ZERO.next());
+        let spec = is_birth.then(|| creation(&subject, event, owner)).transpose().map_err(at(2))?;
+        Ok(Self { subject, spec, events })
+    }
+}
+
+#[cfg(test)]
+mod tests;

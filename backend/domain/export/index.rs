@@ -1,0 +1,84 @@
+//! Which artifacts an export has with it, and whether the log tells of them.
+
+use serde::{Deserialize, Serialize};
+
+use super::{Fault, check_letter, named};
+use crate::domain::{
+    artifact::{ArtifactId, ArtifactName, Hash, MediaType},
+    event::Recorded,
+    id::{EventId, RunId, Seq},
+};
+
+/// The name of a payload that became an artifact.
+const PAYLOAD_NAME: &str = "payload.json";
+
+/// A line about an artifact whose bytes come along.
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Enclosed {
+    pub run_id: RunId,
+    /// The event that tells of it.
+    pub seq: Seq,
+    pub artifact_id: ArtifactId,
+    pub name: ArtifactName,
+    pub media_type: MediaType,
+    pub size: u64,
+    pub sha256: Hash,
+}
+
+#[derive(Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Line {
+    Artifact(Enclosed),
+}
+
+impl Enclosed {
+    pub fn line(&self) -> String {
+        named("artifact", self)
+    }
+
+    pub fn read(line: &str) -> Result<Self, Fault> {
+        let read = serde_json::from_str(line);
+        let Line::Artifact(enclosed) = read.map_err(|error| Fault::tell(format!("this is no artifact: {error}")))?;
+        check_letter(line, &enclosed.line()).map(|()| enclosed)
+    }
+}
+
+/// An event that tells of an artifact.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Mention {
+    pub enclosed: Enclosed,
+    pub event_id: EventId,
+}
+
+#[derive(Deserialize)]
+struct Pointer {
+    artifact_id: ArtifactId,
+    name: Option<ArtifactName>,
+    media_type: MediaType,
+    size: u64,
+    sha256: Hash,
+}
+
+/// What an event tells of an artifact, if it does: as `artifact.created`, or because its payload became one.
+pub fn mention(event: &Recorded) -> Option<Mention> {
+    let is_created = event.event_type.as_str() == "artifact.created";
+    let pointer: Pointer = if is_created {
+        serde_json::from_str(event.payload.as_str()).ok()?
+    } else if event.payload.as_str().starts_with("{\"$artifact\":") {
+        event.payload.member("$artifact")?
+    } else {
+        return None;
+    };
+    let name = if is_created { pointer.name? } else { ArtifactName::trusted(PAYLOAD_NAME) };
+    let enclosed = Enclosed {
+        run_id: event.run_id,
+        seq: event.seq?,
+        artifact_id: pointer.artifact_id,
+        name,
+        media_type: pointer.media_type,
+        size: pointer.size,
+        sha256: pointer.sha256,
+    };
+    Some(Mention { enclosed, event_id: event.event_id.clone()? })
+}

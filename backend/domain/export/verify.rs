@@ -1,0 +1,225 @@
+//! Reads a whole export, line by line, and believes none of it.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    Chain, End, Fault, Line, Subject, Total, VERSION, check_letter, creation, header, named, read_event, read_line,
+    total_line,
+};
+use crate::domain::{
+    event::Recorded,
+    id::{RunId, Seq},
+    limits::RUN_DEPTH_MAX,
+    principal::OwnerId,
+    run::{self, Status},
+};
+
+/// What a line was, now that it has been checked.
+#[derive(Clone, Debug)]
+pub enum Seen {
+    Header,
+    Run(Subject),
+    Event(Box<Recorded>),
+    End(End),
+    Total(Total),
+}
+
+/// Reads a file line by line. A file is whole only when [`Verifier::finish`] says so.
+#[derive(Debug)]
+pub struct Verifier {
+    stage: Stage,
+    /// Of the lines that bind the runs together.
+    chain: Chain,
+    runs: u64,
+    events: u64,
+    /// The runs of the file with their roots and depths.
+    known: HashMap<RunId, (RunId, u16)>,
+    /// Parents that were named and have not come.
+    awaited: HashSet<RunId>,
+    owner: OwnerId,
+    owner_text: Arc<str>,
+}
+
+#[derive(Debug)]
+enum Stage {
+    Start,
+    Between,
+    In(Box<Open>),
+    Over(Total),
+}
+
+/// The run whose lines are being read.
+#[derive(Debug)]
+struct Open {
+    subject: Subject,
+    chain: Chain,
+    last_seq: Seq,
+    status: Status,
+    /// Beginnings of the hashes of the event ids so far.
+    keys: HashSet<u128>,
+}
+
+impl Default for Verifier {
+    fn default() -> Self {
+        let owner = OwnerId::trusted("");
+        Self {
+            stage: Stage::Start,
+            chain: Chain::of(&header()),
+            runs: 0,
+            events: 0,
+            known: HashMap::new(),
+            awaited: HashSet::new(),
+            owner_text: Arc::from(owner.as_str()),
+            owner,
+        }
+    }
+}
+
+impl Verifier {
+    /// Checks the next line, without its line end. After a fault nothing more is to be asked.
+    pub fn line(&mut self, line: &str) -> Result<Seen, Fault> {
+        let read = read_line(line)?;
+        match (std::mem::replace(&mut self.stage, Stage::Start), read) {
+            (Stage::Start, Line::Header(VERSION)) => {
+                check_letter(line, &header())?;
+                self.stage = Stage::Between;
+                Ok(Seen::Header)
+            }
+            (Stage::Start, Line::Header(other)) => {
+                Err(Fault::tell(format!("this export has the form {other}; this program reads {VERSION}")))
+            }
+            (Stage::Start, _) => Err(Fault::tell(format!("an export begins with {}", header()))),
+            (Stage::Between, Line::Run(subject)) => self.begin(line, subject),
+            (Stage::Between, Line::Total(total)) => self.total(line, total),
+            (Stage::Between, _) => Err(Fault::say("a run or the total is wanted here")),
+            (Stage::In(open), Line::Event(members)) => {
+                let event = read_event(members, line, &open.subject, &self.owner_text)?;
+                self.event(line, open, event)
+            }
+            (Stage::In(open), Line::End(end)) => self.end(line, &open, end),
+            (Stage::In(_), _) => Err(Fault::say("an event or the end of the run is wanted here")),
+            (Stage::Over(_), _) => Err(Fault::say("nothing follows the total")),
+        }
+    }
+
+    /// What the file holds, once all of it has been read.
+    pub fn finish(self) -> Result<Total, Fault> {
+        match self.stage {
+            Stage::Over(total) => Ok(total),
+            _ => Err(Fault::say("the file ends before its total: it was cut off")),
+        }
+    }
+
+    fn begin(&mut self, line: &str, subject: Subject) -> Result<Seen, Fault> {
+        subject.check()?;
+        check_letter(line, &named("run", &subject))?;
+        if self.known.contains_key(&subject.run_id) {
+            return Err(Fault::tell(format!("the run {} stands in the file twice", subject.run_id)));
+        }
+        if self.awaited.contains(&subject.run_id) {
+            return Err(Fault::tell(format!("the run {} comes after a run below it", subject.run_id)));
+        }
+        self.stage = Stage::In(Box::new(Open {
+            subject: subject.clone(),
+            chain: Chain::of(line),
+            last_seq: Seq::ZERO,
+            status: Status::Queued,
+            keys: HashSet::new(),
+        }));
+        Ok(Seen::Run(subject))
+    }
+
+    fn event(&mut self, line: &str, mut open: Box<Open>, event: Recorded) -> Result<Seen, Fault> {
+        let wanted = open.last_seq.next();
+        if event.seq != Some(wanted) {
+            let found = event.seq.unwrap_or_default();
+            return Err(Fault::tell(format!("the seq {wanted} is wanted here, and this is {found}")));
+        }
+        if open.last_seq == Seq::ZERO {
+            self.place(&open.subject, &event)?;
+        }
+        if let Some(id) = &event.event_id {
+            let hash = Sha256::digest(id.as_str().as_bytes());
+            let key = hash[..16].iter().fold(0u128, |key, byte| key << 8 | u128::from(*byte));
+            if !open.keys.insert(key) {
+                return Err(Fault::say("this event_id stands before in the run"));
+            }
+        }
+        let next = run::decide(open.status, [&event.event_type]);
+        open.status = next.map_err(|refusal| Fault::tell(format!("seq {wanted}: {refusal}")))?;
+        open.last_seq = wanted;
+        open.chain.add(line);
+        self.stage = Stage::In(open);
+        Ok(Seen::Event(Box::new(event)))
+    }
+
+    /// Finds a run's place in its tree by its first event.
+    fn place(&mut self, subject: &Subject, created: &Recorded) -> Result<(), Fault> {
+        let context = creation(subject, created, &self.owner)?.context;
+        let depth = match context.parent_run_id.map(|parent| (parent, self.known.get(&parent))) {
+            None => 0,
+            Some((parent, None)) => {
+                self.awaited.insert(parent);
+                0
+            }
+            Some((_, Some((root, _)))) if *root != context.root_run_id => {
+                return Err(Fault::say("the run has another root than its parent"));
+            }
+            Some((_, Some((_, depth)))) if *depth >= RUN_DEPTH_MAX => {
+                return Err(Fault::say("the tree of runs is too deep"));
+            }
+            Some((_, Some((_, depth)))) => depth + 1,
+        };
+        self.known.insert(subject.run_id, (context.root_run_id, depth));
+        Ok(())
+    }
+
+    fn end(&mut self, line: &str, open: &Open, end: End) -> Result<Seen, Fault> {
+        let found = End {
+            run_id: open.subject.run_id,
+            last_seq: open.last_seq,
+            status: open.status,
+            sha256: open.chain.hash(),
+        };
+        if open.last_seq == Seq::ZERO {
+            return Err(Fault::say("the run has no event"));
+        }
+        if (end.run_id, end.last_seq, end.status) != (found.run_id, found.last_seq, found.status) {
+            let (seq, status) = (found.last_seq, found.status.as_str());
+            return Err(Fault::tell(format!("the end does not fit: its run stands at {seq} and is {status}")));
+        }
+        if end.sha256 != found.sha256 {
+            return Err(Fault::say("the hash of the run's lines is another: one of them was changed"));
+        }
+        check_letter(line, &named("end", &end))?;
+        self.chain.add(line);
+        self.runs += 1;
+        self.events += open.last_seq.get().unsigned_abs();
+        self.stage = Stage::Between;
+        Ok(Seen::End(end))
+    }
+
+    fn total(&mut self, line: &str, total: Total) -> Result<Seen, Fault> {
+        let found = self.so_far();
+        if (total.runs, total.events) != (found.runs, found.events) {
+            let Total { runs, events, .. } = found;
+            return Err(Fault::tell(format!("the total does not fit: there are {runs} runs and {events} events")));
+        }
+        if total.sha256 != found.sha256 {
+            return Err(Fault::say("the hash of the ends is another: a run was changed, left out or moved"));
+        }
+        check_letter(line, &total_line(&total))?;
+        self.stage = Stage::Over(total);
+        Ok(Seen::Total(total))
+    }
+
+    /// What the total says when the file ends here.
+    pub fn so_far(&self) -> Total {
+        Total { runs: self.runs, events: self.events, sha256: self.chain.hash() }
+    }
+}

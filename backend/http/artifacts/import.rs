@@ -1,0 +1,81 @@
+//! The bytes of artifacts whose events were made elsewhere.
+
+use axum::{
+    Json as Reply,
+    extract::{Request, State},
+    http::{HeaderMap, StatusCode},
+};
+
+use super::{
+    Artifact,
+    upload::{arrive, check_form, drain, media_type},
+};
+use crate::{
+    domain::{
+        artifact::{ArtifactId, ArtifactName, Hash},
+        id::{EventId, RunId},
+        principal::Scope,
+    },
+    http::{
+        Server,
+        extract::{ArtifactPath, Caller, Query, RunPath},
+        problem::{Code, Problem},
+    },
+    store::artifacts::Artifact as Record,
+};
+
+/// Import the bytes of an artifact into a run of the caller's, before the event that tells of it.
+///
+/// Only an event of the run with this `event_id` and this artifact in it makes the artifact one that can be read; when
+/// none comes, it goes again after about an hour. The same one again is kept once.
+#[utoipa::path(put, operation_id = "import_artifact", path = "/api/runs/{run_id}/artifacts/{artifact_id}", tag = "artifacts", params(
+    ("run_id" = uuid::Uuid, Path), ("artifact_id" = uuid::Uuid, Path), ("name" = String, Query, description = "1–255 characters, no path"),
+    ("event_id" = String, Query, description = "Of the event that tells of it"), ("sha256" = String, Query, description = "Of the bytes, 64 hexadecimal digits")),
+    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is kept as `media_type`"),
+    responses((status = 201, body = Artifact, description = "Kept"), (status = 200, body = Artifact, description = "It was kept before"),
+    (status = 400, body = Problem, description = "Invalid, or other bytes than `sha256` says"), (status = 404, body = Problem, description = "The run is absent or foreign"),
+    (status = 409, body = Problem, description = "`artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
+    (status = 507, body = Problem, description = "`storage_full`: nothing was kept"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`")))]
+pub(super) async fn import(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    ArtifactPath(id): ArtifactPath,
+    query: Query,
+    request: Request,
+) -> Result<(StatusCode, Reply<Artifact>), Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let (head, body) = request.into_parts();
+    let mut wanted = match described(run, id, &query, &head.headers) {
+        Ok(wanted) => wanted,
+        Err(problem) => {
+            drain(std::pin::pin!(body.into_data_stream())).await;
+            return Err(problem);
+        }
+    };
+    let upload = arrive(&server, &head.headers, body).await?;
+    if upload.sha256 != wanted.sha256 {
+        return Err(Problem::new(Code::InvalidRequest, "the bytes have another SHA-256").field("sha256"));
+    }
+    (wanted.size, wanted.created_at) = (upload.size, server.timeline.clock().now());
+    let kept = Box::pin(server.timeline.import_artifact(owner, upload, wanted)).await?;
+    let status = if kept.already_kept { StatusCode::OK } else { StatusCode::CREATED };
+    Ok((status, Reply(Artifact::from(kept.artifact))))
+}
+
+/// What can be said before the first byte; its size and its time are still to come.
+fn described(run_id: RunId, artifact_id: ArtifactId, query: &Query, headers: &HeaderMap) -> Result<Record, Problem> {
+    let missing = |field: &'static str| Problem::new(Code::InvalidRequest, "this parameter is wanted").field(field);
+    check_form(headers)?;
+    Ok(Record {
+        artifact_id,
+        run_id,
+        event_id: query.parsed::<EventId>("event_id")?.ok_or_else(|| missing("event_id"))?,
+        name: query.parsed::<ArtifactName>("name")?.ok_or_else(|| missing("name"))?,
+        media_type: media_type(headers)?,
+        size: 0,
+        sha256: query.parsed::<Hash>("sha256")?.ok_or_else(|| missing("sha256"))?,
+        created_at: chrono::DateTime::UNIX_EPOCH,
+    })
+}

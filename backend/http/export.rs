@@ -1,0 +1,175 @@
+//! A run's log as lines that can be checked, out of one server and into another.
+
+use axum::{
+    Json as Reply,
+    body::Body as ReplyBody,
+    extract::State,
+    http::{StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use bytes::{BufMut, Bytes, BytesMut};
+use futures::Stream;
+use serde::Serialize;
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    events::in_time,
+    extract::{Body, Caller, RunPath},
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        export::{Piece, Subject, Telling},
+        id::{RunId, Seq},
+        limits::{EMIT_EVENTS_MAX, REPLAY_ROWS},
+        principal::{OwnerId, Scope},
+    },
+    store::events::RunPage,
+    timeline::{Timeline, import::ImportError},
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(export)).routes(routes!(import))
+}
+
+/// Export a run: its line, its events up to where the log stands now, and its end with the hash of all of them.
+#[utoipa::path(get, operation_id = "export_run", path = "/api/runs/{run_id}/export", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines `run`, `event` …, `end`; whole only when `end` is there"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`log_incomplete`")))]
+async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
+    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
+    let last = record.head.last_seq;
+    let first = server.timeline.store().run_page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
+    let first = first.ok_or_else(Problem::not_found)?;
+    if first.events.first().is_none_or(|(place, _)| place.seq != Seq::ZERO.next()) {
+        let detail = "the beginning of this run's log is gone, and a part of it proves nothing";
+        return Err(Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events has what is left"));
+    }
+    let lines = lines(server.timeline.clone(), owner, run, Subject::of(&record.context), first, last);
+    Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response())
+}
+
+/// Why an export broke off; nobody hears it, the connection is cut.
+#[derive(Debug, thiserror::Error)]
+enum Cut {
+    #[error(transparent)]
+    Store(#[from] crate::store::Error),
+    #[error("the log has a hole, or the run was deleted")]
+    Hole,
+}
+
+fn lines(
+    timeline: Timeline,
+    owner: OwnerId,
+    run: RunId,
+    subject: Subject,
+    first: RunPage,
+    last: Seq,
+) -> impl Stream<Item = Result<Bytes, Cut>> + Send {
+    let mut page = first;
+    async_stream::try_stream! {
+        let (mut telling, line) = Telling::begin(&subject);
+        let (mut chunk, mut told) = (BytesMut::from(line.as_bytes()), Seq::ZERO);
+        chunk.put_u8(b'\n');
+        loop {
+            for (place, event) in &page.events {
+                let line = telling.event(event).ok_or(Cut::Hole)?;
+                chunk.put_slice(line.as_bytes());
+                chunk.put_u8(b'\n');
+                told = place.seq;
+            }
+            if told >= last {
+                break;
+            }
+            yield chunk.split().freeze();
+            let wanted = REPLAY_ROWS.min(last.get() - told.get());
+            page = timeline.store().run_page(&owner, run, told, wanted).await?.ok_or(Cut::Hole)?;
+            if page.events.is_empty() {
+                Err(Cut::Hole)?;
+            }
+        }
+        chunk.put_slice(telling.end().as_bytes());
+        chunk.put_u8(b'\n');
+        yield chunk.freeze();
+    }
+}
+
+/// What an import came to.
+#[derive(Debug, Serialize, ToSchema)]
+struct ImportReply {
+    run_id: uuid::Uuid,
+    /// Where the run's log stands now.
+    last_seq: i64,
+    /// Events that were not there before.
+    stored: usize,
+}
+
+/// Import a part of a run: its line as it was exported, and some of its events with the seqs they have.
+///
+/// The parts of a run come in their order. What is there already is compared and left as it is, so a repeat is safe.
+#[utoipa::path(post, operation_id = "import_run", path = "/api/runs/{run_id}/import", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
+    request_body(content = String, content_type = "application/x-ndjson", description = "The line `run`, then lines `event`, at most 5 000 and 8 MiB"),
+    responses((status = 200, body = ImportReply, description = "It is there, now or before"), (status = 201, body = ImportReply, description = "The run is new here"),
+    (status = 400, body = Problem, description = "`invalid_event`: `field` names the line"), (status = 404, body = Problem, description = "The events begin later than the caller's run ends, or than no run"),
+    (status = 409, body = Problem, description = "`run_differs`, `run_exists`, `run_ended`, `invalid_transition`"), (status = 413, body = Problem, description = "Over a bound"),
+    (status = 429, body = Problem, description = "`busy`"), (status = 503, body = Problem, description = "`unavailable`, `outcome_unknown`: send it again")))]
+async fn import(
+    State(server): State<Server>,
+    caller: Caller,
+    RunPath(run): RunPath,
+    body: Body,
+) -> Result<(StatusCode, Reply<ImportReply>), Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    if !body.is_ndjson {
+        return Err(Problem::new(Code::UnsupportedMediaType, "an import is a list of lines")
+            .hint("send the header: Content-Type: application/x-ndjson"));
+    }
+    let text = std::str::from_utf8(&body.bytes);
+    let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
+    let piece = Piece::read(text, owner).map_err(|(number, fault)| {
+        Problem::new(Code::InvalidEvent, format!("line {number}: {fault}")).field(format!("lines[{}]", number - 1))
+    })?;
+    if piece.events.len() > EMIT_EVENTS_MAX {
+        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+    }
+    if piece.subject.run_id != run {
+        let detail = "the run's own line names another run than the path";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
+    }
+    if !run.is_importable(server.timeline.clock().now().timestamp_millis()) {
+        let detail = "the time inside the run_id is more than ten years back, or more than a day ahead";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
+    }
+    let done = in_time(async { Ok(Box::pin(server.timeline.import_run(owner, &piece)).await?) }).await?;
+    let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
+    Ok((status, Reply(ImportReply { run_id: run.uuid(), last_seq: done.last_seq.get(), stored: done.stored })))
+}
+
+impl From<ImportError> for Problem {
+    fn from(error: ImportError) -> Self {
+        let detail = error.to_string();
+        match error {
+            ImportError::NotThere => Self::not_found(),
+            ImportError::Differs { seq } => {
+                let field = if seq == Seq::ZERO { "run".to_owned() } else { format!("seq {seq}") };
+                Self::new(Code::RunDiffers, detail)
+                    .field(field)
+                    .hint("nothing was changed; delete the run that is here first")
+            }
+            ImportError::Refused { refusal, .. } => {
+                let code = match refusal {
+                    crate::domain::run::Refusal::Ended { .. } => Code::RunEnded,
+                    crate::domain::run::Refusal::Transition { .. } => Code::InvalidTransition,
+                };
+                Self::new(code, detail)
+            }
+            ImportError::OtherRoot => Self::new(Code::InvalidRequest, detail).field("root_run_id"),
+            ImportError::Emit(error) => error.into(),
+            ImportError::Store(error) => error.into(),
+        }
+    }
+}

@@ -1,0 +1,169 @@
+//! Imports: events that were numbered elsewhere, through the same one way in.
+//!
+//! The lane gives them the numbers they have or refuses them all, so an imported log is the log it was exported from:
+//! seqs, bytes, times. What the log holds already is compared and left as it is, which makes a repeat harmless and lets
+//! an import that was cut off go on. Nothing follows from an imported event by itself: it makes no job, and no clock
+//! resolves its interrupts (`store::append::IMPORTED`).
+
+use std::sync::Arc;
+
+use super::{Timeline, emit::EmitError};
+use crate::{
+    domain::{
+        context::RunContext,
+        event::{NewEvent, Recorded},
+        export::{Piece, Subject},
+        id::Seq,
+        limits::{IMPORT_TRIES_MAX, REPLAY_ROWS, RUN_DEPTH_MAX},
+        principal::OwnerId,
+        run::{self, Refusal, Spec, Status},
+    },
+    store::{
+        self,
+        append::{Birth, IMPORTED},
+        runs::RunRecord,
+    },
+};
+
+/// What an import came to.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Imported {
+    /// Where the run's log stands.
+    pub last_seq: Seq,
+    /// Events that were not there before.
+    pub stored: usize,
+    /// Whether the run was not.
+    pub is_new: bool,
+}
+
+/// Why events were not imported. Nothing of them was stored.
+#[derive(Debug, thiserror::Error)]
+pub enum ImportError {
+    /// The log of the run does not reach up to these events, or there is no such run.
+    #[error("the run's log does not reach up to these events")]
+    NotThere,
+    /// The run that is here says something else at this place; 0 is the run's own line.
+    #[error("the run that is here differs at seq {seq}")]
+    Differs { seq: Seq },
+    /// The run cannot have had this event.
+    #[error("seq {seq}: {refusal}")]
+    Refused { seq: Seq, refusal: Refusal },
+    #[error("the run has another root than its parent")]
+    OtherRoot,
+    #[error(transparent)]
+    Emit(#[from] EmitError),
+    #[error(transparent)]
+    Store(#[from] store::Error),
+}
+
+impl Timeline {
+    /// Brings a part of a run's log to where it is not yet; the run becomes `owner`'s with its first event.
+    pub async fn import_run(&self, owner: &OwnerId, piece: &Piece) -> Result<Imported, ImportError> {
+        let run = piece.subject.run_id;
+        for _ in 0..IMPORT_TRIES_MAX {
+            let record = self.run(owner, run).await?;
+            let at = record.as_ref().map_or(Seq::ZERO, |record| record.head.last_seq);
+            let there = match &record {
+                None => 0,
+                Some(record) => self.compare(owner, record, piece).await?,
+            };
+            let fresh = &piece.events[there..];
+            let Some(first_seq) = fresh.first().and_then(|event| event.seq) else {
+                return Ok(Imported { last_seq: at, stored: 0, is_new: false });
+            };
+            if first_seq != at.next() {
+                return Err(ImportError::NotThere);
+            }
+            check_life(record.as_ref().map_or(Status::Queued, |record| record.head.status), fresh)?;
+            let (context, birth) = match (&record, &piece.spec) {
+                (Some(record), _) => (Arc::new(record.context.clone()), None),
+                (None, None) => return Err(ImportError::NotThere),
+                (None, Some(spec)) => (Arc::new(spec.context.clone()), Some(Box::new(self.birth(spec).await?))),
+            };
+            let is_new = birth.is_some();
+            let events = fresh.iter().map(numbered).collect();
+            match self.submit(Arc::clone(&context), birth, events, Some(first_seq)).await {
+                Ok(ack) if !ack.already_open => {
+                    self.settle(&context, is_new, fresh).await?;
+                    return Ok(Imported { last_seq: at.forward(fresh.len()), stored: fresh.len(), is_new });
+                }
+                // Somebody else has written into the run since: what is there is to be compared again.
+                Ok(_) | Err(EmitError::Elsewhere) => {}
+                Err(EmitError::RunExists) if self.run(owner, run).await?.is_some() => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        Err(EmitError::Busy.into())
+    }
+
+    /// Compares what the piece and the log both have; says how many of the piece's events that is.
+    async fn compare(&self, owner: &OwnerId, record: &RunRecord, piece: &Piece) -> Result<usize, ImportError> {
+        if Subject::of(&record.context) != piece.subject {
+            return Err(ImportError::Differs { seq: Seq::ZERO });
+        }
+        let mut compared = 0;
+        while let Some(event) = piece.events.get(compared).filter(|event| event.seq <= Some(record.head.last_seq)) {
+            let after = event.seq.unwrap_or_default().back(1);
+            let wanted = (piece.events.len() - compared) as i64;
+            let wanted = wanted.min(record.head.last_seq.get() - after.get());
+            let page = self.store().run_page(owner, piece.subject.run_id, after, wanted.min(REPLAY_ROWS)).await?;
+            let page = page.filter(|page| !page.events.is_empty()).ok_or(ImportError::NotThere)?;
+            for ((place, stored), event) in page.events.iter().zip(&piece.events[compared..]) {
+                if stored != event {
+                    return Err(ImportError::Differs { seq: place.seq });
+                }
+                compared += 1;
+            }
+        }
+        Ok(compared)
+    }
+
+    /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
+    async fn birth(&self, spec: &Spec) -> Result<Birth, ImportError> {
+        let (run, context) = (spec.context.run_id, &spec.context);
+        self.store().ensure_partition_of(run).await?;
+        let parent = match context.parent_run_id {
+            None => None,
+            Some(parent) => self.run(&context.owner_id, parent).await?,
+        };
+        let depth = match &parent {
+            None => 0,
+            Some(parent) if parent.context.root_run_id != context.root_run_id => return Err(ImportError::OtherRoot),
+            Some(parent) if parent.depth.unsigned_abs() >= RUN_DEPTH_MAX => return Err(EmitError::TooDeep.into()),
+            Some(parent) => parent.depth + 1,
+        };
+        Ok(Birth { spec: spec.clone(), depth, request_hash: IMPORTED })
+    }
+
+    /// What follows for the run's thread and for what this process remembers.
+    async fn settle(&self, context: &RunContext, is_new: bool, events: &[Recorded]) -> Result<(), store::Error> {
+        if is_new {
+            self.shared.contexts.remember(context.clone());
+        }
+        let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
+        if let Some(thread) = context.thread_id.as_ref().filter(|_| is_new || events.iter().any(moves)) {
+            self.store().touch_thread(&context.owner_id, thread, self.clock().now()).await?;
+        }
+        Ok(())
+    }
+}
+
+/// Says at which event a run's life would not go on so.
+fn check_life(status: Status, events: &[Recorded]) -> Result<(), ImportError> {
+    events.iter().try_fold(status, |status, event| {
+        let seq = event.seq.unwrap_or_default();
+        run::decide(status, [&event.event_type]).map_err(|refusal| ImportError::Refused { seq, refusal })
+    })?;
+    Ok(())
+}
+
+fn numbered(event: &Recorded) -> NewEvent {
+    NewEvent {
+        event_type: event.event_type.clone(),
+        payload: event.payload.clone(),
+        span_id: event.span_id.clone(),
+        parent_span_id: event.parent_span_id.clone(),
+        event_id: event.event_id.clone(),
+        at: Some(event.at),
+    }
+}

@@ -19,6 +19,7 @@ pub mod render;
 mod runner;
 mod runs;
 mod serve;
+mod session;
 mod sql;
 mod tail;
 mod token;
@@ -66,6 +67,8 @@ enum Command {
     Chat(Box<chat::Args>),
     /// Carry out queued runs of some agents: by a configuration's agents, or a command per run.
     Runner(Box<runner::Args>),
+    /// Save conversations as files, look at them, go on from them.
+    Session(session::Args),
     /// Ask the log with SQL, read-only.
     Sql(sql::Args),
     /// Make, list and revoke API tokens.
@@ -94,6 +97,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Runs(args) => runs::run(*args).await,
         Command::Chat(args) => chat::run(*args).await,
         Command::Runner(args) => runner::run(*args).await,
+        Command::Session(args) => session::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Token(args) => token::run(args).await,
         Command::Channel(args) => channel::run(args).await,

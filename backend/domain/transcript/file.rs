@@ -4,7 +4,7 @@
 //! reason; members that are not known are passed over, and those of the thread's metadata are kept.
 
 use chrono::{DateTime, Utc};
-use serde::{Deserialize, Serialize};
+use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
@@ -110,7 +110,7 @@ impl SavedSession {
     pub fn read(name: SavedName, bytes: &[u8], modified: DateTime<Utc>) -> Result<Self, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
-        let raw: Raw<'_> = source.read(text, "a saved session is a JSON object")?;
+        let raw: Raw<'_> = source.object(text, "a saved session is a JSON object")?;
         let description: Option<String> = source.member(raw.description, "the description is a text")?;
         let is_long = description.as_ref().is_some_and(|text| text.chars().count() > SAVED_DESCRIPTION_CHARS_MAX);
         if is_long {
@@ -132,7 +132,7 @@ impl SavedSession {
     pub fn named(bytes: &[u8]) -> Result<Option<String>, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
-        let raw: Raw<'_> = source.read(text, "a saved session is a JSON object")?;
+        let raw: Raw<'_> = source.object(text, "a saved session is a JSON object")?;
         source.member(raw.name, "the name is a text")
     }
 }
@@ -196,6 +196,15 @@ impl<'a> Source<'a> {
         })
     }
 
+    /// The same for an object: a list of its members in their order would be read as well.
+    fn object<T: Deserialize<'a>>(&self, part: &'a str, rule: &str) -> Result<T, Unreadable> {
+        if part.trim_start().starts_with('{') {
+            return self.read(part, rule);
+        }
+        self.read::<IgnoredAny>(part, rule)?;
+        Err(self.refuse(part.trim_start(), rule))
+    }
+
     fn member<T: Deserialize<'a>>(&self, raw: Option<&'a RawValue>, rule: &str) -> Result<Option<T>, Unreadable> {
         raw.map(|raw| self.read(raw.get(), rule)).transpose()
     }
@@ -210,7 +219,7 @@ impl<'a> Source<'a> {
     }
 
     fn thread(&self, raw: &'a RawValue) -> Result<SavedThread, Unreadable> {
-        let thread: RawThread<'a> = self.read(raw.get(), "thread is an object")?;
+        let thread: RawThread<'a> = self.object(raw.get(), "thread is an object")?;
         let metadata: Option<Map<String, Value>> =
             self.member(thread.metadata, "the metadata of a thread is an object")?;
         let metadata = metadata.unwrap_or_default();

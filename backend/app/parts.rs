@@ -90,12 +90,12 @@ pub(super) async fn build(
     let metrics = telemetry::metrics();
     tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
     tasks.spawn(threads.clone().run(stop.clone()));
-    tasks.spawn(artifacts.run(stop.clone()));
+    tasks.spawn(artifacts.clone().run(stop.clone()));
     tasks.spawn(channels.clone().run(stop.clone()));
     tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
     tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
     let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
-    let saved = plan.saved(&authenticator)?;
+    let saved = plan.saved(&artifacts, &authenticator)?;
     let parts =
         http::Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining };
     Ok(Built { server: Server::new(parts), tasks: plan.tasks, stop: plan.stop })
@@ -188,9 +188,10 @@ impl Plan<'_> {
     }
 
     /// Saved sessions; whoever needs no name has the folder to themselves.
-    fn saved(&self, authenticator: &Authenticator) -> anyhow::Result<SavedSessions> {
+    fn saved(&self, artifacts: &Artifacts, authenticator: &Authenticator) -> anyhow::Result<SavedSessions> {
         let (root, local) = (self.args.sessions_dir()?, authenticator.owner("", LOCAL_SUBJECT));
-        Ok(SavedSessions::new(self.store.clone(), self.clock.clone(), self.ids.clone(), root, local))
+        let times = (self.clock.clone(), self.ids.clone());
+        Ok(SavedSessions::new(artifacts.clone(), self.store.clone(), times, root, local))
     }
 
     /// What carries out the runs of the configured agents.

@@ -108,7 +108,8 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
 
 /// The messages of one save.
 fn messages(save: u64) -> Value {
-    let message = |n: usize| json!({"role": "user", "content": format!("save {save} message {n} {}", "x".repeat(CHARACTERS))});
+    let message =
+        |n: usize| json!({"role": "user", "content": format!("save {save} message {n} {}", "x".repeat(CHARACTERS))});
     (0..MESSAGES).map(message).collect()
 }
 
@@ -246,7 +247,8 @@ fn plants(folder: &Path, shape: &Shape, verdict: &mut Verdict) -> anyhow::Result
     let (name, acknowledged) = (NAMES[2], shape.acknowledged[2].load(Ordering::SeqCst));
     let whole = fs::read(folder.join(format!("{name}.json")))?;
     verdict.require(judge(name, Ok(whole.clone()), acknowledged).is_ok(), || "the last file is not well".to_owned());
-    let newer = String::from_utf8(whole.clone())?.replace(&format!("save {acknowledged} "), &format!("save {} ", acknowledged + 1));
+    let newer = String::from_utf8(whole.clone())?
+        .replace(&format!("save {acknowledged} "), &format!("save {} ", acknowledged + 1));
     let half = whole.len() / 2;
     let over = [&newer.as_bytes()[..half], &whole[half..]].concat();
     let planted: [(&str, io::Result<Vec<u8>>); 6] = [
@@ -260,7 +262,8 @@ fn plants(folder: &Path, shape: &Shape, verdict: &mut Verdict) -> anyhow::Result
     for (what, file) in planted {
         verdict.require(judge(name, file, acknowledged).is_err(), || format!("{what} was not seen"));
     }
-    verdict.require(judge(name, Ok(whole), acknowledged + 1).is_err(), || "a save that was lost was not seen".to_owned());
+    verdict
+        .require(judge(name, Ok(whole), acknowledged + 1).is_err(), || "a save that was lost was not seen".to_owned());
     verdict.fact("7 kinds of planted damage seen");
     Ok(())
 }

@@ -188,7 +188,10 @@ impl<'a> Source<'a> {
                 return self.refuse(part.trim_start(), rule);
             }
             let start = part.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
-            let mut within = (start + error.column().saturating_sub(1)).min(part.len());
+            // What ends too early is told at its last character, not on the line after it.
+            let end = part.trim_end().len().saturating_sub(1);
+            let mut within =
+                if error.is_eof() { end } else { start + error.column().saturating_sub(1) }.min(part.len());
             while !part.is_char_boundary(within) {
                 within -= 1;
             }

@@ -8,6 +8,7 @@
 //! Start reading at [`SavedSessions`], then [`folder`] (how a file is written) and [`index`] (how a list heals).
 
 mod folder;
+mod gather;
 mod index;
 
 use std::{io, path::PathBuf, sync::Arc};
@@ -17,14 +18,15 @@ use serde_json::json;
 use self::folder::Folder;
 pub use self::index::{Entry, Listing};
 use crate::{
+    artifacts::Artifacts,
     clock::{Clock, IdSource},
     domain::{
         checkpoint::{CheckpointId, Namespace},
         id::{Malformed, ThreadId},
         json::Json,
-        limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_SESSIONS_MAX},
+        limits::{SAVED_FILE_BYTES_MAX, SAVED_SESSIONS_MAX},
         principal::OwnerId,
-        transcript::{SavedName, SavedSession, SavedThread, Unreadable, fallback::Gathering, full},
+        transcript::{SavedName, SavedSession, Unreadable},
     },
     store::{self, Store, checkpoints::NewCheckpoint},
 };
@@ -66,6 +68,7 @@ pub struct Thread {
 #[derive(Clone, Debug)]
 pub struct SavedSessions {
     store: Store,
+    artifacts: Artifacts,
     clock: Clock,
     ids: IdSource,
     place: Arc<Place>,
@@ -81,8 +84,9 @@ struct Place {
 
 impl SavedSessions {
     /// Sessions in this folder, which is made when the first one is saved.
-    pub fn new(store: Store, clock: Clock, ids: IdSource, root: PathBuf, local: OwnerId) -> Self {
-        Self { store, clock, ids, place: Arc::new(Place { root, local }) }
+    pub fn new(artifacts: Artifacts, store: Store, times: (Clock, IdSource), root: PathBuf, local: OwnerId) -> Self {
+        let (clock, ids) = times;
+        Self { store, artifacts, clock, ids, place: Arc::new(Place { root, local }) }
     }
 
     /// Saves a thread as it is now, in the place of what was saved under this name; says whether the name is new.
@@ -93,7 +97,7 @@ impl SavedSessions {
         thread: &ThreadId,
         description: Option<String>,
     ) -> Result<(bool, SavedSession), Error> {
-        let saved = self.thread_of(owner, thread).await?;
+        let saved = gather::thread_of(&self.store, &self.artifacts, owner, thread).await?;
         let new = SavedSession::new(name, description, saved, self.clock.now());
         self.in_folder(owner, |folder| {
             let folder = folder.made()?;
@@ -205,28 +209,6 @@ impl SavedSessions {
         Ok(Thread { thread_id, checkpoint_id: new.checkpoint_id, message_count, fallback })
     }
 
-    /// A thread as it is kept: all of it, or what its log tells.
-    async fn thread_of(&self, owner: &OwnerId, thread: &ThreadId) -> Result<SavedThread, Error> {
-        let latest = self.store.checkpoint(owner, thread, &Namespace::default(), None, None).await?;
-        let full = match latest {
-            Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(&checkpoint))).await?,
-            None if !self.store.has_thread(owner, thread).await? => return Err(Error::NotFound),
-            None => None,
-        };
-        if let Some(full) = full {
-            check_count(full.messages.len())?;
-            return Ok(full);
-        }
-        let (mut gathering, mut after) = (Gathering::default(), None);
-        loop {
-            let (page, next) = self.store.said(owner, thread, after).await?;
-            let Some(next) = next else { return Ok(SavedThread::fallback(gathering.finish())) };
-            page.into_iter().for_each(|logged| gathering.push(logged));
-            check_count(gathering.len())?;
-            after = Some(next);
-        }
-    }
-
     async fn in_folder<T: Send + 'static>(
         &self,
         owner: &OwnerId,
@@ -240,13 +222,6 @@ impl SavedSessions {
 
 async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error> + Send + 'static) -> Result<T, Error> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
-}
-
-fn check_count(messages: usize) -> Result<(), Error> {
-    if messages <= SAVED_MESSAGES_MAX {
-        return Ok(());
-    }
-    Err(Error::TooLarge(format!("the thread has more than {SAVED_MESSAGES_MAX} messages")))
 }
 
 /// Writes a session while the folder is locked, and brings the index up to date.

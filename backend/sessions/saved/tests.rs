@@ -6,6 +6,7 @@ use std::{
 use serde_json::{Value, json};
 
 use super::*;
+use crate::domain::transcript::SavedThread;
 
 struct Ground {
     dir: tempfile::TempDir,

@@ -151,6 +151,21 @@ async fn what_workers_said_on_the_thread_is_not_the_conversation() {
 }
 
 #[tokio::test]
+async fn a_message_that_was_too_large_for_its_event_is_kept_whole() {
+    let ground = Ground::new();
+    let server = ground.server().await;
+    let run = server.create(json!({ "thread_id": "t" })).await;
+    let long = "a long story ".repeat(10_000);
+    let said = json!({ "type": "message.completed", "payload": { "role": "user", "content": long } });
+    server.emit(&run, said).await;
+    assert!(server.events(&run).await.iter().any(|event| event.contains("$artifact")));
+    assert_eq!(server.post(SAVED, save_of("trip", "t")).await.expect(201)["message_count"], 1);
+    let file = server.get(&format!("{SAVED}/trip")).await.expect(200);
+    assert_eq!(file["thread"]["messages"], json!([{ "role": "user", "content": long }]));
+    assert_eq!(file["first_message"].as_str().unwrap().chars().count(), 201);
+}
+
+#[tokio::test]
 async fn a_session_that_was_edited_goes_on_as_edited() {
     let (models, config) = listener(&["one", "yes"]).await;
     let ground = Ground::new();

@@ -244,7 +244,7 @@ fn load(file: &Path, is_stdin: bool) -> Result<String> {
     } else {
         File::open(file)?.take(most).read_to_end(&mut bytes)?
     };
-    Ok(String::from_utf8(bytes).map_err(|error| error.utf8_error()).context("this is no UTF-8 text")?)
+    String::from_utf8(bytes).map_err(|error| error.utf8_error()).context("this is no UTF-8 text")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user's own file, named on the command line")]

@@ -1,7 +1,7 @@
 //! From a checkpoint to a file and back, where all of a state is plain data.
 //!
 //! What comes back is a checkpoint that two engines read: this program's, whose head stands in it as `runreel`, and
-//! LangGraph's, whose members are those of the value itself. Messages stand in the file once, so that whoever edits
+//! `LangGraph`'s, whose members are those of the value itself. Messages stand in the file once, so that whoever edits
 //! them edits what is restored.
 
 use chrono::{DateTime, Utc};
@@ -24,7 +24,7 @@ use crate::domain::{
 const MESSAGES: &str = "messages";
 /// The member with the engine's head.
 const HEAD: &str = "runreel";
-/// The version of LangGraph's format that the members are of.
+/// The version of `LangGraph`'s format that the members are of.
 const LANGGRAPH: u32 = 4;
 /// The agent's graph, where a state does not name another.
 const GRAPH: &str = "assistant";
@@ -149,7 +149,7 @@ fn channels_of(state: &Map<String, Value>, fresh: Uuid) -> Vec<(Channel, Version
     channels.into_iter().flatten().filter_map(channel).collect()
 }
 
-/// The version of a channel's first value, as LangGraph's savers count, with a tail that no other thread has.
+/// The version of a channel's first value, as `LangGraph`'s savers count, with a tail that no other thread has.
 fn first_version(fresh: Uuid) -> Version {
     let version = format!("{:032}.{}", 1, &fresh.simple().to_string()[20..]);
     serde_json::from_str(Json::of(&version).as_str()).expect("a short text is a version")

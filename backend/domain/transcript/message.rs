@@ -10,7 +10,7 @@ pub struct Call {
     pub args: Value,
 }
 
-/// Members that LangChain's messages have and that say nothing when they are empty.
+/// Members that `LangChain`'s messages have and that say nothing when they are empty.
 const SILENT: [&str; 9] = [
     "name",
     "id",

@@ -5,7 +5,7 @@ use serde_json::{Map, Number, Value};
 
 use crate::domain::limits::JSON_DEPTH_MAX;
 
-/// The extension under which LangGraph's serialiser packs a model: `[module, class, its members, …]`.
+/// The extension under which `LangGraph`'s serialiser packs a model: `[module, class, its members, …]`.
 const PYDANTIC: i8 = 5;
 /// The one package whose models are read for their members: messages are plain data there.
 const MESSAGES: &str = "langchain_core.messages.";
@@ -55,7 +55,7 @@ fn plain(packed: Packed) -> Option<Value> {
     })
 }
 
-/// The members of one of LangChain's messages.
+/// The members of one of `LangChain`'s messages.
 fn message(body: &[u8]) -> Option<Value> {
     let Value::Array(mut model) = unpack(body)? else { return None };
     let is_message = model.first()?.as_str()?.starts_with(MESSAGES) && model.get(1)?.as_str()?.contains("Message");

@@ -8,6 +8,9 @@ use serde_json::{Value, json};
 use super::*;
 use crate::domain::transcript::SavedThread;
 
+/// What was done, and how.
+type Damage = (&'static str, fn(&Ground));
+
 struct Ground {
     dir: tempfile::TempDir,
     path: folder::Path,
@@ -71,7 +74,7 @@ fn the_index_heals_from_the_files_whatever_became_of_it() {
     for name in ["a", "b", "c"] {
         ground.put(&session(name, "hi")).unwrap();
     }
-    let damages: [(&str, fn(&Ground)); 5] = [
+    let damages: [Damage; 5] = [
         ("gone", |ground| fs::remove_file(ground.file("index.json")).unwrap()),
         ("torn", |ground| fs::write(ground.file("index.json"), "{\"sessions\": [{").unwrap()),
         ("changed by hand", |ground| {

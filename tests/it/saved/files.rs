@@ -51,7 +51,7 @@ async fn a_file_by_hand_or_of_another_version_loads_or_is_refused_with_its_line_
     assert!(ground.file("wrong.json").exists(), "what is damaged is not thrown away");
     let sent = "{\n\"thread\": {\"messages\": 1}}";
     let problem = server.put_text(&format!("{SAVED}/new"), sent).await.refused(400, "invalid_request");
-    assert!(problem["detail"].as_str().unwrap().starts_with("line 2, column 25: "), "{problem}");
+    assert!(problem["detail"].as_str().unwrap().starts_with("line 2, column 24: "), "{problem}");
     server.delete(&format!("{SAVED}/torn")).await.expect(204);
     assert_eq!(server.get(SAVED).await.expect(200)["unreadable"].as_array().unwrap().len(), 1);
     server.delete(&format!("{SAVED}/torn")).await.refused(404, "not_found");

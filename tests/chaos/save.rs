@@ -33,9 +33,9 @@ use crate::{
 };
 
 const NAMES: [&str; 3] = ["kept", "kept-too", "sent"];
-/// Messages of a session and characters of each: some MiB, so that a file is not written in a moment.
-const MESSAGES: usize = 500;
-const CHARACTERS: usize = 8_000;
+/// Messages of a session and characters of each: more than a MiB, so that a file is not written in a moment.
+const MESSAGES: usize = 250;
+const CHARACTERS: usize = 6_000;
 /// A kill comes at most so long after every writer has gone on.
 const LATER_MS: std::ops::Range<u64> = 0..400;
 /// And so long after a file was seen that is being written.

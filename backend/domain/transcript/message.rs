@@ -149,12 +149,21 @@ fn usable_one(number: usize, message: &Value) -> Value {
         _ => Vec::new(),
     };
     members.insert("content".to_owned(), Value::Array(content));
+    if !members.get("tool_call_id").is_some_and(Value::is_string) {
+        members.remove("tool_call_id");
+    }
     if let Some(Value::Array(calls)) = members.get_mut("tool_calls") {
         for (n, call) in calls.iter_mut().enumerate() {
             let Some(Call { id, name, args }) = call_of(call) else { continue };
             let id = id.unwrap_or_else(|| format!("call_{number}_{n}"));
             if call.get("function").is_some() {
                 *call = json!({});
+            }
+            let signatures = call.get("signatures").and_then(Value::as_array);
+            if !signatures.is_some_and(|signatures| signatures.iter().all(Value::is_string))
+                && let Some(members) = call.as_object_mut()
+            {
+                members.remove("signatures");
             }
             call["id"] = json!(id);
             call["name"] = json!(name);

@@ -84,7 +84,7 @@ pub struct ToolCall {
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
     pub role: Speaker,
-    #[serde(default)]
+    #[serde(default, deserialize_with = "parts_of")]
     pub content: Vec<Part>,
     /// Of an assistant.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -92,6 +92,17 @@ pub struct Message {
     /// Of a tool's result: the call it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
+}
+
+/// Parts as they are kept. What another framework put between them, in a thread that was carried over, is read as the
+/// picture or the text that it is, because a conversation that cannot be read would begin anew.
+fn parts_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
+    let read = |part: Value| {
+        let picture = part["image_url"]["url"].as_str().and_then(Part::image_of_data_uri);
+        let text = |part: &Value| part.as_str().map_or_else(|| part.to_string(), str::to_owned);
+        picture.unwrap_or_else(|| Part::deserialize(&part).unwrap_or_else(|_| Part::text(text(&part))))
+    };
+    Ok(Vec::<Value>::deserialize(deserializer)?.into_iter().map(read).collect())
 }
 
 impl Message {

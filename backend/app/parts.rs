@@ -20,7 +20,7 @@ use crate::{
     domain::{id::Name, limits::RUNTIME_PLACES, session::inbound::ChannelName},
     http::{self, Server},
     runners::Runners,
-    sessions::{log::SessionLog, steps::Steps},
+    sessions::{log::SessionLog, saved::SavedSessions, steps::Steps},
     store::{self, Store},
     telemetry,
     threads::Threads,
@@ -90,12 +90,14 @@ pub(super) async fn build(
     let metrics = telemetry::metrics();
     tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
     tasks.spawn(threads.clone().run(stop.clone()));
-    tasks.spawn(artifacts.run(stop.clone()));
+    tasks.spawn(artifacts.clone().run(stop.clone()));
     tasks.spawn(channels.clone().run(stop.clone()));
     tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
     tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
     let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
-    let parts = http::Parts { timeline, threads, channels, runners, authenticator, revocations, metrics, draining };
+    let saved = plan.saved(&artifacts, &authenticator)?;
+    let parts =
+        http::Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining };
     Ok(Built { server: Server::new(parts), tasks: plan.tasks, stop: plan.stop })
 }
 
@@ -183,6 +185,13 @@ impl Plan<'_> {
         let router = Arc::new(Router::new(timeline.clone(), threads.clone(), steps.clone(), monotonic()));
         let lease = Duration::from_millis(self.args.lease_ms);
         Ok(Channels::new(timeline.clone(), (configs, lease), (steps, router), telegram, self.tasks.clone()))
+    }
+
+    /// Saved sessions; whoever needs no name has the folder to themselves.
+    fn saved(&self, artifacts: &Artifacts, authenticator: &Authenticator) -> anyhow::Result<SavedSessions> {
+        let (root, local) = (self.args.sessions_dir()?, authenticator.owner("", LOCAL_SUBJECT));
+        let times = (self.clock.clone(), self.ids.clone());
+        Ok(SavedSessions::new(artifacts.clone(), self.store.clone(), times, root, local))
     }
 
     /// What carries out the runs of the configured agents.

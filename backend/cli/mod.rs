@@ -22,6 +22,7 @@ pub mod render;
 mod runner;
 mod runs;
 mod serve;
+mod session;
 mod sql;
 mod tail;
 mod token;
@@ -69,6 +70,8 @@ enum Command {
     Chat(Box<chat::Args>),
     /// Carry out queued runs of some agents: by a configuration's agents, or a command per run.
     Runner(Box<runner::Args>),
+    /// Save conversations as files, look at them, go on from them.
+    Session(session::Args),
     /// Write runs to a file that can be checked and imported.
     Export(Box<export::Args>),
     /// Bring the runs of an export into a server.
@@ -101,6 +104,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Runs(args) => runs::run(*args).await,
         Command::Chat(args) => chat::run(*args).await,
         Command::Runner(args) => runner::run(*args).await,
+        Command::Session(args) => session::run(args).await,
         Command::Export(args) => export::run(*args).await,
         Command::Import(args) => import::run(*args).await,
         Command::Sql(args) => sql::run(args).await,

@@ -147,6 +147,11 @@ impl Client {
         self.json(self.http.get(self.at(segments)).query(query)).await
     }
 
+    /// Posts something below `/api`; the answer is what the server says of it. One try.
+    pub async fn post<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, Error> {
+        self.json(self.http.post(self.at(segments)).json(body)).await
+    }
+
     /// Puts something below `/api`; the answer is what the server says of it.
     pub async fn put<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, Error> {
         self.json(self.http.put(self.at(segments)).json(body)).await

@@ -164,6 +164,9 @@ pub struct ServeArgs {
     /// A bucket for the artifacts' bytes instead of a folder, such as <s3://bucket/prefix>.
     #[arg(long, env = "RUNREEL_ARTIFACT_STORE", value_name = "URL")]
     pub artifact_store: Option<BucketUrl>,
+    /// The folder of saved sessions. Default: sessions/ in the data directory.
+    #[arg(long, env = "RUNREEL_SESSIONS_DIR", value_name = "DIR")]
+    pub sessions_dir: Option<PathBuf>,
     /// A TOML file with sections for models, tools, mcp, agents and channels.
     #[arg(long, env = "RUNREEL_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
@@ -221,6 +224,14 @@ impl ServeArgs {
         }
     }
 
+    /// The folder of saved sessions.
+    pub fn sessions_dir(&self) -> Result<PathBuf, Error> {
+        match &self.sessions_dir {
+            Some(dir) => Ok(dir.clone()),
+            None => Ok(self.data.data_dir()?.join("sessions")),
+        }
+    }
+
     /// The configuration file, checked; an empty one where none is named.
     pub fn file(&self) -> Result<File, Error> {
         self.config.as_deref().map_or_else(|| Ok(File::default()), File::read)
@@ -269,6 +280,7 @@ impl ServeArgs {
             ("s3_region", "RUNREEL_S3_REGION", secrets.s3.region.clone().unwrap_or_else(|| "us-east-1".to_owned())),
             ("s3_access_key_id", "RUNREEL_S3_ACCESS_KEY_ID", set(secrets.s3.access_key_id.is_some())),
             ("s3_secret_access_key", "RUNREEL_S3_SECRET_ACCESS_KEY", set(secrets.s3.secret_access_key.is_some())),
+            ("sessions_dir", "RUNREEL_SESSIONS_DIR", self.sessions_dir()?.display().to_string()),
             ("config", "RUNREEL_CONFIG", shown(self.config.as_deref())),
             ("telegram_api_base", "RUNREEL_TELEGRAM_API_BASE", self.telegram_api_base.clone()),
             ("telegram_bot_token", "RUNREEL_TELEGRAM_BOT_TOKEN", set(secrets.telegram_bot_token.is_some())),

@@ -237,6 +237,20 @@ pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
 pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// How far back a session's log is searched for a line that may be there already, bytes.
 pub const SESSION_LOG_TAIL_BYTES: u64 = 4 * 1024 * 1024;
+/// Longest name of a saved session, characters.
+pub const SAVED_NAME_CHARS_MAX: usize = 64;
+/// Longest description of a saved session, characters.
+pub const SAVED_DESCRIPTION_CHARS_MAX: usize = 2_000;
+/// Largest file of a saved session, bytes.
+pub const SAVED_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Most messages of a saved session.
+pub const SAVED_MESSAGES_MAX: usize = 100_000;
+/// Most saved sessions of one owner.
+pub const SAVED_SESSIONS_MAX: usize = 10_000;
+/// Longest text of a message in an index or a summary, characters.
+pub const SAVED_TEXT_CHARS_MAX: usize = 200;
+/// Most requests that a summary repeats.
+pub const SAVED_REQUESTS_MAX: usize = 5;
 /// Life of a one-time code when none is asked for, seconds.
 pub const CODE_LIFE_S_DEFAULT: i64 = 15 * 60;
 /// Longest life of a one-time code, seconds.

@@ -26,3 +26,4 @@ pub mod runner;
 pub mod session;
 pub mod span;
 pub mod splice;
+pub mod transcript;

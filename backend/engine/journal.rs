@@ -212,13 +212,15 @@ pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     if checkpoint.checkpoint.t.as_str() != "json" {
         return None;
     }
-    let head: Head = serde_json::from_slice(&checkpoint.checkpoint.b.0).ok().filter(|head: &Head| head.v == FORMAT)?;
+    let head = head(&checkpoint.checkpoint.b.0)?;
     let (mut members, mut kept) = (serde_json::Map::new(), Kept::new());
     for (channel, blob) in &checkpoint.blobs.0 {
         let text = String::from_utf8(blob.b.0.clone()).ok().filter(|_| blob.t.as_str() == "json")?;
-        let since: String = serde_json::from_str(blob.version.as_json()).ok()?;
         members.insert(channel.as_str().to_owned(), serde_json::from_str(&text).ok()?);
-        kept.insert(channel.as_str().to_owned(), (CheckpointId::trusted(&since), text));
+        // A value that was counted in another way is kept anew with the next step.
+        if let Ok(since) = serde_json::from_str::<String>(blob.version.as_json()) {
+            kept.insert(channel.as_str().to_owned(), (CheckpointId::trusted(&since), text));
+        }
     }
     let memos = checkpoint.writes.iter().filter(|write| write.channel.as_str() == MEMO).filter_map(|write| {
         let (node, key) = write.task_id.as_str().split_once('/')?;
@@ -234,6 +236,17 @@ pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
         kept,
         memos: memos.collect::<HashMap<_, _>>(),
     })
+}
+
+/// The head that a checkpoint is, or the one that stands in it for other engines to pass over: such a checkpoint was
+/// made from a saved session, and both go on from it.
+fn head(value: &[u8]) -> Option<Head> {
+    #[derive(Deserialize)]
+    struct Within {
+        runreel: Head,
+    }
+    let of_file = || serde_json::from_slice::<Within>(value).map(|within| within.runreel);
+    serde_json::from_slice::<Head>(value).or_else(|_| of_file()).ok().filter(|head| head.v == FORMAT)
 }
 
 fn version(since: &CheckpointId) -> Result<Version, JournalError> {

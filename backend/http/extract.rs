@@ -25,6 +25,7 @@ use crate::{
         limits::{BODY_BYTES_MAX, BODY_STEP_KIB, BODY_WAIT_MS_MAX},
         principal::{OwnerId, Scope},
         session::inbound::ChannelName,
+        transcript::SavedName,
     },
 };
 
@@ -217,6 +218,17 @@ impl FromRequestParts<Server> for SessionPath {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         let session = path_text(parts, server, "session_id").await?;
         Ok(Self(session.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The name of a saved session in a path.
+pub(super) struct SavedPath(pub(super) SavedName);
+
+impl FromRequestParts<Server> for SavedPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        Ok(Self(chosen(parts, server, "name").await?))
     }
 }
 

@@ -20,6 +20,7 @@ mod openapi;
 pub mod problem;
 mod runners;
 mod runs;
+mod saved_sessions;
 pub mod serve;
 mod sessions;
 mod sse;
@@ -48,6 +49,7 @@ use crate::{
     channels::Channels,
     domain::limits::{BODIES_KIB_MAX, STREAMS_MAX},
     runners::Runners,
+    sessions::saved::SavedSessions,
     threads::Threads,
     timeline::Timeline,
 };
@@ -58,6 +60,7 @@ pub struct Server {
     pub timeline: Timeline,
     pub threads: Threads,
     pub channels: Channels,
+    pub saved: SavedSessions,
     pub runners: Runners,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
@@ -74,6 +77,7 @@ pub struct Parts {
     pub timeline: Timeline,
     pub threads: Threads,
     pub channels: Channels,
+    pub saved: SavedSessions,
     pub runners: Runners,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
@@ -85,8 +89,21 @@ impl Server {
     pub fn new(parts: Parts) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-        let Parts { timeline, threads, channels, runners, authenticator, revocations, metrics, draining } = parts;
-        Self { timeline, threads, channels, runners, authenticator, revocations, metrics, streams, bodies, draining }
+        let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining } =
+            parts;
+        Self {
+            timeline,
+            threads,
+            channels,
+            saved,
+            runners,
+            authenticator,
+            revocations,
+            metrics,
+            streams,
+            bodies,
+            draining,
+        }
     }
 }
 
@@ -103,6 +120,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(checkpoints::routes()) // …/checkpoints, …/{checkpoint_id}, …/latest, …/writes, /api/checkpoints
         .merge(channels::routes()) //    /api/channels/{channel}/messages, …/codes, /api/channels/telegram/webhook
         .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
+        .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
         .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics

@@ -50,6 +50,7 @@ pub enum Code {
     OutcomeUnknown,
     StorageUnavailable,
     StorageFull,
+    UnreadableSession,
 }
 
 impl Code {
@@ -83,6 +84,7 @@ impl Code {
             Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
+            Self::UnreadableSession => StatusCode::UNPROCESSABLE_ENTITY,
         }
     }
 
@@ -119,6 +121,7 @@ impl Code {
             Self::RangeNotSatisfiable => "The range has nothing in it",
             Self::StorageUnavailable => "The artifact store cannot be used",
             Self::StorageFull => "The artifact store is full",
+            Self::UnreadableSession => "The saved session cannot be read",
         }
     }
 

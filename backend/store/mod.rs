@@ -30,6 +30,7 @@ pub mod prune;
 pub mod query;
 pub mod retention;
 pub mod runs;
+pub mod said;
 pub mod sessions;
 pub mod threads;
 pub mod tokens;

@@ -6,13 +6,15 @@
 //!
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
 //! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] and [`talk`]
-//! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is.
+//! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is. So does
+//! [`save`]: files that a killed server was writing.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
 mod graph;
 mod judge;
 mod reader;
+mod save;
 mod scenarios;
 mod self_check;
 mod site;
@@ -56,9 +58,10 @@ enum Wanted {
     StalledReaders,
     GraphKills,
     TalkKills,
+    SaveKills,
 }
 
-const SCENARIOS: [Wanted; 11] = [
+const SCENARIOS: [Wanted; 12] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -70,6 +73,7 @@ const SCENARIOS: [Wanted; 11] = [
     Wanted::StalledReaders,
     Wanted::GraphKills,
     Wanted::TalkKills,
+    Wanted::SaveKills,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -199,6 +203,7 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
         Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
         Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
+        Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(8, 100))).await,
         _ => return Vec::new(),
     };
     vec![(name, verdict)]

@@ -85,6 +85,18 @@ fn rows() -> Vec<Row> {
         row("get", "/api/sessions", [200, 200, 403, 200, 401]),
         row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
         row("get", "/api/sessions/{session_id}/log.jsonl", [404, 404, 403, 404, 401]),
+        row("get", "/api/saved-sessions", [200, 200, 403, 200, 401]),
+        body(
+            row("post", "/api/saved-sessions", [404, 404, 403, 403, 401]),
+            json!({ "name": "a", "thread_id": "none" }),
+        ),
+        row("get", "/api/saved-sessions/{name}", [200, 404, 403, 200, 401]),
+        body(
+            row("put", "/api/saved-sessions/{name}", [200, 201, 403, 403, 401]),
+            json!({ "thread": { "messages": [] } }),
+        ),
+        row("delete", "/api/saved-sessions/{name}", [204, 404, 403, 403, 401]),
+        row("post", "/api/saved-sessions/{name}/restore", [201, 404, 403, 403, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
@@ -110,7 +122,7 @@ fn late_event(run: &str) -> String {
 
 /// `run` is a run's id, and after a slash its artifact's if that matters.
 async fn call(api: &Api, row: &Row, run: &str) -> Reply {
-    // The thread of a run is called as the run is.
+    // The thread of a run, and what is saved of it, are called as the run is.
     let (run, artifact) = run.split_once('/').unwrap_or((run, run));
     let path = row
         .path
@@ -119,6 +131,7 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
         .replace("{checkpoint_id}", "1")
         .replace("{session_id}", run)
         .replace("{artifact_id}", artifact)
+        .replace("{name}", run)
         .replace("{channel}", "web");
     let method = Method::from_bytes(row.method.to_uppercase().as_bytes()).unwrap();
     let is_upload = row.method == "post" && path.ends_with("/artifacts");
@@ -146,6 +159,7 @@ async fn interrupted_run(api: &Api) -> String {
     let id = new_run_id();
     let run = api.create(json!({ "run_id": id, "thread_id": id })).await;
     api.put_checkpoint(&run, "1", json!({ "checkpoint": { "t": "x" } })).await;
+    api.post("/api/saved-sessions", json!({ "name": run, "thread_id": run })).await.expect(201);
     api.emit(&run, json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }])).await;
     run
 }

@@ -38,6 +38,7 @@ mod refusals;
 mod retention;
 mod runners;
 mod runs;
+mod saved;
 mod secrets;
 mod stream;
 mod support;

@@ -66,7 +66,13 @@ pub struct Conversation {
     /// Oldest first, without the system's words.
     pub messages: Vec<Message>,
     /// Of all runs of the thread.
+    #[serde(deserialize_with = "usage_of")]
     pub usage: Usage,
+}
+
+/// In a thread that was carried over, `usage` may be another framework's word for something else.
+fn usage_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
+    Ok(Usage::deserialize(Value::deserialize(deserializer)?).unwrap_or_default())
 }
 
 /// What a step adds.

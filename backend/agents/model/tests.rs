@@ -1,6 +1,8 @@
+use proptest::prelude::*;
 use serde_json::json;
 
 use super::*;
+use crate::domain::transcript;
 
 #[test]
 fn a_message_is_kept_as_events_carry_it() {
@@ -75,4 +77,41 @@ async fn a_cancelled_call_ends_at_once() {
 
 async fn complete_until_owned(cancel: CancellationToken) -> Result<Completion, ModelError> {
     complete_until(&Silent, &Request::default(), &mut |_| {}, &cancel).await
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i16>().prop_map(Value::from),
+        "text|image|reasoning|user|ai|tool|[a-c]{0,3}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 16, 3, |inner| {
+        let names = "type|text|media_type|data|url|image_url|id|name|args|signatures|signature|[a-b]";
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..3).prop_map(Value::from),
+            proptest::collection::vec((names, inner), 0..4).prop_map(|members| members.into_iter().collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn every_message_that_a_saved_session_may_hold_is_read(
+        role in "user|human|assistant|ai|system|developer|tool|function",
+        content in prop_oneof![any_json(), proptest::collection::vec(any_json(), 0..4).prop_map(Value::from)],
+        calls in proptest::collection::vec((any_json(), any_json(), any_json()), 0..3),
+        more in proptest::collection::vec(("tool_call_id|role|name|id|[a-c]", any_json()), 0..4),
+    ) {
+        let call = |(id, args, signatures)| json!({"id": id, "name": "x", "args": args, "signatures": signatures});
+        let mut message: Value = more.into_iter().collect();
+        message["role"] = json!(role);
+        message["content"] = content;
+        message["tool_calls"] = calls.into_iter().map(call).collect();
+        if transcript::message::check(&message).is_ok() {
+            let usable = transcript::message::usable(&[message.clone()]);
+            let read = serde_json::from_value::<Message>(usable[0].clone());
+            prop_assert!(read.is_ok(), "{message} became {}: {:?}", usable[0], read.err());
+        }
+    }
 }

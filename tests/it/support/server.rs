@@ -105,6 +105,7 @@ impl Setup {
         };
         let url = self.url.unwrap_or_else(|| db.url());
         let artifacts = db.artifacts.path().display().to_string();
+        let saved = db.artifacts.path().join("saved").display().to_string();
         let mut flags = vec![
             "--listen",
             "127.0.0.1:0",
@@ -116,6 +117,8 @@ impl Setup {
             url.as_str(),
             "--artifacts-dir",
             artifacts.as_str(),
+            "--sessions-dir",
+            saved.as_str(),
         ];
         for pair in self.flags.chunks(2) {
             // clap refuses a flag that is given twice.

@@ -72,7 +72,7 @@ export interface components {
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or none. */
@@ -385,6 +385,22 @@ export interface components {
             /** Format: int64 */
             writes: number;
         };
+        /** @description Where to restore to. */
+        Restore: {
+            /** @description A thread without checkpoints, or none yet; absent, a new one. */
+            thread_id?: string | null;
+        };
+        /** @description The thread that goes on from a session. */
+        RestoredThread: {
+            /** @description The state that the next run goes on from. */
+            checkpoint_id: string;
+            /** @description Whether the thread knows a summary of them only. */
+            fallback: boolean;
+            /** @description Messages of the session. */
+            message_count: number;
+            stream_url: string;
+            thread_id: string;
+        };
         /** @description An answer to an interrupt. */
         Resume: {
             /** @description `approve`, `reject` or `respond`; the others are the server's. */
@@ -498,6 +514,36 @@ export interface components {
             /** @description What `start_ms` counts from. */
             started_at: string;
             summary: components["schemas"]["Summary"];
+        };
+        /** @description What to save, and how to call it. */
+        SaveThread: {
+            /** @description At most 2 000 characters; absent, a session that is saved again keeps its own. */
+            description?: string | null;
+            /** @description 1–64 of `A-Za-z0-9._-`. */
+            name: string;
+            thread_id: string;
+        };
+        /** @description A session as a list shows it. */
+        Saved: {
+            /** @description RFC 3339, UTC, microseconds. */
+            created_at: string;
+            description?: string | null;
+            /** @description Whether only the log's messages were kept, and it is restored by a summary. */
+            fallback: boolean;
+            /** @description The beginning of what a user said first. */
+            first_message?: string | null;
+            message_count: number;
+            name: string;
+            /** @description When it was saved last. */
+            updated_at: string;
+        };
+        /** @description A page of saved sessions, by name. */
+        SavedList: {
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+            saved_sessions: components["schemas"]["Saved"][];
+            /** @description Files that cannot be read; on the first page. */
+            unreadable: components["schemas"]["UnreadableFile"][];
         };
         /** @description A time of talk in a chat. */
         Session: {
@@ -656,6 +702,14 @@ export interface components {
             seq: number;
             /** @description The text of all parts. */
             text?: string | null;
+        };
+        /** @description A file in the folder that is no session's, or none any more. */
+        UnreadableFile: {
+            column: number;
+            /** @description Where reading ended, from 1. */
+            line: number;
+            name: string;
+            reason: string;
         };
         /** @description What a task of a checkpoint has written: `(task_id, idx)` is its place. */
         Write: {

@@ -1,0 +1,290 @@
+//! `runreel session`: saves conversations into files that people can read, and brings them back.
+
+use std::{
+    fs::File,
+    io::{self, Read as _},
+    path::{Path, PathBuf},
+    process::ExitCode,
+};
+
+use anyhow::{Context as _, Result};
+use clap::ValueEnum;
+use serde_json::{Value, json, value::RawValue};
+
+use super::{
+    connection::Connection,
+    exit::Complaint,
+    render::{clean, print, say},
+};
+use crate::{
+    client::Client,
+    clock::Clock,
+    domain::{
+        id::{Malformed, ThreadId},
+        limits::{PAGE_ROWS_MAX, SAVED_FILE_BYTES_MAX},
+        transcript::{SavedName, SavedSession},
+    },
+};
+
+mod transcript;
+
+/// Save conversations as files, look at them, and go on from them
+#[derive(Clone, Debug, clap::Args)]
+#[command(after_help = "\
+A session is saved from a thread: in full where the thread's state is plain data, and from its log where it is not;
+then it is marked as a fallback, and what is restored is a summary of it. The server keeps one file for each session
+(docs/operations.md says where), which may be read, edited, copied away and put back.
+
+A name is 1 to 64 of A-Z a-z 0-9 . _ - and no file's that a system reserves.
+
+Examples:
+  runreel session save trip --thread web_ann --description 'the plan for June'
+  runreel session list
+  runreel session show trip
+  thread=$(runreel session restore trip)       a new thread that goes on from there
+  runreel session restore trip --thread trip-2
+  runreel session export trip --format markdown -o trip.md
+  runreel session export trip | ssh elsewhere runreel session import -
+  runreel session import trip.json --name trip-2
+  runreel session delete trip")]
+pub(super) struct Args {
+    #[command(subcommand)]
+    action: Action,
+}
+
+#[derive(Clone, Debug, clap::Subcommand)]
+enum Action {
+    /// Save a thread as it is now; the same name again replaces what was saved
+    Save {
+        /// What to call the session
+        name: SavedName,
+        /// The thread
+        #[arg(long, value_name = "THREAD_ID")]
+        thread: ThreadId,
+        /// What it is about; without it, a session that is saved again keeps its own
+        #[arg(long, value_name = "TEXT")]
+        description: Option<String>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// List what is saved
+    List {
+        /// Print each session as one line of JSON
+        #[arg(long)]
+        json: bool,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Read a session
+    Show(Named),
+    /// Make a thread that goes on from a session, and print its id
+    Restore {
+        #[command(flatten)]
+        named: Named,
+        /// A thread without a state of its own, or none yet; without it, a new one
+        #[arg(long, value_name = "THREAD_ID")]
+        thread: Option<ThreadId>,
+    },
+    /// Print a session's file, or write it somewhere
+    Export {
+        #[command(flatten)]
+        named: Named,
+        /// json can be imported again; markdown is for reading
+        #[arg(long, value_enum, default_value_t = Format::Json)]
+        format: Format,
+        /// Where to write it; without it, stdout
+        #[arg(long, short, value_name = "FILE")]
+        output: Option<PathBuf>,
+    },
+    /// Bring a session in from its file
+    Import {
+        /// The file; - is stdin
+        file: PathBuf,
+        /// What to call it; without it, the name in the file, else the file's own
+        #[arg(long, value_name = "NAME")]
+        name: Option<SavedName>,
+        #[command(flatten)]
+        connection: Connection,
+    },
+    /// Delete a session; threads that came from it stay
+    Delete(Named),
+}
+
+#[derive(Clone, Debug, clap::Args)]
+struct Named {
+    /// The session
+    name: SavedName,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+enum Format {
+    Json,
+    Markdown,
+}
+
+impl Named {
+    /// The session's file, to the letter.
+    async fn file(&self) -> Result<Box<RawValue>> {
+        Ok(self.connection.client()?.get(&["saved-sessions", self.name.as_str()], &[]).await?)
+    }
+
+    async fn session(&self) -> Result<SavedSession> {
+        read(&self.name, self.file().await?.get().as_bytes())
+    }
+}
+
+pub(super) async fn run(args: Args) -> Result<ExitCode> {
+    match args.action {
+        Action::Save { name, thread, description, connection } => {
+            let body = json!({"name": name, "thread_id": thread, "description": description});
+            let saved: Value = connection.client()?.post(&["saved-sessions"], &body).await?;
+            let how =
+                if saved["fallback"] == true { "as a fallback: its messages, without its state" } else { "in full" };
+            say(format!("{name} is saved {how}; {} messages", saved["message_count"]));
+        }
+        Action::List { json, connection } => list(&connection.client()?, json).await?,
+        Action::Show(named) => print(&transcript::shown(&named.session().await?))?,
+        Action::Restore { named, thread } => {
+            let path = ["saved-sessions", named.name.as_str(), "restore"];
+            let made: Value = named.connection.client()?.post(&path, &json!({"thread_id": thread})).await?;
+            let what = if made["fallback"] == true { "a summary" } else { "its messages" };
+            say(format!(
+                "a thread goes on from {} with {what}; the next run with this thread_id knows them:",
+                named.name
+            ));
+            print(&format!("{}\n", made["thread_id"].as_str().unwrap_or_default()))?;
+        }
+        Action::Export { named, format, output } => {
+            let text = match format {
+                Format::Json => format!("{}\n", named.file().await?.get()),
+                Format::Markdown => transcript::markdown(&named.session().await?),
+            };
+            match output {
+                None => print(&text)?,
+                Some(path) => write(&path, &text)?,
+            }
+        }
+        Action::Import { file, name, connection } => import(&file, name, &connection.client()?).await?,
+        Action::Delete(named) => {
+            named.connection.client()?.delete(&["saved-sessions", named.name.as_str()]).await?;
+            say(format!("{} is deleted", named.name));
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+async fn list(client: &Client, json: bool) -> Result<()> {
+    let (mut sessions, mut cursor): (Vec<Value>, Option<String>) = (Vec::new(), None);
+    loop {
+        let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
+        query.extend(cursor.take().map(|cursor| ("cursor", cursor)));
+        let page: Value = client.get(&["saved-sessions"], &query).await?;
+        sessions.extend(page["saved_sessions"].as_array().into_iter().flatten().cloned());
+        for file in page["unreadable"].as_array().into_iter().flatten() {
+            let text = |member: &str| clean(file[member].as_str().unwrap_or_default());
+            let place = format!("line {}, column {}", file["line"], file["column"]);
+            say(format!("{} cannot be read: {place}: {}", text("name"), text("reason")));
+        }
+        match page["next_cursor"].as_str() {
+            Some(next) => cursor = Some(next.to_owned()),
+            None => break,
+        }
+    }
+    if json {
+        print(&sessions.iter().fold(String::new(), |lines, session| lines + &session.to_string() + "\n"))?;
+    } else if sessions.is_empty() {
+        say("nothing is saved");
+    } else {
+        print(&transcript::table(&sessions, Clock::System.now()))?;
+    }
+    Ok(())
+}
+
+async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result<()> {
+    let is_stdin = file == Path::new("-");
+    let told = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
+    let text = load(file, is_stdin).with_context(|| told.clone())?;
+    let refused = |why: &dyn std::fmt::Display| Complaint::failed(format!("{told}: {why}"));
+    let own = SavedSession::named(text.as_bytes()).map_err(|unreadable| refused(&unreadable))?;
+    let stem = file.file_stem().and_then(|stem| stem.to_str()).filter(|_| !is_stdin).map(str::to_owned);
+    let name = match (name, own.clone().or(stem)) {
+        (Some(name), _) => name,
+        (None, Some(named)) => {
+            let hint = Some("call it otherwise with --name".to_owned());
+            named
+                .parse()
+                .map_err(|rule: Malformed| Complaint { hint, ..Complaint::usage(format!("{told}: {rule}")) })?
+        }
+        (None, None) => return Err(Complaint::usage("the file names no session; call it with --name").into()),
+    };
+    // Read here as the server will, so that a line that is wrong is told before anything is sent.
+    SavedSession::read(name.clone(), text.as_bytes(), Clock::System.now())
+        .map_err(|unreadable| refused(&unreadable))?;
+    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
+    let body = if own.is_some_and(|own| own != name.as_str()) {
+        let mut renamed: Value = serde_json::from_str(text)?;
+        renamed["name"] = json!(name);
+        serde_json::value::to_raw_value(&renamed)?
+    } else {
+        RawValue::from_string(text.to_owned())?
+    };
+    let saved: Value = client.put(&["saved-sessions", name.as_str()], &body).await?;
+    say(format!("{name} is saved; {} messages", saved["message_count"]));
+    Ok(())
+}
+
+#[expect(clippy::disallowed_methods, reason = "the user's own file, named on the command line")]
+fn load(file: &Path, is_stdin: bool) -> Result<String> {
+    let mut bytes = Vec::new();
+    let most = SAVED_FILE_BYTES_MAX as u64 + 1;
+    if is_stdin {
+        io::stdin().take(most).read_to_end(&mut bytes)?
+    } else {
+        File::open(file)?.take(most).read_to_end(&mut bytes)?
+    };
+    String::from_utf8(bytes).map_err(|error| error.utf8_error()).context("this is no UTF-8 text")
+}
+
+#[expect(clippy::disallowed_methods, reason = "the user's own file, named on the command line")]
+fn write(path: &Path, text: &str) -> Result<()> {
+    std::fs::write(path, text).with_context(|| path.display().to_string())
+}
+
+/// Reads what the server sent, which has read it before.
+fn read(name: &SavedName, bytes: &[u8]) -> Result<SavedSession> {
+    let session = SavedSession::read(name.clone(), bytes, Clock::System.now());
+    Ok(session.map_err(|unreadable| Complaint::failed(format!("the server's answer: {unreadable}")))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser as _;
+
+    use super::*;
+
+    #[derive(Debug, clap::Parser)]
+    struct Command {
+        #[command(flatten)]
+        args: Args,
+    }
+
+    fn parse(words: &[&str]) -> Result<Args, clap::Error> {
+        Command::try_parse_from(["session"].iter().chain(words)).map(|command| command.args)
+    }
+
+    #[test]
+    fn a_name_that_breaks_a_rule_is_refused_before_a_request_and_told_which() {
+        for words in
+            [["show", "a/b"].as_slice(), &["save", "..", "--thread", "t"], &["delete", "nul"], &["restore", "é"]]
+        {
+            let refused = parse(words).unwrap_err();
+            assert_eq!(refused.exit_code(), 2, "{words:?}");
+            assert!(refused.to_string().contains("a name") || refused.to_string().contains("no names"), "{refused}");
+        }
+        assert!(parse(&["save", "trip"]).is_err(), "a thread is wanted");
+        assert!(parse(&["export", "trip", "--format", "markdown", "-o", "x"]).is_ok());
+        assert!(parse(&["import", "-", "--name", "trip"]).is_ok());
+    }
+}

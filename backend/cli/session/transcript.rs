@@ -1,0 +1,150 @@
+//! A saved session for people: on a screen, and as Markdown.
+
+use std::fmt::Write as _;
+
+use chrono::{DateTime, Utc};
+use comfy_table::{Attribute, Cell, ContentArrangement, Row, Table, presets};
+use serde_json::Value;
+
+use crate::{
+    cli::render::{between, clean, clean_lines, clip, duration},
+    domain::{
+        event::timestamp,
+        transcript::{
+            SavedSession,
+            message::{calls_of, named_role, role_of, text_of},
+        },
+    },
+};
+
+/// Longest text of a message in the table, characters.
+const TEXT_CHARS_MAX: usize = 60;
+/// Longest arguments of a call, characters; the file has all of them.
+const ARGS_CHARS_MAX: usize = 400;
+
+/// A table of sessions, one line each.
+pub(super) fn table(sessions: &[Value], now: DateTime<Utc>) -> String {
+    let mut table = Table::new();
+    table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).enforce_styling();
+    let head = ["NAME", "MESSAGES", "KEPT", "SAVED", "ABOUT"];
+    table.set_header(Row::from(head.map(|name| Cell::new(name).add_attribute(Attribute::Dim)).to_vec()));
+    for session in sessions {
+        let text = |member: &str| clean(session[member].as_str().unwrap_or_default());
+        let age = between(session["updated_at"].as_str().unwrap_or_default(), &now.to_rfc3339());
+        let about = [text("description"), text("first_message")].into_iter().find(|text| !text.is_empty());
+        let mut row = Row::from(vec![
+            Cell::new(text("name")),
+            Cell::new(session["message_count"].to_string()),
+            Cell::new(if session["fallback"] == true { "messages" } else { "all" }),
+            Cell::new(age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()),
+            Cell::new(clip(&about.unwrap_or_default(), TEXT_CHARS_MAX)),
+        ]);
+        row.max_height(1);
+        table.add_row(row);
+    }
+    format!("{}\n", table.trim_fmt())
+}
+
+/// A session on a screen.
+pub(super) fn shown(session: &SavedSession) -> String {
+    let mut out = format!("{}  {}\n", session.name, about(session));
+    if let Some(description) = &session.description {
+        _ = writeln!(out, "{}", clean_lines(description));
+    }
+    for message in &session.thread.messages {
+        _ = writeln!(out, "\n{}", speaker(message));
+        for line in clean_lines(&text_of(message)).lines() {
+            _ = writeln!(out, "  {line}");
+        }
+        for (name, args) in calls(message) {
+            _ = writeln!(out, "  → {name} {args}");
+        }
+    }
+    out
+}
+
+/// A session as Markdown.
+pub(super) fn markdown(session: &SavedSession) -> String {
+    let mut out = format!("# {}\n\n", session.name);
+    if let Some(description) = &session.description {
+        _ = write!(out, "{}\n\n", clean_lines(description));
+    }
+    _ = writeln!(out, "*{}*", about(session));
+    for message in &session.thread.messages {
+        _ = write!(out, "\n## {}\n\n", speaker(message));
+        let text = clean_lines(&text_of(message));
+        if !text.is_empty() {
+            _ = writeln!(out, "{}", text.trim_end());
+        }
+        let calls = calls(message);
+        if !calls.is_empty() && !text.is_empty() {
+            out.push('\n');
+        }
+        for (name, args) in calls {
+            _ = writeln!(out, "- called `{name}` with `{}`", args.replace('`', "'"));
+        }
+    }
+    out
+}
+
+fn about(session: &SavedSession) -> String {
+    let how = if session.thread.is_fallback() { "messages of the log, without the state" } else { "in full" };
+    let count = session.message_count;
+    let messages = if count == 1 { "message" } else { "messages" };
+    format!("{count} {messages}, saved {} {how}", timestamp(session.updated_at))
+}
+
+fn speaker(message: &Value) -> String {
+    clean(role_of(message).or_else(|| named_role(message)).unwrap_or_default())
+}
+
+fn calls(message: &Value) -> Vec<(String, String)> {
+    let told = |args: &Value| clip(&clean(&args.to_string()), ARGS_CHARS_MAX);
+    calls_of(message).iter().map(|call| (clean(&call.name), told(&call.args))).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::*;
+    use crate::domain::transcript::SavedThread;
+
+    fn session() -> SavedSession {
+        let call = json!({"id": "1", "name": "search", "args": {"q": "`a`"}});
+        let messages = vec![
+            json!({"role": "user", "content": "find\nit \u{1b}[2J"}),
+            json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+            json!({"role": "assistant", "content": [{"type": "text", "text": "found"}]}),
+        ];
+        let description = Some("a \u{1b}[31mplan".to_owned());
+        let at = DateTime::from_timestamp(1, 0).unwrap();
+        SavedSession::new("trip".parse().unwrap(), description, SavedThread::fallback(messages), at)
+    }
+
+    #[test]
+    fn a_session_reads_like_a_conversation_and_steers_no_terminal() {
+        assert_eq!(
+            shown(&session()),
+            "trip  3 messages, saved 1970-01-01T00:00:01.000000Z messages of the log, without the state\na plan\n\n\
+             user\n  find\n  it \n\nassistant\n  → search {\"q\":\"`a`\"}\n\nassistant\n  found\n"
+        );
+        let text = markdown(&session());
+        assert!(text.starts_with("# trip\n\na plan\n\n*3 messages, saved"), "{text}");
+        assert!(text.contains("\n## user\n\nfind\nit\n"), "{text}");
+        assert!(text.contains("\n## assistant\n\n- called `search` with `{\"q\":\"'a'\"}`\n"), "{text}");
+        assert!(!text.contains('\u{1b}'));
+    }
+
+    #[test]
+    fn a_list_has_a_line_for_each() {
+        let rows = [
+            json!({"name": "a", "message_count": 3, "fallback": true, "updated_at": "1970-01-01T00:00:01Z", "first_message": "hi"}),
+            json!({"name": "b", "message_count": 4, "fallback": false, "updated_at": "1970-01-01T00:00:01Z", "description": "plan"}),
+        ];
+        let text = table(&rows, DateTime::from_timestamp(11, 0).unwrap());
+        let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
+        assert_eq!(lines[1], ["a", "3", "messages", "10.0", "s", "ago", "hi"]);
+        assert_eq!(lines[2], ["b", "4", "all", "10.0", "s", "ago", "plan"]);
+    }
+}

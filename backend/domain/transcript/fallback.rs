@@ -1,0 +1,224 @@
+//! Messages out of the log, for a thread whose checkpoint nobody here can read.
+
+use std::collections::HashMap;
+
+use serde_json::{Map, Value, json};
+
+use super::message::{call_of, role_of};
+use crate::domain::id::RunId;
+
+/// One event of a thread's runs that tells of its conversation.
+#[derive(Clone, Debug)]
+pub struct Logged {
+    pub run: RunId,
+    /// A `tool.started`; otherwise it is a `message.completed`.
+    pub is_tool: bool,
+    /// The message's id, or the call's.
+    pub span: Option<String>,
+    pub payload: Value,
+}
+
+/// Where a call stands: which message, which of its calls.
+type Place = (usize, usize);
+
+/// Takes the events of one run after the other, in their order, and makes messages of them.
+#[derive(Debug, Default)]
+pub struct Gathering {
+    messages: Vec<Value>,
+    run: Option<RunId>,
+    /// The first message of the run that is being read.
+    first: usize,
+    /// Calls of the run that stand in a message.
+    placed: HashMap<String, Place>,
+    /// Calls that wait for a message of an assistant, in their order.
+    waiting: Vec<Value>,
+}
+
+impl Gathering {
+    /// How many messages there are so far.
+    pub fn len(&self) -> usize {
+        self.messages.len()
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.messages.is_empty()
+    }
+
+    pub fn push(&mut self, logged: Logged) {
+        if self.run != Some(logged.run) {
+            self.end_run();
+            (self.run, self.first) = (Some(logged.run), self.messages.len());
+        }
+        if logged.is_tool { self.tool(logged) } else { self.message(&logged.payload) }
+    }
+
+    pub fn finish(mut self) -> Vec<Value> {
+        self.end_run();
+        self.messages
+    }
+
+    fn message(&mut self, payload: &Value) {
+        let role = payload["role"].as_str().unwrap_or("assistant").to_owned();
+        let mut message = Map::new();
+        message.insert("role".to_owned(), json!(role));
+        message.insert("content".to_owned(), content_of(payload));
+        for name in ["name", "tool_call_id"] {
+            if let Some(value) = payload.get(name).filter(|value| value.is_string()) {
+                message.insert(name.to_owned(), value.clone());
+            }
+        }
+        let named = payload["tool_calls"].as_array().cloned().unwrap_or_default();
+        let named =
+            named.iter().filter_map(call_of).map(|call| json!({"id": call.id, "name": call.name, "args": call.args}));
+        self.messages.push(Value::Object(message));
+        let at = self.messages.len() - 1;
+        for call in named {
+            self.place(at, call);
+        }
+        if role_of(&self.messages[at]) == Some("assistant") {
+            for call in std::mem::take(&mut self.waiting) {
+                self.place(at, call);
+            }
+        }
+    }
+
+    fn tool(&mut self, logged: Logged) {
+        let Logged { span, payload, .. } = logged;
+        let Some(name) = payload["name"].as_str() else { return };
+        let id = span.or_else(|| payload["tool_call_id"].as_str().map(str::to_owned));
+        let args = payload.get("args").cloned().unwrap_or_else(|| json!({}));
+        if let Some((message, call)) = id.as_ref().and_then(|id| self.placed.get(id)) {
+            // A message had named it already; the log of the call knows what it was made with.
+            self.messages[*message]["tool_calls"][*call]["args"] = args;
+        } else if id.is_none() || !self.waiting.iter().any(|waiting| waiting["id"] == json!(id)) {
+            self.waiting.push(json!({"id": id, "name": name, "args": args}));
+        }
+    }
+
+    /// Puts a call into a message, unless the run has it already.
+    fn place(&mut self, at: usize, call: Value) {
+        let id = call["id"].as_str().map(str::to_owned);
+        if id.as_ref().is_some_and(|id| self.placed.contains_key(id)) {
+            return;
+        }
+        let Some(message) = self.messages[at].as_object_mut() else { return };
+        let calls = message.entry("tool_calls").or_insert_with(|| json!([]));
+        if let (Some(calls), Some(id)) = (calls.as_array(), id) {
+            self.placed.insert(id, (at, calls.len()));
+        }
+        if let Some(calls) = calls.as_array_mut() {
+            calls.push(call);
+        }
+    }
+
+    /// Calls after which nothing was said go to the last message of the run, or make one.
+    fn end_run(&mut self) {
+        let waiting = std::mem::take(&mut self.waiting);
+        if !waiting.is_empty() && self.messages.len() == self.first {
+            self.messages.push(json!({"role": "assistant", "content": ""}));
+        }
+        for call in waiting {
+            self.place(self.messages.len() - 1, call);
+        }
+        self.placed.clear();
+    }
+}
+
+/// What a message of the log says. Of one that was too large for its event, the beginning is there.
+fn content_of(payload: &Value) -> Value {
+    let said = [&payload["content"], &payload["text"]].into_iter().find(|said| said.is_string() || said.is_array());
+    match (said, payload["preview"].as_str()) {
+        (Some(said), _) => said.clone(),
+        (None, Some(preview)) => json!(format!("{preview}…")),
+        (None, None) if payload["content"].is_null() => json!(""),
+        (None, None) => json!(payload["content"].to_string()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+
+    use super::*;
+
+    fn run(n: u128) -> RunId {
+        RunId::trusted(uuid::Uuid::from_u128(n))
+    }
+
+    fn said(n: u128, payload: Value) -> Logged {
+        Logged { run: run(n), is_tool: false, span: None, payload }
+    }
+
+    fn called(n: u128, id: &str, name: &str) -> Logged {
+        let payload = json!({"name": name, "args": {"q": id}});
+        Logged { run: run(n), is_tool: true, span: Some(id.to_owned()), payload }
+    }
+
+    fn gathered(events: impl IntoIterator<Item = Logged>) -> Vec<Value> {
+        let mut gathering = Gathering::default();
+        events.into_iter().for_each(|logged| gathering.push(logged));
+        gathering.finish()
+    }
+
+    #[test]
+    fn calls_go_to_the_next_answer_of_their_run_or_to_its_last_message() {
+        let messages = gathered([
+            said(1, json!({"role": "user", "content": "find it"})),
+            called(1, "a", "search"),
+            called(1, "a", "search"),
+            called(1, "b", "read"),
+            said(1, json!({"content": [{"type": "text", "text": "found"}]})),
+            called(1, "c", "write"),
+            called(2, "a", "search"),
+            said(3, json!({"text": "the end"})),
+        ]);
+        let call = |id: &str, name: &str| json!({"id": id, "name": name, "args": {"q": id}});
+        assert_eq!(
+            messages,
+            [
+                json!({"role": "user", "content": "find it"}),
+                json!({"role": "assistant", "content": [{"type": "text", "text": "found"}],
+                       "tool_calls": [call("a", "search"), call("b", "read"), call("c", "write")]}),
+                json!({"role": "assistant", "content": "", "tool_calls": [call("a", "search")]}),
+                json!({"role": "assistant", "content": "the end"}),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_call_that_a_message_names_gets_what_it_was_made_with_and_stands_once() {
+        let messages = gathered([
+            said(1, json!({"role": "assistant", "content": "", "tool_calls": [{"id": "a", "name": "search"}]})),
+            called(1, "a", "search"),
+            said(1, json!({"role": "assistant", "content": "found"})),
+        ]);
+        assert_eq!(messages[0]["tool_calls"], json!([{"id": "a", "name": "search", "args": {"q": "a"}}]));
+        assert!(messages[1].get("tool_calls").is_none());
+    }
+
+    #[test]
+    fn of_a_message_that_became_an_artifact_the_beginning_is_kept() {
+        let pointer = json!({"$artifact": {"artifact_id": "x"}, "preview": "{\"role\":\"user\""});
+        assert_eq!(gathered([said(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
+    }
+
+    proptest! {
+        #[test]
+        fn no_call_is_lost_or_doubled(events in proptest::collection::vec((1u128..4, 0u8..3, 0u8..6), 0..40)) {
+            let mut events = events;
+            events.sort_by_key(|(run, _, _)| *run);
+            let logged = events.iter().map(|(run, kind, id)| match kind {
+                0 => called(*run, &id.to_string(), "tool"),
+                1 => said(*run, json!({"role": "user", "content": "x"})),
+                _ => said(*run, json!({"role": "assistant", "content": "x"})),
+            });
+            let messages = gathered(logged);
+            let made: std::collections::BTreeSet<_> =
+                events.iter().filter(|(_, kind, _)| *kind == 0).map(|(run, _, id)| (*run, *id)).collect();
+            let kept: usize = messages.iter().filter_map(|message| message["tool_calls"].as_array()).map(Vec::len).sum();
+            prop_assert_eq!(kept, made.len());
+            let all_fit = messages.iter().all(|message| super::super::message::check_shape(message).is_ok());
+            prop_assert!(all_fit);
+        }
+    }
+}

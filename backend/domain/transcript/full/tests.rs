@@ -1,0 +1,166 @@
+use proptest::prelude::*;
+
+use super::*;
+use crate::domain::checkpoint::Namespace;
+
+fn json_value(value: &Value) -> checkpoint::Value {
+    checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(value.to_string().into_bytes()) }
+}
+
+fn version(text: &str) -> Version {
+    serde_json::from_str(text).unwrap()
+}
+
+fn checkpoint(value: &Value, channels: &[(&str, &str, Option<checkpoint::Value>)]) -> Checkpoint {
+    let channel = |name: &str| Channel::trusted(name);
+    let blobs = channels.iter().filter_map(|(name, since, value)| {
+        let checkpoint::Value { t, b } = value.clone()?;
+        Some((channel(name), Blob { version: version(since), t, b }))
+    });
+    Checkpoint {
+        thread_id: "t".parse().unwrap(),
+        ns: Namespace::default(),
+        checkpoint_id: CheckpointId::trusted("0198c0de-0000-7000-8000-000000000001"),
+        parent_id: None,
+        run_id: None,
+        checkpoint: json_value(value),
+        metadata: Json::of(&json!({"step": 4})),
+        versions: Channels(channels.iter().map(|(name, since, _)| (channel(name), version(since))).collect()),
+        blobs: Channels(blobs.collect()),
+        writes: Vec::new(),
+        created_at: DateTime::UNIX_EPOCH,
+    }
+}
+
+fn fresh() -> Uuid {
+    "0198c0de-0000-7000-8000-0000000000ff".parse().unwrap()
+}
+
+fn again(restored: Restored) -> Checkpoint {
+    let Restored { checkpoint_id, checkpoint: value, versions, blobs, .. } = restored;
+    Checkpoint { checkpoint_id, checkpoint: value, versions, blobs, ..checkpoint(&json!({}), &[]) }
+}
+
+fn value_in(blobs: &Channels<Blob>, channel: &str) -> Value {
+    let blob = blobs.0.iter().find(|(name, _)| name.as_str() == channel).unwrap();
+    serde_json::from_slice(&blob.1.b.0).unwrap()
+}
+
+#[test]
+fn this_programs_state_comes_back_with_its_usage_and_what_langgraph_wants_to_see() {
+    let messages = json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]);
+    let head = json!({"v": 1, "graph": "assistant", "step": 3, "next": ["tools"]});
+    let usage = json!({"input_tokens": 7, "output_tokens": 1});
+    let channels = [("messages", "\"a\"", Some(json_value(&messages))), ("usage", "\"b\"", Some(json_value(&usage)))];
+    let saved = of_checkpoint(&checkpoint(&head, &channels)).unwrap();
+    assert!(!saved.is_fallback());
+    assert_eq!(saved.metadata["version"], "1.0");
+    assert!(saved.metadata["state"]["channels"]["messages"].get("value").is_none(), "messages stand once");
+    let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!((value_in(&restored.blobs, "messages"), value_in(&restored.blobs, "usage")), (messages, usage));
+    let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
+    assert_eq!(value["runreel"], json!({"v": 1, "graph": "assistant", "step": 3, "next": []}));
+    assert_eq!((&value["v"], &value["channel_versions"]), (&json!(4), &json!({"messages": "a", "usage": "b"})));
+    assert_eq!((&value["id"], &value["versions_seen"]), (&json!("0198c0de-0000-7000-8000-000000000001"), &json!({})));
+    // Saved and restored again, it is the same.
+    let twice = of_checkpoint(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).unwrap();
+    let twice = twice.restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!(twice.checkpoint, restored.checkpoint);
+    assert_eq!(twice.blobs, restored.blobs);
+}
+
+#[test]
+fn messages_are_found_where_other_frameworks_have_them_and_go_back_there() {
+    let messages = json!([{"type": "human", "content": "hi"}, {"type": "ai", "content": "ho"}]);
+    let inside = json!({"v": 4, "channel_values": {"messages": messages, "n": 1}, "versions_seen": {"a": {"n": 2}}});
+    for (value, member) in [(inside, "channel_values"), (json!({"messages": messages, "v": 9}), "value")] {
+        let saved = of_checkpoint(&checkpoint(&value, &[("n", "2", None)])).unwrap();
+        assert_eq!(saved.messages[0], json!({"role": "user", "content": "hi"}));
+        assert_eq!(saved.metadata["state"]["messages_in"], member);
+        let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
+        let back: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
+        let held = if member == "value" { &back["messages"] } else { &back["channel_values"]["messages"] };
+        assert_eq!(held, &value_in(&restored.blobs, "messages"));
+        assert_eq!((&back["v"], restored.step), (&value["v"], 4));
+        assert_eq!(back["runreel"]["graph"], "assistant");
+    }
+}
+
+#[test]
+fn a_state_that_is_not_all_plain_data_or_has_no_messages_is_none() {
+    let list = |value: Value| Some(json_value(&value));
+    let good = || list(json!([{"role": "user", "content": "hi"}]));
+    let pickled = Some(checkpoint::Value { t: ValueType::trusted("pickle"), b: Bytes64(vec![1]) });
+    for channels in [
+        vec![("messages", "1", good()), ("other", "1", pickled.clone())],
+        vec![("messages", "1", pickled)],
+        vec![("messages", "1", None)],
+        vec![("messages", "1", list(json!("hi")))],
+        vec![("messages", "1", list(json!([{"content": "hi"}])))],
+        vec![("messages", "1", list(json!([{"role": "ghost", "content": "hi"}])))],
+        vec![("other", "1", good())],
+    ] {
+        assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), None, "{channels:?}");
+    }
+    let empty = Some(checkpoint::Value { t: ValueType::trusted("empty"), b: Bytes64::default() });
+    assert!(of_checkpoint(&checkpoint(&json!({}), &[("messages", "1", good()), ("x", "1", empty)])).is_some());
+}
+
+#[test]
+fn a_fallback_comes_back_as_its_summary_and_a_thread_by_hand_as_its_messages() {
+    let messages = vec![json!({"role": "user", "content": "find it"}), json!({"role": "assistant", "content": "yes"})];
+    let restored = SavedThread::fallback(messages.clone()).restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!(restored.checkpoint_id.as_str(), fresh().to_string());
+    let said = value_in(&restored.blobs, "messages");
+    let text = said[0]["content"][0]["text"].as_str().unwrap();
+    assert_eq!((said.as_array().unwrap().len(), &said[0]["role"]), (1, &json!("user")));
+    assert!(text.contains("1. find it") && text.contains("Messages in total: 2"), "{text}");
+    let by_hand = SavedThread { messages, metadata: Map::new() };
+    let restored = by_hand.restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!(value_in(&restored.blobs, "messages")[1]["content"], json!([{"type": "text", "text": "yes"}]));
+    let spelled = restored.versions.0[0].1.as_json();
+    assert_eq!(spelled, "\"00000000000000000000000000000001.0000000000ff\"");
+}
+
+fn any_json() -> impl Strategy<Value = Value> {
+    let leaf = prop_oneof![
+        Just(Value::Null),
+        any::<bool>().prop_map(Value::from),
+        any::<i32>().prop_map(Value::from),
+        "[a-z0-9-]{0,12}".prop_map(Value::from),
+    ];
+    leaf.prop_recursive(3, 24, 4, |inner| {
+        let names = "messages|channel_values|graph|step|next|v|runreel|id|channels|version|value|[a-c]";
+        prop_oneof![
+            proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+            proptest::collection::vec((names, inner), 0..5).prop_map(|members| members.into_iter().collect()),
+        ]
+    })
+}
+
+proptest! {
+    #[test]
+    fn whatever_a_state_is_its_messages_come_back(state in any_json(), checkpoint in any_json(), id in "[0-9a-f-]{0,40}") {
+        let mut state = state;
+        if state.is_object() {
+            state["checkpoint"] = checkpoint;
+            state["checkpoint_id"] = json!(id);
+        }
+        let messages = vec![json!({"role": "user", "content": "hi"})];
+        let metadata = Map::from_iter([("version".to_owned(), json!("7")), ("state".to_owned(), state)]);
+        let restored = SavedThread { messages, metadata }.restored(fresh(), DateTime::UNIX_EPOCH);
+        prop_assert_eq!(value_in(&restored.blobs, "messages"), json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]));
+        prop_assert!(Uuid::try_parse(restored.checkpoint_id.as_str()).is_ok());
+        let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
+        prop_assert_eq!(&value["runreel"]["next"], &json!([]));
+    }
+
+    #[test]
+    fn no_checkpoint_breaks_the_reader(value in any_json(), messages in any_json()) {
+        let channels = [("messages", "1", Some(json_value(&messages)))];
+        if let Some(saved) = of_checkpoint(&checkpoint(&value, &channels)) {
+            let again = of_checkpoint(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).unwrap();
+            prop_assert_eq!(again.messages.len(), saved.messages.len());
+        }
+    }
+}

@@ -1,0 +1,130 @@
+//! What a conversation was about, for an agent that gets nothing else of it.
+
+use std::fmt::Write as _;
+
+use serde_json::Value;
+
+use super::message::{calls_of, role_of, text_of};
+use crate::domain::limits::{SAVED_REQUESTS_MAX, SAVED_TEXT_CHARS_MAX};
+
+/// The first characters of a text, and a sign where more stood.
+pub fn cut(text: &str) -> String {
+    match text.char_indices().nth(SAVED_TEXT_CHARS_MAX) {
+        None => text.to_owned(),
+        Some((end, _)) => format!("{}…", &text[..end]),
+    }
+}
+
+/// The text of the first message of a user that has some, cut.
+pub fn first_message(messages: &[Value]) -> Option<String> {
+    requests(messages).next().map(|text| cut(&text))
+}
+
+/// The context of a conversation in words: the last requests, the tools, how long it was, and to go on from there.
+pub fn summary(messages: &[Value]) -> String {
+    let asked: Vec<String> = requests(messages).collect();
+    let latest = &asked[asked.len().saturating_sub(SAVED_REQUESTS_MAX)..];
+    let mut text =
+        String::from("This conversation goes on from an earlier one, of which this summary is what is left.\n\n");
+    if latest.is_empty() {
+        text.push_str("The user asked for nothing in it.\n");
+    } else {
+        text.push_str("The last requests of the user, oldest first:\n");
+        for (number, request) in latest.iter().enumerate() {
+            _ = writeln!(text, "{}. {}", number + 1, cut(request));
+        }
+    }
+    let tools = tools(messages);
+    let tools = if tools.is_empty() { "none".to_owned() } else { tools.join(", ") };
+    _ = write!(
+        text,
+        "\nTools used: {tools}\nMessages in total: {}\n\nGo on from there: take what is above as known, and do what the \
+         user asks next.",
+        messages.len()
+    );
+    text
+}
+
+/// Names of the tools that were called, each once, in the order of their first use.
+fn tools(messages: &[Value]) -> Vec<String> {
+    let mut tools: Vec<String> = Vec::new();
+    for call in messages.iter().flat_map(calls_of) {
+        if !tools.contains(&call.name) {
+            tools.push(call.name);
+        }
+    }
+    tools
+}
+
+fn requests(messages: &[Value]) -> impl Iterator<Item = String> {
+    let asked = messages.iter().filter(|message| role_of(message) == Some("user"));
+    asked.map(text_of).filter(|text| !text.trim().is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use proptest::prelude::*;
+    use serde_json::json;
+
+    use super::*;
+
+    #[test]
+    fn a_summary_has_the_last_five_requests_the_tools_and_the_count() {
+        let mut messages: Vec<Value> =
+            (1..=7).map(|n| json!({"role": "user", "content": format!("request {n}")})).collect();
+        let call = |name: &str| json!({"id": name, "name": name, "args": {}});
+        messages.push(json!({"role": "assistant", "content": "", "tool_calls": [call("search"), call("files")]}));
+        messages.push(json!({"type": "ai", "content": "", "tool_calls": [call("search"), call("shell")]}));
+        assert_eq!(
+            summary(&messages),
+            "This conversation goes on from an earlier one, of which this summary is what is left.\n\n\
+             The last requests of the user, oldest first:\n1. request 3\n2. request 4\n3. request 5\n4. request 6\n\
+             5. request 7\n\nTools used: search, files, shell\nMessages in total: 9\n\n\
+             Go on from there: take what is above as known, and do what the user asks next."
+        );
+        assert_eq!(first_message(&messages).unwrap(), "request 1");
+    }
+
+    #[test]
+    fn a_conversation_without_requests_says_so() {
+        let text =
+            summary(&[json!({"role": "assistant", "content": "hello"}), json!({"role": "user", "content": " "})]);
+        assert!(text.contains("asked for nothing") && text.contains("Tools used: none"), "{text}");
+        assert!(text.contains("Messages in total: 2"), "{text}");
+        assert_eq!(first_message(&[]), None);
+    }
+
+    proptest! {
+        #[test]
+        fn a_cut_keeps_the_first_characters_and_says_that_there_were_more(text in "\\PC{0,420}") {
+            let short = cut(&text);
+            let all = text.chars().count();
+            if all <= SAVED_TEXT_CHARS_MAX {
+                prop_assert_eq!(short, text);
+            } else {
+                prop_assert_eq!(short.chars().count(), SAVED_TEXT_CHARS_MAX + 1);
+                prop_assert!(short.ends_with('…') && text.starts_with(short.trim_end_matches('…')));
+            }
+        }
+
+        #[test]
+        fn a_summary_stays_short_and_names_each_tool_once(
+            texts in proptest::collection::vec("\\PC{0,300}", 0..12),
+            tools in proptest::collection::vec("[a-d]{6}", 0..40),
+        ) {
+            let asked = texts.iter().map(|text| json!({"role": "user", "content": text}));
+            let call = |tool: &String| json!({"role": "assistant", "content": "", "tool_calls": [{"name": tool}]});
+            let messages: Vec<Value> = asked.chain(tools.iter().map(call)).collect();
+            let text = summary(&messages);
+            let shown = texts.iter().filter(|text| !text.trim().is_empty()).count().min(SAVED_REQUESTS_MAX);
+            let begun = (1..=shown).all(|number| text.contains(&format!("\n{number}. ")));
+            prop_assert!(begun, "{text}");
+            let total = format!("Messages in total: {}", messages.len());
+            prop_assert!(text.contains(&total));
+            let line = text.lines().find(|line| line.starts_with("Tools used: ")).unwrap();
+            let named: Vec<&str> = line.trim_start_matches("Tools used: ").split(", ").collect();
+            let distinct: std::collections::BTreeSet<&str> = named.iter().copied().collect();
+            prop_assert_eq!(named.len(), distinct.len());
+        }
+    }
+}

@@ -1,0 +1,277 @@
+//! Saved sessions: save, list, show, import, restore, delete. The rules are those of the files' folder.
+
+use axum::{
+    Json as Reply,
+    extract::State,
+    http::{HeaderValue, StatusCode, header},
+    response::{IntoResponse, Response},
+};
+use serde::{Deserialize, Serialize};
+use utoipa::ToSchema;
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, Query, SavedPath},
+    problem::{Code, Problem},
+    threads::created_or_ok,
+};
+use crate::{
+    domain::{
+        event::timestamp,
+        id::{Malformed, ThreadId},
+        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX},
+        principal::Scope,
+        transcript::{SavedName, SavedSession},
+    },
+    sessions::saved::{Entry, Error},
+};
+
+/// Bodies that are files.
+type FileBody = Body<SAVED_FILE_BYTES_MAX>;
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(list, save)).routes(routes!(show, import, delete)).routes(routes!(restore))
+}
+
+/// A session as a list shows it.
+#[derive(Debug, Serialize, ToSchema)]
+struct Saved {
+    name: String,
+    description: Option<String>,
+    /// RFC 3339, UTC, microseconds.
+    created_at: String,
+    /// When it was saved last.
+    updated_at: String,
+    message_count: usize,
+    /// The beginning of what a user said first.
+    first_message: Option<String>,
+    /// Whether only the log's messages were kept, and it is restored by a summary.
+    fallback: bool,
+}
+
+impl From<SavedSession> for Saved {
+    fn from(session: SavedSession) -> Self {
+        Self {
+            name: session.name.to_string(),
+            description: session.description,
+            created_at: timestamp(session.created_at),
+            updated_at: timestamp(session.updated_at),
+            message_count: session.message_count,
+            first_message: session.first_message,
+            fallback: session.thread.is_fallback(),
+        }
+    }
+}
+
+impl From<Entry> for Saved {
+    fn from(entry: Entry) -> Self {
+        Self {
+            name: entry.name.to_string(),
+            description: entry.description,
+            created_at: timestamp(entry.created_at),
+            updated_at: timestamp(entry.updated_at),
+            message_count: entry.message_count,
+            first_message: entry.first_message,
+            fallback: entry.fallback,
+        }
+    }
+}
+
+/// A file in the folder that is no session's, or none any more.
+#[derive(Debug, Serialize, ToSchema)]
+struct UnreadableFile {
+    name: String,
+    /// Where reading ended, from 1.
+    line: usize,
+    column: usize,
+    reason: String,
+}
+
+/// A page of saved sessions, by name.
+#[derive(Debug, Serialize, ToSchema)]
+struct SavedList {
+    saved_sessions: Vec<Saved>,
+    /// Files that cannot be read; on the first page.
+    unreadable: Vec<UnreadableFile>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+}
+
+/// List saved sessions, by name.
+#[utoipa::path(get, operation_id = "list_saved_sessions", path = "/api/saved-sessions", tag = "saved sessions", params(
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = SavedList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<SavedList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let limit = usize::try_from(query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?).unwrap_or(1);
+    let read = |text: &str| text.strip_prefix('n')?.parse::<SavedName>().ok();
+    let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let listing = server.saved.list(owner).await?;
+    let is_first = after.is_none();
+    let mut rest = listing.sessions.into_iter().filter(|entry| after.as_ref().is_none_or(|after| entry.name > *after));
+    let saved_sessions: Vec<Saved> = rest.by_ref().take(limit).map(Saved::from).collect();
+    let last = rest.next().and(saved_sessions.last());
+    let next_cursor = last.map(|last| format!("n{}", last.name));
+    let unreadable = listing.unreadable.into_iter().filter(|_| is_first).take(limit).map(|(name, at)| UnreadableFile {
+        name,
+        line: at.line,
+        column: at.column,
+        reason: at.reason,
+    });
+    Ok(Reply(SavedList { unreadable: unreadable.collect(), saved_sessions, next_cursor }))
+}
+
+/// What to save, and how to call it.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct SaveThread {
+    /// 1–64 of `A-Za-z0-9._-`.
+    name: String,
+    #[schema(value_type = String)]
+    thread_id: ThreadId,
+    /// At most 2 000 characters; absent, a session that is saved again keeps its own.
+    description: Option<String>,
+}
+
+/// Save a thread as it is now, in the place of what was saved under the name.
+#[utoipa::path(post, operation_id = "save_session", path = "/api/saved-sessions", tag = "saved sessions", request_body = SaveThread,
+    responses((status = 201, body = Saved, description = "Saved"), (status = 200, body = Saved, description = "Saved again"),
+    (status = 400, body = Problem, description = "Invalid; a name is told the rule it broke"), (status = 404, body = Problem, description = "The thread is absent or foreign"),
+    (status = 422, body = Problem, description = "`unreadable_session`: what is saved under the name cannot be read")))]
+async fn save(State(server): State<Server>, caller: Caller, body: Body) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let SaveThread { name, thread_id, description } = body.json()?;
+    let name: SavedName = name.parse().map_err(|rule: Malformed| bad_name(rule.0))?;
+    let long = description.as_ref().is_some_and(|text| text.chars().count() > SAVED_DESCRIPTION_CHARS_MAX);
+    if long {
+        let detail = format!("a description has at most {SAVED_DESCRIPTION_CHARS_MAX} characters");
+        return Err(Problem::new(Code::InvalidRequest, detail).field("description"));
+    }
+    let (created, session) = server.saved.save(owner, name, &thread_id, description).await?;
+    Ok((created_or_ok(created), Reply(Saved::from(session))).into_response())
+}
+
+/// A session with all its messages: its file.
+#[utoipa::path(get, operation_id = "get_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
+    responses((status = 200, body = serde_json::Value, description = "The file"), (status = 400, body = Problem, description = "No name"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 422, body = Problem, description = "`unreadable_session`, with the line and the reason")))]
+async fn show(State(server): State<Server>, caller: Caller, SavedPath(name): SavedPath) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let text = server.saved.read(owner, name).await?.to_text();
+    let json = (header::CONTENT_TYPE, HeaderValue::from_static("application/json"));
+    Ok(([json], text).into_response())
+}
+
+/// Bring a session in from its file, in the place of what was saved under the name.
+#[utoipa::path(put, operation_id = "import_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
+    request_body = serde_json::Value, responses((status = 201, body = Saved, description = "Saved"), (status = 200, body = Saved, description = "Replaced"),
+    (status = 400, body = Problem, description = "Invalid; a file is told its line and the reason"), (status = 413, body = Problem, description = "Over 32 MiB")))]
+async fn import(
+    State(server): State<Server>,
+    caller: Caller,
+    SavedPath(name): SavedPath,
+    body: FileBody,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let named = SavedSession::named(&body.bytes).map_err(Error::Refused)?;
+    if named.is_some_and(|named| named != name.as_str()) {
+        let detail = "the file is of a session that is called otherwise";
+        return Err(Problem::new(Code::InvalidRequest, detail)
+            .field("name")
+            .hint("change the name in the file, leave it out, or use it in the path"));
+    }
+    let (created, session) = server.saved.import(owner, name, body.bytes.to_vec()).await?;
+    Ok((created_or_ok(created), Reply(Saved::from(session))).into_response())
+}
+
+/// Delete a session, also one that cannot be read. Threads that came from it stay.
+#[utoipa::path(delete, operation_id = "delete_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
+    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn delete(
+    State(server): State<Server>,
+    caller: Caller,
+    SavedPath(name): SavedPath,
+) -> Result<StatusCode, Problem> {
+    let owner = caller.needs_all(Scope::Admin)?.owner();
+    server.saved.delete(owner, name).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Where to restore to.
+#[derive(Debug, Deserialize, ToSchema)]
+#[serde(deny_unknown_fields)]
+struct Restore {
+    /// A thread without checkpoints, or none yet; absent, a new one.
+    #[schema(value_type = Option<String>)]
+    thread_id: Option<ThreadId>,
+}
+
+/// The thread that goes on from a session.
+#[derive(Debug, Serialize, ToSchema)]
+struct RestoredThread {
+    thread_id: String,
+    /// The state that the next run goes on from.
+    checkpoint_id: String,
+    /// Messages of the session.
+    message_count: usize,
+    /// Whether the thread knows a summary of them only.
+    fallback: bool,
+    stream_url: String,
+}
+
+/// Make a thread that goes on from a session.
+#[utoipa::path(post, operation_id = "restore_saved_session", path = "/api/saved-sessions/{name}/restore", tag = "saved sessions", params(("name" = String, Path)),
+    request_body(content = Option<Restore>), responses((status = 201, body = RestoredThread, description = "The thread"),
+    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`thread_exists`"),
+    (status = 422, body = Problem, description = "`unreadable_session`, with the line and the reason")))]
+async fn restore(
+    State(server): State<Server>,
+    caller: Caller,
+    SavedPath(name): SavedPath,
+    body: Body,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let Restore { thread_id } = body.json()?;
+    let thread = server.saved.restore(owner, name, thread_id).await?;
+    let restored = RestoredThread {
+        stream_url: format!("/api/stream/threads/{}", thread.thread_id),
+        thread_id: thread.thread_id.to_string(),
+        checkpoint_id: thread.checkpoint_id.to_string(),
+        message_count: thread.message_count,
+        fallback: thread.fallback,
+    };
+    Ok((StatusCode::CREATED, Reply(restored)).into_response())
+}
+
+fn bad_name(rule: &str) -> Problem {
+    Problem::new(Code::InvalidRequest, rule).field("name")
+}
+
+impl From<Error> for Problem {
+    fn from(error: Error) -> Self {
+        let detail = error.to_string();
+        match error {
+            Error::NotFound => Self::not_found(),
+            Error::Name(rule) => bad_name(rule.0),
+            Error::Refused(_) => Self::new(Code::InvalidRequest, detail).hint("mend that line and send the file again"),
+            Error::Unreadable(_) => {
+                Self::new(Code::UnreadableSession, detail).hint("mend that line in its folder, or delete the session")
+            }
+            Error::TooLarge(_) => Self::new(Code::TooLarge, detail),
+            Error::ThreadTaken => Self::new(Code::ThreadExists, detail)
+                .field("thread_id")
+                .hint("restore to a thread that does not exist yet, or name none"),
+            Error::Store(error) => Self::of_change(error),
+            Error::Disk(error) => {
+                tracing::error!(
+                    error = &error as &dyn std::error::Error,
+                    "the folder of saved sessions cannot be used"
+                );
+                Self::new(Code::Internal, detail)
+            }
+        }
+    }
+}

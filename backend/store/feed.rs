@@ -150,10 +150,11 @@ impl Store {
     ) -> Result<Vec<Placed>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
+            // A union without duplicates ends whatever the rows say, also on parents that go in a circle.
             let runs = sqlx::query_scalar!(
                 r#"with recursive tree as (
                        select run_id, lane, last_position from store.run where run_id = $2 and owner_id = $1
-                       union all
+                       union
                        select r.run_id, r.lane, r.last_position
                        from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
                    )
@@ -179,7 +180,7 @@ impl Store {
             let rows = sqlx::query!(
                 r#"with recursive tree as (
                        select run_id, status from store.run where run_id = $2 and owner_id = $1
-                       union all
+                       union
                        select r.run_id, r.status
                        from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
                    )

@@ -282,7 +282,7 @@ impl Store {
             let rows = sqlx::query_scalar!(
                 r#"with recursive tree as (
                        select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
-                       union all
+                       union
                        select r.run_id, r.depth, r.status
                        from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
                    )

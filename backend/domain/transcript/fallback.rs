@@ -58,7 +58,7 @@ impl Gathering {
     }
 
     fn message(&mut self, payload: &Value) {
-        let role = payload["role"].as_str().unwrap_or("assistant").to_owned();
+        let role = payload["role"].as_str().filter(|role| !role.is_empty()).unwrap_or("assistant").to_owned();
         let mut message = Map::new();
         message.insert("role".to_owned(), json!(role));
         message.insert("content".to_owned(), content_of(payload));
@@ -84,7 +84,7 @@ impl Gathering {
 
     fn tool(&mut self, logged: Logged) {
         let Logged { span, payload, .. } = logged;
-        let Some(name) = payload["name"].as_str() else { return };
+        let Some(name) = payload["name"].as_str().filter(|name| !name.is_empty()) else { return };
         let id = span.or_else(|| payload["tool_call_id"].as_str().map(str::to_owned));
         let args = payload.get("args").cloned().unwrap_or_else(|| json!({}));
         if let Some((message, call)) = id.as_ref().and_then(|id| self.placed.get(id)) {
@@ -126,7 +126,12 @@ impl Gathering {
 
 /// What a message of the log says. Of one that was too large for its event, the beginning is there.
 fn content_of(payload: &Value) -> Value {
-    let said = [&payload["content"], &payload["text"]].into_iter().find(|said| said.is_string() || said.is_array());
+    let is_said = |said: &&Value| match said {
+        Value::String(_) => true,
+        Value::Array(parts) => parts.iter().all(|part| part.is_string() || part.is_object()),
+        _ => false,
+    };
+    let said = [&payload["content"], &payload["text"]].into_iter().find(is_said);
     match (said, payload["preview"].as_str()) {
         (Some(said), _) => said.clone(),
         (None, Some(preview)) => json!(format!("{preview}…")),
@@ -202,7 +207,33 @@ mod tests {
         assert_eq!(gathered([said(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
     }
 
+    fn any_json() -> impl Strategy<Value = Value> {
+        let leaf = prop_oneof![
+            Just(Value::Null),
+            any::<i16>().prop_map(Value::from),
+            "user|assistant|tool|[a-c]{0,3}".prop_map(Value::from),
+        ];
+        leaf.prop_recursive(3, 20, 4, |inner| {
+            let names = "role|content|text|name|id|args|tool_calls|tool_call_id|preview|[$]artifact|function";
+            prop_oneof![
+                proptest::collection::vec(inner.clone(), 0..4).prop_map(Value::from),
+                proptest::collection::vec((names, inner), 0..6).prop_map(|members| members.into_iter().collect()),
+            ]
+        })
+    }
+
     proptest! {
+        #[test]
+        fn whatever_was_logged_becomes_messages_that_can_be_read_again(
+            events in proptest::collection::vec((1u128..3, any::<bool>(), proptest::option::of("[a-c]{0,1}"), any_json()), 0..12),
+        ) {
+            let logged = events.into_iter().map(|(n, is_tool, span, payload)| Logged { run: run(n), is_tool, span, payload });
+            for message in gathered(logged) {
+                let checked = super::super::message::check_shape(&message);
+                prop_assert!(checked.is_ok(), "{message}: {checked:?}");
+            }
+        }
+
         #[test]
         fn no_call_is_lost_or_doubled(events in proptest::collection::vec((1u128..4, 0u8..3, 0u8..6), 0..40)) {
             let mut events = events;

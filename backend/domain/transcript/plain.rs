@@ -13,10 +13,20 @@ const MESSAGES: &str = "langchain_core.messages.";
 /// What a value of this type holds, as JSON; `None` where that is not all of it, or is not known.
 pub fn decode(kind: &str, bytes: &[u8]) -> Option<Value> {
     match kind {
-        "json" => serde_json::from_slice(bytes).ok(),
+        "json" => serde_json::from_slice(bytes).ok().filter(|value| is_flat(value, JSON_DEPTH_MAX)),
         "null" => Some(Value::Null),
         "msgpack" => unpack(bytes),
         _ => None,
+    }
+}
+
+/// Whether a value has no more levels than a file, in which it stands some levels down, can be read with.
+fn is_flat(value: &Value, levels: usize) -> bool {
+    let below = |value: &Value| levels.checked_sub(1).is_some_and(|levels| is_flat(value, levels));
+    match value {
+        Value::Array(items) => items.iter().all(below),
+        Value::Object(members) => members.values().all(below),
+        _ => true,
     }
 }
 
@@ -115,6 +125,9 @@ mod tests {
         });
         assert_eq!(decode("msgpack", &deep), None);
         assert_eq!(decode("json", &b"[".repeat(10_000)), None);
+        let nested = |levels: usize| [b"[".repeat(levels), b"]".repeat(levels)].concat();
+        assert!(decode("json", &nested(JSON_DEPTH_MAX)).is_some());
+        assert_eq!(decode("json", &nested(JSON_DEPTH_MAX + 2)), None);
         // An array that says it has four thousand million items, and has none.
         assert_eq!(decode("msgpack", &[0xdd, 0xff, 0xff, 0xff, 0xff]), None);
     }

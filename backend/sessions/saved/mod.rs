@@ -5,7 +5,8 @@
 //! the new one, whatever happens while it is written; nothing outside the owner's folder is touched; files are the
 //! truth, and the index follows from them; no connection to the database is held while a file is read or written.
 //!
-//! Start reading at [`SavedSessions`], then [`folder`] (how a file is written) and [`index`] (how a list heals).
+//! Start reading at [`SavedSessions`], then [`gather`] (what is kept of a thread), [`folder`] (how a file is written) and
+//! [`index`] (how a list heals).
 
 mod folder;
 mod gather;

@@ -38,7 +38,8 @@ terminal psql opens.
 
 Examples:
   runreel sql \"select type, count(*) from run_events group by 1 order by 2 desc\"
-  runreel sql --format csv \"select name, avg(duration_ms) from tool_calls group by 1\" > tools.csv
+  runreel sql --format csv \"select name, avg(duration_ms) from tool_calls
+      where run_id >= first_run_id(now() - interval '7 days') group by 1\" > tools.csv
   runreel sql --format json --sub bob \"select run_id, status, tags from runs\"    only what belongs to bob
   runreel sql                                                                    psql, where \\d+ runs explains")]
 pub(super) struct Args {

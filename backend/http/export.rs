@@ -123,7 +123,7 @@ async fn import(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<ImportReply>), Problem> {
-    let owner = caller.needs_all(Scope::Admin)?.owner();
+    let owner = caller.needs_run(Scope::Admin, run)?.needs_all(Scope::Admin)?.owner();
     if !body.is_ndjson {
         return Err(Problem::new(Code::UnsupportedMediaType, "an import is a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));

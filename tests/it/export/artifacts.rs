@@ -102,7 +102,7 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
         (with(&|files| drop(files.remove(1))), "wrong place"),
         (with(&|files| files.truncate(1)), "does not hold"),
         (with(&|files| files[1].1 = b"{}\n".to_vec()), "artifacts.ndjson, line 1"),
-        (with(&|files| files[1].1.extend(b"x")), "artifacts.ndjson, line 4"),
+        (with(&|files| files[1].1.extend(b"x")), "artifacts.ndjson, line 5"),
         (tar[..tar.len() / 2].to_vec(), "before it does"),
     ];
     for name in ["../../etc/passwd", "/etc/passwd", "artifacts/../x", "artifacts/", "./log.ndjson", "artifacts/ABC"] {

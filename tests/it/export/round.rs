@@ -6,7 +6,7 @@ use super::world::{Pair, check, command, count_runs, fill, kinds, says, without_
 use crate::support::{
     api::stream_of,
     runs::{assert_contiguous, parsed},
-    server::Server,
+    server::{Server, setup},
     sse::envelopes,
 };
 
@@ -48,6 +48,28 @@ async fn what_was_exported_is_imported_and_exported_again_as_the_very_same_bytes
     assert_eq!(pair.from.db.number("select count(*) from store.job").await, 1);
     let text = pair.to.get("/api/threads/t:1/runs").await.expect(200);
     assert!(text["runs"].as_array().unwrap().len() >= 4, "the thread is there with its runs");
+}
+
+#[tokio::test]
+async fn what_agents_did_travels_like_any_log() {
+    let config = "[channels.web]\n[agents.assistant]\nmodel = \"echo\"\n";
+    let pair = Pair::between(setup().config(config)).await;
+    let said = json!({ "chat_id": "c 1", "user_id": "u", "text": "hello" });
+    let answer = pair.from.post("/api/channels/web/messages?wait=true", said).await;
+    assert!(answer.status < 300, "{}", answer.text);
+    let tree = pair.path("tree");
+    std::fs::create_dir_all(tree.join("a")).unwrap();
+    std::fs::write(tree.join("a/one.rs"), "fn one() {\n    two();\n}\n").unwrap();
+    let words = ["demo", "--url", &pair.from.base, "--pace", "0", "--exit", tree.to_str().unwrap()];
+    check(&command(&pair.from, &words, "").await, 0);
+    let tar = pair.export(&pair.from, "a", &["--all", "--with-artifacts"]).await;
+    let told = String::from_utf8_lossy(&tar);
+    assert!(told.contains("\"origin\":{\"channel\":\"web\",\"chat\":\"c 1\"}"), "where a run came from travels along");
+    assert!(told.contains("worker.spawned") && told.contains("state.checkpointed"));
+    let said = pair.import("a", &[]).await;
+    check(&said, 0);
+    assert!(!said.stderr.contains("refused"), "{}", said.stderr);
+    assert_eq!(pair.export(&pair.to, "b", &["--all", "--with-artifacts"]).await, tar);
 }
 
 #[tokio::test]

@@ -17,7 +17,7 @@ use crate::support::{
     api::{Api, Reply},
     process::{Said, program, run},
     runs::{new_run_id, token},
-    server::Server,
+    server::{Server, Setup, setup},
 };
 
 /// A test here has two databases; one at a time, so that no two wait for each other's second one.
@@ -32,8 +32,13 @@ pub struct Pair {
 
 impl Pair {
     pub async fn start() -> Self {
+        Self::between(setup()).await
+    }
+
+    /// A server of this kind, and a plain one.
+    pub async fn between(first: Setup) -> Self {
         let turn = TURN.acquire().await.unwrap();
-        let (from, to) = (Server::start().await, Server::start().await);
+        let (from, to) = (first.start().await, Server::start().await);
         Self { from, to, folder: tempfile::tempdir().unwrap(), _turn: turn }
     }
 

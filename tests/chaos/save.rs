@@ -41,7 +41,7 @@ const LATER_MS: std::ops::Range<u64> = 0..400;
 /// And so long after a file was seen that is being written.
 const WITHIN_US: std::ops::Range<u64> = 0..6_000;
 /// Longest wait for something that must come.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
 /// What the writers and whoever kills know of each other.

@@ -39,6 +39,11 @@ fn body(route: &str) -> Option<Value> {
         "post /api/channels/{channel}/messages" => json!({ "chat_id": "5", "user_id": "5", "text": "x" }),
         "post /api/channels/{channel}/codes" => json!({}),
         "post /api/channels/telegram/webhook" => json!({ "update_id": 1, "poll": { "question": "x" } }),
+        // The thread is the one that the runs of this table are on.
+        "post /api/saved-sessions" => json!({ "name": "kept", "thread_id": "t", "description": "x" }),
+        "put /api/saved-sessions/{name}" => json!({ "description": "x",
+            "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "a": "b" } } }),
+        "post /api/saved-sessions/{name}/restore" => json!({}),
         "post /api/checkpoints/delete-for-runs" => json!({ "run_ids": ["nobody"] }),
         _ => return None,
     })
@@ -76,6 +81,10 @@ impl Driver<'_> {
     async fn filled(&self, path: &str, run: &str) -> String {
         let right = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
         let right = right.replace("{channel}", "web").replace("{session_id}", &self.session);
+        if path.contains("{name}") {
+            self.api.post("/api/saved-sessions", json!({ "name": "kept", "thread_id": run })).await;
+            return right.replace("{name}", "kept");
+        }
         if IMPORT_ARTIFACT.ends_with(path) {
             let sha256 = hex::encode(Sha256::digest(json!({ "any": "bytes" }).to_string()));
             let right = right.replace("{artifact_id}", &new_run_id());
@@ -253,7 +262,8 @@ impl Driver<'_> {
         if keeps_values {
             self.in_values(method, right, body).await;
         }
-        let most = if keeps_values { 32 * 1024 * 1024 } else { 8 * 1024 * 1024 };
+        let is_file = *method == Method::PUT && right.contains("/saved-sessions/");
+        let most = if keeps_values || is_file { 32 * 1024 * 1024 } else { 8 * 1024 * 1024 };
         let large = format!("\"{}{secret}\"", "x".repeat(most - secret.len() - 1));
         let request = self.request(method, right, None).header("content-type", "application/json").body(large);
         let reply = self.send(request).await;

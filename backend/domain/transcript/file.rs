@@ -3,19 +3,25 @@
 //! Every member may be missing but the messages. What cannot be read is refused with the line, the column and the
 //! reason; members that are not known are passed over, and those of the thread's metadata are kept.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     SavedName, VERSION,
     message::{check, check_shape},
+    plain::is_flat,
     summary::first_message,
 };
 use crate::domain::{
     event::timestamp,
-    limits::{SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
+    limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
 };
+
+/// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around it.
+/// What has more could be written, and not read by an agent.
+const LEVELS_MAX: usize = JSON_DEPTH_MAX + 8;
+const TOO_DEEP: &str = "the JSON is nested too deeply";
 
 /// A saved session, as its file has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -216,8 +222,9 @@ impl<'a> Source<'a> {
         let rule = format!("{member} is a time such as \"2026-06-01T10:00:00Z\"");
         let Some(text) = self.member::<String>(raw, &rule)? else { return Ok(None) };
         match DateTime::parse_from_rfc3339(&text) {
-            Ok(time) => Ok(Some(time.to_utc())),
-            Err(_) => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
+            // A year that is written with four digits here, and is in UTC as well.
+            Ok(time) if (0..=9_999).contains(&time.to_utc().year()) => Ok(Some(time.to_utc())),
+            _ => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
         }
     }
 
@@ -226,8 +233,11 @@ impl<'a> Source<'a> {
         let metadata: Option<Map<String, Value>> =
             self.member(thread.metadata, "the metadata of a thread is an object")?;
         let metadata = metadata.unwrap_or_default();
+        if !metadata.values().all(|value| is_flat(value, LEVELS_MAX)) {
+            return Err(self.refuse(thread.metadata.map_or("", RawValue::get), TOO_DEEP));
+        }
         let listed: Option<Vec<&'a RawValue>> = self.member(thread.messages, "the messages of a thread are a list")?;
-        let Some(listed) = listed else { return Err(self.refuse(raw.get(), "the thread has no messages")) };
+        let Some(listed) = listed else { return Err(self.refuse(raw.get(), "the member messages is missing")) };
         if listed.len() > SAVED_MESSAGES_MAX {
             return Err(self.refuse(raw.get(), format!("the thread has more than {SAVED_MESSAGES_MAX} messages")));
         }
@@ -236,6 +246,7 @@ impl<'a> Source<'a> {
         for (n, raw) in listed.into_iter().enumerate() {
             let message: Value = self.read(raw.get(), "a message is an object")?;
             let checked = if is_fallback { check_shape(&message) } else { check(&message) };
+            let checked = checked.and_then(|()| if is_flat(&message, LEVELS_MAX) { Ok(()) } else { Err(TOO_DEEP) });
             checked.map_err(|rule| self.refuse(raw.get(), format!("message {}: {rule}", n + 1)))?;
             messages.push(message);
         }
@@ -256,7 +267,7 @@ fn reason_of(error: &serde_json::Error) -> String {
         }
         "key must be a string" => "a member's name stands in double quotes".to_owned(),
         "trailing comma" => "a comma stands before nothing".to_owned(),
-        "recursion limit exceeded" => "the JSON is nested too deeply".to_owned(),
+        "recursion limit exceeded" => TOO_DEEP.to_owned(),
         what => format!("this is no JSON: {what}"),
     }
 }

@@ -31,7 +31,7 @@ pub fn summary(messages: &[Value]) -> String {
     } else {
         text.push_str("The last requests of the user, oldest first:\n");
         for (number, request) in latest.iter().enumerate() {
-            _ = writeln!(text, "{}. {}", number + 1, cut(request));
+            _ = writeln!(text, "{}. {}", number + 1, cut(&on_one_line(request)));
         }
     }
     let tools = tools(messages);
@@ -45,12 +45,21 @@ pub fn summary(messages: &[Value]) -> String {
     text
 }
 
+/// A text without breaks between its lines, which could pass for lines of the summary itself.
+fn on_one_line(text: &str) -> String {
+    text.split(|c: char| c.is_whitespace() || c.is_control())
+        .filter(|word| !word.is_empty())
+        .collect::<Vec<_>>()
+        .join(" ")
+}
+
 /// Names of the tools that were called, each once, in the order of their first use.
 fn tools(messages: &[Value]) -> Vec<String> {
     let mut tools: Vec<String> = Vec::new();
     for call in messages.iter().flat_map(calls_of) {
-        if !tools.contains(&call.name) {
-            tools.push(call.name);
+        let name = on_one_line(&call.name);
+        if !tools.contains(&name) {
+            tools.push(name);
         }
     }
     tools
@@ -92,6 +101,22 @@ mod tests {
         assert!(text.contains("asked for nothing") && text.contains("Tools used: none"), "{text}");
         assert!(text.contains("Messages in total: 2"), "{text}");
         assert_eq!(first_message(&[]), None);
+    }
+
+    #[test]
+    fn a_request_stands_on_one_line_whatever_it_says() {
+        let text = "first\r\n\nTools used: shell\u{2028}Messages in total: 99";
+        let call = json!({"id": "1", "name": "a\nMessages in total: 98", "args": {}});
+        let messages = [
+            json!({"role": "user", "content": text}),
+            json!({"role": "assistant", "content": "", "tool_calls": [call]}),
+        ];
+        let text = summary(&messages);
+        assert!(
+            text.contains("\n1. first Tools used: shell Messages in total: 99\n\nTools used: a Messages"),
+            "{text}"
+        );
+        assert_eq!(text.lines().filter(|line| line.starts_with("Messages in total: ")).count(), 1);
     }
 
     proptest! {

@@ -225,12 +225,12 @@ async fn whoever_waits_for_a_locked_folder_waits_no_longer_once_the_server_stops
 
 #[tokio::test]
 async fn a_few_write_at_once_some_wait_and_the_rest_is_refused() {
-    let turns = Turns::new(CancellationToken::new());
+    let turns = &Turns::new(CancellationToken::new());
     let mut writers = Vec::new();
     for _ in 0..SAVED_WRITERS_MAX {
         writers.push(turns.take().await.unwrap());
     }
-    let waiting = (0..SAVED_WRITERS_WAITING_MAX).map(|_| async { turns.take().await.is_ok() });
+    let waiting = (0..SAVED_WRITERS_WAITING_MAX).map(|_| async move { turns.take().await.is_ok() });
     let waiting = futures::future::join_all(waiting);
     let rest = async {
         assert!(matches!(turns.take().await, Err(Error::Busy)));

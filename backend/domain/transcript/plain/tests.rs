@@ -91,7 +91,7 @@ fn lengths_that_are_made_up_and_values_without_end_are_refused() {
         assert_eq!(decode("msgpack", &[mark, 0xff, 0xff, 0xff, 0xff, 5, 0x91, 0xc0]), None, "{mark:x}");
     }
     let count = u32::try_from(SAVED_VALUES_MAX).unwrap();
-    let many = |count: u32| [&[0xdd][..], &count.to_be_bytes(), &vec![0xc0; count as usize]].concat();
+    let many = |count: u32| [&[0xdd][..], &count.to_be_bytes(), &vec![0xc0; count as usize][..]].concat();
     assert!(decode("msgpack", &many(count - 1)).is_some());
     assert_eq!(decode("msgpack", &many(count)), None);
     let list = |values: usize| format!("[{}0]", "0,".repeat(values - 2)).into_bytes();

@@ -251,8 +251,9 @@ pub const SAVED_VALUES_MAX: usize = 2_000_000;
 pub const SAID_ROWS: i64 = 100;
 /// Runs of a thread in one look for those that said something.
 pub const SAID_RUNS: i64 = 50;
-/// Writers of saved sessions that work at once in a process, and those that may wait for them; more are refused.
+/// Writers of saved sessions that work at once in a process.
 pub const SAVED_WRITERS_MAX: usize = 8;
+/// Those that may wait for them; more are refused.
 pub const SAVED_WRITERS_WAITING_MAX: usize = 64;
 /// Longest wait for the turn as a writer of a folder, milliseconds.
 pub const SAVED_WAIT_MS_MAX: u64 = 5_000;

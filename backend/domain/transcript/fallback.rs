@@ -6,9 +6,12 @@ use serde_json::{Map, Value, json};
 
 use super::{
     message::{call_of, role_of},
-    plain::is_flat,
+    plain::{is_flat, values_in},
 };
-use crate::domain::{id::RunId, limits::JSON_DEPTH_MAX};
+use crate::domain::{
+    id::RunId,
+    limits::{JSON_DEPTH_MAX, SAVED_FILE_BYTES_MAX, SAVED_VALUES_MAX},
+};
 
 /// One event of a thread's runs that tells of its conversation.
 #[derive(Clone, Debug)]
@@ -39,6 +42,8 @@ pub struct Gathering {
     awaited: HashSet<String>,
     /// What was taken in, as JSON.
     bytes: usize,
+    /// And how many values that is.
+    values: usize,
 }
 
 impl Gathering {
@@ -47,9 +52,9 @@ impl Gathering {
         self.messages.len()
     }
 
-    /// How many bytes of JSON they are so far, about.
-    pub fn bytes(&self) -> usize {
-        self.bytes
+    /// Whether they are more than a file may hold.
+    pub fn is_too_much(&self) -> bool {
+        self.bytes > SAVED_FILE_BYTES_MAX || self.values > SAVED_VALUES_MAX
     }
 
     pub fn is_empty(&self) -> bool {
@@ -112,7 +117,9 @@ impl Gathering {
 
     /// Keeps something, and knows then that it did.
     fn take_in(&mut self, value: Value, keep: impl FnOnce(&mut Self, Value)) {
-        self.bytes += value.to_string().len();
+        let text = value.to_string();
+        self.bytes += text.len();
+        self.values += values_in(text.as_bytes());
         keep(self, value);
     }
 
@@ -236,6 +243,21 @@ mod tests {
     fn of_a_message_that_became_an_artifact_the_beginning_is_kept() {
         let pointer = json!({"$artifact": {"artifact_id": "x"}, "preview": "{\"role\":\"user\""});
         assert_eq!(gathered([said(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
+    }
+
+    #[test]
+    fn what_is_taken_in_is_counted_and_calls_are_too() {
+        let mut gathering = Gathering::default();
+        let args = vec![0; SAVED_VALUES_MAX / 4];
+        for number in 0..4 {
+            assert!(!gathering.is_too_much());
+            gathering
+                .push(Logged { payload: json!({"name": "x", "args": args}), ..called(1, &number.to_string(), "x") });
+        }
+        assert!(gathering.is_too_much() && gathering.is_empty());
+        let mut gathering = Gathering::default();
+        gathering.push(said(1, json!({"text": "x".repeat(SAVED_FILE_BYTES_MAX)})));
+        assert!(gathering.is_too_much());
     }
 
     #[test]

@@ -10,12 +10,12 @@ use serde_json::{Map, Value, value::RawValue};
 use super::{
     SavedName, VERSION,
     message::{check, check_shape},
-    plain::is_flat,
+    plain::{is_flat, values_in},
     summary::first_message,
 };
 use crate::domain::{
     event::timestamp,
-    limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
+    limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
 };
 
 /// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around it.
@@ -153,6 +153,9 @@ fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
         let (line, column) = place(&before);
         Unreadable { line, column, reason: "the file is no UTF-8 text".to_owned() }
     })?;
+    if values_in(bytes) > 2 * SAVED_VALUES_MAX {
+        return Err(at_start(format!("the file holds more than {} values", 2 * SAVED_VALUES_MAX)));
+    }
     // Some editors put a byte order mark there.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() { Err(at_start("the file is empty".to_owned())) } else { Ok(text) }

@@ -51,7 +51,7 @@ pub fn is_flat(value: &Value, levels: usize) -> bool {
 }
 
 /// As many values as a text of JSON can hold, and not many more, counted before any of them is made.
-fn values_in(text: &[u8]) -> usize {
+pub fn values_in(text: &[u8]) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text {
         match byte {

@@ -10,13 +10,14 @@ use crate::{
     domain::{
         checkpoint::Namespace,
         id::{RunId, Seq, ThreadId},
-        limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
+        limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
         principal::OwnerId,
         transcript::{
             SavedThread,
             fallback::{Gathering, Logged},
             full::{self, Held},
             message::check,
+            plain::Reader,
         },
     },
     store::Store,
@@ -74,8 +75,10 @@ async fn said_in(
             for mut logged in page {
                 whole(store, artifacts, owner, &mut logged).await;
                 gathering.push(logged);
-                if gathering.bytes() > SAVED_FILE_BYTES_MAX {
-                    let detail = format!("the thread's messages are more than {SAVED_FILE_BYTES_MAX} bytes");
+                if gathering.is_too_much() {
+                    let detail = format!(
+                        "the thread's messages are more than {SAVED_FILE_BYTES_MAX} bytes or {SAVED_VALUES_MAX} values"
+                    );
                     return Err(Error::TooLarge(detail));
                 }
             }
@@ -103,7 +106,7 @@ async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &m
             Ok(bytes)
         };
         let bytes = pieces.try_fold(BytesMut::new(), add).await.ok()?;
-        serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object)
+        Reader::default().decode("json", &bytes).filter(Value::is_object)
     };
     if let Some(payload) = loaded.await {
         logged.payload = payload;

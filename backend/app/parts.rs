@@ -14,14 +14,21 @@ use crate::{
     auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
-    config::{self, ArtifactStore, Auth, File, Secrets, ServeArgs, channels::TELEGRAM},
+    config::{
+        self, ArtifactStore, Auth, File, Secrets, ServeArgs,
+        channels::{ChannelConfig, TELEGRAM},
+    },
     database::Database,
     dispatch::{self, Dispatch},
-    domain::{id::Name, limits::RUNTIME_PLACES, session::inbound::ChannelName},
+    domain::{id::Name, limits::RUNTIME_PLACES, principal::OwnerId, session::inbound::ChannelName},
     http::{self, Server},
     runners::Runners,
-    sessions::{log::SessionLog, saved::SavedSessions, steps::Steps},
-    store::{self, Store},
+    sessions::{
+        log::SessionLog,
+        saved::{SavedSessions, Talk},
+        steps::Steps,
+    },
+    store::{self, Store, sessions::Keeping},
     telemetry,
     threads::Threads,
     timeline::{self, Timeline},
@@ -95,10 +102,18 @@ pub(super) async fn build(
     tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
     tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
     let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
-    let saved = plan.saved(&artifacts, &authenticator)?;
+    let saved = plan.saved(&artifacts, &authenticator, &draining)?;
     let parts =
         http::Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining };
     Ok(Built { server: Server::new(parts), tasks: plan.tasks, stop: plan.stop })
+}
+
+/// Whose a channel with a webhook is.
+fn owner_of(config: &ChannelConfig, authenticator: &Authenticator) -> OwnerId {
+    match &config.owner_sub {
+        Some(sub) if !authenticator.is_off() => authenticator.owner(&config.owner_iss, sub),
+        _ => authenticator.owner("", LOCAL_SUBJECT),
+    }
 }
 
 impl Plan<'_> {
@@ -173,10 +188,7 @@ impl Plan<'_> {
         let secrets = self.secrets;
         let telegram = match (of_telegram, &secrets.telegram_bot_token, &secrets.telegram_webhook_secret) {
             (Some(config), Some(token), Some(secret)) => {
-                let owner = match &config.owner_sub {
-                    Some(sub) if !authenticator.is_off() => authenticator.owner(&config.owner_iss, sub),
-                    _ => authenticator.owner("", LOCAL_SUBJECT),
-                };
+                let owner = owner_of(config, authenticator);
                 let telegram = Telegram::new(&self.args.telegram_api_base, token, secret, owner);
                 Some(telegram.map_err(anyhow::Error::msg)?)
             }
@@ -188,10 +200,23 @@ impl Plan<'_> {
     }
 
     /// Saved sessions; whoever needs no name has the folder to themselves.
-    fn saved(&self, artifacts: &Artifacts, authenticator: &Authenticator) -> anyhow::Result<SavedSessions> {
-        let (root, local) = (self.args.sessions_dir()?, authenticator.owner("", LOCAL_SUBJECT));
+    fn saved(
+        &self,
+        artifacts: &Artifacts,
+        authenticator: &Authenticator,
+        draining: &CancellationToken,
+    ) -> anyhow::Result<SavedSessions> {
+        let place = (self.args.sessions_dir()?, authenticator.owner("", LOCAL_SUBJECT));
         let times = (self.clock.clone(), self.ids.clone());
-        Ok(SavedSessions::new(artifacts.clone(), self.store.clone(), times, root, local))
+        let channels = self.file.channels()?;
+        let talks = channels.iter().map(|(channel, config)| {
+            let ChannelConfig { idle_timeout_s, thread_per_session, .. } = **config;
+            // A webhook's messages carry no credential, so its chats are of one owner.
+            let owner = (channel.as_str() == TELEGRAM).then(|| owner_of(config, authenticator));
+            Talk { channel: channel.clone(), keeping: Keeping { idle_timeout_s, thread_per_session }, owner }
+        });
+        let (store, talks) = (self.store.clone(), talks.collect());
+        Ok(SavedSessions::new(artifacts.clone(), store, times, place, talks, draining.clone()))
     }
 
     /// What carries out the runs of the configured agents.

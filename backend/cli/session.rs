@@ -2,7 +2,7 @@
 
 use std::{
     fs::File,
-    io::{self, Read as _},
+    io::{self, Read as _, Write as _},
     path::{Path, PathBuf},
     process::ExitCode,
 };
@@ -42,7 +42,7 @@ Examples:
   runreel session list
   runreel session show trip
   thread=$(runreel session restore trip)       a new thread that goes on from there
-  runreel session restore trip --thread trip-2
+  runreel session restore trip --thread web_june && runreel chat web --chat june
   runreel session export trip --format markdown -o trip.md
   runreel session export trip | ssh elsewhere runreel session import -
   runreel session import trip.json --name trip-2
@@ -95,6 +95,9 @@ enum Action {
         /// Where to write it; without it, stdout
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
+        /// Replace the file if there is one
+        #[arg(long, requires = "output")]
+        force: bool,
     },
     /// Bring a session in from its file
     Import {
@@ -140,9 +143,17 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
         Action::Save { name, thread, description, connection } => {
             let body = json!({"name": name, "thread_id": thread, "description": description});
             let saved: Value = connection.client()?.post(&["saved-sessions"], &body).await?;
-            let how =
-                if saved["fallback"] == true { "as a fallback: its messages, without its state" } else { "in full" };
-            say(format!("{name} is saved {how}; {} messages", saved["message_count"]));
+            let how = if saved["fallback"] == true {
+                "as a fallback: its messages only, without its state"
+            } else {
+                "in full"
+            };
+            say(format!("{name} is saved {how}; {}", transcript::messages(&saved["message_count"])));
+            if saved["fallback"] == true && saved["message_count"] == 0 {
+                say(format!(
+                    "warning: {name} is empty: nobody here can read the thread's state, and its log has no messages"
+                ));
+            }
         }
         Action::List { json, connection } => list(&connection.client()?, json).await?,
         Action::Show(named) => print(&transcript::shown(&named.session().await?))?,
@@ -154,16 +165,24 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
                 "a thread goes on from {} with {what}; the next run with this thread_id knows them:",
                 named.name
             ));
-            print(&format!("{}\n", made["thread_id"].as_str().unwrap_or_default()))?;
+            let thread = clean(made["thread_id"].as_str().unwrap_or_default());
+            print(&format!("{thread}\n"))?;
+            say(match made["session_id"].as_str() {
+                Some(_) => format!("the chat that {thread} belongs to goes on with it: runreel chat, or its channel"),
+                None => format!(
+                    "talk to it with POST /api/runs {{\"agent\":\"…\",\"thread_id\":\"{thread}\",\"input\":\"…\",\"start\":false}}; \
+                     or restore to a chat's thread (CHANNEL_CHAT, which has no open session) and use runreel chat"
+                ),
+            });
         }
-        Action::Export { named, format, output } => {
+        Action::Export { named, format, output, force } => {
             let text = match format {
                 Format::Json => format!("{}\n", named.file().await?.get()),
                 Format::Markdown => transcript::markdown(&named.session().await?),
             };
             match output {
                 None => print(&text)?,
-                Some(path) => write(&path, &text)?,
+                Some(path) => write(&path, &text, force)?,
             }
         }
         Action::Import { file, name, connection } => import(&file, name, &connection.client()?).await?,
@@ -231,7 +250,7 @@ async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result
         RawValue::from_string(text.to_owned())?
     };
     let saved: Value = client.put(&["saved-sessions", name.as_str()], &body).await?;
-    say(format!("{name} is saved; {} messages", saved["message_count"]));
+    say(format!("{name} is saved; {}", transcript::messages(&saved["message_count"])));
     Ok(())
 }
 
@@ -248,8 +267,18 @@ fn load(file: &Path, is_stdin: bool) -> Result<String> {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user's own file, named on the command line")]
-fn write(path: &Path, text: &str) -> Result<()> {
-    std::fs::write(path, text).with_context(|| path.display().to_string())
+fn write(path: &Path, text: &str, force: bool) -> Result<()> {
+    let mut options = File::options();
+    let opened = options.write(true).create(true).truncate(true).create_new(!force).open(path);
+    let written = opened.and_then(|mut file| file.write_all(text.as_bytes()));
+    written.map_err(|error| {
+        let told = path.display();
+        if error.kind() != io::ErrorKind::AlreadyExists {
+            return anyhow::Error::new(error).context(told.to_string());
+        }
+        let hint = Some("choose another file, or replace it with --force".to_owned());
+        Complaint { hint, ..Complaint::failed(format!("{told} is there already")) }.into()
+    })
 }
 
 /// Reads what the server sent, which has read it before.

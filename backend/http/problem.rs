@@ -102,7 +102,7 @@ impl Code {
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "The method is not allowed here",
             Self::RunExists => "The run exists with other content",
-            Self::ThreadExists => "The thread holds other checkpoints",
+            Self::ThreadExists => "The thread holds checkpoints",
             Self::RunEnded => "The run has ended",
             Self::RunLive => "The run has not ended",
             Self::RunDiffers => "The run that is here is another",
@@ -119,8 +119,8 @@ impl Code {
             Self::Unavailable => "The database cannot be reached",
             Self::OutcomeUnknown => "The outcome is not known",
             Self::RangeNotSatisfiable => "The range has nothing in it",
-            Self::StorageUnavailable => "The artifact store cannot be used",
-            Self::StorageFull => "The artifact store is full",
+            Self::StorageUnavailable => "The storage cannot be used",
+            Self::StorageFull => "The storage is full",
             Self::UnreadableSession => "The saved session cannot be read",
         }
     }

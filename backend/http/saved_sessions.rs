@@ -1,5 +1,7 @@
 //! Saved sessions: save, list, show, import, restore, delete. The rules are those of the files' folder.
 
+use std::io;
+
 use axum::{
     Json as Reply,
     extract::State,
@@ -219,6 +221,9 @@ struct RestoredThread {
     message_count: usize,
     /// Whether the thread knows a summary of them only.
     fallback: bool,
+    /// The session of the chat that goes on with the thread; null where the thread is called like none's, or the chat
+    /// has another session that is open.
+    session_id: Option<String>,
     stream_url: String,
 }
 
@@ -242,6 +247,7 @@ async fn restore(
         checkpoint_id: thread.checkpoint_id.to_string(),
         message_count: thread.message_count,
         fallback: thread.fallback,
+        session_id: thread.session_id.map(|session| session.to_string()),
     };
     Ok((StatusCode::CREATED, Reply(restored)).into_response())
 }
@@ -255,7 +261,11 @@ impl From<Error> for Problem {
         let detail = error.to_string();
         match error {
             Error::NotFound => Self::not_found(),
-            Error::Name(rule) => bad_name(rule.0),
+            Error::Alike(_) => bad_name(&detail).hint("use that name, or another"),
+            Error::Busy => Self::new(Code::Busy, detail).hint("nothing was done; try again after Retry-After"),
+            Error::Locked => {
+                Self::new(Code::StorageUnavailable, detail).hint("nothing was changed; try again after Retry-After")
+            }
             Error::Refused(_) => Self::new(Code::InvalidRequest, detail).hint("mend that line and send the file again"),
             Error::Unreadable(_) => {
                 Self::new(Code::UnreadableSession, detail).hint("mend that line in its folder, or delete the session")
@@ -270,7 +280,14 @@ impl From<Error> for Problem {
                     error = &error as &dyn std::error::Error,
                     "the folder of saved sessions cannot be used"
                 );
-                Self::new(Code::Internal, detail)
+                match error.kind() {
+                    io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
+                        Self::new(Code::StorageFull, "there is no room for saved sessions")
+                            .hint("nothing was changed; make room and try again")
+                    }
+                    _ => Self::new(Code::StorageUnavailable, detail)
+                        .hint("the server's log has the cause: look at --sessions-dir and what lies in it"),
+                }
             }
         }
     }

@@ -159,36 +159,7 @@ impl Store {
         new: &NewCheckpoint,
         now: DateTime<Utc>,
     ) -> Result<(bool, DateTime<Utc>), Error> {
-        let blobs = &new.blobs.0;
-        let channels: Vec<String> = blobs.iter().map(|(channel, _)| channel.as_str().to_owned()).collect();
-        let versions: Vec<String> = blobs.iter().map(|(_, blob)| blob.version.as_json().to_owned()).collect();
-        let types: Vec<String> = blobs.iter().map(|(_, blob)| blob.t.as_str().to_owned()).collect();
-        let bytes: Vec<&[u8]> = blobs.iter().map(|(_, blob)| blob.b.0.as_slice()).collect();
-        let current = Json::of(&new.versions);
-        let row = self
-            .again_on_a_lost_connection(|| async {
-                let row = sqlx::query_file!(
-                    "backend/store/sql/put_checkpoint.sql",
-                    owner.as_str(),
-                    thread.as_str(),
-                    now,
-                    new.ns.as_str(),
-                    new.checkpoint_id.as_str(),
-                    new.parent_id.as_ref().map(CheckpointId::as_str),
-                    new.run_id.as_ref().map(MadeBy::as_str),
-                    new.checkpoint.t.as_str(),
-                    new.checkpoint.b.0,
-                    new.metadata.as_str(),
-                    current.as_str(),
-                    &channels,
-                    &versions,
-                    &types,
-                    &bytes as &[&[u8]]
-                );
-                Ok(row.fetch_one(&self.pool).await?)
-            })
-            .await?;
-        Ok((row.created, row.created_at))
+        self.again_on_a_lost_connection(|| put(&self.pool, owner, thread, new, now)).await
     }
 
     /// Keeps what a task has written, and makes the thread if there is none; says how many were stored.
@@ -285,6 +256,43 @@ impl Store {
         let found = self.again_on_a_lost_connection(|| whole(&self.pool, owner, Vec::new(), Some(&one))).await?;
         Ok(found.into_iter().next())
     }
+}
+
+/// Keeps a checkpoint, as [`Store::put_checkpoint`] tells.
+pub(super) async fn put(
+    database: impl PgExecutor<'_>,
+    owner: &OwnerId,
+    thread: &ThreadId,
+    new: &NewCheckpoint,
+    now: DateTime<Utc>,
+) -> Result<(bool, DateTime<Utc>), Error> {
+    let blobs = &new.blobs.0;
+    let channels: Vec<String> = blobs.iter().map(|(channel, _)| channel.as_str().to_owned()).collect();
+    let versions: Vec<String> = blobs.iter().map(|(_, blob)| blob.version.as_json().to_owned()).collect();
+    let types: Vec<String> = blobs.iter().map(|(_, blob)| blob.t.as_str().to_owned()).collect();
+    let bytes: Vec<&[u8]> = blobs.iter().map(|(_, blob)| blob.b.0.as_slice()).collect();
+    let current = Json::of(&new.versions);
+    let row = sqlx::query_file!(
+        "backend/store/sql/put_checkpoint.sql",
+        owner.as_str(),
+        thread.as_str(),
+        now,
+        new.ns.as_str(),
+        new.checkpoint_id.as_str(),
+        new.parent_id.as_ref().map(CheckpointId::as_str),
+        new.run_id.as_ref().map(MadeBy::as_str),
+        new.checkpoint.t.as_str(),
+        new.checkpoint.b.0,
+        new.metadata.as_str(),
+        current.as_str(),
+        &channels,
+        &versions,
+        &types,
+        &bytes as &[&[u8]]
+    )
+    .fetch_one(database)
+    .await?;
+    Ok((row.created, row.created_at))
 }
 
 /// A checkpoint that is not known by its key.

@@ -1,33 +1,60 @@
 //! What was said in a thread, out of the log.
 
+use chrono::{DateTime, Utc};
 use serde_json::Value;
 
 use super::{Error, Store, bounded};
 use crate::domain::{
     id::{RunId, Seq, ThreadId},
-    limits::{READ_WAIT_MS_MAX, REPLAY_ROWS},
+    limits::{READ_WAIT_MS_MAX, SAID_ROWS, SAID_RUNS},
     principal::OwnerId,
     transcript::fallback::Logged,
 };
 
 impl Store {
-    /// Messages and tool calls of a thread's own runs after a place, in their order, and the place after them; an
-    /// empty page is the end. `None` is the beginning.
-    pub async fn said(
+    /// A thread's own runs after one of them, oldest first; an empty page is the end. `None` is the beginning.
+    pub async fn talks(
         &self,
         owner: &OwnerId,
         thread: &ThreadId,
-        after: Option<(RunId, Seq)>,
-    ) -> Result<(Vec<Logged>, Option<(RunId, Seq)>), Error> {
-        let (run, seq) = after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
+        after: Option<(DateTime<Utc>, RunId)>,
+    ) -> Result<Vec<(DateTime<Utc>, RunId)>, Error> {
+        let (at, run) = after.unzip();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_file!(
+                "backend/store/sql/talks.sql",
+                owner.as_str(),
+                thread.as_str(),
+                at,
+                run.map(RunId::uuid),
+                SAID_RUNS
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(|row| (row.created_at, RunId::trusted(row.run_id))).collect())
+        })
+        .await
+    }
+
+    /// Messages and tool calls of these runs after a place, in their order, and the place after them; an empty page is
+    /// the end. A place is a run's in the list, from 1, and a seq.
+    pub async fn said(
+        &self,
+        owner: &OwnerId,
+        runs: &[RunId],
+        (place, seq): (i64, Seq),
+    ) -> Result<(Vec<Logged>, Option<(i64, Seq)>), Error> {
+        let runs: Vec<uuid::Uuid> = runs.iter().copied().map(RunId::uuid).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let rows =
-                sqlx::query_file!("backend/store/sql/said.sql", owner.as_str(), thread.as_str(), run, seq, REPLAY_ROWS)
+                sqlx::query_file!("backend/store/sql/said.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
                     .fetch_all(&mut *tx)
                     .await?;
             tx.commit().await?;
-            let next = rows.last().map(|row| (RunId::trusted(row.run_id), Seq::new(row.seq).unwrap_or_default()));
+            let next = rows.last().map(|row| (row.place, Seq::new(row.seq).unwrap_or_default()));
             let logged = rows.into_iter().map(|row| Logged {
                 run: RunId::trusted(row.run_id),
                 is_tool: row.is_tool,

@@ -1,10 +1,12 @@
 //! Saved sessions: what is kept of a thread, in which file, and how a thread goes on from it.
 
+mod chats;
 mod commands;
 mod files;
 mod names;
 mod restores;
 mod transcript;
+mod trouble;
 
 use std::path::PathBuf;
 

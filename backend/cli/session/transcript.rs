@@ -35,7 +35,7 @@ pub(super) fn table(sessions: &[Value], now: DateTime<Utc>) -> String {
         let mut row = Row::from(vec![
             Cell::new(text("name")),
             Cell::new(session["message_count"].to_string()),
-            Cell::new(if session["fallback"] == true { "messages" } else { "all" }),
+            Cell::new(if session["fallback"] == true { "messages only" } else { "in full" }),
             Cell::new(age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()),
             Cell::new(clip(&about.unwrap_or_default(), TEXT_CHARS_MAX)),
         ]);
@@ -88,10 +88,13 @@ pub(super) fn markdown(session: &SavedSession) -> String {
 }
 
 fn about(session: &SavedSession) -> String {
-    let how = if session.thread.is_fallback() { "messages of the log, without the state" } else { "in full" };
-    let count = session.message_count;
-    let messages = if count == 1 { "message" } else { "messages" };
-    format!("{count} {messages}, saved {} {how}", timestamp(session.updated_at))
+    let how = if session.thread.is_fallback() { "with its messages only" } else { "in full" };
+    format!("{}, saved {} {how}", messages(&Value::from(session.message_count)), timestamp(session.updated_at))
+}
+
+/// How many messages there are.
+pub(super) fn messages(count: &Value) -> String {
+    format!("{count} {}", if *count == 1 { "message" } else { "messages" })
 }
 
 fn speaker(message: &Value) -> String {
@@ -126,7 +129,7 @@ mod tests {
     fn a_session_reads_like_a_conversation_and_steers_no_terminal() {
         assert_eq!(
             shown(&session()),
-            "trip  3 messages, saved 1970-01-01T00:00:01.000000Z messages of the log, without the state\na plan\n\n\
+            "trip  3 messages, saved 1970-01-01T00:00:01.000000Z with its messages only\na plan\n\n\
              user\n  find\n  it \n\nassistant\n  → search {\"q\":\"`a`\"}\n\nassistant\n  found\n"
         );
         let text = markdown(&session());
@@ -144,7 +147,7 @@ mod tests {
         ];
         let text = table(&rows, DateTime::from_timestamp(11, 0).unwrap());
         let lines: Vec<Vec<&str>> = text.lines().map(|line| line.split_whitespace().collect()).collect();
-        assert_eq!(lines[1], ["a", "3", "messages", "10.0", "s", "ago", "hi"]);
-        assert_eq!(lines[2], ["b", "4", "all", "10.0", "s", "ago", "plan"]);
+        assert_eq!(lines[1], ["a", "3", "messages", "only", "10.0", "s", "ago", "hi"]);
+        assert_eq!(lines[2], ["b", "4", "in", "full", "10.0", "s", "ago", "plan"]);
     }
 }

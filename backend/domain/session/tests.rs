@@ -4,7 +4,7 @@ use proptest::prelude::*;
 
 use super::{
     inbound::{Image, ImageFlaw, MediaType},
-    thread::{ThreadBase, are_apart, counter_above, log_file_name},
+    thread::{ThreadBase, are_apart, chat_of, counter_above, log_file_name},
     *,
 };
 use crate::domain::{
@@ -252,6 +252,26 @@ fn only_numbers_as_they_are_written_are_numbers() {
         ["t_", "t_50", "t_5_s0", "t_5_s01", "t_5_s", "t_5_sx", "t_5_s1x", "t_5_s+1", "t_5_s9999999999999999999"]
     {
         assert_eq!(base.number(thread), None, "{thread}");
+    }
+}
+
+#[test]
+fn the_chat_of_a_thread_is_known_where_it_is_written_as_it_is() {
+    for (thread, chat) in [
+        ("t_5", Some(("5", 0))),
+        ("t_5_s2", Some(("5", 2))),
+        ("t_5_s0", None),
+        ("t_5_s", Some(("5_s", 0))),
+        ("t_a_b_s1_s2", None),
+        ("t_a_b", Some(("a_b", 0))),
+        ("t_", None),
+        ("t__s1", None),
+        ("t", None),
+        ("u_5", None),
+        ("t_a+:20b", None),
+    ] {
+        let found = chat_of(&"t".parse().unwrap(), &thread.parse().unwrap());
+        assert_eq!(found.as_ref().map(|(chat, number)| (chat.as_str(), *number)), chat, "{thread}");
     }
 }
 

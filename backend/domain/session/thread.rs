@@ -51,6 +51,18 @@ impl ThreadBase {
     }
 }
 
+/// The chat of a channel whose thread this is, and the thread's number in it; `None` where the chat is not written in
+/// the thread's id as it is.
+pub fn chat_of(channel: &ChannelName, thread: &ThreadId) -> Option<(ChatId, i64)> {
+    let rest = thread.as_str().strip_prefix(channel.as_str())?.strip_prefix('_')?;
+    let later = rest.rsplit_once("_s").map(|(chat, _)| chat);
+    [Some(rest), later].into_iter().flatten().find_map(|chat| {
+        let chat: ChatId = chat.parse().ok()?;
+        let number = ThreadBase::of(channel, &chat).number(thread.as_str())?;
+        Some((chat, number))
+    })
+}
+
 /// A number as [`ThreadBase::thread`] writes it: no zero in front, at most 18 digits.
 fn session_number(digits: &str) -> Option<i64> {
     let canonical = !digits.starts_with('0') && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit());

@@ -1,11 +1,17 @@
 //! Messages out of the log, for a thread whose checkpoint nobody here can read.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use serde_json::{Map, Value, json};
 
-use super::message::{call_of, role_of};
-use crate::domain::id::RunId;
+use super::{
+    message::{call_of, role_of},
+    plain::{is_flat, values_in},
+};
+use crate::domain::{
+    id::RunId,
+    limits::{JSON_DEPTH_MAX, SAVED_FILE_BYTES_MAX, SAVED_VALUES_MAX},
+};
 
 /// One event of a thread's runs that tells of its conversation.
 #[derive(Clone, Debug)]
@@ -32,12 +38,23 @@ pub struct Gathering {
     placed: HashMap<String, Place>,
     /// Calls that wait for a message of an assistant, in their order.
     waiting: Vec<Value>,
+    /// The ids of those.
+    awaited: HashSet<String>,
+    /// What was taken in, as JSON.
+    bytes: usize,
+    /// And how many values that is.
+    values: usize,
 }
 
 impl Gathering {
     /// How many messages there are so far.
     pub fn len(&self) -> usize {
         self.messages.len()
+    }
+
+    /// Whether they are more than a file may hold.
+    pub fn is_too_much(&self) -> bool {
+        self.bytes > SAVED_FILE_BYTES_MAX || self.values > SAVED_VALUES_MAX
     }
 
     pub fn is_empty(&self) -> bool {
@@ -68,14 +85,17 @@ impl Gathering {
             }
         }
         let named = payload["tool_calls"].as_array().cloned().unwrap_or_default();
-        let named =
-            named.iter().filter_map(call_of).map(|call| json!({"id": call.id, "name": call.name, "args": call.args}));
-        self.messages.push(Value::Object(message));
+        let named = named
+            .iter()
+            .filter_map(call_of)
+            .map(|call| json!({"id": call.id, "name": call.name, "args": flattened(call.args)}));
+        self.take_in(Value::Object(message), Self::push_message);
         let at = self.messages.len() - 1;
         for call in named {
-            self.place(at, call);
+            self.take_in(call, |this, call| this.place(at, call));
         }
         if role_of(&self.messages[at]) == Some("assistant") {
+            self.awaited.clear();
             for call in std::mem::take(&mut self.waiting) {
                 self.place(at, call);
             }
@@ -86,13 +106,25 @@ impl Gathering {
         let Logged { span, payload, .. } = logged;
         let Some(name) = payload["name"].as_str().filter(|name| !name.is_empty()) else { return };
         let id = span.or_else(|| payload["tool_call_id"].as_str().map(str::to_owned));
-        let args = payload.get("args").cloned().unwrap_or_else(|| json!({}));
-        if let Some((message, call)) = id.as_ref().and_then(|id| self.placed.get(id)) {
+        let args = flattened(payload.get("args").cloned().unwrap_or_else(|| json!({})));
+        if let Some((message, call)) = id.as_ref().and_then(|id| self.placed.get(id)).copied() {
             // A message had named it already; the log of the call knows what it was made with.
-            self.messages[*message]["tool_calls"][*call]["args"] = args;
-        } else if id.is_none() || !self.waiting.iter().any(|waiting| waiting["id"] == json!(id)) {
-            self.waiting.push(json!({"id": id, "name": name, "args": args}));
+            self.take_in(args, |this, args| this.messages[message]["tool_calls"][call]["args"] = args);
+        } else if id.as_ref().is_none_or(|id| self.awaited.insert(id.clone())) {
+            self.take_in(json!({"id": id, "name": name, "args": args}), |this, call| this.waiting.push(call));
         }
+    }
+
+    /// Keeps something, and knows then that it did.
+    fn take_in(&mut self, value: Value, keep: impl FnOnce(&mut Self, Value)) {
+        let text = value.to_string();
+        self.bytes += text.len();
+        self.values += values_in(text.as_bytes());
+        keep(self, value);
+    }
+
+    fn push_message(&mut self, message: Value) {
+        self.messages.push(message);
     }
 
     /// Puts a call into a message, unless the run has it already.
@@ -114,6 +146,7 @@ impl Gathering {
     /// Calls after which nothing was said go to the last message of the run, or make one.
     fn end_run(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
+        self.awaited.clear();
         if !waiting.is_empty() && self.messages.len() == self.first {
             self.messages.push(json!({"role": "assistant", "content": ""}));
         }
@@ -122,6 +155,11 @@ impl Gathering {
         }
         self.placed.clear();
     }
+}
+
+/// A value that a file can hold some levels down: one that goes down too far, as the text it is.
+fn flattened(value: Value) -> Value {
+    if is_flat(&value, JSON_DEPTH_MAX) { value } else { Value::from(value.to_string()) }
 }
 
 /// What a message of the log says. Of one that was too large for its event, the beginning is there.
@@ -133,7 +171,7 @@ fn content_of(payload: &Value) -> Value {
     };
     let said = [&payload["content"], &payload["text"]].into_iter().find(is_said);
     match (said, payload["preview"].as_str()) {
-        (Some(said), _) => said.clone(),
+        (Some(said), _) => flattened(said.clone()),
         (None, Some(preview)) => json!(format!("{preview}…")),
         (None, None) if payload["content"].is_null() => json!(""),
         (None, None) => json!(payload["content"].to_string()),
@@ -205,6 +243,36 @@ mod tests {
     fn of_a_message_that_became_an_artifact_the_beginning_is_kept() {
         let pointer = json!({"$artifact": {"artifact_id": "x"}, "preview": "{\"role\":\"user\""});
         assert_eq!(gathered([said(1, pointer)]), [json!({"role": "assistant", "content": "{\"role\":\"user\"…"})]);
+    }
+
+    #[test]
+    fn what_is_taken_in_is_counted_and_calls_are_too() {
+        let mut gathering = Gathering::default();
+        let args = vec![0; SAVED_VALUES_MAX / 4];
+        for number in 0..4 {
+            assert!(!gathering.is_too_much());
+            gathering
+                .push(Logged { payload: json!({"name": "x", "args": args}), ..called(1, &number.to_string(), "x") });
+        }
+        assert!(gathering.is_too_much() && gathering.is_empty());
+        let mut gathering = Gathering::default();
+        gathering.push(said(1, json!({"text": "x".repeat(SAVED_FILE_BYTES_MAX)})));
+        assert!(gathering.is_too_much());
+    }
+
+    #[test]
+    fn what_is_nested_too_deeply_is_kept_as_its_text() {
+        let deep = |levels: usize| (0..levels).fold(json!({"a": 1}), |inner, _| json!({"a": inner}));
+        let text = deep(100).to_string();
+        let native = json!({"id": "1", "function": {"name": "x", "arguments": text}});
+        let messages = gathered([
+            said(1, json!({"content": [deep(100)], "tool_calls": [native, {"name": "y", "args": deep(100)}]})),
+            Logged { payload: json!({"name": "z", "args": deep(30)}), ..called(1, "z", "z") },
+        ]);
+        assert_eq!(messages[0]["content"], format!("[{text}]"));
+        let args: Vec<&Value> =
+            messages[0]["tool_calls"].as_array().unwrap().iter().map(|call| &call["args"]).collect();
+        assert_eq!(args, [&json!(text), &json!(text), &deep(30)]);
     }
 
     fn any_json() -> impl Strategy<Value = Value> {

@@ -3,19 +3,25 @@
 //! Every member may be missing but the messages. What cannot be read is refused with the line, the column and the
 //! reason; members that are not known are passed over, and those of the thread's metadata are kept.
 
-use chrono::{DateTime, Utc};
+use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
 use serde_json::{Map, Value, value::RawValue};
 
 use super::{
     SavedName, VERSION,
     message::{check, check_shape},
+    plain::{is_flat, values_in},
     summary::first_message,
 };
 use crate::domain::{
     event::timestamp,
-    limits::{SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
+    limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
 };
+
+/// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around it.
+/// What has more could be written, and not read by an agent.
+const LEVELS_MAX: usize = JSON_DEPTH_MAX + 8;
+const TOO_DEEP: &str = "the JSON is nested too deeply";
 
 /// A saved session, as its file has it.
 #[derive(Clone, Debug, PartialEq, Serialize)]
@@ -147,6 +153,9 @@ fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
         let (line, column) = place(&before);
         Unreadable { line, column, reason: "the file is no UTF-8 text".to_owned() }
     })?;
+    if values_in(bytes) > 2 * SAVED_VALUES_MAX {
+        return Err(at_start(format!("the file holds more than {} values", 2 * SAVED_VALUES_MAX)));
+    }
     // Some editors put a byte order mark there.
     let text = text.strip_prefix('\u{feff}').unwrap_or(text);
     if text.trim().is_empty() { Err(at_start("the file is empty".to_owned())) } else { Ok(text) }
@@ -216,8 +225,9 @@ impl<'a> Source<'a> {
         let rule = format!("{member} is a time such as \"2026-06-01T10:00:00Z\"");
         let Some(text) = self.member::<String>(raw, &rule)? else { return Ok(None) };
         match DateTime::parse_from_rfc3339(&text) {
-            Ok(time) => Ok(Some(time.to_utc())),
-            Err(_) => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
+            // A year that is written with four digits here, and is in UTC as well.
+            Ok(time) if (0..=9_999).contains(&time.to_utc().year()) => Ok(Some(time.to_utc())),
+            _ => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
         }
     }
 
@@ -226,8 +236,11 @@ impl<'a> Source<'a> {
         let metadata: Option<Map<String, Value>> =
             self.member(thread.metadata, "the metadata of a thread is an object")?;
         let metadata = metadata.unwrap_or_default();
+        if !metadata.values().all(|value| is_flat(value, LEVELS_MAX)) {
+            return Err(self.refuse(thread.metadata.map_or("", RawValue::get), TOO_DEEP));
+        }
         let listed: Option<Vec<&'a RawValue>> = self.member(thread.messages, "the messages of a thread are a list")?;
-        let Some(listed) = listed else { return Err(self.refuse(raw.get(), "the thread has no messages")) };
+        let Some(listed) = listed else { return Err(self.refuse(raw.get(), "the member messages is missing")) };
         if listed.len() > SAVED_MESSAGES_MAX {
             return Err(self.refuse(raw.get(), format!("the thread has more than {SAVED_MESSAGES_MAX} messages")));
         }
@@ -236,6 +249,7 @@ impl<'a> Source<'a> {
         for (n, raw) in listed.into_iter().enumerate() {
             let message: Value = self.read(raw.get(), "a message is an object")?;
             let checked = if is_fallback { check_shape(&message) } else { check(&message) };
+            let checked = checked.and_then(|()| if is_flat(&message, LEVELS_MAX) { Ok(()) } else { Err(TOO_DEEP) });
             checked.map_err(|rule| self.refuse(raw.get(), format!("message {}: {rule}", n + 1)))?;
             messages.push(message);
         }
@@ -256,7 +270,7 @@ fn reason_of(error: &serde_json::Error) -> String {
         }
         "key must be a string" => "a member's name stands in double quotes".to_owned(),
         "trailing comma" => "a comma stands before nothing".to_owned(),
-        "recursion limit exceeded" => "the JSON is nested too deeply".to_owned(),
+        "recursion limit exceeded" => TOO_DEEP.to_owned(),
         what => format!("this is no JSON: {what}"),
     }
 }

@@ -10,14 +10,15 @@ use uuid::Uuid;
 
 use super::{
     SavedThread, VERSION,
-    message::{check, kept, usable},
-    plain::decode,
+    message::{check, check_shape, kept, usable},
+    plain::{Reader, is_flat},
     summary::summary,
 };
 use crate::domain::{
     checkpoint::{self, Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, ValueType, Version},
     event::timestamp,
     json::Json,
+    limits::JSON_DEPTH_MAX,
 };
 
 /// The channel of a conversation.
@@ -26,7 +27,7 @@ const MESSAGES: &str = "messages";
 const HEAD: &str = "runreel";
 /// The version of `LangGraph`'s format that the members are of.
 const LANGGRAPH: u32 = 4;
-/// The agent's graph, where a state does not name another.
+/// The graph of the agents that go on with messages. No other does, so a state that names another goes on with this one.
 const GRAPH: &str = "assistant";
 
 /// A state to be kept as the first checkpoint of a thread.
@@ -63,29 +64,71 @@ impl Place {
     }
 }
 
-/// All of a checkpoint as plain data; `None` when part of it is none, or when it has no messages.
-pub fn of_checkpoint(checkpoint: &Checkpoint) -> Option<SavedThread> {
-    let mut value = decode(checkpoint.checkpoint.t.as_str(), &checkpoint.checkpoint.b.0)?;
-    let mut channels = Map::new();
+/// What a checkpoint says of its thread.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Held {
+    /// Everything.
+    Thread(SavedThread),
+    /// Everything but messages, of which it has none: the metadata of a thread.
+    State(Map<String, Value>),
+    /// Messages and something else that is no plain data.
+    Messages(Vec<Value>),
+    Nothing,
+}
+
+/// What of a checkpoint is plain data.
+pub fn of_checkpoint(checkpoint: &Checkpoint) -> Held {
+    let (mut reader, mut channels) = (Reader::default(), Map::new());
+    let value = reader.decode(checkpoint.checkpoint.t.as_str(), &checkpoint.checkpoint.b.0);
+    let mut is_whole = value.is_some();
+    let mut value = value.unwrap_or_default();
     for (channel, version) in &checkpoint.versions.0 {
-        let version: Value = serde_json::from_str(version.as_json()).ok()?;
+        let version: Value = serde_json::from_str(version.as_json()).unwrap_or_default();
         channels.insert(channel.as_str().to_owned(), json!({"version": version}));
     }
     for (channel, blob) in checkpoint.blobs.0.iter().filter(|(_, blob)| blob.t.as_str() != "empty") {
-        channels[channel.as_str()]["value"] = decode(blob.t.as_str(), &blob.b.0)?;
+        match reader.decode(blob.t.as_str(), &blob.b.0) {
+            Some(value) => channels[channel.as_str()]["value"] = value,
+            None => is_whole = false,
+        }
     }
-    let (place, messages) = take_messages(&mut value, &mut channels)?;
-    let metadata: Value = serde_json::from_str(checkpoint.metadata.as_str()).ok()?;
+    match take_messages(&mut value, &mut channels) {
+        None if is_whole && value.is_object() => Held::State(metadata_of(checkpoint, Place::Channel, value, channels)),
+        Some((place, Value::Array(messages))) => {
+            let fits = |check: fn(&Value) -> Result<(), &'static str>| messages.iter().all(|one| check(one).is_ok());
+            let (goes_on, can_be_read) = (is_whole && fits(check), fits(check_shape));
+            let messages: Vec<Value> = messages.into_iter().map(kept).collect();
+            match (goes_on, can_be_read) {
+                (true, _) => {
+                    let metadata = metadata_of(checkpoint, place, value, channels);
+                    Held::Thread(SavedThread { messages, metadata })
+                }
+                (false, true) => Held::Messages(messages),
+                (false, false) => Held::Nothing,
+            }
+        }
+        None | Some(_) => Held::Nothing,
+    }
+}
+
+/// The rest of a checkpoint, as a file keeps it.
+fn metadata_of(
+    checkpoint: &Checkpoint,
+    place: Place,
+    value: Value,
+    channels: Map<String, Value>,
+) -> Map<String, Value> {
+    let metadata: Option<Value> = serde_json::from_str(checkpoint.metadata.as_str()).ok();
+    let metadata = metadata.filter(|metadata| is_flat(metadata, JSON_DEPTH_MAX));
     let state = json!({
         "thread_id": checkpoint.thread_id, "checkpoint_id": checkpoint.checkpoint_id, "metadata": metadata,
         "messages_in": place.name(), "checkpoint": value, "channels": channels,
     });
-    let metadata = Map::from_iter([("version".to_owned(), json!(VERSION)), ("state".to_owned(), state)]);
-    Some(SavedThread { messages: messages.into_iter().map(kept).collect(), metadata })
+    Map::from_iter([("version".to_owned(), json!(VERSION)), ("state".to_owned(), state)])
 }
 
-/// Takes the messages out of where they are.
-fn take_messages(value: &mut Value, channels: &mut Map<String, Value>) -> Option<(Place, Vec<Value>)> {
+/// Takes the messages out of where they are, whatever they are.
+fn take_messages(value: &mut Value, channels: &mut Map<String, Value>) -> Option<(Place, Value)> {
     let of_channel = channels.get(MESSAGES).is_some_and(|channel| channel.get("value").is_some());
     let in_values = value.get("channel_values").is_some_and(|values| values.get(MESSAGES).is_some());
     let (place, holder) = if of_channel {
@@ -95,9 +138,7 @@ fn take_messages(value: &mut Value, channels: &mut Map<String, Value>) -> Option
     } else {
         (Place::Value, value.as_object_mut()?)
     };
-    let taken = holder.remove(if place == Place::Channel { "value" } else { MESSAGES })?;
-    let Value::Array(messages) = taken else { return None };
-    messages.iter().all(|message| check(message).is_ok()).then_some((place, messages))
+    Some((place, holder.remove(if place == Place::Channel { "value" } else { MESSAGES })?))
 }
 
 impl SavedThread {
@@ -113,7 +154,8 @@ impl SavedThread {
             usable(&self.messages)
         };
         let known = state.get("checkpoint_id").and_then(Value::as_str);
-        let id = known.and_then(|id| Uuid::try_parse(id).ok()).unwrap_or(fresh);
+        // After the last of all ids no other could come, and the thread could not go on.
+        let id = known.and_then(|id| Uuid::try_parse(id).ok()).filter(|id| !id.is_max()).unwrap_or(fresh);
         let mut channels: Vec<(Channel, Version, Option<Value>)> = channels_of(state, fresh);
         match channels.iter_mut().find(|(channel, ..)| channel.as_str() == MESSAGES) {
             Some((_, _, value)) => *value = Some(json!(messages)),
@@ -169,7 +211,6 @@ fn value_of(
     let head = if is_head { Value::Object(std::mem::take(&mut value)) } else { value.remove(HEAD).unwrap_or_default() };
     let of_metadata = state.get("metadata").and_then(|metadata| metadata["step"].as_i64());
     let step = head["step"].as_i64().or(of_metadata).unwrap_or(0).clamp(-1, i64::from(u32::MAX));
-    let graph = head["graph"].as_str().unwrap_or(GRAPH);
     let defaults = [
         ("v", json!(LANGGRAPH)),
         ("id", json!(id)),
@@ -184,7 +225,7 @@ fn value_of(
     }
     value.insert("id".to_owned(), json!(id));
     value.insert("channel_versions".to_owned(), json!(versions));
-    value.insert(HEAD.to_owned(), json!({"v": 1, "graph": graph, "step": step.max(0), "next": []}));
+    value.insert(HEAD.to_owned(), json!({"v": 1, "graph": GRAPH, "step": step.max(0), "next": []}));
     match Place::parse(state.get("messages_in").unwrap_or(&Value::Null)) {
         Place::Channel => {}
         Place::Value => drop(value.insert(MESSAGES.to_owned(), json!(messages))),

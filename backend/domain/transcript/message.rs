@@ -2,6 +2,9 @@
 
 use serde_json::{Map, Value, json};
 
+use super::plain::is_flat;
+use crate::domain::limits::JSON_DEPTH_MAX;
+
 /// A call of a tool that a message makes.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
@@ -64,7 +67,10 @@ pub fn call_of(call: &Value) -> Option<Call> {
     let name = call["name"].as_str().or_else(|| function["name"].as_str()).filter(|name| !name.is_empty())?;
     let args = match (call.get("args"), function["arguments"].as_str()) {
         (Some(args), _) => args.clone(),
-        (None, Some(text)) => serde_json::from_str(text).unwrap_or_else(|_| json!(text)),
+        (None, Some(text)) => {
+            let read = serde_json::from_str(text).ok().filter(|args| is_flat(args, JSON_DEPTH_MAX));
+            read.unwrap_or_else(|| json!(text))
+        }
         (None, None) => json!({}),
     };
     Some(Call { id, name: name.to_owned(), args })
@@ -76,13 +82,11 @@ pub fn check(message: &Value) -> Result<(), &'static str> {
         return Err("a message is an object");
     }
     check_shape(message)?;
-    match role_of(message) {
-        None => Err("the role of a message is user, assistant, system or tool"),
-        Some("tool") if message["tool_call_id"].as_str().is_none_or(str::is_empty) => {
-            Err("a message of a tool names its call as tool_call_id")
-        }
-        Some(_) => Ok(()),
+    let names_call = message["tool_call_id"].as_str().is_some_and(|id| !id.is_empty());
+    if role_of(message) == Some("tool") && !names_call {
+        return Err("a message of a tool names its call as tool_call_id");
     }
+    Ok(())
 }
 
 /// As [`check`], for a message that is only read, and by whoever it may be.
@@ -128,7 +132,8 @@ pub fn kept(message: Value) -> Value {
     Value::Object(kept)
 }
 
-/// The messages as a checkpoint holds them: each content a list of parts, each call with an id.
+/// The messages as a checkpoint holds them: each content a list of parts, each call with an id, and somebody whom only
+/// another framework knows (a critic, a planner) speaking as an assistant, under a name of their own.
 pub fn usable(messages: &[Value]) -> Vec<Value> {
     messages.iter().enumerate().map(|(number, message)| usable_one(number, message)).collect()
 }
@@ -136,6 +141,10 @@ pub fn usable(messages: &[Value]) -> Vec<Value> {
 fn usable_one(number: usize, message: &Value) -> Value {
     let mut usable = kept(message.clone());
     let Value::Object(members) = &mut usable else { return usable };
+    if role_of(message).is_none() {
+        let role = members.insert("role".to_owned(), json!("assistant"));
+        members.entry("name").or_insert(role.unwrap_or_default());
+    }
     let text = |text: &str| json!({"type": "text", "text": text});
     let content = match members.remove("content") {
         Some(Value::String(said)) => vec![text(&said)],
@@ -206,19 +215,27 @@ mod tests {
             (json!({"role": "user"}), "no content"),
             (json!({"role": "user", "content": 1}), "text or a list"),
             (json!({"role": "user", "content": [1]}), "text or a list"),
-            (json!({"role": "ghost", "content": "a"}), "user, assistant"),
             (json!({"role": "tool", "content": "a"}), "tool_call_id"),
             (json!({"role": "assistant", "tool_calls": [{}]}), "with a name"),
         ] {
             assert!(check(&message).unwrap_err().contains(rule), "{message}");
         }
         assert_eq!(check(&json!({"role": "assistant", "content": null, "tool_calls": [{"name": "x"}]})), Ok(()));
+        assert_eq!(check(&json!({"role": "critic", "content": "a"})), Ok(()));
     }
 
     #[test]
     fn a_kept_message_says_who_speaks_and_nothing_empty() {
         let message = json!({"content": "", "additional_kwargs": {}, "type": "ai", "name": null, "id": "7", "x": null});
         assert_eq!(kept(message), json!({"role": "assistant", "content": "", "id": "7", "x": null}));
+    }
+
+    #[test]
+    fn somebody_whom_another_framework_knows_is_kept_as_such_and_speaks_as_an_assistant() {
+        let message = json!({"type": "critic", "content": "no"});
+        assert_eq!(kept(message.clone()), json!({"role": "critic", "content": "no"}));
+        let content = json!([{"type": "text", "text": "no"}]);
+        assert_eq!(usable(&[message]), [json!({"role": "assistant", "content": content, "name": "critic"})]);
     }
 
     #[test]

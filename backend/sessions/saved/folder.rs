@@ -13,7 +13,7 @@ use cap_std::{
     fs::{Dir, DirBuilder, DirBuilderExt as _, File, Metadata, MetadataExt as _, OpenOptions, OpenOptionsExt as _},
 };
 use chrono::{DateTime, SecondsFormat, Utc};
-use rustix::fs::FlockOperation;
+use rustix::fs::{FlockOperation, OFlags};
 
 use crate::domain::{
     limits::SAVED_FILE_BYTES_MAX,
@@ -21,6 +21,8 @@ use crate::domain::{
 };
 
 const LOCK: &str = ".lock";
+/// A flag for what is opened: nobody else need have it open for this to succeed.
+const NOT_WAITING: i32 = OFlags::NONBLOCK.bits().cast_signed();
 /// What is being written ends so, and begins with a dot: no session's file does.
 const UNFINISHED: &str = ".tmp";
 
@@ -96,13 +98,21 @@ fn sync(folder: &Dir) -> io::Result<()> {
 }
 
 impl Folder {
-    /// Waits for its turn as a writer. The lock ends with the value, also by the end of the process.
-    pub(super) fn lock(&self) -> io::Result<File> {
+    /// Begins to write, unless somebody else is writing. The lock ends with the value, also by the end of the process.
+    pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
+        let there = gone(self.dir.symlink_metadata(LOCK))?;
+        if there.is_some_and(|there| !there.is_file()) {
+            return Err(io::Error::new(io::ErrorKind::InvalidInput, ".lock is not a file; remove it"));
+        }
         let mut options = OpenOptions::new();
-        let lock = self.dir.open_with(LOCK, options.write(true).create(true).mode(0o600))?;
-        rustix::fs::flock(&lock, FlockOperation::LockExclusive)?;
-        self.sweep()?;
-        Ok(lock)
+        // Something that is put in its place meanwhile is not waited for.
+        options.write(true).create(true).mode(0o600).custom_flags(NOT_WAITING);
+        let lock = self.dir.open_with(LOCK, &options)?;
+        match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => self.sweep().map(|()| Some(lock)),
+            Err(rustix::io::Errno::WOULDBLOCK) => Ok(None),
+            Err(error) => Err(error.into()),
+        }
     }
 
     /// Removes what killed writers left behind. Nobody else is writing.

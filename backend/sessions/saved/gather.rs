@@ -9,13 +9,15 @@ use crate::{
     artifacts::Artifacts,
     domain::{
         checkpoint::Namespace,
-        id::ThreadId,
-        limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX},
+        id::{RunId, Seq, ThreadId},
+        limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
         principal::OwnerId,
         transcript::{
             SavedThread,
             fallback::{Gathering, Logged},
-            full,
+            full::{self, Held},
+            message::check,
+            plain::Reader,
         },
     },
     store::Store,
@@ -29,36 +31,70 @@ pub(super) async fn thread_of(
     thread: &ThreadId,
 ) -> Result<SavedThread, Error> {
     let latest = store.checkpoint(owner, thread, &Namespace::default(), None, None).await?;
-    let full = match latest {
+    let held = match latest {
         Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(&checkpoint))).await?,
         None if !store.has_thread(owner, thread).await? => return Err(Error::NotFound),
-        None => None,
+        None => Held::Nothing,
     };
-    if let Some(full) = full {
-        check_count(full.messages.len())?;
-        return Ok(full);
+    if let Held::Thread(thread) = held {
+        check_count(thread.messages.len())?;
+        return Ok(thread);
     }
-    let (mut gathering, mut after, mut bytes) = (Gathering::default(), None, 0);
-    loop {
-        let (page, next) = store.said(owner, thread, after).await?;
-        let Some(next) = next else { return Ok(SavedThread::fallback(gathering.finish())) };
-        for mut logged in page {
-            bytes += whole(store, artifacts, owner, &mut logged).await;
-            if bytes > SAVED_FILE_BYTES_MAX as u64 {
-                let detail = format!("the thread's messages are more than {SAVED_FILE_BYTES_MAX} bytes");
-                return Err(Error::TooLarge(detail));
-            }
-            gathering.push(logged);
+    let said = said_in(store, artifacts, owner, thread).await?;
+    Ok(match held {
+        Held::State(metadata) if said.iter().all(|message| check(message).is_ok()) => {
+            SavedThread { messages: said, metadata }
         }
-        check_count(gathering.len())?;
-        after = Some(next);
+        // An agent need not have told its log everything.
+        Held::Messages(messages) if messages.len() > said.len() => {
+            check_count(messages.len())?;
+            SavedThread::fallback(messages)
+        }
+        _ => SavedThread::fallback(said),
+    })
+}
+
+/// What the log knows to have been said, in the order in which the thread's runs were made.
+async fn said_in(
+    store: &Store,
+    artifacts: &Artifacts,
+    owner: &OwnerId,
+    thread: &ThreadId,
+) -> Result<Vec<Value>, Error> {
+    let (mut gathering, mut last) = (Gathering::default(), None);
+    loop {
+        let talks = store.talks(owner, thread, last).await?;
+        last = talks.last().copied();
+        if last.is_none() {
+            return Ok(gathering.finish());
+        }
+        let runs: Vec<RunId> = talks.into_iter().map(|(_, run)| run).collect();
+        let mut after = (1, Seq::default());
+        loop {
+            let (page, next) = store.said(owner, &runs, after).await?;
+            for mut logged in page {
+                whole(store, artifacts, owner, &mut logged).await;
+                gathering.push(logged);
+                if gathering.is_too_much() {
+                    let detail = format!(
+                        "the thread's messages are more than {SAVED_FILE_BYTES_MAX} bytes or {SAVED_VALUES_MAX} values"
+                    );
+                    return Err(Error::TooLarge(detail));
+                }
+            }
+            check_count(gathering.len())?;
+            match next {
+                Some(next) => after = next,
+                None => break,
+            }
+        }
     }
 }
 
-/// Puts a payload that was too large for its event in the place of the pointer to it, and tells how many bytes it is.
-/// Where it cannot be had, the beginning that the event has must do.
-async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &mut Logged) -> u64 {
-    let Some(id) = logged.payload["$artifact"]["artifact_id"].as_str().and_then(|id| id.parse().ok()) else { return 0 };
+/// Puts a payload that was too large for its event in the place of the pointer to it. Where it cannot be had, the
+/// beginning that the event has must do.
+async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &mut Logged) {
+    let Some(id) = logged.payload["$artifact"]["artifact_id"].as_str().and_then(|id| id.parse().ok()) else { return };
     let loaded = async {
         let artifact = store.artifact(owner, id).await.ok()??;
         if artifact.size > SAVED_FILE_BYTES_MAX as u64 {
@@ -70,14 +106,10 @@ async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &m
             Ok(bytes)
         };
         let bytes = pieces.try_fold(BytesMut::new(), add).await.ok()?;
-        serde_json::from_slice::<Value>(&bytes).ok().filter(Value::is_object).map(|payload| (payload, artifact.size))
+        Reader::default().decode("json", &bytes).filter(Value::is_object)
     };
-    match loaded.await {
-        Some((payload, size)) => {
-            logged.payload = payload;
-            size
-        }
-        None => 0,
+    if let Some(payload) = loaded.await {
+        logged.payload = payload;
     }
 }
 

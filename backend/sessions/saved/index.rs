@@ -89,6 +89,14 @@ pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
     Ok((listing, is_fresh))
 }
 
+/// Brings the index up to date after a change that is made, whatever becomes of the index: the next look heals it. Only
+/// for who holds the lock.
+pub(super) fn follow(folder: &Folder) {
+    if let Err(error) = heal(folder) {
+        tracing::warn!(error = &error as &dyn std::error::Error, "an index of saved sessions stays old");
+    }
+}
+
 /// Brings the index up to date. Only for who holds the lock.
 pub(super) fn heal(folder: &Folder) -> io::Result<()> {
     let (listing, is_fresh) = look(folder)?;

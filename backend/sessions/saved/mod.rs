@@ -5,31 +5,34 @@
 //! the new one, whatever happens while it is written; nothing outside the owner's folder is touched; files are the
 //! truth, and the index follows from them; no connection to the database is held while a file is read or written.
 //!
-//! Start reading at [`SavedSessions`], then [`gather`] (what is kept of a thread), [`folder`] (how a file is written) and
-//! [`index`] (how a list heals).
+//! Start reading at [`SavedSessions`], then [`gather`] (what is kept of a thread), [`restore`] (the thread that goes on),
+//! [`folder`] and [`turns`] (how a file is written, and by whom) and [`index`] (how a list heals).
 
 mod folder;
 mod gather;
 mod index;
+mod restore;
+mod turns;
 
 use std::{io, path::PathBuf, sync::Arc};
 
-use serde_json::json;
+use tokio_util::sync::CancellationToken;
 
-use self::folder::Folder;
-pub use self::index::{Entry, Listing};
+use self::{folder::Folder, turns::Turns};
+pub use self::{
+    index::{Entry, Listing},
+    restore::{Talk, Thread},
+};
 use crate::{
     artifacts::Artifacts,
     clock::{Clock, IdSource},
     domain::{
-        checkpoint::{CheckpointId, Namespace},
-        id::{Malformed, ThreadId},
-        json::Json,
+        id::ThreadId,
         limits::{SAVED_FILE_BYTES_MAX, SAVED_SESSIONS_MAX},
         principal::OwnerId,
         transcript::{SavedName, SavedSession, Unreadable},
     },
-    store::{self, Store, checkpoints::NewCheckpoint},
+    store::{self, Store},
 };
 
 /// Why something was not done with a saved session.
@@ -37,9 +40,9 @@ use crate::{
 pub enum Error {
     #[error("there is no such session, or no such thread")]
     NotFound,
-    /// Another session's file would be the same where capitals do not count.
-    #[error("{0}")]
-    Name(Malformed),
+    /// This session's file would be the same where capitals do not count.
+    #[error("a session is called {0}, which differs by its capitals alone: on some systems the two are one file")]
+    Alike(SavedName),
     /// What was sent is no saved session.
     #[error("{0}")]
     Refused(Unreadable),
@@ -52,17 +55,14 @@ pub enum Error {
     ThreadTaken,
     #[error(transparent)]
     Store(#[from] store::Error),
+    /// Too many others write. Nothing was done.
+    #[error("too many sessions are being saved")]
+    Busy,
+    /// Somebody else kept the folder locked for too long. Nothing was done.
+    #[error("somebody else is writing to the folder of saved sessions")]
+    Locked,
     #[error("the folder of saved sessions cannot be used")]
     Disk(#[from] io::Error),
-}
-
-/// A thread that was made from a session.
-#[derive(Clone, Debug)]
-pub struct Thread {
-    pub thread_id: ThreadId,
-    pub checkpoint_id: CheckpointId,
-    pub message_count: usize,
-    pub fallback: bool,
 }
 
 /// All saved sessions. Cheap to clone.
@@ -73,6 +73,8 @@ pub struct SavedSessions {
     clock: Clock,
     ids: IdSource,
     place: Arc<Place>,
+    turns: Arc<Turns>,
+    talks: Arc<[Talk]>,
 }
 
 /// Where files are.
@@ -84,10 +86,18 @@ struct Place {
 }
 
 impl SavedSessions {
-    /// Sessions in this folder, which is made when the first one is saved.
-    pub fn new(artifacts: Artifacts, store: Store, times: (Clock, IdSource), root: PathBuf, local: OwnerId) -> Self {
-        let (clock, ids) = times;
-        Self { store, artifacts, clock, ids, place: Arc::new(Place { root, local }) }
+    /// Sessions in this folder, which is made when the first one is saved; those of `local` lie in the folder itself.
+    /// Whoever waits to write waits no longer once `stop` is cancelled.
+    pub fn new(
+        artifacts: Artifacts,
+        store: Store,
+        (clock, ids): (Clock, IdSource),
+        (root, local): (PathBuf, OwnerId),
+        talks: Vec<Talk>,
+        stop: CancellationToken,
+    ) -> Self {
+        let (place, turns) = (Arc::new(Place { root, local }), Arc::new(Turns::new(stop)));
+        Self { store, artifacts, clock, ids, place, turns, talks: talks.into() }
     }
 
     /// Saves a thread as it is now, in the place of what was saved under this name; says whether the name is new.
@@ -98,11 +108,10 @@ impl SavedSessions {
         thread: &ThreadId,
         description: Option<String>,
     ) -> Result<(bool, SavedSession), Error> {
+        let _turn = self.turns.take().await?;
         let saved = gather::thread_of(&self.store, &self.artifacts, owner, thread).await?;
         let new = SavedSession::new(name, description, saved, self.clock.now());
-        self.in_folder(owner, |folder| {
-            let folder = folder.made()?;
-            let _lock = folder.lock()?;
+        self.as_writer(owner, |folder| {
             let before = match folder.read(&new.name)? {
                 None => None,
                 Some(file) => Some(file.session(new.name.clone()).map_err(Error::Unreadable)?),
@@ -116,7 +125,7 @@ impl SavedSessions {
                     ..new
                 },
             };
-            put(&folder, &new)?;
+            put(folder, &new)?;
             Ok((created, new))
         })
         .await
@@ -130,12 +139,11 @@ impl SavedSessions {
         bytes: Vec<u8>,
     ) -> Result<(bool, SavedSession), Error> {
         let now = self.clock.now();
-        self.in_folder(owner, move |folder| {
-            let new = SavedSession::read(name, &bytes, now).map_err(Error::Refused)?;
-            let folder = folder.made()?;
-            let _lock = folder.lock()?;
+        let _turn = self.turns.take().await?;
+        let new = off_the_loop(move || SavedSession::read(name, &bytes, now).map_err(Error::Refused)).await?;
+        self.as_writer(owner, |folder| {
             let created = folder.read(&new.name)?.is_none();
-            put(&folder, &new)?;
+            put(folder, &new)?;
             Ok((created, new))
         })
         .await
@@ -147,10 +155,14 @@ impl SavedSessions {
             let Some(folder) = folder.found()? else { return Ok(Listing::default()) };
             let (listing, is_fresh) = index::look(&folder)?;
             if !is_fresh {
-                // What can be read can be listed, also where nothing can be written.
-                let healed = folder.lock().and_then(|_lock| index::heal(&folder));
-                if let Err(error) = healed {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "an index of saved sessions stays old");
+                // What can be read can be listed, also where nothing can be written, or somebody else is writing.
+                match folder.try_lock() {
+                    Ok(Some(_lock)) => index::follow(&folder),
+                    Ok(None) => {}
+                    Err(error) => {
+                        let error = &error as &dyn std::error::Error;
+                        tracing::warn!(error, "an index of saved sessions stays old");
+                    }
                 }
             }
             Ok(listing)
@@ -169,45 +181,31 @@ impl SavedSessions {
 
     /// Removes a session, also one that cannot be read.
     pub async fn delete(&self, owner: &OwnerId, name: SavedName) -> Result<(), Error> {
-        self.in_folder(owner, move |folder| {
-            let folder = folder.found()?.ok_or(Error::NotFound)?;
-            let _lock = folder.lock()?;
+        let _turn = self.turns.take().await?;
+        self.in_folder(owner, |folder| folder.found()?.map(drop).ok_or(Error::NotFound)).await?;
+        self.as_writer(owner, move |folder| {
             if !folder.remove(&name)? {
                 return Err(Error::NotFound);
             }
-            Ok(index::heal(&folder)?)
+            index::follow(folder);
+            Ok(())
         })
         .await
     }
 
-    /// Makes a thread from a session: the one that is named, or a new one.
-    pub async fn restore(&self, owner: &OwnerId, name: SavedName, to: Option<ThreadId>) -> Result<Thread, Error> {
-        let session = self.read(owner, name).await?;
-        let thread_id = match to {
-            Some(thread) => thread,
-            None => ThreadId::trusted(&format!("{}-{}", session.name, self.ids.uuid())),
-        };
-        let there = self.store.thread(owner, &thread_id).await?;
-        if there.is_some_and(|thread| thread.latest_checkpoint_id.is_some()) {
-            return Err(Error::ThreadTaken);
-        }
-        let now = self.clock.now();
-        let restored = session.thread.restored(self.ids.uuid(), now);
-        // The members that LangGraph looks for, and where the state is from.
-        let metadata = json!({"source": "update", "step": restored.step, "parents": {}, "saved_session": session.name});
-        let new = NewCheckpoint {
-            ns: Namespace::default(),
-            checkpoint_id: restored.checkpoint_id,
-            parent_id: None,
-            run_id: None,
-            checkpoint: restored.checkpoint,
-            metadata: Json::of(&metadata),
-            versions: restored.versions,
-            blobs: restored.blobs,
-        };
-        self.store.put_checkpoint(owner, &thread_id, &new, now).await?;
-        let (message_count, fallback) = (session.message_count, session.thread.is_fallback());
-        Ok(Thread { thread_id, checkpoint_id: new.checkpoint_id, message_count, fallback })
+    /// Works in the folder, which is made if need be, while nobody else writes there.
+    async fn as_writer<T: Send + 'static>(
+        &self,
+        owner: &OwnerId,
+        work: impl FnOnce(&Folder) -> Result<T, Error> + Send + 'static,
+    ) -> Result<T, Error> {
+        let (folder, lock) = self.turns.lock(self.path(owner)).await?;
+        off_the_loop(move || {
+            let done = work(&folder);
+            drop(lock);
+            done
+        })
+        .await
     }
 
     async fn in_folder<T: Send + 'static>(
@@ -215,9 +213,13 @@ impl SavedSessions {
         owner: &OwnerId,
         work: impl FnOnce(folder::Path) -> Result<T, Error> + Send + 'static,
     ) -> Result<T, Error> {
-        let below = (*owner != self.place.local).then(|| owner.as_str().to_owned());
-        let path = folder::Path { root: self.place.root.clone(), below };
+        let path = self.path(owner);
         off_the_loop(move || work(path)).await
+    }
+
+    fn path(&self, owner: &OwnerId) -> folder::Path {
+        let below = (*owner != self.place.local).then(|| owner.as_str().to_owned());
+        folder::Path { root: self.place.root.clone(), below }
     }
 }
 
@@ -231,17 +233,18 @@ fn put(folder: &Folder, session: &SavedSession) -> Result<(), Error> {
     if text.len() > SAVED_FILE_BYTES_MAX {
         return Err(Error::TooLarge(format!("the session would be a file of more than {SAVED_FILE_BYTES_MAX} bytes")));
     }
+    // Nothing is written that could not be read: whoever comes back for it wants to go on.
+    SavedSession::read(session.name.clone(), text.as_bytes(), session.updated_at).map_err(Error::Refused)?;
     let names = folder.names()?;
-    if names.iter().any(|name| name.is_nearly(&session.name)) {
-        return Err(Error::Name(Malformed(
-            "a name differs from those that are there by more than its capitals: on some systems they are one file",
-        )));
+    if let Some(other) = names.iter().find(|name| name.is_nearly(&session.name)) {
+        return Err(Error::Alike(other.clone()));
     }
     if names.len() >= SAVED_SESSIONS_MAX && !names.contains(&session.name) {
         return Err(Error::TooLarge(format!("there are {SAVED_SESSIONS_MAX} saved sessions; delete one first")));
     }
     folder.write(&session.name.file_name(), text.as_bytes())?;
-    Ok(index::heal(folder)?)
+    index::follow(folder);
+    Ok(())
 }
 
 #[cfg(test)]

@@ -6,7 +6,10 @@ use std::{
 use serde_json::{Value, json};
 
 use super::*;
-use crate::domain::transcript::SavedThread;
+use crate::domain::{
+    limits::{SAVED_WRITERS_MAX, SAVED_WRITERS_WAITING_MAX},
+    transcript::SavedThread,
+};
 
 /// What was done, and how.
 type Damage = (&'static str, fn(&Ground));
@@ -28,6 +31,16 @@ fn session(name: &str, text: &str) -> SavedSession {
     SavedSession::new(name.parse().unwrap(), None, SavedThread::fallback(messages), at)
 }
 
+/// Waits for its turn, as other threads of the test write as well.
+fn locked(folder: &Folder) -> cap_std::fs::File {
+    loop {
+        if let Some(lock) = folder.try_lock().unwrap() {
+            return lock;
+        }
+        std::thread::yield_now();
+    }
+}
+
 impl Ground {
     fn file(&self, name: &str) -> PathBuf {
         self.path.root.join("0f").join(name)
@@ -35,7 +48,7 @@ impl Ground {
 
     fn put(&self, session: &SavedSession) -> Result<(), Error> {
         let folder = self.path.made().unwrap();
-        let _lock = folder.lock().unwrap();
+        let _lock = locked(&folder);
         put(&folder, session)
     }
 
@@ -48,7 +61,7 @@ impl Ground {
 
     fn heal(&self) {
         let folder = self.path.made().unwrap();
-        let _lock = folder.lock().unwrap();
+        let _lock = locked(&folder);
         index::heal(&folder).unwrap();
     }
 }
@@ -156,7 +169,7 @@ fn what_a_killed_writer_left_goes_with_the_next_one() {
 fn names_that_differ_by_their_capitals_alone_are_one() {
     let ground = ground();
     ground.put(&session("Trip", "hi")).unwrap();
-    assert!(matches!(ground.put(&session("trip", "ho")), Err(Error::Name(_))));
+    assert!(matches!(ground.put(&session("trip", "ho")), Err(Error::Alike(_))));
     ground.put(&session("Trip", "ho")).unwrap();
     assert_eq!(ground.list().0, ["Trip"]);
 }
@@ -181,4 +194,57 @@ fn many_writers_of_one_folder_lose_nothing() {
         .unwrap()
         .filter(|entry| entry.as_ref().is_ok_and(|entry| entry.file_name().to_string_lossy().ends_with(".tmp")));
     assert_eq!(left.count(), 0);
+}
+
+#[test]
+fn a_lock_that_is_no_file_is_told_and_not_waited_for() {
+    let ground = ground();
+    let folder = ground.path.made().unwrap();
+    let lock = ground.file(".lock");
+    fs::create_dir(&lock).unwrap();
+    assert!(folder.try_lock().is_err());
+    fs::remove_dir(&lock).unwrap();
+    let (kind, mode) = (rustix::fs::FileType::Fifo, rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR);
+    rustix::fs::mknodat(rustix::fs::CWD, &lock, kind, mode, 0).unwrap();
+    assert!(folder.try_lock().is_err());
+    fs::remove_file(&lock).unwrap();
+    let held = folder.try_lock().unwrap();
+    assert!(held.is_some() && folder.try_lock().unwrap().is_none(), "one at a time");
+}
+
+#[tokio::test]
+async fn whoever_waits_for_a_locked_folder_waits_no_longer_once_the_server_stops() {
+    let ground = ground();
+    let folder = ground.path.made().unwrap();
+    let _held = folder.try_lock().unwrap().unwrap();
+    let stop = CancellationToken::new();
+    let turns = Turns::new(stop.clone());
+    let (locked, ()) = tokio::join!(turns.lock(ground.path.clone()), async { stop.cancel() });
+    assert!(matches!(locked, Err(Error::Locked)));
+}
+
+#[tokio::test]
+async fn a_few_write_at_once_some_wait_and_the_rest_is_refused() {
+    let turns = &Turns::new(CancellationToken::new());
+    let mut writers = Vec::new();
+    for _ in 0..SAVED_WRITERS_MAX {
+        writers.push(turns.take().await.unwrap());
+    }
+    let waiting = (0..SAVED_WRITERS_WAITING_MAX).map(|_| async move { turns.take().await.is_ok() });
+    let waiting = futures::future::join_all(waiting);
+    let rest = async {
+        assert!(matches!(turns.take().await, Err(Error::Busy)));
+        drop(writers);
+    };
+    let (had_their_turn, ()) = tokio::join!(waiting, rest);
+    assert!(had_their_turn.into_iter().all(|had| had));
+}
+
+#[test]
+fn what_could_not_be_read_again_is_not_written() {
+    let ground = ground();
+    let mut broken = session("a", "hi");
+    broken.thread.messages.push(json!({"content": "nobody says it"}));
+    assert!(matches!(ground.put(&broken), Err(Error::Refused(_))));
+    assert!(!ground.file("a.json").exists());
 }

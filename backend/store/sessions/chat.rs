@@ -28,20 +28,7 @@ pub(super) struct Locked<'a> {
 impl Store {
     /// Takes the chat's row, which is made when there is none.
     pub(super) async fn lock_chat<'a>(&self, owner: &'a OwnerId, chat: &'a Chat) -> Result<Locked<'a>, Error> {
-        let base = ThreadBase::of(&chat.channel, &chat.chat_id);
-        let mut tx = self.owned(owner).await?;
-        let counter = sqlx::query_scalar!(
-            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)
-               on conflict (owner_id, channel, chat_id) do update set thread_base = excluded.thread_base
-               returning counter"#,
-            owner.as_str(),
-            chat.channel.as_str(),
-            chat.chat_id.as_str(),
-            base.as_str()
-        )
-        .fetch_one(&mut *tx)
-        .await?;
-        Ok(Locked { tx, owner, chat, base, counter })
+        Locked::take(self.owned(owner).await?, owner, chat).await
     }
 
     /// Raises every counter above what is in use, as a database that was restored or edited may need it. Says how many.
@@ -85,7 +72,28 @@ impl Store {
     }
 }
 
-impl Locked<'_> {
+impl<'a> Locked<'a> {
+    /// Takes the chat's row in a transaction of its owner.
+    pub(super) async fn take(
+        mut tx: Transaction<'static, Postgres>,
+        owner: &'a OwnerId,
+        chat: &'a Chat,
+    ) -> Result<Self, Error> {
+        let base = ThreadBase::of(&chat.channel, &chat.chat_id);
+        let counter = sqlx::query_scalar!(
+            r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)
+               on conflict (owner_id, channel, chat_id) do update set thread_base = excluded.thread_base
+               returning counter"#,
+            owner.as_str(),
+            chat.channel.as_str(),
+            chat.chat_id.as_str(),
+            base.as_str()
+        )
+        .fetch_one(&mut *tx)
+        .await?;
+        Ok(Self { tx, owner, chat, base, counter })
+    }
+
     /// The chat's open session: its id, its thread and when something was last said.
     pub(super) async fn open(&mut self) -> Result<Option<(String, String, DateTime<Utc>)>, Error> {
         let row = sqlx::query!(
@@ -119,6 +127,18 @@ impl Locked<'_> {
         let (highest, is_ours) = self.highest().await?;
         self.counter = counter_above(self.counter, highest, is_ours && !keeping.thread_per_session);
         let thread_id = self.base.thread(self.counter);
+        self.begin(&fresh, &thread_id, self.counter, now).await?;
+        Ok(Settled { session_id: fresh, thread_id, is_new: true })
+    }
+
+    /// Makes a session on the thread with this number. The chat has no other that is open.
+    pub(super) async fn begin(
+        &mut self,
+        fresh: &Name,
+        thread_id: &ThreadId,
+        number: i64,
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
         sqlx::query!(
             r#"insert into store.session
                    (owner_id, session_id, channel, chat_id, thread_id, number, started_at, last_activity_at)
@@ -128,12 +148,12 @@ impl Locked<'_> {
             self.chat.channel.as_str(),
             self.chat.chat_id.as_str(),
             thread_id.as_str(),
-            self.counter,
+            number,
             now
         )
         .execute(&mut *self.tx)
         .await?;
-        Ok(Settled { session_id: fresh, thread_id, is_new: true })
+        Ok(())
     }
 
     /// The largest number of a thread of this chat that is in use, and whether a session of this chat made it.

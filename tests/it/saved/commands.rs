@@ -52,6 +52,12 @@ async fn a_session_goes_from_a_thread_to_a_file_and_back_by_commands() {
     assert_eq!(exported, std::fs::read_to_string(ground.file("trip.json")).unwrap());
     done(&server, &["export", "trip", "-o", file.to_str().unwrap()]).await;
     assert_eq!(exported, std::fs::read_to_string(&file).unwrap());
+    std::fs::write(&file, "mine").unwrap();
+    let said = session(&server, &["export", "trip", "-o", file.to_str().unwrap()]).await;
+    assert!(said.code == Some(1) && said.stderr.contains("is there already") && said.stderr.contains("--force"));
+    assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
+    done(&server, &["export", "trip", "--force", "-o", file.to_str().unwrap()]).await;
+    assert_eq!(exported, std::fs::read_to_string(&file).unwrap());
     let thread = done(&server, &["restore", "trip"]).await;
     assert!(thread.starts_with("trip-") && thread.ends_with('\n') && thread.lines().count() == 1, "{thread}");
     assert!(server.thread(thread.trim()).await["latest_checkpoint_id"].is_string());
@@ -62,6 +68,21 @@ async fn a_session_goes_from_a_thread_to_a_file_and_back_by_commands() {
     assert_eq!(done(&server, &["export", "trip"]).await, exported);
     done(&server, &["import", file.to_str().unwrap(), "--name", "trip-2"]).await;
     assert!(done(&server, &["export", "trip-2"]).await.contains("\"name\": \"trip-2\""));
+}
+
+#[tokio::test]
+async fn what_was_saved_with_nothing_in_it_is_told_and_so_is_how_to_go_on() {
+    let ground = Ground::new();
+    let server = ground.setup("[channels.web]\n").start().await;
+    server.create(json!({ "thread_id": "t" })).await;
+    let said = session(&server, &["save", "trip", "--thread", "t"]).await;
+    assert!(said.stderr.contains("0 messages") && said.stderr.contains("warning: trip is empty"), "{}", said.stderr);
+    let said = session(&server, &["restore", "trip"]).await;
+    assert!(said.stderr.contains("POST /api/runs") && said.stderr.contains("\"start\":false"), "{}", said.stderr);
+    let said = session(&server, &["restore", "trip", "--thread", "web_5"]).await;
+    assert!(said.stdout == "web_5\n" && said.stderr.contains("runreel chat"), "{}", said.stderr);
+    let said = session(&server, &["save", "TRIP", "--thread", "t"]).await;
+    assert!(said.code == Some(1) && said.stderr.contains("a session is called trip"), "{}", said.stderr);
 }
 
 #[tokio::test]

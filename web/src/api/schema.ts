@@ -398,6 +398,11 @@ export interface components {
             fallback: boolean;
             /** @description Messages of the session. */
             message_count: number;
+            /**
+             * @description The session of the chat that goes on with the thread; null where the thread is called like none's, or the chat
+             *     has another session that is open.
+             */
+            session_id?: string | null;
             stream_url: string;
             thread_id: string;
         };

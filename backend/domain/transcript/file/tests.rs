@@ -71,7 +71,7 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
         ("{\"thread\": 1, \"thread\": 2}", 1, 22, "duplicate"),
         ("\n{\"name\": \"a\"}", 2, 1, "thread is missing"),
         ("{\"thread\": [1]}", 1, 12, "thread is an object"),
-        ("{\"thread\":\n {}}", 2, 2, "no messages"),
+        ("{\"thread\":\n {}}", 2, 2, "the member messages is missing"),
         ("{\"thread\": {\"messages\": {}}}", 1, 25, "are a list"),
         ("{\"thread\": {\"metadata\": 7}}", 1, 25, "is an object"),
         (
@@ -83,6 +83,12 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
         ("{\"thread\": {\"messages\": [\"hi\"]}}", 1, 26, "message 1: a message is an object"),
         ("{\"description\": 7, \"thread\": {\"messages\": []}}", 1, 17, "the description is a text"),
         ("{\"created_at\": \"soon\", \"thread\": {\"messages\": []}}", 1, 16, "created_at is a time"),
+        (
+            "{\"created_at\": \"9999-12-31T23:59:59-01:00\", \"thread\": {\"messages\": []}}",
+            1,
+            16,
+            "created_at is a time",
+        ),
         ("{\"thread\": {\"messages\": []}} x", 1, 30, "trailing"),
     ] {
         let refused = read(text).unwrap_err();
@@ -91,6 +97,14 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
     }
     let refused = SavedSession::read(name(), b"{\n\"name\": \"\xff\"}", at(1)).unwrap_err();
     assert_eq!((refused.line, refused.column, refused.reason.as_str()), (2, 10, "the file is no UTF-8 text"));
+    let deep = format!("{}{}", "[".repeat(JSON_DEPTH_MAX + 10), "]".repeat(JSON_DEPTH_MAX + 10));
+    for (text, column) in [
+        (format!("{{\"thread\": {{\"messages\": [{{\"role\": \"user\", \"content\": \"a\", \"x\": {deep}}}]}}}}"), 26),
+        (format!("{{\"thread\": {{\"messages\": [], \"metadata\": {{\"x\": {deep}}}}}}}"), 41),
+    ] {
+        let refused = read(&text).unwrap_err();
+        assert!(refused.reason.contains("nested too deeply") && refused.column == column, "{refused}");
+    }
     let long = format!("{{\"description\": \"{}\"}}", "x".repeat(SAVED_DESCRIPTION_CHARS_MAX + 1));
     assert!(read(&long).unwrap_err().reason.contains("2000 characters"));
 }

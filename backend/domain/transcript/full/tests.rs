@@ -32,6 +32,13 @@ fn checkpoint(value: &Value, channels: &[(&str, &str, Option<checkpoint::Value>)
     }
 }
 
+fn whole(checkpoint: &Checkpoint) -> SavedThread {
+    match of_checkpoint(checkpoint) {
+        Held::Thread(thread) => thread,
+        held => panic!("{held:?}"),
+    }
+}
+
 fn fresh() -> Uuid {
     "0198c0de-0000-7000-8000-0000000000ff".parse().unwrap()
 }
@@ -52,7 +59,7 @@ fn this_programs_state_comes_back_with_its_usage_and_what_langgraph_wants_to_see
     let head = json!({"v": 1, "graph": "assistant", "step": 3, "next": ["tools"]});
     let usage = json!({"input_tokens": 7, "output_tokens": 1});
     let channels = [("messages", "\"a\"", Some(json_value(&messages))), ("usage", "\"b\"", Some(json_value(&usage)))];
-    let saved = of_checkpoint(&checkpoint(&head, &channels)).unwrap();
+    let saved = whole(&checkpoint(&head, &channels));
     assert!(!saved.is_fallback());
     assert_eq!(saved.metadata["version"], "1.0");
     assert!(saved.metadata["state"]["channels"]["messages"].get("value").is_none(), "messages stand once");
@@ -63,7 +70,7 @@ fn this_programs_state_comes_back_with_its_usage_and_what_langgraph_wants_to_see
     assert_eq!((&value["v"], &value["channel_versions"]), (&json!(4), &json!({"messages": "a", "usage": "b"})));
     assert_eq!((&value["id"], &value["versions_seen"]), (&json!("0198c0de-0000-7000-8000-000000000001"), &json!({})));
     // Saved and restored again, it is the same.
-    let twice = of_checkpoint(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).unwrap();
+    let twice = whole(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH)));
     let twice = twice.restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!(twice.checkpoint, restored.checkpoint);
     assert_eq!(twice.blobs, restored.blobs);
@@ -74,7 +81,7 @@ fn messages_are_found_where_other_frameworks_have_them_and_go_back_there() {
     let messages = json!([{"type": "human", "content": "hi"}, {"type": "ai", "content": "ho"}]);
     let inside = json!({"v": 4, "channel_values": {"messages": messages, "n": 1}, "versions_seen": {"a": {"n": 2}}});
     for (value, member) in [(inside, "channel_values"), (json!({"messages": messages, "v": 9}), "value")] {
-        let saved = of_checkpoint(&checkpoint(&value, &[("n", "2", None)])).unwrap();
+        let saved = whole(&checkpoint(&value, &[("n", "2", None)]));
         assert_eq!(saved.messages[0], json!({"role": "user", "content": "hi"}));
         assert_eq!(saved.metadata["state"]["messages_in"], member);
         let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
@@ -87,23 +94,51 @@ fn messages_are_found_where_other_frameworks_have_them_and_go_back_there() {
 }
 
 #[test]
-fn a_state_that_is_not_all_plain_data_or_has_no_messages_is_none() {
+fn of_a_state_that_is_not_all_plain_data_the_messages_are_kept_and_of_one_without_messages_the_rest() {
     let list = |value: Value| Some(json_value(&value));
     let good = || list(json!([{"role": "user", "content": "hi"}]));
     let pickled = Some(checkpoint::Value { t: ValueType::trusted("pickle"), b: Bytes64(vec![1]) });
     for channels in [
-        vec![("messages", "1", good()), ("other", "1", pickled.clone())],
-        vec![("messages", "1", pickled)],
-        vec![("messages", "1", None)],
+        vec![("messages", "1", pickled.clone())],
         vec![("messages", "1", list(json!("hi")))],
         vec![("messages", "1", list(json!([{"content": "hi"}])))],
-        vec![("messages", "1", list(json!([{"role": "ghost", "content": "hi"}])))],
-        vec![("other", "1", good())],
+        vec![("other", "1", pickled.clone())],
     ] {
-        assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), None, "{channels:?}");
+        assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), Held::Nothing, "{channels:?}");
+    }
+    let kept = Held::Messages(vec![json!({"role": "user", "content": "hi"})]);
+    let channels = [("messages", "1", good()), ("other", "1", pickled.clone())];
+    assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), kept);
+    let mut foreign = checkpoint(&json!({}), &[("messages", "1", good())]);
+    foreign.checkpoint.t = ValueType::trusted("acme");
+    assert_eq!(of_checkpoint(&foreign), kept);
+    // A tool's message that names no call is one nothing can go on with.
+    let loose = [("messages", "1", list(json!([{"role": "tool", "content": "x"}])))];
+    assert!(matches!(of_checkpoint(&checkpoint(&json!({}), &loose)), Held::Messages(_)));
+    for channels in [vec![("other", "1", good())], vec![("messages", "1", None)], vec![]] {
+        let Held::State(metadata) = of_checkpoint(&checkpoint(&json!({"a": 1}), &channels)) else { panic!("a state") };
+        assert_eq!(metadata["state"]["checkpoint"], json!({"a": 1}));
     }
     let empty = Some(checkpoint::Value { t: ValueType::trusted("empty"), b: Bytes64::default() });
-    assert!(of_checkpoint(&checkpoint(&json!({}), &[("messages", "1", good()), ("x", "1", empty)])).is_some());
+    whole(&checkpoint(&json!({}), &[("messages", "1", good()), ("x", "1", empty)]));
+    let critic =
+        whole(&checkpoint(&json!({}), &[("messages", "1", list(json!([{"type": "critic", "content": "no"}])))]));
+    assert_eq!(critic.messages, [json!({"role": "critic", "content": "no"})]);
+}
+
+#[test]
+fn a_state_that_names_another_graph_or_the_last_id_of_all_goes_on_all_the_same() {
+    let messages = vec![json!({"role": "user", "content": "hi"})];
+    let head = json!({"v": 7, "graph": "asistant", "step": -4, "next": "tools"});
+    for checkpoint in [head.clone(), json!({"runreel": head})] {
+        let state = json!({"checkpoint": checkpoint, "checkpoint_id": Uuid::max(), "channels": [1]});
+        let metadata = Map::from_iter([("state".to_owned(), state)]);
+        let restored = SavedThread { messages: messages.clone(), metadata }.restored(fresh(), DateTime::UNIX_EPOCH);
+        let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
+        assert_eq!(value["runreel"], json!({"v": 1, "graph": "assistant", "step": 0, "next": []}));
+        assert_eq!(restored.checkpoint_id.as_str(), fresh().to_string());
+        assert_eq!(value_in(&restored.blobs, "messages")[0]["role"], "user");
+    }
 }
 
 #[test]
@@ -158,8 +193,8 @@ proptest! {
     #[test]
     fn no_checkpoint_breaks_the_reader(value in any_json(), messages in any_json()) {
         let channels = [("messages", "1", Some(json_value(&messages)))];
-        if let Some(saved) = of_checkpoint(&checkpoint(&value, &channels)) {
-            let again = of_checkpoint(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).unwrap();
+        if let Held::Thread(saved) = of_checkpoint(&checkpoint(&value, &channels)) {
+            let again = whole(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH)));
             prop_assert_eq!(again.messages.len(), saved.messages.len());
         }
     }

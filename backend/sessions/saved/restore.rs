@@ -1,0 +1,79 @@
+//! From a session to a thread, with which a run or a chat goes on.
+
+use serde_json::json;
+
+use super::{Error, SavedSessions, off_the_loop};
+use crate::{
+    domain::{
+        checkpoint::{CheckpointId, Namespace},
+        id::{Name, ThreadId},
+        json::Json,
+        principal::OwnerId,
+        session::{Chat, inbound::ChannelName, thread::chat_of},
+        transcript::SavedName,
+    },
+    store::{
+        checkpoints::NewCheckpoint,
+        sessions::{Keeping, restored::CalledLike},
+    },
+};
+
+/// A channel of this server: a thread may be called like those of its chats.
+#[derive(Clone, Debug)]
+pub struct Talk {
+    pub channel: ChannelName,
+    pub keeping: Keeping,
+    /// Whose its chats are; `None` where each caller has chats of their own.
+    pub owner: Option<OwnerId>,
+}
+
+/// A thread that was made from a session.
+#[derive(Clone, Debug)]
+pub struct Thread {
+    pub thread_id: ThreadId,
+    pub checkpoint_id: CheckpointId,
+    pub message_count: usize,
+    pub fallback: bool,
+    /// The session of a chat that goes on with it.
+    pub session_id: Option<Name>,
+}
+
+impl SavedSessions {
+    /// Makes a thread from a session: the one that is named, or a new one. The chat that the thread is called like goes
+    /// on with it, unless it has an open session already.
+    pub async fn restore(&self, owner: &OwnerId, name: SavedName, to: Option<ThreadId>) -> Result<Thread, Error> {
+        let session = self.read(owner, name).await?;
+        let called_like = to.as_ref().and_then(|thread| self.called_like(owner, thread));
+        let thread_id = match to {
+            Some(thread) => thread,
+            None => ThreadId::trusted(&format!("{}-{}", session.name, self.ids.uuid())),
+        };
+        let (now, fresh, saved_session) = (self.clock.now(), self.ids.uuid(), session.name.clone());
+        let (message_count, fallback) = (session.message_count, session.thread.is_fallback());
+        let restored = off_the_loop(move || Ok(session.thread.restored(fresh, now))).await?;
+        // The members that LangGraph looks for, and where the state is from.
+        let metadata =
+            json!({"source": "update", "step": restored.step, "parents": {}, "saved_session": saved_session});
+        let new = NewCheckpoint {
+            ns: Namespace::default(),
+            checkpoint_id: restored.checkpoint_id,
+            parent_id: None,
+            run_id: None,
+            checkpoint: restored.checkpoint,
+            metadata: Json::of(&metadata),
+            versions: restored.versions,
+            blobs: restored.blobs,
+        };
+        let begun = self.store.begin_thread(owner, &thread_id, &new, called_like.as_ref(), now).await?;
+        let session_id = begun.ok_or(Error::ThreadTaken)?;
+        Ok(Thread { thread_id, checkpoint_id: new.checkpoint_id, message_count, fallback, session_id })
+    }
+
+    /// The chat of this owner that a thread is called like.
+    fn called_like(&self, owner: &OwnerId, thread: &ThreadId) -> Option<CalledLike> {
+        let mine = self.talks.iter().filter(|talk| talk.owner.as_ref().is_none_or(|whose| whose == owner));
+        let (talk, (chat_id, number)) = mine.filter_map(|talk| Some((talk, chat_of(&talk.channel, thread)?))).next()?;
+        let chat = Chat { channel: talk.channel.clone(), chat_id };
+        Some(CalledLike { chat, number, keeping: talk.keeping, fresh: Name::trusted(&self.ids.uuid().to_string()) })
+    }
+}

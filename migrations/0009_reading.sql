@@ -58,7 +58,8 @@ end
 $$;
 
 -- Makes sure that there is a role which reads one owner's rows, and says its name. It runs with the rights of who calls
--- it, and a role that is missing takes CREATEROLE to make.
+-- it, and a role that is missing takes CREATEROLE to make. Roles belong to the whole cluster and stay, so none is made
+-- for an owner who has nothing (a name that was mistyped, say): he sees what `runreel_scoped` sees by itself, nothing.
 create function store.scoped_reader(owner text, may_log_in boolean) returns name
     language plpgsql set search_path = pg_catalog as $$
 declare
@@ -67,6 +68,13 @@ declare
 begin
     if owner !~ '^[0-9a-f]{64}$' then
         raise exception 'an owner is 64 hexadecimal digits' using errcode = 'invalid_parameter_value';
+    end if;
+    if not exists (select from store.run where owner_id = owner)
+       and not exists (select from store.thread where owner_id = owner) then
+        if may_log_in and exists (select from pg_roles where rolname = 'runreel_scoped' and not rolcanlogin) then
+            alter role runreel_scoped login;
+        end if;
+        return 'runreel_scoped';
     end if;
     begin
         if not exists (select from pg_roles where rolname = reader) then
@@ -94,8 +102,9 @@ revoke execute on function store.scoped_reader(text, boolean) from public;
 -- The smallest run id of a moment. As `store.first_run_id`, but of functions that the planner may put in its place, so
 -- that a comparison with it is a range of the primary key and passes over the months outside.
 create function runreel.first_run_id(moment timestamptz) returns uuid language sql immutable parallel safe as $$
-    select (lpad(to_hex(floor(extract(epoch from moment - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint), 12, '0')
-            || repeat('0', 20))::uuid
+    select (lpad(to_hex(floor(extract(epoch from
+                least(greatest(moment, timestamptz '1970-01-01 00:00:00+00'), timestamptz '9999-12-31 00:00:00+00')
+                - timestamptz '1970-01-01 00:00:00+00') * 1000)::bigint), 12, '0') || repeat('0', 20))::uuid
 $$;
 comment on function runreel.first_run_id(timestamptz) is
     'The smallest id of a run that was made at this moment or later: run_id >= first_run_id(now() - interval ''7 days'') reads the newest months only.';
@@ -105,58 +114,136 @@ create function runreel.seen_owner() returns text language sql stable parallel s
 comment on function runreel.seen_owner() is
     'The one owner whose rows this session sees; null when it sees those of all.';
 
--- A tool call is read where it is: its start, and the first end after it. Through `spans` every call cost two more
--- look-ups by the key, also for who asked for neither arguments nor results.
-create or replace view runreel.tool_calls as
-select s.run_id, s.span_id as tool_call_id, s.parent_span_id,
+-- A start and its end used to be brought together by a look-up per start, which for a start without an end reads the rest
+-- of its run: a run of many of them cost their product. Now each run is read once. Backwards, every end begins a group of
+-- the starts before it, so the first row of a start's group is the first end after it; group 0 has none. What a condition
+-- says of `run_id` reaches `store.run` and through it the key of the log, also from a join.
+create or replace view runreel.spans as
+select r.run_id, s.span_id, s.parent_span_id, s.kind,
        coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as name, s.role, s.agent, s.owner_id,
-       case e.type when 'tool.completed' then 'completed' when 'tool.failed' then 'failed' else 'running' end as status,
-       s.seq as start_seq, e.seq as end_seq, s.at as started_at, e.at as ended_at,
-       (extract(epoch from e.at - s.at) * 1000)::float8 as duration_ms, s.payload -> 'args' as args,
-       e.payload -> 'result' as result, e.payload -> 'error' as error
-from store.run_event s
-left join lateral (
-    select e.seq, e.type, e.at, e.payload
-    from store.run_event e
-    where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq and e.type in ('tool.completed', 'tool.failed')
-    order by e.seq
-    limit 1
-) e on true
-where s.type = 'tool.started' and s.span_id is not null;
+       case when s.ends = 0 then 'running' else split_part(s.end_type, '.', 2) end as status,
+       s.seq as start_seq, case when s.ends > 0 then s.end_seq end as end_seq, s.at as started_at,
+       case when s.ends > 0 then s.ended_at end as ended_at,
+       case when s.ends > 0 then (extract(epoch from s.ended_at - s.at) * 1000)::float8 end as duration_ms
+from store.run r
+cross join lateral (
+    select m.*, first_value(m.seq) over ending as end_seq, first_value(m.type) over ending as end_type,
+           first_value(m.at) over ending as ended_at
+    from (
+        select e.*, count(*) filter (where e.is_end) over (partition by e.kind, e.span_id order by e.seq desc) as ends
+        from (
+            select e.seq, e.type, e.at, e.span_id, e.parent_span_id, e.role, e.agent, e.owner_id, e.payload,
+                   split_part(e.type, '.', 1) as kind,
+                   (e.type like '%.completed' or e.type like '%.failed') and e.type not like '%.%.%' as is_end
+            from store.run_event e
+            where e.run_id = r.run_id and e.span_id is not null and e.type <> 'run.started'
+              and (e.type like '%.started' or e.type like '%.completed' or e.type like '%.failed'
+                   or e.type = 'worker.spawned')
+        ) e
+    ) m
+    window ending as (partition by m.kind, m.span_id, m.ends order by m.seq desc)
+) s
+where s.type like '%.started' or s.type = 'worker.spawned';
+
+create or replace view runreel.tool_calls as
+select r.run_id, s.span_id as tool_call_id, s.parent_span_id,
+       coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as name, s.role, s.agent, s.owner_id,
+       case when s.ends = 0 then 'running' else split_part(s.end_type, '.', 2) end as status,
+       s.seq as start_seq, case when s.ends > 0 then s.end_seq end as end_seq, s.at as started_at,
+       case when s.ends > 0 then s.ended_at end as ended_at,
+       case when s.ends > 0 then (extract(epoch from s.ended_at - s.at) * 1000)::float8 end as duration_ms,
+       s.payload -> 'args' as args, case when s.ends > 0 then s.end_payload -> 'result' end as result,
+       case when s.ends > 0 then s.end_payload -> 'error' end as error
+from store.run r
+cross join lateral (
+    select m.*, first_value(m.seq) over ending as end_seq, first_value(m.type) over ending as end_type,
+           first_value(m.at) over ending as ended_at, first_value(m.payload) over ending as end_payload
+    from (
+        select e.*, count(*) filter (where e.type <> 'tool.started') over (partition by e.span_id order by e.seq desc) as ends
+        from store.run_event e
+        where e.run_id = r.run_id and e.span_id is not null
+          and e.type in ('tool.started', 'tool.completed', 'tool.failed')
+    ) m
+    window ending as (partition by m.span_id, m.ends order by m.seq desc)
+) s
+where s.type = 'tool.started';
 
 create or replace view runreel.node_durations as
-select s.run_id, coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as node, s.owner_id, count(*) as steps,
-       sum((extract(epoch from e.at - s.at) * 1000)::float8) as duration_ms,
-       max((extract(epoch from e.at - s.at) * 1000)::float8) as longest_ms
-from store.run_event s
+select r.run_id, s.node, s.owner_id, s.steps, s.duration_ms, s.longest_ms
+from store.run r
 cross join lateral (
-    select e.at
-    from store.run_event e
-    where e.run_id = s.run_id and e.span_id = s.span_id and e.seq > s.seq and e.type in ('step.completed', 'step.failed')
-    order by e.seq
-    limit 1
-) e
-where s.type = 'step.started' and s.span_id is not null
-group by 1, 2, 3;
+    select t.node, t.owner_id, count(*) as steps, sum(t.duration_ms) as duration_ms, max(t.duration_ms) as longest_ms
+    from (
+        select m.type, m.ends, m.owner_id, coalesce(m.payload ->> 'name', m.payload ->> 'title', m.span_id) as node,
+               (extract(epoch from first_value(m.at) over ending - m.at) * 1000)::float8 as duration_ms
+        from (
+            select e.*, count(*) filter (where e.type <> 'step.started')
+                            over (partition by e.span_id order by e.seq desc) as ends
+            from store.run_event e
+            where e.run_id = r.run_id and e.span_id is not null
+              and e.type in ('step.started', 'step.completed', 'step.failed')
+        ) m
+        window ending as (partition by m.span_id, m.ends order by m.seq desc)
+    ) t
+    where t.type = 'step.started' and t.ends > 0
+    group by t.node, t.owner_id
+) s;
 
--- What runs asked people, and what they said. There is an index of these events alone.
+-- What runs asked people, and what they said. There is an index of these events alone, so they are read all at once.
 create view runreel.interrupts as
 select q.run_id, q.span_id as interrupt_id, q.owner_id, r.thread_id, q.role, q.agent, q.payload ->> 'kind' as kind,
        q.payload ->> 'prompt' as prompt,
-       case when a.seq is not null then 'answered' when r.ended_at is not null then 'closed' else 'open' end as status,
-       a.payload ->> 'decision' as decision, a.payload -> 'value' as value, q.seq as request_seq, a.seq as answer_seq,
-       q.at as requested_at, a.at as answered_at, (extract(epoch from a.at - q.at) * 1000)::float8 as waited_ms
-from store.run_event q
+       case when q.answers > 0 then 'answered' when r.ended_at is not null then 'closed' else 'open' end as status,
+       case when q.answers > 0 then q.answer ->> 'decision' end as decision,
+       case when q.answers > 0 then q.answer -> 'value' end as value, q.seq as request_seq,
+       case when q.answers > 0 then q.answer_seq end as answer_seq, q.at as requested_at,
+       case when q.answers > 0 then q.answered_at end as answered_at,
+       case when q.answers > 0 then (extract(epoch from q.answered_at - q.at) * 1000)::float8 end as waited_ms
+from (
+    select m.*, first_value(m.seq) over answer as answer_seq, first_value(m.at) over answer as answered_at,
+           first_value(m.payload) over answer as answer
+    from (
+        select e.*, count(*) filter (where e.type = 'interrupt.resolved')
+                        over (partition by e.run_id, e.span_id order by e.seq desc) as answers
+        from store.run_event e
+        where e.type in ('interrupt.requested', 'interrupt.resolved') and e.type like 'interrupt.%'
+          and e.span_id is not null
+    ) m
+    window answer as (partition by m.run_id, m.span_id, m.answers order by m.seq desc)
+) q
 left join store.run r using (run_id)
-left join lateral (
-    select a.seq, a.at, a.payload
-    from store.run_event a
-    where a.run_id = q.run_id and a.span_id = q.span_id and a.seq > q.seq and a.type = 'interrupt.resolved'
-      and a.type like 'interrupt.%'
-    order by a.seq
-    limit 1
-) a on true
-where q.type = 'interrupt.requested' and q.type like 'interrupt.%' and q.span_id is not null;
+where q.type = 'interrupt.requested';
+
+-- What is text in the input of a run, in the shapes that the protocol names. It casts nothing to `jsonb`, so a number
+-- that Postgres cannot hold stands in nobody's way.
+create function runreel.text_of(value json) returns text language sql immutable parallel safe as $$
+    select case json_typeof(value)
+        when 'string' then value #>> '{}'
+        when 'array' then (select string_agg(runreel.text_of(part), ' ' order by n)
+                           from json_array_elements(value) with ordinality as parts(part, n)
+                           where json_typeof(part) = 'object')
+        when 'object' then coalesce(runreel.text_of(value -> 'text'), runreel.text_of(value -> 'task'),
+                                    runreel.text_of(value -> 'content'), runreel.text_of(value -> 'messages'))
+    end
+$$;
+comment on function runreel.text_of(json) is
+    'The text of a run''s input: the input itself, or its `text`, `task`, `content` (a text or a list of parts) or `messages`; null when it has none.';
+
+-- Content may also be a text itself.
+create or replace view runreel.messages as
+select e.run_id, e.seq, e.owner_id, r.thread_id, e.role, e.agent, e.span_id as message_id,
+       coalesce(e.payload ->> 'role', 'assistant') as message_role,
+       coalesce(
+           (select string_agg(part ->> 'text', '' order by n)
+            from json_array_elements(case json_typeof(e.payload -> 'content') when 'array' then e.payload -> 'content'
+                                     else '[]'::json end) with ordinality as parts(part, n)
+            where json_typeof(part) = 'object'),
+           case json_typeof(e.payload -> 'content') when 'string' then e.payload ->> 'content' end,
+           e.payload ->> 'text') as text,
+       e.payload -> 'content' as content, e.at
+from store.run_event e
+left join store.run r using (run_id)
+where e.type = 'message.completed';
 
 -- All views to their owner, which may make them in the schema for as long as that takes. A view of a later migration
 -- has to do the same; a test looks.
@@ -278,7 +365,7 @@ begin
 ('messages', 'agent', 'the run''s; null when it has none'),
 ('messages', 'message_id', 'the span id; null when it has none'),
 ('messages', 'message_role', 'the payload''s `role`; `assistant` when it has none'),
-('messages', 'text', 'the texts of the content''s parts, put together; else the payload''s `text`; null when there is neither'),
+('messages', 'text', 'the texts of the content''s parts, put together, or the content when that is a text; else the payload''s `text`; null when there is none'),
 ('messages', 'content', 'as it was sent; null when it has none'),
 ('messages', 'at', 'when it was whole'),
 ('token_usage', 'run_id', 'the run'),

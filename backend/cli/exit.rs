@@ -19,6 +19,8 @@ pub const NOT_FOUND: u8 = 4;
 pub const REFUSED: u8 = 5;
 /// Ctrl-C: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
+/// Asked to end: 128 + SIGTERM.
+pub const TERMINATED: u8 = 143;
 
 /// An error with an exit code of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
@@ -41,6 +43,10 @@ impl Complaint {
 
     pub fn failed(what: impl Into<String>) -> Self {
         Self { code: FAILED, what: what.into(), hint: None }
+    }
+
+    pub fn with_hint(self, hint: impl Into<String>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
     }
 }
 

@@ -5,7 +5,7 @@
 
 use std::{
     fmt::Display,
-    io::{self, Write as _},
+    io::{self, IsTerminal as _, Write as _},
     time::Duration,
 };
 
@@ -31,10 +31,21 @@ impl Colors {
     }
 }
 
-/// Writes data to stdout as it is, and hands it on at once.
+/// Writes text to stdout and hands it on at once; colours stay only where they are shown.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
+    stdout.flush()
+}
+
+/// Writes data for another program to stdout, byte for byte. On a terminal it is cleaned, because a person reads it there.
+pub fn hand_out(text: &str) -> io::Result<()> {
+    let mut stdout = io::stdout().lock();
+    if stdout.is_terminal() {
+        stdout.write_all(clean_lines(&text.replace("\r\n", "\n")).as_bytes())?;
+    } else {
+        stdout.write_all(text.as_bytes())?;
+    }
     stdout.flush()
 }
 

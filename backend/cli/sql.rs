@@ -1,31 +1,34 @@
 //! `runreel sql`: a question to the log.
 
 mod forms;
+mod psql;
+mod signals;
 mod values;
+mod wrong;
 
 use std::{
     io::{IsTerminal, Read},
-    path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use clap::ValueEnum;
-use sqlx::ConnectOptions as _;
+use clap::{ValueEnum, builder::NonEmptyStringValueParser};
 
-use self::forms::{Csv, Drawn, Form, Json};
+use self::{
+    forms::{Csv, Drawn, Form, Json},
+    signals::Signals,
+};
 use super::{
     exit::{Complaint, UNREACHABLE},
     render::say,
 };
 use crate::{
-    clock::{Clock, IdSource},
     config::{DataArgs, Secrets},
     database::Database,
     domain::principal::OwnerId,
     postgres,
     store::{
-        Settings, Store,
+        pepper,
         query::{self, Failed, READER, Reader},
     },
 };
@@ -44,6 +47,7 @@ Examples:
   runreel sql                                                                    psql, where \\d+ runs explains")]
 pub(super) struct Args {
     /// One SELECT. It runs read-only.
+    #[arg(allow_hyphen_values = true)]
     query: Option<String>,
     /// How the answer is written.
     #[arg(long, value_enum, default_value_t = Format::Table)]
@@ -52,7 +56,7 @@ pub(super) struct Args {
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     timeout: u64,
     /// Show only what belongs to this subject (a JWT's `sub`; `local` without authentication). Postgres sees to it.
-    #[arg(long)]
+    #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     sub: Option<String>,
     /// The issuer that names the subject (a JWT's `iss`).
     #[arg(long, requires = "sub")]
@@ -83,10 +87,37 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(text)
         }
     };
-    let database = Database::visit(&args.data).await?;
-    let done = answer(&args, &database, text).await;
+    let mut signals = Signals::heed()?;
+    let database = tokio::select! {
+        database = visit(&args.data) => database?,
+        code = signals.end() => return Ok(code),
+    };
+    // Ctrl-C in psql ends a statement of psql's, not psql.
+    let in_psql = text.is_none();
+    let done = tokio::select! {
+        done = answer(&args, &database, text) => done,
+        code = signals.end_beside(in_psql) => Ok(code),
+    };
+    // Whatever happened: a Postgres that was started for this question stops with it.
     database.leave().await?;
     done
+}
+
+/// The database, which a question never makes.
+async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
+    if data.database_url()?.is_none() {
+        let folder = data.data_dir()?;
+        if !postgres::may_hold_a_cluster(&folder) {
+            return Err(Complaint {
+                code: UNREACHABLE,
+                what: format!("there is no database in {}", folder.display()),
+                hint: Some("name the server's folder with --data-dir, or its DATABASE_URL".to_owned()),
+            }
+            .into());
+        }
+    }
+    let unreachable = |error| Complaint { code: UNREACHABLE, what: format!("{error:#}"), hint: None };
+    Ok(Database::visit(data).await.map_err(unreachable)?)
 }
 
 async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyhow::Result<ExitCode> {
@@ -98,19 +129,18 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
     let reader = Reader { options, role, timeout: Duration::from_secs(args.timeout) };
     match text {
         Some(text) => ask(&reader, text, args.format).await,
-        None => open(database, &reader, &args.data).await,
+        None => psql::open(database, &reader, &args.data).await,
     }
 }
 
-/// The role that sees one principal's rows.
+/// The role that sees one principal's rows. The database stays at the version it has.
 async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<String> {
-    let settings = Settings { options: database.options.clone(), connections_max: 1, lanes: 1 };
-    let store = Store::connect(settings).await?;
-    let ids = IdSource::random(Clock::System);
-    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
-    let role = store.scoped_reader(&OwnerId::derive(&pepper, iss, sub), database.endpoint.is_some()).await;
-    store.close().await;
-    Ok(role?)
+    let given = Secrets::read()?.pepper;
+    let kept = pepper::kept(&database.options, given.as_deref()).await.map_err(wrong::unscoped)?;
+    // Where no server has settled a pepper nobody has anything, whoever he is.
+    let owner = OwnerId::derive(&kept.or(given).unwrap_or_default(), iss, sub);
+    let role = query::scoped_reader(&database.options, &owner, database.endpoint.is_some()).await;
+    Ok(role.map_err(wrong::unscoped)?)
 }
 
 async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<ExitCode> {
@@ -124,63 +154,10 @@ async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<Ex
         Ok(count) => count,
         Err(Failed::Taker(error)) => return Err(error.into()),
         Err(Failed::Rule(rule)) => return Err(Complaint::failed(rule).into()),
-        Err(Failed::Database(error)) => return Err(explain(&error).into()),
+        Err(Failed::Connection(error)) => return Err(wrong::unreachable(&error).into()),
+        Err(Failed::Database(error)) => return Err(wrong::unanswered(&error).into()),
     };
     form.finish()?;
     say(format!("{count} row{}", if count == 1 { "" } else { "s" }));
     Ok(ExitCode::SUCCESS)
-}
-
-fn explain(error: &sqlx::Error) -> Complaint {
-    let Some(database) = error.as_database_error() else {
-        return Complaint {
-            code: UNREACHABLE,
-            what: "the database cannot be reached".to_owned(),
-            hint: Some("runreel doctor".to_owned()),
-        };
-    };
-    let hint = match database.code().as_deref() {
-        Some("42501" | "25006") => Some("this command only reads; the views are described in docs/sql.md"),
-        Some("42P01" | "42703") => Some("the views and their columns are described in docs/sql.md"),
-        Some("57014") => Some("give it more time with --timeout, or ask for less"),
-        Some("42601") => Some("one statement at a time"),
-        _ => None,
-    };
-    Complaint { code: 1, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
-}
-
-/// psql as the reading role, for somebody who wants to look around.
-async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
-    let found = match data.postgres() {
-        Ok(options) => postgres::client("psql", &options).await,
-        Err(_) => None,
-    };
-    let mut psql = tokio::process::Command::new(found.unwrap_or_else(|| PathBuf::from("psql")));
-    let settings: Vec<String> = reader.settings().iter().map(|(name, value)| format!("-c {name}={value}")).collect();
-    psql.env("PGOPTIONS", settings.join(" "));
-    if let Some(endpoint) = &database.endpoint {
-        psql.arg("-h").arg(&endpoint.socket_dir).arg("-p").arg(endpoint.port.to_string());
-        psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
-    } else {
-        // By variables, not by arguments: those show in the list of processes.
-        let options = &database.options;
-        psql.env("PGHOST", options.get_host())
-            .env("PGPORT", options.get_port().to_string())
-            .env("PGUSER", options.get_username())
-            .env("PGDATABASE", options.get_database().unwrap_or_default())
-            .env("PGPASSWORD", password(options));
-    }
-    let status = psql.status().await.map_err(|_| {
-        Complaint::failed("psql is not installed; give the query as an argument, or install postgresql-client")
-    })?;
-    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
-}
-
-/// The password of a URL, spelled out.
-fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
-    let url = options.to_url_lossy();
-    // The URL spells it with escapes; so does a query, and queries are read everywhere.
-    let query = format!("runreel:?password={}", url.password().unwrap_or_default().replace('+', "%2B"));
-    let read = reqwest::Url::parse(&query).ok();
-    read.and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned())).unwrap_or_default()
 }

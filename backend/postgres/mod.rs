@@ -145,6 +145,15 @@ pub async fn programs(options: &Options) -> Result<String, Error> {
     Ok(format!("Postgres {} in {}", programs.major, programs.folder.display()))
 }
 
+/// Whether there may be a cluster in `data_dir`: not when the folder is missing or holds none. Changes nothing.
+pub fn may_hold_a_cluster(data_dir: &Path) -> bool {
+    match Home::existing(data_dir).and_then(|home| home.cluster_major()) {
+        Ok(made_by) => made_by.is_some(),
+        Err(Error::File { source, .. }) => source.kind() != std::io::ErrorKind::NotFound,
+        Err(_) => true,
+    }
+}
+
 /// Where the cluster of `data_dir` listens, if it is up: for a command beside the server that owns the lock.
 ///
 /// `None` also when this user may not look into the data directory. Takes no lock and changes nothing.

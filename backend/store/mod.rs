@@ -25,7 +25,7 @@ pub mod interrupts;
 pub mod jobs;
 pub mod listen;
 pub mod outbox;
-mod pepper;
+pub mod pepper;
 pub mod prune;
 pub mod query;
 pub mod retention;

@@ -1,7 +1,7 @@
 //! The pepper all servers of one database agree on.
 
 use sha2::{Digest, Sha256};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::{Error, Store};
 
@@ -20,18 +20,30 @@ impl Store {
         .execute(&mut owner)
         .await?;
         let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_one(&mut owner).await?;
-        match (given, row.pepper) {
-            (Some(given), _) if fingerprint(given).as_slice() == row.fingerprint => Ok(given.to_vec()),
-            (None, Some(kept)) => Ok(kept),
-            (Some(_), _) => Err(Error::Unfit(
-                "this database was made with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
-                 database keeps its own"
-                    .to_owned(),
-            )),
-            (None, None) => Err(Error::Unfit(
-                "this database was made with a pepper of the operator's: set RUNREEL_PEPPER to it".to_owned(),
-            )),
-        }
+        agree(given, row.pepper, &row.fingerprint)
+    }
+}
+
+/// The pepper as it is settled, for somebody who only reads; `None` when no server has settled one.
+pub async fn kept(options: &PgConnectOptions, given: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
+    let mut owner = PgConnection::connect_with(options).await?;
+    let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_optional(&mut owner).await?;
+    owner.close().await?;
+    row.map(|row| agree(given, row.pepper, &row.fingerprint)).transpose()
+}
+
+fn agree(given: Option<&[u8]>, kept: Option<Vec<u8>>, print: &[u8]) -> Result<Vec<u8>, Error> {
+    match (given, kept) {
+        (Some(given), _) if fingerprint(given).as_slice() == print => Ok(given.to_vec()),
+        (None, Some(kept)) => Ok(kept),
+        (Some(_), _) => Err(Error::Unfit(
+            "this database was made with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
+             database keeps its own"
+                .to_owned(),
+        )),
+        (None, None) => Err(Error::Unfit(
+            "this database was made with a pepper of the operator's: set RUNREEL_PEPPER to it".to_owned(),
+        )),
     }
 }
 

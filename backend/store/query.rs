@@ -9,7 +9,7 @@ use sqlx::{
     postgres::{PgConnectOptions, PgRow},
 };
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::principal::OwnerId;
 
 /// The role that reads what all owners have.
@@ -43,6 +43,8 @@ pub trait Taker {
 pub enum Failed {
     /// The text is no question.
     Rule(String),
+    /// No session of this reader came about.
+    Connection(sqlx::Error),
     Database(sqlx::Error),
     Taker(io::Error),
 }
@@ -80,18 +82,16 @@ pub async fn let_reader_log_in(options: &PgConnectOptions) -> Result<(), sqlx::E
     owner.close().await
 }
 
-impl Store {
-    /// The name of the role that sees this owner's rows alone; made when there is none. On a cluster that only this
-    /// machine's user can reach it may log in, as the other reader may.
-    pub async fn scoped_reader(&self, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
-        let mut connection = PgConnection::connect_with(&self.options).await?;
-        let role =
-            sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
-                .fetch_one(&mut connection)
-                .await?;
-        connection.close().await?;
-        Ok(role)
-    }
+/// The name of the role that sees this owner's rows alone; made when there is none and the owner has anything. On a
+/// cluster that only this machine's user can reach it may log in, as the other reader may. The schema stays as it is.
+pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    let role =
+        sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
+            .fetch_one(&mut connection)
+            .await?;
+    connection.close().await?;
+    Ok(role)
 }
 
 /// How a statement that only asks may begin.
@@ -103,7 +103,7 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
     let mut table = Table::default();
     match ask(&reader, text, &mut table).await {
         Ok(_) => Ok(table),
-        Err(Failed::Database(error)) => Err(error),
+        Err(Failed::Connection(error) | Failed::Database(error)) => Err(error),
         Err(Failed::Rule(rule)) => Err(sqlx::Error::InvalidArgument(rule)),
         Err(Failed::Taker(error)) => Err(sqlx::Error::Io(error)),
     }
@@ -116,12 +116,13 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
 /// embedded database the session belongs to that role; on one of the operator's it begins as the role its URL names,
 /// so there a determined author can get back to what that URL allows: who has the URL has that anyway.
 pub async fn ask(reader: &Reader, text: String, taker: &mut impl Taker) -> Result<u64, Failed> {
-    let mut lines = text.lines().map(str::trim_start).filter(|line| !line.is_empty() && !line.starts_with("--"));
-    let first = lines.next().unwrap_or_default().to_ascii_lowercase();
+    let text = text.trim_start_matches('\u{feff}').to_owned();
+    let first = after_comments(&text).to_ascii_lowercase();
     if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
         return Err(Failed::Rule(format!("a question begins with one of: {}", QUESTIONS.join(", "))));
     }
-    let mut connection = PgConnection::connect_with(&reader.options.clone().options(reader.settings())).await?;
+    let options = reader.options.clone().options(reader.settings());
+    let mut connection = PgConnection::connect_with(&options).await.map_err(Failed::Connection)?;
     let mut tx = connection.begin_with("begin read only").await?;
     let text = AssertSqlSafe(text).into_sql_str();
     // Preparing refuses more than one statement, so nothing can leave the transaction and go on.
@@ -151,6 +152,30 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl Taker) -> Resul
     Ok(count)
 }
 
+/// What follows the comments that a text begins with. Those in `/*` may hold others.
+fn after_comments(text: &str) -> &str {
+    let mut rest = text.trim_start();
+    loop {
+        if rest.starts_with("--") {
+            rest = rest.split_once('\n').map_or("", |(_, after)| after).trim_start();
+            continue;
+        }
+        let Some(mut inside) = rest.strip_prefix("/*") else { return rest };
+        let mut depth = 1;
+        while depth > 0 {
+            let Some(at) = inside.find(['/', '*']) else { return "" };
+            let (mark, length) = match inside.get(at..at + 2) {
+                Some("/*") => (1, 2),
+                Some("*/") => (-1, 2),
+                _ => (0, 1),
+            };
+            depth += mark;
+            inside = &inside[at + length..];
+        }
+        rest = inside.trim_start();
+    }
+}
+
 fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
     let value = row.try_get_raw(index)?;
     if value.is_null() {
@@ -173,5 +198,25 @@ impl Reader {
             ("work_mem", "64MB".to_owned()),
             ("jit", "off".to_owned()),
         ]
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_question_may_begin_with_comments() {
+        for (text, expected) in [
+            ("select 1", "select 1"),
+            ("  \n-- why\n --\nselect 1", "select 1"),
+            ("/* why */ select 1", "select 1"),
+            ("/* a /* b */ -- c\n */-- d\n/**/(select 1)", "(select 1)"),
+            ("/***/ é", "é"),
+            ("-- nothing", ""),
+            ("/* a /* b */", ""),
+        ] {
+            assert_eq!(after_comments(text), expected, "{text}");
+        }
     }
 }

@@ -2,8 +2,9 @@
 //!
 //! `cargo bench --bench sql` starts an embedded Postgres of its own, makes a log of a million events there (`events.sql`:
 //! the same shape each time, over the 90 days before the last full hour), and asks each question as `runreel sql` does:
-//! once, then three times more for the median, and three times as a reader of one principal's rows. `--keep DIR` leaves the
-//! log in a folder and finds it there again. Every question is asked of the log only; nothing here touches a server's data.
+//! once, then three times more for the median, and three times as a reader of one principal's rows. Then it adds one run
+//! of another shape (`heavy.sql`) and asks again what reads starts and ends. `--keep DIR` leaves the log in a folder,
+//! without a second heavy run when it finds it there again. Every question is asked of the log only; nothing here touches a server's data.
 //!
 //! Start reading at [`run`].
 
@@ -57,6 +58,20 @@ const WHOLE: [(&str, &str); 4] = [
     ("every message of the log", "select count(*), sum(length(text)) from messages"),
 ];
 
+/// Of single runs: the one with many starts that never end, and one that is like most.
+const HEAVY: [(&str, &str); 4] = [
+    (
+        "that run's spans",
+        "select count(*), count(end_seq) from spans where run_id = (select run_id from runs where agent = 'heavy')",
+    ),
+    (
+        "that run's tool calls",
+        "select count(*), count(end_seq) from tool_calls where run_id = (select run_id from runs where agent = 'heavy')",
+    ),
+    ("another run's spans", "select * from spans where run_id = (select min(run_id::text)::uuid from runs)"),
+    ("another run's tool calls", "select * from tool_calls where run_id = (select min(run_id::text)::uuid from runs)"),
+];
+
 fn main() -> anyhow::Result<ExitCode> {
     let args = Args::parse();
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
@@ -82,20 +97,37 @@ async fn measure(args: &Args, data_dir: &std::path::Path) -> anyhow::Result<()> 
     let mut owner = PgConnection::connect_with(&database.options).await?;
     fill(&mut owner, args.events).await?;
     let told = describe(&mut owner).await?;
-    let mut out = std::io::stdout();
-    writeln!(out, "{told}\n\n| question | first | median of 3 | one principal, median of 3 |\n|---|---|---|---|")?;
-    let role = store.scoped_reader(&principal(0), true).await?;
+    let role = query::scoped_reader(&database.options, &principal(0), true).await?;
     let reader =
         |role: &str| Reader { options: database.reader(role), role: role.to_owned(), timeout: Duration::from_mins(5) };
     let (all, one) = (reader(READER), reader(&role));
-    let named = questions().into_iter().map(|Question { number, title, sql }| (format!("{number}. {title}"), sql));
-    for (name, sql) in named.chain(WHOLE.map(|(name, sql)| (name.to_owned(), sql))) {
-        let first = asked(&all, sql).await?;
-        let (all, one) = (median(&all, sql).await?, median(&one, sql).await?);
-        writeln!(out, "| {name} | {} ms | {} ms | {} ms |", first.as_millis(), all.as_millis(), one.as_millis())?;
-    }
+    let named =
+        questions().into_iter().map(|Question { number, title, sql }| (number, format!("{number}. {title}"), sql));
+    let whole = || WHOLE.map(|(name, sql)| (0, name.to_owned(), sql));
+    let ordinary: Vec<_> = named.chain(whole()).collect();
+    tell(&told, &ordinary, &all, &one).await?;
+    burden(&mut owner).await?;
+    let told = format!(
+        "\nThe same beside one run of 200000 events with 5000 calls that never end: {}",
+        describe(&mut owner).await?
+    );
+    let starts = ordinary.into_iter().filter(|(number, ..)| [1, 4, 9, 11, 18].contains(number)).chain(whole());
+    let heavy: Vec<_> = starts.chain(HEAVY.map(|(name, sql)| (0, name.to_owned(), sql))).collect();
+    tell(&told, &heavy, &all, &one).await?;
     owner.close().await?;
     store.close().await;
+    Ok(())
+}
+
+/// Asks all of it, and writes a table of the times.
+async fn tell(told: &str, asks: &[(usize, String, &str)], all: &Reader, one: &Reader) -> anyhow::Result<()> {
+    let mut out = std::io::stdout();
+    writeln!(out, "{told}\n\n| question | first | median of 3 | one principal, median of 3 |\n|---|---|---|---|")?;
+    for (_, name, sql) in asks {
+        let first = asked(all, sql).await?;
+        let (all, one) = (median(all, sql).await?, median(one, sql).await?);
+        writeln!(out, "| {name} | {} ms | {} ms | {} ms |", first.as_millis(), all.as_millis(), one.as_millis())?;
+    }
     Ok(())
 }
 
@@ -105,22 +137,35 @@ fn principal(number: usize) -> OwnerId {
 }
 
 async fn fill(owner: &mut PgConnection, events: u32) -> anyhow::Result<()> {
-    if sqlx::query_scalar("select exists (select from store.run)").fetch_one(&mut *owner).await? {
-        return Ok(());
-    }
-    writeln!(std::io::stderr(), "making {events} events")?;
     let set = "select set_config($1, $2, false)";
     for number in 0..4 {
         let name = format!("bench.owner_{number}");
         sqlx::query(set).bind(name).bind(principal(number).as_str()).execute(&mut *owner).await?;
     }
     sqlx::query(set).bind("bench.events").bind(events.to_string()).execute(&mut *owner).await?;
-    let until = "select set_config('bench.until', date_trunc('hour', now())::text, false)";
-    for statement in [until, "set jit = off", "set work_mem = '256MB'", include_str!("events.sql")] {
+    sqlx::raw_sql("select set_config('bench.until', date_trunc('hour', now())::text, false)")
+        .execute(&mut *owner)
+        .await?;
+    if sqlx::query_scalar("select exists (select from store.run)").fetch_one(&mut *owner).await? {
+        return Ok(());
+    }
+    writeln!(std::io::stderr(), "making {events} events")?;
+    for statement in ["set jit = off", "set work_mem = '256MB'", include_str!("events.sql")] {
         sqlx::raw_sql(statement).execute(&mut *owner).await?;
     }
     // As autovacuum would after a while.
     sqlx::raw_sql("vacuum (analyze)").execute(&mut *owner).await?;
+    Ok(())
+}
+
+/// Adds the run of the other shape, when it is not there already.
+async fn burden(owner: &mut PgConnection) -> anyhow::Result<()> {
+    if sqlx::query_scalar("select exists (select from store.run where agent = 'heavy')").fetch_one(&mut *owner).await? {
+        return Ok(());
+    }
+    for statement in ["begin", include_str!("heavy.sql"), "commit", "vacuum (analyze)"] {
+        sqlx::raw_sql(statement).execute(&mut *owner).await?;
+    }
     Ok(())
 }
 

@@ -171,16 +171,6 @@ async fn sql_answers_from_the_log_and_refuses_to_write() {
         assert!(said.stderr.starts_with("error: ") && said.stdout.is_empty(), "{bad}: {}", said.stderr);
     }
     check(&sql(&["--timeout", "1", "select pg_sleep(30)"], "").await, 1);
-    // Without authentication everything belongs to `local`.
-    for (sub, expected) in [("local", "1"), ("bob", "0")] {
-        let words = ["--sub", sub, "--format", "csv", "select count(*), current_user::text from runs"];
-        let said = sql(&words, "").await;
-        check(&said, 0);
-        let (count, role) = said.stdout.lines().nth(1).unwrap().split_once(',').unwrap();
-        assert!(count == expected && role.starts_with("runreel_reader_"), "{sub}: {}", said.stdout);
-        let text = format!("drop role {role}");
-        crate::support::cluster::execute(&mut server.db.connect().await, text).await;
-    }
     check(&sql(&["--iss", "x", "select 1"], "").await, 2);
     let mut nowhere = program(&["sql", "select 1"]);
     nowhere.env("DATABASE_URL", "postgres://x:hunter2@127.0.0.1:9/x");

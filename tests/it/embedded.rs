@@ -246,3 +246,29 @@ async fn messages_and_answers_that_a_killed_server_had_under_way_go_on_at_once()
     .await;
     stop(served).await;
 }
+
+#[tokio::test]
+async fn a_question_that_is_interrupted_takes_the_postgres_it_started_along() {
+    let data_dir = DataDir::new().await;
+    let (served, ..) = start(data_dir.path()).await;
+    stop(served).await;
+    let ask = |text: &str| program(&["sql", "--data-dir", data_dir.path().to_str().unwrap(), "--format", "csv", text]);
+    for (signal, code) in [(rustix::process::Signal::INT, 130), (rustix::process::Signal::TERM, 143)] {
+        let mut asking = ask("select pg_sleep(60)").spawn().unwrap();
+        until("the question to run", || async {
+            let Some(database) = runreel::database::Database::running(data_dir.path()) else { return false };
+            let Ok(mut connection) = sqlx::PgConnection::connect_with(&database.options).await else { return false };
+            let asked =
+                "select exists (select from pg_stat_activity where query ~ '^select pg_sleep' and state = 'active')";
+            sqlx::query_scalar(asked).fetch_one(&mut connection).await.unwrap_or(false)
+        })
+        .await;
+        let pid = rustix::process::Pid::from_raw(asking.id().unwrap().cast_signed()).unwrap();
+        rustix::process::kill_process(pid, signal).unwrap();
+        assert_eq!(patiently("the end", asking.wait()).await.unwrap().code(), Some(code));
+        assert!(!data_dir.path().join("postgres/postmaster.pid").exists());
+    }
+    let said = run(ask("select count(*) from runs"), "").await;
+    assert_eq!((said.code, said.stdout.as_str()), (Some(0), "count\r\n0\r\n"), "{}", said.stderr);
+    assert!(!data_dir.path().join("postgres/postmaster.pid").exists());
+}

@@ -40,6 +40,7 @@ mod runners;
 mod runs;
 mod saved;
 mod secrets;
+mod sql;
 mod stream;
 mod support;
 mod threads;

@@ -3,6 +3,7 @@
 mod meaning;
 mod questions;
 mod scoped;
+mod spans;
 
 use std::time::Duration;
 

@@ -1,18 +1,21 @@
 //! How an answer is written. All but the table for people go out as they come in, a piece at a time.
 
-use std::{collections::HashMap, io};
+use std::{collections::HashSet, io};
 
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
 use super::values::json;
 use crate::{
-    cli::render::{clean, print},
+    cli::render::{clean, hand_out, print, say},
     store::query::{Column, Taker},
 };
 
 /// How much is gathered before it is written.
 const PIECE: usize = 64 * 1024;
+
+/// More rows than a person reads.
+const TABLE_ROWS_MAX: usize = 10_000;
 
 pub(super) enum Form {
     Table(Drawn),
@@ -24,9 +27,9 @@ impl Form {
     /// Writes what is left; only a whole answer is finished.
     pub(super) fn finish(self) -> io::Result<()> {
         match self {
-            Self::Table(drawn) => print(&format!("{}\n", drawn.table)),
-            Self::Csv(csv) => print(&csv.text),
-            Self::Json(json) => print(&json.finished()),
+            Self::Table(drawn) => drawn.finish(),
+            Self::Csv(csv) => hand_out(&csv.text),
+            Self::Json(json) => hand_out(&json.finished()),
         }
     }
 }
@@ -61,22 +64,23 @@ impl Taker for Form {
 
 fn hand_on(text: &mut String) -> io::Result<()> {
     if text.len() >= PIECE {
-        print(text)?;
+        hand_out(text)?;
         text.clear();
     }
     Ok(())
 }
 
-/// A table for people. How wide a column is, its last row may tell: so all of it is held.
+/// A table for people. How wide a column is, its last row may tell: so all of it is held, up to a number of rows.
 pub(super) struct Drawn {
     table: Table,
+    left_out: u64,
 }
 
 impl Default for Drawn {
     fn default() -> Self {
         let mut table = Table::new();
         table.load_style(presets::NOTHING);
-        Self { table }
+        Self { table, left_out: 0 }
     }
 }
 
@@ -86,7 +90,19 @@ impl Drawn {
     }
 
     fn row(&mut self, cells: &[Option<&str>]) {
+        if self.table.row_count() == TABLE_ROWS_MAX {
+            self.left_out += 1;
+            return;
+        }
         self.table.add_row(cells.iter().map(|cell| cell.map_or_else(|| "·".to_owned(), clean)));
+    }
+
+    fn finish(self) -> io::Result<()> {
+        print(&format!("{}\n", self.table))?;
+        if self.left_out > 0 {
+            say(format!("the table ends after {TABLE_ROWS_MAX} rows; csv, json and ndjson hold all of them"));
+        }
+        Ok(())
     }
 }
 
@@ -133,13 +149,17 @@ impl Json {
         Self { array: false, ..Self::array() }
     }
 
-    /// A name that comes again gets a number, because an object has each name once.
+    /// A name that comes again gets a number that no other column has, because an object has each name once.
     fn columns(&mut self, columns: &[Column]) {
-        let mut seen: HashMap<&str, usize> = HashMap::new();
+        let given: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
+        let mut seen = HashSet::new();
         for column in columns {
-            let times = seen.entry(&column.name).or_default();
-            *times += 1;
-            let name = if *times == 1 { column.name.clone() } else { format!("{}_{times}", column.name) };
+            let mut name = column.name.clone();
+            let mut numbered = (2..).map(|number| format!("{}_{number}", column.name));
+            while seen.contains(&name) {
+                name = numbered.find(|name| !given.contains(name.as_str())).unwrap_or_default();
+            }
+            seen.insert(name.clone());
             self.columns.push((Value::from(name).to_string(), column.kind.clone()));
         }
     }
@@ -199,5 +219,18 @@ mod tests {
         let mut array = Json::array();
         array.columns(&columns);
         assert_eq!(array.finished(), "[]\n");
+        let mut lines = Json::lines();
+        lines.columns(&["n", "n", "n", "n_2", "n_2"].map(|name| column(name, "INT8")));
+        lines.row(&[Some("1"), Some("2"), Some("3"), Some("4"), Some("5")]);
+        assert_eq!(lines.finished(), "{\"n\":1,\"n_3\":2,\"n_4\":3,\"n_2\":4,\"n_2_2\":5}\n");
+    }
+
+    #[test]
+    fn a_table_ends_where_nobody_reads_on() {
+        let mut drawn = Drawn::default();
+        for _ in 0..TABLE_ROWS_MAX + 3 {
+            drawn.row(&[Some("x")]);
+        }
+        assert_eq!((drawn.table.row_count(), drawn.left_out), (TABLE_ROWS_MAX, 3));
     }
 }

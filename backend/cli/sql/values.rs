@@ -10,6 +10,8 @@ pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
         "INT2" | "INT4" | "INT8" | "OID" | "FLOAT4" | "FLOAT8" | "NUMERIC" if is_finite(text) => out.push_str(text),
         // A line end in JSON stands between its parts only, and an object is to be one line.
         "JSON" | "JSONB" => out.extend(text.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c })),
+        // The one array whose elements are not parted by commas.
+        "BOX[]" => out.push_str(&Value::from(text).to_string()),
         _ => match kind.strip_suffix("[]").and_then(|kind| array(kind, text)) {
             Some(array) => out.push_str(&array),
             None => out.push_str(&Value::from(text).to_string()),
@@ -97,6 +99,7 @@ mod tests {
             ("INT4[]", "{{1,2},{NULL,4}}", "[[1,2],[null,4]]"),
             ("BOOL[]", "{t,f}", "[true,false]"),
             ("INT4[]", "[0:1]={1,2}", "\"[0:1]={1,2}\""),
+            ("BOX[]", "{(1,1),(0,0);(2,2),(1,1)}", "\"{(1,1),(0,0);(2,2),(1,1)}\""),
             ("INTERVAL", "00:00:01", "\"00:00:01\""),
         ] {
             let written = written(kind, text);

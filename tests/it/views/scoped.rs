@@ -4,10 +4,7 @@ use std::time::Duration;
 
 use runreel::{
     domain::principal::OwnerId,
-    store::{
-        Settings, Store,
-        query::{self, Failed, Reader, Table},
-    },
+    store::query::{self, Failed, Reader, Table},
 };
 use serde_json::json;
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
@@ -47,18 +44,13 @@ struct Two {
     role: String,
 }
 
-async fn store(db: &Db) -> Store {
-    Store::connect(Settings { options: db.options(), connections_max: 1, lanes: 1 }).await.unwrap()
-}
-
 async fn two() -> Two {
     let server = setup().jwt().start().await;
     let (alice, bob) = (busy(&server.as_subject("alice")).await, busy(&server.as_subject("bob")).await);
-    let store = store(&server.db).await;
-    let role = store.scoped_reader(&OwnerId::trusted(&alice), server.db.is_ours()).await.unwrap();
-    let again = store.scoped_reader(&OwnerId::trusted(&alice), server.db.is_ours()).await.unwrap();
+    let (options, owner) = (server.db.options(), OwnerId::trusted(&alice));
+    let role = query::scoped_reader(&options, &owner, server.db.is_ours()).await.unwrap();
+    let again = query::scoped_reader(&options, &owner, server.db.is_ours()).await.unwrap();
     assert_eq!((again.as_str(), &role[..15]), (role.as_str(), "runreel_reader_"));
-    store.close().await;
     Two { server, alice, bob, role }
 }
 
@@ -190,9 +182,7 @@ async fn an_owner_that_is_no_superuser_has_the_same_readers_also_after_an_upgrad
     let server = setup().jwt().on(&db).through(url.to_string()).start().await;
     let (alice, _) = (busy(&server.as_subject("alice")).await, busy(&server.as_subject("bob")).await);
 
-    let store = Store::connect(Settings { options: options.clone(), connections_max: 1, lanes: 1 }).await.unwrap();
-    let scoped = store.scoped_reader(&OwnerId::trusted(&alice), false).await.unwrap();
-    store.close().await;
+    let scoped = query::scoped_reader(&options, &OwnerId::trusted(&alice), false).await.unwrap();
     for (reader, expected) in [(query::READER, "2"), (scoped.as_str(), "1")] {
         let reader = Reader { options: options.clone(), role: reader.to_owned(), timeout: Duration::from_secs(10) };
         for (view, _) in VIEWS {

@@ -1,0 +1,44 @@
+//! psql in the terminal, with the settings of a reader.
+
+use std::{path::PathBuf, process::ExitCode};
+
+use sqlx::ConnectOptions as _;
+
+use crate::{cli::exit::Complaint, config::DataArgs, database::Database, postgres, store::query::Reader};
+
+/// psql as the reading role, for somebody who wants to look around.
+pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
+    let found = match data.postgres() {
+        Ok(options) => postgres::client("psql", &options).await,
+        Err(_) => None,
+    };
+    let mut psql = tokio::process::Command::new(found.unwrap_or_else(|| PathBuf::from("psql")));
+    let settings: Vec<String> = reader.settings().iter().map(|(name, value)| format!("-c {name}={value}")).collect();
+    psql.env("PGOPTIONS", settings.join(" "));
+    if let Some(endpoint) = &database.endpoint {
+        psql.arg("-h").arg(&endpoint.socket_dir).arg("-p").arg(endpoint.port.to_string());
+        psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
+    } else {
+        // By variables, not by arguments: those show in the list of processes.
+        let options = &database.options;
+        psql.env("PGHOST", options.get_host())
+            .env("PGPORT", options.get_port().to_string())
+            .env("PGUSER", options.get_username())
+            .env("PGDATABASE", options.get_database().unwrap_or_default())
+            .env("PGPASSWORD", password(options));
+    }
+    psql.kill_on_drop(true);
+    let status = psql.status().await.map_err(|_| {
+        Complaint::failed("psql is not installed; give the query as an argument, or install postgresql-client")
+    })?;
+    Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
+}
+
+/// The password of a URL, spelled out.
+fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
+    let url = options.to_url_lossy();
+    // The URL spells it with escapes; so does a query, and queries are read everywhere.
+    let query = format!("runreel:?password={}", url.password().unwrap_or_default().replace('+', "%2B"));
+    let read = reqwest::Url::parse(&query).ok();
+    read.and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned())).unwrap_or_default()
+}

@@ -1,0 +1,64 @@
+//! Why a question has no answer, and what to do about it.
+
+use std::error::Error as _;
+
+use crate::{
+    cli::exit::{Complaint, FAILED, UNREACHABLE},
+    store,
+};
+
+/// For a database whose schema this program does not know.
+const ONCE: &str = "start the server of this version on it once: it brings the schema up to date";
+/// For a login that may not become a reader, or make one.
+const GRANTS: &str = "docs/operations.md, under “A Postgres of yours”, says which grants it needs";
+
+fn code(error: &sqlx::Error) -> String {
+    error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned()
+}
+
+/// No session came about.
+pub(super) fn unreachable(error: &sqlx::Error) -> Complaint {
+    let why = error.as_database_error().map(|error| format!(": {}", error.message())).unwrap_or_default();
+    let hint = match code(error).as_str() {
+        "42501" => GRANTS,
+        "22023" | "28000" if why.contains("runreel_") => ONCE,
+        _ => "runreel doctor",
+    };
+    let what = format!("the database cannot be reached{why}");
+    Complaint { code: UNREACHABLE, what, hint: Some(hint.to_owned()) }
+}
+
+/// A session came about, and the question failed.
+pub(super) fn unanswered(error: &sqlx::Error) -> Complaint {
+    let Some(database) = error.as_database_error() else { return unreachable(error) };
+    let code = code(error);
+    let hint = match code.as_str() {
+        "42501" | "25006" => Some("this command only reads; the views are described in docs/sql.md"),
+        "42P01" | "42703" => Some("the views and their columns are described in docs/sql.md"),
+        "57014" => Some("give it more time with --timeout, or ask for less"),
+        "42601" if database.message().contains("multiple commands") => Some("one statement at a time"),
+        _ => None,
+    };
+    // 57P: Postgres goes down.
+    let exit = if code.starts_with("57P") { UNREACHABLE } else { FAILED };
+    Complaint { code: exit, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
+}
+
+/// There is no role for `--sub`.
+pub(super) fn unscoped(error: store::Error) -> anyhow::Error {
+    let Some(cause) = error.source().and_then(|cause| cause.downcast_ref::<sqlx::Error>()) else {
+        return error.into();
+    };
+    let complaint = |what: &str, hint: &str| Complaint::failed(what).with_hint(hint).into();
+    match code(cause).as_str() {
+        "3F000" | "42883" | "42P01" => {
+            complaint("this database is of another version, and --sub changes nothing", ONCE)
+        }
+        "42501" => complaint("this login may not make the role that --sub reads as", GRANTS),
+        "" => unreachable(cause).into(),
+        code if ["08", "28", "3D", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
+            unreachable(cause).into()
+        }
+        _ => error.into(),
+    }
+}

@@ -21,6 +21,7 @@ pub(super) enum Out {
 
 impl Out {
     /// Opens stdout, or a temporary file beside the one that is wanted. Whoever made it alone may read it.
+    #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
         if path.is_dir() {

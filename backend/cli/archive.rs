@@ -26,6 +26,8 @@ pub(super) const FOLDER: &str = "artifacts/";
 
 /// Bytes that are read at a time.
 const STEP: usize = 256 * 1024;
+/// What the files inside a tar are rounded up to, bytes.
+const TAR_BLOCK: u64 = 512;
 
 /// A piece of a file, read from its beginning to its end; any number of them may be read side by side.
 #[derive(Clone, Debug)]
@@ -55,7 +57,7 @@ impl Region {
     }
 
     pub(super) fn lines(&self) -> Lines {
-        Lines { reader: BufReader::with_capacity(STEP, self.clone()), line: Vec::new(), number: 0 }
+        Lines::of(self.clone())
     }
 }
 
@@ -69,13 +71,17 @@ impl Read for Region {
 }
 
 /// The lines of a piece, with their numbers.
-pub(super) struct Lines {
-    reader: BufReader<Region>,
+pub(super) struct Lines<R = Region> {
+    reader: BufReader<R>,
     line: Vec<u8>,
     pub(super) number: u64,
 }
 
-impl Lines {
+impl<R: Read> Lines<R> {
+    pub(super) fn of(reader: R) -> Self {
+        Self { reader: BufReader::with_capacity(STEP, reader), line: Vec::new(), number: 0 }
+    }
+
     /// The next line without its end.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<&str>> {
         self.line.clear();
@@ -105,10 +111,19 @@ pub(super) enum Kind {
 }
 
 pub(super) fn kind_of(file: &Region) -> anyhow::Result<Kind> {
+    kind_by(&head_of(&mut file.clone())?)
+}
+
+/// Enough of the first bytes to see what comes.
+pub(super) fn head_of(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
-    file.clone().take(512).read_to_end(&mut head)?;
+    input.take(512).read_to_end(&mut head)?;
+    Ok(head)
+}
+
+pub(super) fn kind_by(head: &[u8]) -> anyhow::Result<Kind> {
     let refused = |why: &str| Err(Complaint::failed(why).into());
-    match head.as_slice() {
+    match head {
         [] => refused("the file is empty"),
         [b'{', ..] => Ok(Kind::Lines),
         [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
@@ -164,10 +179,26 @@ pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
         }
         found.push((name, region));
     }
+    let end = found.last().map_or(file.at, |(_, last)| last.end.next_multiple_of(TAR_BLOCK));
+    if !is_blank(Region { at: end.min(file.end), ..file.clone() })? {
+        return Err(Complaint::failed("the tar goes on after its end").into());
+    }
     if found.len() < 2 {
         return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
     }
     Ok(found)
+}
+
+/// Whether nothing but zeros is left.
+fn is_blank(mut rest: Region) -> io::Result<bool> {
+    let mut buffer = vec![0; STEP];
+    loop {
+        match rest.read(&mut buffer)? {
+            0 => return Ok(true),
+            read if buffer[..read].iter().any(|byte| *byte != 0) => return Ok(false),
+            _ => {}
+        }
+    }
 }
 
 /// A piece that a reader may skip in.

@@ -8,8 +8,8 @@ use self::{choose::Chosen, tell::Teller};
 use super::{
     archive::progress::{Progress, count},
     connection::Connection,
-    exit::{Complaint, INTERRUPTED},
-    render::say,
+    exit::{Complaint, FAILED, INTERRUPTED},
+    render::{clean, say},
 };
 use crate::domain::id::{RunId, ThreadId};
 
@@ -23,7 +23,7 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Export runs as NDJSON, or with their artifacts as one tar, for `runreel import`
 ///
-/// A run that goes on is exported up to where it stands.
+/// A run that goes on is exported up to where it stands. One whose log is not whole is left out, and the exit code is 1.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   runreel export --all -o log.ndjson
@@ -78,7 +78,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             tell_all(&mut teller, &chosen, &progress).await?;
             teller.finish()?
         };
-        out.finish()?;
+        if told.total.runs > 0 || told.left_out.is_empty() {
+            out.finish()?;
+        }
         anyhow::Ok(told)
     };
     let told = tokio::select! {
@@ -86,13 +88,23 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         // What was begun goes away with its temporary file.
         _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
     };
+    for (run, why) in &told.left_out {
+        say(format!("the run {run} is left out: {}", clean(why)));
+    }
+    if told.total.runs == 0 {
+        if told.left_out.is_empty() {
+            say("nothing to export: no run is chosen by this");
+            return Ok(ExitCode::SUCCESS);
+        }
+        return Ok(ExitCode::from(FAILED));
+    }
     let (runs, events) = (count(told.total.runs, "run"), count(told.total.events, "event"));
     say(format!("{runs}, {events}, {}", count(told.artifacts, "artifact")));
     if !args.with_artifacts && told.mentions > 0 {
         let left = count(told.mentions, "artifact");
         say(format!("the export tells of {left} whose bytes it does not hold; --with-artifacts takes them along"));
     }
-    Ok(ExitCode::SUCCESS)
+    Ok(if told.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
 async fn tell_all(teller: &mut Teller<'_>, chosen: &[Chosen], progress: &Progress) -> anyhow::Result<()> {

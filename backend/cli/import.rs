@@ -17,6 +17,7 @@ use super::{
 
 mod check;
 mod send;
+mod spool;
 
 /// Import runs that `runreel export` has written: lines, or a tar with artifacts
 ///
@@ -36,6 +37,9 @@ pub(super) struct Args {
     /// Pass over runs that the server refuses instead of stopping at the first; the exit code is 1 all the same
     #[arg(long)]
     keep_going: bool,
+    /// Take no more than this through a pipe, bytes; it waits in a temporary file
+    #[arg(long, value_name = "BYTES", default_value_t = spool::BYTES_MAX)]
+    pipe_max: u64,
     /// How long to try again while the server is away or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     patience: u64,
@@ -44,8 +48,10 @@ pub(super) struct Args {
 }
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
-    let file = open(args.file.filter(|path| path.as_os_str() != "-").as_ref())?;
-    let checked = check::check(&file)?;
+    let checked = match open(args.file.filter(|path| path.as_os_str() != "-").as_ref())? {
+        Given::File(file) => check::check(&file)?,
+        Given::Pipe(mut input) => spool::spool(&mut input, args.pipe_max)?,
+    };
     let total = checked.total;
     if args.check {
         let (runs, events) = (count(total.runs, "run"), count(total.events, "event"));
@@ -59,7 +65,9 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ = tokio::signal::ctrl_c() => None,
     };
     let tally = sender.tally();
-    say(summary(&tally));
+    if tally != Tally::default() || matches!(outcome, Some(Ok(()))) {
+        say(summary(&tally));
+    }
     let Some(outcome) = outcome else {
         say("interrupted; the same command goes on where it was");
         return Ok(ExitCode::from(INTERRUPTED));
@@ -84,22 +92,23 @@ fn summary(tally: &Tally) -> String {
     text
 }
 
-/// A file that can be read twice; what comes through a pipe waits in one without a name.
+/// Where the export is.
+enum Given {
+    /// A file that can be read twice.
+    File(Region),
+    /// What comes through a pipe.
+    Pipe(Box<dyn io::Read>),
+}
+
 #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
-fn open(path: Option<&PathBuf>) -> anyhow::Result<Region> {
+fn open(path: Option<&PathBuf>) -> anyhow::Result<Given> {
     if let Some(path) = path {
         let context = || path.display().to_string();
         let file = File::open(path).with_context(context)?;
         if file.metadata().with_context(context)?.is_file() {
-            return Ok(Region::whole(file)?);
+            return Ok(Given::File(Region::whole(file)?));
         }
-        return spool(file);
+        return Ok(Given::Pipe(Box::new(file)));
     }
-    spool(io::stdin().lock())
-}
-
-fn spool(mut input: impl io::Read) -> anyhow::Result<Region> {
-    let mut file = tempfile::tempfile()?;
-    io::copy(&mut input, &mut file)?;
-    Ok(Region::whole(file)?)
+    Ok(Given::Pipe(Box::new(io::stdin().lock())))
 }

@@ -10,11 +10,12 @@
 //!
 //! A line is taken only when it is to the letter what this program would have written: there is one way to say a thing,
 //! so what was imported can be exported again as the same bytes. Whose a run is stands in no line: it belongs to whoever
-//! imports it. [`Telling`] writes the lines of a run, [`verify::Verifier`] reads a whole file, [`Piece`] a part of a run.
+//! imports it. [`Telling`] writes the lines of a run, [`verify::Verifier`] reads a whole file and
+//! [`skim::Skim`] reads it again, [`Piece`] a part of a run.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, Timelike as _, Utc};
 use serde::{Deserialize, Serialize};
 use serde_json::value::RawValue;
 use sha2::{Digest as _, Sha256};
@@ -33,6 +34,7 @@ use super::{
 };
 
 pub mod index;
+pub mod skim;
 pub mod verify;
 
 /// The form of the lines that this program writes and reads.
@@ -265,6 +267,9 @@ fn check_event(event: &Recorded) -> Result<(), Fault> {
     }
     if !(1970..=9999).contains(&event.at.year()) {
         return Err(Fault::say("at: a time between the years 1970 and 9999 is wanted"));
+    }
+    if event.at.nanosecond() >= 1_000_000_000 {
+        return Err(Fault::say("at: a log has no leap seconds"));
     }
     if kind.as_str() == "interrupt.requested" {
         interrupt::check_request(&event.payload).map_err(Fault::say)?;

@@ -303,3 +303,7 @@ pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
 pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
 /// How often an import looks again at a run into which others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
+/// Imports that one process works on at a time; others wait.
+pub const IMPORTS_MAX: usize = 4;
+/// Longest an import waits for its turn, milliseconds.
+pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;

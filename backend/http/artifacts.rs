@@ -138,6 +138,7 @@ impl From<KeepError> for Problem {
             KeepError::Artifact(error) => error.into(),
             KeepError::Emit(error) => error.into(),
             KeepError::OtherArtifact => Self::new(Code::ArtifactExists, error.to_string()).field("artifact_id"),
+            KeepError::ToldOtherwise => Self::new(Code::ArtifactExists, error.to_string()).field("event_id"),
             KeepError::OtherEvent => Self::new(Code::InvalidRequest, error.to_string()).field("event_id"),
         }
     }

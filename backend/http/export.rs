@@ -1,5 +1,7 @@
 //! A run's log as lines that can be checked, out of one server and into another.
 
+use std::{sync::Arc, time::Duration};
+
 use axum::{
     Json as Reply,
     body::Body as ReplyBody,
@@ -23,11 +25,11 @@ use crate::{
     domain::{
         export::{Piece, Subject, Telling},
         id::{RunId, Seq},
-        limits::{EMIT_EVENTS_MAX, REPLAY_ROWS},
+        limits::{EMIT_EVENTS_MAX, IMPORT_WAIT_MS_MAX, REPLAY_ROWS},
         principal::{OwnerId, Scope},
     },
     store::events::RunPage,
-    timeline::{Timeline, import::ImportError},
+    timeline::{Timeline, emit::EmitError, import::ImportError},
 };
 
 /// The routes of this file.
@@ -115,7 +117,7 @@ struct ImportReply {
     request_body(content = String, content_type = "application/x-ndjson", description = "The line `run`, then lines `event`, at most 5 000 and 8 MiB"),
     responses((status = 200, body = ImportReply, description = "It is there, now or before"), (status = 201, body = ImportReply, description = "The run is new here"),
     (status = 400, body = Problem, description = "`invalid_event`: `field` names the line"), (status = 404, body = Problem, description = "The events begin later than the caller's run ends, or than no run"),
-    (status = 409, body = Problem, description = "`run_differs`, `run_exists`, `run_ended`, `invalid_transition`"), (status = 413, body = Problem, description = "Over a bound"),
+    (status = 409, body = Problem, description = "`run_differs`, `run_exists`, `run_ended`, `invalid_transition`, `artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
     (status = 429, body = Problem, description = "`busy`"), (status = 503, body = Problem, description = "`unavailable`, `outcome_unknown`: send it again")))]
 async fn import(
     State(server): State<Server>,
@@ -128,11 +130,12 @@ async fn import(
         return Err(Problem::new(Code::UnsupportedMediaType, "an import is a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));
     }
-    let text = std::str::from_utf8(&body.bytes);
-    let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
-    let piece = Piece::read(text, owner).map_err(|(number, fault)| {
-        Problem::new(Code::InvalidEvent, format!("line {number}: {fault}")).field(format!("lines[{}]", number - 1))
-    })?;
+    // Emits of others go first: an import waits for its turn, and is read where it keeps no request waiting.
+    let wait = Duration::from_millis(IMPORT_WAIT_MS_MAX);
+    let busy = || Problem::new(Code::Busy, "many imports are under way; nothing was done");
+    let turn = tokio::time::timeout(wait, Arc::clone(&server.imports).acquire_owned()).await;
+    let _turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
+    let piece = read(body, owner.clone()).await?;
     if piece.events.len() > EMIT_EVENTS_MAX {
         return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
     }
@@ -147,6 +150,19 @@ async fn import(
     let done = in_time(async { Ok(Box::pin(server.timeline.import_run(owner, &piece)).await?) }).await?;
     let status = if done.is_new { StatusCode::CREATED } else { StatusCode::OK };
     Ok((status, Reply(ImportReply { run_id: run.uuid(), last_seq: done.last_seq.get(), stored: done.stored })))
+}
+
+/// Reads a body beside the tasks that answer requests: one of 8 MiB takes a while.
+async fn read(body: Body, owner: OwnerId) -> Result<Piece, Problem> {
+    let work = move || {
+        let text = std::str::from_utf8(&body.bytes);
+        let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
+        Piece::read(text, &owner).map_err(|(number, fault)| {
+            Problem::new(Code::InvalidEvent, format!("line {number}: {fault}")).field(format!("lines[{}]", number - 1))
+        })
+    };
+    let read = tokio::task::spawn_blocking(work).await;
+    read.map_err(|_| Problem::new(Code::Internal, "the lines could not be read; nothing was stored"))?
 }
 
 impl From<ImportError> for Problem {
@@ -167,7 +183,13 @@ impl From<ImportError> for Problem {
                 };
                 Self::new(code, detail)
             }
-            ImportError::OtherRoot => Self::new(Code::InvalidRequest, detail).field("root_run_id"),
+            ImportError::OtherArtifact { seq } => Self::new(Code::ArtifactExists, detail)
+                .field(format!("seq {seq}"))
+                .hint("nothing was changed; bytes that no event tells of go by themselves after an hour"),
+            // The caller's own run would have been compared.
+            ImportError::Emit(EmitError::RunExists) => Self::new(Code::RunExists, "this id is taken here")
+                .field("run_id")
+                .hint("a run is here once, whoever has it; import into another server"),
             ImportError::Emit(error) => error.into(),
             ImportError::Store(error) => error.into(),
         }

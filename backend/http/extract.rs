@@ -43,7 +43,8 @@ impl Caller {
             return Ok(self);
         }
         let wanted = format!("this needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
-        Err(Problem::new(Code::Forbidden, wanted))
+        Err(Problem::new(Code::Forbidden, wanted)
+            .hint("use a credential that has it; runreel token create makes tokens"))
     }
 
     /// As [`Caller::needs`], for one run; a credential of another run sees nothing there.

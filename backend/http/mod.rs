@@ -47,7 +47,7 @@ use self::problem::{Code, Problem};
 use crate::{
     auth::{Authenticator, Revocations},
     channels::Channels,
-    domain::limits::{BODIES_KIB_MAX, STREAMS_MAX},
+    domain::limits::{BODIES_KIB_MAX, IMPORTS_MAX, STREAMS_MAX},
     runners::Runners,
     sessions::saved::SavedSessions,
     threads::Threads,
@@ -69,6 +69,8 @@ pub struct Server {
     pub streams: Arc<Semaphore>,
     /// One permit per KiB of a body that is being read or worked on.
     pub bodies: Arc<Semaphore>,
+    /// One permit per import that is worked on.
+    pub imports: Arc<Semaphore>,
     pub draining: CancellationToken,
 }
 
@@ -89,6 +91,7 @@ impl Server {
     pub fn new(parts: Parts) -> Self {
         let streams = Arc::new(Semaphore::new(STREAMS_MAX));
         let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
+        let imports = Arc::new(Semaphore::new(IMPORTS_MAX));
         let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining } =
             parts;
         Self {
@@ -102,6 +105,7 @@ impl Server {
             metrics,
             streams,
             bodies,
+            imports,
             draining,
         }
     }

@@ -281,6 +281,7 @@ impl From<EmitError> for Problem {
                 Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or leave it out")
             }
             EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
+            EmitError::Misplaced(_) => Self::new(Code::InvalidRequest, detail).field("parent_run_id"),
             EmitError::OpenText(_) => {
                 Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then begin another")
             }

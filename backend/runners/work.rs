@@ -297,9 +297,12 @@ fn trouble(error: &EmitError) -> Trouble {
         | EmitError::OutcomeUnknown
         | EmitError::StorageFull
         | EmitError::StorageUnavailable => "unavailable",
-        EmitError::RunExists | EmitError::TooDeep | EmitError::Broken | EmitError::Elsewhere | EmitError::KeyTaken => {
-            "internal"
-        }
+        EmitError::RunExists
+        | EmitError::TooDeep
+        | EmitError::Misplaced(_)
+        | EmitError::Broken
+        | EmitError::Elsewhere
+        | EmitError::KeyTaken => "internal",
     };
     Trouble::new(code, error.to_string())
 }

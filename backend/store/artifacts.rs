@@ -11,6 +11,7 @@ use uuid::Uuid;
 use super::{Error, Store, bounded, content::signed};
 use crate::domain::{
     artifact::{ArtifactId, ArtifactName, Hash, MediaType},
+    export::index::Mention,
     id::{EventId, RunId, Seq},
     limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
@@ -28,6 +29,16 @@ pub struct Artifact {
     pub size: u64,
     pub sha256: Hash,
     pub created_at: DateTime<Utc>,
+}
+
+impl Artifact {
+    /// Whether an event says the same of it.
+    pub fn is_told_by(&self, mention: &Mention) -> bool {
+        let told = &mention.enclosed;
+        (self.artifact_id, self.run_id, &self.event_id) == (told.artifact_id, told.run_id, &mention.event_id)
+            && (&self.name, &self.media_type, self.size, self.sha256)
+                == (&told.name, &told.media_type, told.size, told.sha256)
+    }
 }
 
 /// What became of artifacts whose event was looked for.
@@ -140,6 +151,27 @@ impl Store {
                 &events,
                 &hashes,
                 now
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(rows.into_iter().map(Artifact::from).collect())
+        })
+        .await
+    }
+
+    /// The artifacts that were brought for events with these ids.
+    pub async fn artifacts_for(&self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
+        let events: Vec<String> = events.iter().map(|event| event.as_str().to_owned()).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
+                   from store.artifact where owner_id = $1 and run_id = $2 and event_id = any ($3)"#,
+                owner.as_str(),
+                run.uuid(),
+                &events
             )
             .fetch_all(&mut *tx)
             .await?;

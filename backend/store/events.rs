@@ -117,6 +117,27 @@ impl Store {
         .await
     }
 
+    /// The event of a run that has this `event_id`.
+    pub async fn event_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Recorded>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query_as!(
+                Row,
+                r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
+                          parent_span_id, event_id, at, payload::text as "payload!"
+                   from store.run_event where run_id = $1 and owner_id = $2 and event_id = $3"#,
+                run.uuid(),
+                owner.as_str(),
+                event.as_str()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(|row| Placed::from(row).1))
+        })
+        .await
+    }
+
     /// The request and, if there is one, the resolution of an interrupt.
     pub async fn interrupt(&self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
         bounded(READ_WAIT_MS_MAX, async {

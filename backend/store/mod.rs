@@ -34,6 +34,7 @@ pub mod said;
 pub mod sessions;
 pub mod threads;
 pub mod tokens;
+pub mod trees;
 
 use std::{future::Future, sync::Arc, time::Duration};
 

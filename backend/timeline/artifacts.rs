@@ -20,6 +20,7 @@ use crate::{
         artifact::{ArtifactId, ArtifactName, Hash, MediaType, Pointer},
         context::RunContext,
         event::NewEvent,
+        export::index::mention,
         id::{EventId, SpanId},
         interrupt::OWN_EVENT_IDS,
         json::Json,
@@ -61,6 +62,8 @@ pub enum KeepError {
     OtherEvent,
     #[error("an artifact with this id is here, and is another")]
     OtherArtifact,
+    #[error("the event with this event_id says something else of its artifact")]
+    ToldOtherwise,
 }
 
 impl From<artifacts::Error> for EmitError {
@@ -157,6 +160,16 @@ impl Timeline {
         upload: Upload,
         artifact: Artifact,
     ) -> Result<Kept, KeepError> {
+        let told = self.store().event_of(owner, artifact.run_id, &artifact.event_id).await;
+        if let Some(event) = told.map_err(artifacts::Error::from)? {
+            match mention(&event) {
+                Some(mention) if artifact.is_told_by(&mention) => {}
+                Some(mention) if mention.enclosed.artifact_id == artifact.artifact_id => {
+                    return Err(KeepError::ToldOtherwise);
+                }
+                _ => return Err(KeepError::OtherEvent),
+            }
+        }
         let is_same = |found: &Artifact| Artifact { created_at: artifact.created_at, ..found.clone() } == artifact;
         let key = (artifact.event_id.clone(), artifact.sha256);
         let (store, run, now) = (self.store(), artifact.run_id, artifact.created_at);

@@ -14,10 +14,11 @@ use crate::{
         context::RunContext,
         event::NewEvent,
         id::{EventId, RunId, Seq},
+        limits::RUN_DEPTH_MAX,
         open::Overflow,
         run::{Refusal, Spec, Status},
     },
-    store::{self, append::Birth},
+    store::{self, append::Birth, trees::TreePlace},
 };
 
 /// What an emit was answered with, one entry per event in the order they came.
@@ -48,6 +49,9 @@ pub enum EmitError {
     RunExists,
     #[error("the tree of runs is too deep")]
     TooDeep,
+    /// The run does not fit to those above and below it.
+    #[error("{0}")]
+    Misplaced(&'static str),
     #[error(transparent)]
     OpenText(#[from] Overflow),
     /// More emits wait than the server keeps; nothing of this one was done.
@@ -147,10 +151,7 @@ impl Timeline {
 
     /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
     pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
-        let depth = match spec.context.parent_run_id {
-            None => 0,
-            Some(parent) => self.parent_depth(&spec, parent).await? + 1,
-        };
+        let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
         let events = spec.events();
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
@@ -165,14 +166,15 @@ impl Timeline {
         Ok(ack)
     }
 
-    async fn parent_depth(&self, spec: &Spec, parent: RunId) -> Result<i16, EmitError> {
-        let record = self.run(&spec.context.owner_id, parent).await?.ok_or(EmitError::NotFound)?;
+    /// The depth of a run whose parent must be here.
+    async fn depth_below(&self, context: &RunContext) -> Result<i16, EmitError> {
+        let place = self.store().place_in_tree(context).await?;
+        let status = place.parent.ok_or(EmitError::NotFound)?;
         // A tree that has ended stays ended: readers of it have been told so.
-        if record.head.status.is_terminal() {
-            return Err(Refusal::Ended { status: record.head.status }.into());
+        if status.is_terminal() {
+            return Err(Refusal::Ended { status }.into());
         }
-        let too_deep = record.depth.unsigned_abs() + 1 > crate::domain::limits::RUN_DEPTH_MAX;
-        if too_deep { Err(EmitError::TooDeep) } else { Ok(record.depth) }
+        depth_at(&place)
     }
 
     /// Hands work to the run's lane and waits for its answer.
@@ -193,6 +195,20 @@ impl Timeline {
         // A lane that dies without an answer may have committed.
         answer.await.unwrap_or(Err(EmitError::OutcomeUnknown))
     }
+}
+
+/// The depth of a run at this place, if it may stand there.
+pub(super) fn depth_at(place: &TreePlace) -> Result<i16, EmitError> {
+    if place.is_circle {
+        return Err(EmitError::Misplaced("the run would be above itself"));
+    }
+    if place.has_other_root {
+        return Err(EmitError::Misplaced("the run has another root than its parent or than a run below it"));
+    }
+    if place.above.saturating_add(place.below) > RUN_DEPTH_MAX {
+        return Err(EmitError::TooDeep);
+    }
+    i16::try_from(place.above).map_err(|_| EmitError::TooDeep)
 }
 
 /// The lane a run is written by, from the random part of its id.

@@ -4,17 +4,26 @@
 //! seqs, bytes, times. What the log holds already is compared and left as it is, which makes a repeat harmless and lets
 //! an import that was cut off go on. Nothing follows from an imported event by itself: it makes no job, and no clock
 //! resolves its interrupts (`store::append::IMPORTED`).
+//!
+//! The runs of a tree may come in any order, and each finds its place when it comes: no run is above itself, a child has
+//! the root of its parent, and no tree is deeper than one that grew here.
 
 use std::sync::Arc;
 
-use super::{Timeline, emit::EmitError};
+use super::{
+    Timeline,
+    emit::{EmitError, depth_at},
+};
 use crate::{
     domain::{
         context::RunContext,
         event::{NewEvent, Recorded},
-        export::{Piece, Subject},
-        id::Seq,
-        limits::{IMPORT_TRIES_MAX, REPLAY_ROWS, RUN_DEPTH_MAX},
+        export::{
+            Piece, Subject,
+            index::{Mention, mention},
+        },
+        id::{EventId, Seq},
+        limits::{IMPORT_TRIES_MAX, REPLAY_ROWS},
         principal::OwnerId,
         run::{self, Refusal, Spec, Status},
     },
@@ -48,8 +57,9 @@ pub enum ImportError {
     /// The run cannot have had this event.
     #[error("seq {seq}: {refusal}")]
     Refused { seq: Seq, refusal: Refusal },
-    #[error("the run has another root than its parent")]
-    OtherRoot,
+    /// The bytes that are here for an event are other than it says.
+    #[error("seq {seq} says something else of its artifact than what is here")]
+    OtherArtifact { seq: Seq },
     #[error(transparent)]
     Emit(#[from] EmitError),
     #[error(transparent)]
@@ -75,6 +85,9 @@ impl Timeline {
                 return Err(ImportError::NotThere);
             }
             check_life(record.as_ref().map_or(Status::Queued, |record| record.head.status), fresh)?;
+            self.check_artifacts(owner, fresh).await?;
+            // Two that would be above each other must not both look before either is there.
+            let _turn = if record.is_none() { Some(self.shared.births.lock().await) } else { None };
             let (context, birth) = match (&record, &piece.spec) {
                 (Some(record), _) => (Arc::new(record.context.clone()), None),
                 (None, None) => return Err(ImportError::NotThere),
@@ -118,20 +131,27 @@ impl Timeline {
         Ok(compared)
     }
 
+    /// Compares what events tell of their artifacts with those whose bytes came before them.
+    async fn check_artifacts(&self, owner: &OwnerId, events: &[Recorded]) -> Result<(), ImportError> {
+        let mentions: Vec<Mention> = events.iter().filter_map(mention).collect();
+        let Some(first) = mentions.first() else { return Ok(()) };
+        let keys: Vec<EventId> = mentions.iter().map(|mention| mention.event_id.clone()).collect();
+        for here in self.store().artifacts_for(owner, first.enclosed.run_id, &keys).await? {
+            let told = mentions.iter().find(|mention| mention.event_id == here.event_id);
+            // One with another id was meant for some other event, and is swept.
+            let told = told.filter(|mention| mention.enclosed.artifact_id == here.artifact_id);
+            if let Some(mention) = told.filter(|mention| !here.is_told_by(mention)) {
+                return Err(ImportError::OtherArtifact { seq: mention.enclosed.seq });
+            }
+        }
+        Ok(())
+    }
+
     /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
     async fn birth(&self, spec: &Spec) -> Result<Birth, ImportError> {
-        let (run, context) = (spec.context.run_id, &spec.context);
-        self.store().ensure_partition_of(run).await?;
-        let parent = match context.parent_run_id {
-            None => None,
-            Some(parent) => self.run(&context.owner_id, parent).await?,
-        };
-        let depth = match &parent {
-            None => 0,
-            Some(parent) if parent.context.root_run_id != context.root_run_id => return Err(ImportError::OtherRoot),
-            Some(parent) if parent.depth.unsigned_abs() >= RUN_DEPTH_MAX => return Err(EmitError::TooDeep.into()),
-            Some(parent) => parent.depth + 1,
-        };
+        let context = &spec.context;
+        let depth = depth_at(&self.store().place_in_tree(context).await?)?;
+        self.store().ensure_partition_of(context.run_id).await?;
         Ok(Birth { spec: spec.clone(), depth, request_hash: IMPORTED })
     }
 

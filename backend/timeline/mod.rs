@@ -25,7 +25,7 @@ mod writer;
 
 use std::{sync::Arc, time::Duration};
 
-use tokio::sync::{mpsc, watch};
+use tokio::sync::{Mutex, mpsc, watch};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{emit::Emission, publish::Publisher};
@@ -67,6 +67,8 @@ struct Shared {
     lanes: Vec<mpsc::Sender<Emission>>,
     clock: Clock,
     ids: IdSource,
+    /// Held while an imported run finds its place in its tree.
+    births: Mutex<()>,
     draining: CancellationToken,
 }
 
@@ -108,8 +110,9 @@ impl Timeline {
             relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
         tasks.spawn(relay.clone().ring(bell, stop.clone()));
         tasks.spawn(relay.listen(settings.poll, stop.clone()));
-        let timeline =
-            Self { shared: Arc::new(Shared { store, artifacts, publisher, contexts, lanes, clock, ids, draining }) };
+        let births = Mutex::new(());
+        let shared = Shared { store, artifacts, publisher, contexts, lanes, clock, ids, births, draining };
+        let timeline = Self { shared: Arc::new(shared) };
         tasks.spawn(timeline.clone().watch_interrupts(stop));
         Ok(timeline)
     }

@@ -5,4 +5,6 @@ mod cut;
 mod owners;
 mod refused;
 mod round;
+mod trees;
+mod turns;
 mod world;

@@ -1,6 +1,7 @@
-//! Where an export goes: stdout, or a file that is there only when it is whole.
+//! Where an export goes: stdout, a file that is there only when it is whole, or what is a pipe or a device by its name.
 
 use std::{
+    fs::File as Plain,
     io::{self, BufWriter, Write},
     path::{Path, PathBuf},
 };
@@ -15,14 +16,20 @@ const BUFFER: usize = 256 * 1024;
 pub(super) enum Out {
     Stdout(BufWriter<io::Stdout>),
     File(BufWriter<NamedTempFile>, PathBuf),
+    Device(BufWriter<Plain>),
 }
 
 impl Out {
     /// Opens stdout, or a temporary file beside the one that is wanted. Whoever made it alone may read it.
+    #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
+        if path.is_dir() {
+            return Err(Complaint::usage(format!("{} is a folder", path.display())).into());
+        }
         if path.exists() && !path.is_file() {
-            return Err(Complaint::usage(format!("{} is there and is no plain file", path.display())).into());
+            let device = Plain::options().write(true).open(path).with_context(|| path.display().to_string())?;
+            return Ok(Self::Device(BufWriter::with_capacity(BUFFER, device)));
         }
         let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
         let file = tempfile::Builder::new().prefix(".runreel-export-").tempfile_in(folder);
@@ -34,6 +41,7 @@ impl Out {
     pub(super) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Stdout(mut out) => Ok(out.flush()?),
+            Self::Device(mut out) => Ok(out.flush()?),
             Self::File(out, path) => {
                 let file = out.into_inner().map_err(io::IntoInnerError::into_error)?;
                 file.as_file().sync_all()?;
@@ -49,6 +57,7 @@ impl Write for Out {
         match self {
             Self::Stdout(out) => out.write(bytes),
             Self::File(out, _) => out.write(bytes),
+            Self::Device(out) => out.write(bytes),
         }
     }
 
@@ -56,6 +65,7 @@ impl Write for Out {
         match self {
             Self::Stdout(out) => out.flush(),
             Self::File(out, _) => out.flush(),
+            Self::Device(out) => out.flush(),
         }
     }
 }

@@ -13,24 +13,32 @@ use crate::{
     },
     domain::{
         export::{
-            Total, header,
+            Piece, Total, header,
             index::{Enclosed, mention},
             total_line,
             verify::{Seen, Verifier},
         },
         id::RunId,
+        principal::OwnerId,
     },
 };
 
 /// What an export came to.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Told {
     pub(super) total: Total,
     /// Artifacts that the log tells of.
     pub(super) mentions: u64,
     /// Artifacts whose bytes came along.
     pub(super) artifacts: u64,
+    /// Runs that could not be told, and why.
+    pub(super) left_out: Vec<(RunId, String)>,
 }
+
+/// Why a run is left out; the others are told all the same.
+#[derive(Debug, thiserror::Error)]
+#[error("{0}")]
+struct Unfit(String);
 
 pub(super) struct Teller<'a> {
     client: Client,
@@ -39,6 +47,7 @@ pub(super) struct Teller<'a> {
     /// Artifacts that all runs tell of, and which the run at hand does.
     mentions: u64,
     mentioned: HashSet<Enclosed>,
+    left_out: Vec<(RunId, String)>,
     events: u64,
     bytes: u64,
 }
@@ -51,6 +60,7 @@ impl<'a> Teller<'a> {
             verifier: Verifier::default(),
             mentions: 0,
             mentioned: HashSet::new(),
+            left_out: Vec::new(),
             events: 0,
             bytes: 0,
         };
@@ -58,7 +68,8 @@ impl<'a> Teller<'a> {
         Ok(teller)
     }
 
-    /// Tells one run; gives the artifacts it tells of. One that has been deleted since is left out.
+    /// Tells one run; gives the artifacts it tells of. One that has been deleted since is passed over, and one that fits
+    /// into no export is left out.
     pub(super) async fn run(&mut self, run: RunId, progress: &Progress) -> anyhow::Result<HashSet<Enclosed>> {
         let (mut lines, mut backoff, mut heard) = (0, Backoff::default(), Instant::now());
         self.mentioned.clear();
@@ -70,6 +81,10 @@ impl<'a> Teller<'a> {
             };
             let known = error.downcast_ref::<Error>();
             if known.is_some_and(|error| error.kind == Kind::NotFound) && lines == 0 {
+                return Ok(HashSet::new());
+            }
+            if let Some(why) = unfit(&error).filter(|_| lines == 0) {
+                self.left_out.push((run, why));
                 return Ok(HashSet::new());
             }
             let Some(passing) = known.filter(|error| error.kind.is_transient()) else { return Err(error) };
@@ -88,8 +103,17 @@ impl<'a> Teller<'a> {
     /// Reads a run's lines, of which `lines` are written already: a log only grows, so they are the same.
     async fn try_run(&mut self, run: RunId, lines: &mut usize, progress: &Progress) -> anyhow::Result<()> {
         let mut export = self.client.export_run(&run.to_string()).await?;
+        // The first two say what the run is and where it belongs; once they are written there is no way back.
+        let first = [export.next().await?, export.next().await?];
+        if *lines == 0 {
+            self.check(&first)?;
+        }
+        let mut first = first.into_iter();
         for number in 0.. {
-            let line = export.next().await?;
+            let line = match first.next() {
+                Some(line) => line,
+                None => export.next().await?,
+            };
             if number < *lines {
                 continue;
             }
@@ -114,6 +138,17 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
+    fn check(&self, first: &[String; 2]) -> Result<(), Unfit> {
+        let [head, created] = first;
+        let piece = Piece::read(&format!("{head}\n{created}\n"), &OwnerId::trusted(""));
+        let piece = piece.map_err(|(_, fault)| Unfit(fault.to_string()))?;
+        piece
+            .events
+            .iter()
+            .try_for_each(|created| self.verifier.check_next(&piece.subject, created))
+            .map_err(|fault| Unfit(fault.to_string()))
+    }
+
     fn write(&mut self, line: &str) -> anyhow::Result<Seen> {
         let seen = self.verifier.line(line);
         let seen =
@@ -128,6 +163,16 @@ impl<'a> Teller<'a> {
     pub(super) fn finish(mut self) -> anyhow::Result<Told> {
         let total = self.verifier.so_far();
         self.write(&total_line(&total))?;
-        Ok(Told { total, mentions: self.mentions, artifacts: 0 })
+        Ok(Told { total, mentions: self.mentions, artifacts: 0, left_out: self.left_out })
     }
+}
+
+/// Why a run is left out, if that is what the error means.
+fn unfit(error: &anyhow::Error) -> Option<String> {
+    if let Some(Unfit(why)) = error.downcast_ref() {
+        return Some(why.clone());
+    }
+    let refusal = error.downcast_ref::<Error>()?;
+    let code = refusal.code.as_deref().filter(|code| *code == "log_incomplete")?;
+    Some(format!("{} ({code})", refusal.detail))
 }

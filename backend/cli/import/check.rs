@@ -1,6 +1,9 @@
 //! Everything that can be wrong with a file, found before anything is sent.
 
-use std::{collections::HashMap, io::Read as _};
+use std::{
+    collections::HashMap,
+    io::{self, Read as _},
+};
 
 use sha2::{Digest as _, Sha256};
 
@@ -41,24 +44,28 @@ pub(super) struct Checked {
 }
 
 impl Checked {
+    pub(super) fn of_lines(log: Region, total: Total, mentions: &Mentions) -> Self {
+        Self { log, total, parts: HashMap::new(), missing: mentions.len() as u64 }
+    }
+
     pub(super) fn artifacts(&self) -> u64 {
         self.parts.values().map(|parts| parts.len() as u64).sum()
     }
 }
 
-type Mentions = HashMap<(RunId, Seq), Mention>;
+pub(super) type Mentions = HashMap<(RunId, Seq), Mention>;
 
 pub(super) fn check(file: &Region) -> anyhow::Result<Checked> {
     let progress = Progress::of_bytes("checked", file.bytes_left());
     if kind_of(file)? == Kind::Lines {
-        let (total, mentions) = check_log(file, &progress)?;
-        return Ok(Checked { log: file.clone(), total, parts: HashMap::new(), missing: mentions.len() as u64 });
+        let (total, mentions) = check_log(&mut file.lines(), &progress)?;
+        return Ok(Checked::of_lines(file.clone(), total, &mentions));
     }
     let mut entries = entries(file)?.into_iter();
     let (Some((Name::Log, log)), Some((Name::Index, index))) = (entries.next(), entries.next()) else {
         return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
     };
-    let (total, mentions) = check_log(&log, &progress).map_err(|error| inside(LOG, &error))?;
+    let (total, mentions) = check_log(&mut log.lines(), &progress).map_err(|error| inside(LOG, &error))?;
     let enclosed = check_index(&index, &mentions).map_err(|error| inside(INDEX, &error))?;
     let contents = check_contents(entries, &enclosed, &progress)?;
     let missing = (mentions.len() - enclosed.len()) as u64;
@@ -79,18 +86,13 @@ fn lacks(enclosed: &Enclosed) -> Complaint {
     Complaint::failed(format!("the tar lacks the bytes of the artifact {}", enclosed.artifact_id))
 }
 
-/// Reads the next line and has it checked.
-pub(super) fn next(lines: &mut Lines, verifier: &mut Verifier) -> anyhow::Result<Option<(String, Seen)>> {
-    let Some(line) = lines.next()?.map(str::to_owned) else { return Ok(None) };
-    let number = lines.number;
-    let seen = verifier.line(&line).map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
-    Ok(Some((line, seen)))
-}
-
-fn check_log(log: &Region, progress: &Progress) -> anyhow::Result<(Total, Mentions)> {
-    let (mut lines, mut verifier, mut mentions) = (log.lines(), Verifier::default(), Mentions::new());
-    while let Some((line, seen)) = next(&mut lines, &mut verifier)? {
+pub(super) fn check_log(lines: &mut Lines<impl io::Read>, progress: &Progress) -> anyhow::Result<(Total, Mentions)> {
+    let (mut verifier, mut mentions) = (Verifier::default(), Mentions::new());
+    while let Some(line) = lines.next()? {
         progress.add(line.len() as u64 + 1);
+        let seen = verifier.line(line);
+        let number = lines.number;
+        let seen = seen.map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
         let Seen::Event(event) = seen else { continue };
         if let Some(mention) = mention(&event) {
             mentions.insert((event.run_id, event.seq.unwrap_or_default()), mention);

@@ -5,7 +5,7 @@ use std::{collections::HashSet, io::Read as _, time::Duration};
 use bytes::Bytes;
 use serde::Deserialize;
 
-use super::check::{Checked, Part, next};
+use super::check::{Checked, Part};
 use crate::{
     cli::{
         archive::{Region, progress::Progress},
@@ -15,7 +15,7 @@ use crate::{
     client::{Client, Error, Kind},
     domain::{
         artifact::ArtifactId,
-        export::verify::{Seen, Verifier},
+        export::skim::{Glance, Skim},
         id::RunId,
         limits::PAGE_ROWS_MAX,
     },
@@ -28,7 +28,7 @@ const BYTES_MAX: usize = 4 * 1024 * 1024;
 const STEP: usize = 256 * 1024;
 
 /// What became of the runs so far.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct Tally {
     /// Runs of which something was not there before, and how many events that was.
     pub(super) imported: u64,
@@ -47,7 +47,10 @@ pub(super) struct Sender {
 
 /// The run that is being sent.
 struct Sending {
+    run: RunId,
     run_id: String,
+    /// No event of it has come yet.
+    is_unsent: bool,
     /// Its own line, which goes before every part.
     head: String,
     part: String,
@@ -79,16 +82,17 @@ impl Sender {
 
     pub(super) async fn send(&mut self, checked: &Checked) -> anyhow::Result<()> {
         let progress = Progress::of_runs(checked.total.runs);
-        // Checked once more on the way: the file may have been changed meanwhile.
-        let (mut lines, mut verifier) = (checked.log.lines(), Verifier::default());
+        // The file may have been changed since it was checked.
+        let (mut lines, mut skim) = (checked.log.lines(), Skim::of(checked.total));
         let (mut sending, mut bytes) = (None::<Sending>, 0);
-        while let Some((line, seen)) = next(&mut lines, &mut verifier)? {
+        while let Some(line) = lines.next()? {
             bytes += line.len() as u64 + 1;
-            match (seen, sending.as_mut()) {
-                (Seen::Run(subject), _) => sending = Some(Sending::of(subject.run_id, line)),
-                (Seen::Event(event), Some(sending)) if sending.refused.is_none() => {
-                    sending.add(&line);
-                    let parts = checked.parts.get(&event.run_id).filter(|_| event.event_type.as_str() == "run.created");
+            let glance = skim.line(line).map_err(|fault| Complaint::failed(fault.to_string()))?;
+            match (glance, sending.as_mut()) {
+                (Glance::Run(run), _) => sending = Some(Sending::of(run, line.to_owned())),
+                (Glance::Event, Some(sending)) if sending.refused.is_none() => {
+                    let parts = checked.parts.get(&sending.run).filter(|_| sending.is_unsent);
+                    sending.add(line);
                     if parts.is_some() || sending.events >= EVENTS_MAX || sending.part.len() >= BYTES_MAX {
                         self.flush(sending).await?;
                     }
@@ -97,7 +101,7 @@ impl Sender {
                         self.enclose(sending, parts).await?;
                     }
                 }
-                (Seen::End(_), Some(open)) => {
+                (Glance::End, Some(open)) => {
                     self.flush(open).await?;
                     self.close(open);
                     sending = None;
@@ -107,7 +111,7 @@ impl Sender {
                 _ => {}
             }
         }
-        verifier.finish().map(drop).map_err(|fault| Complaint::failed(fault.to_string()).into())
+        skim.finish().map_err(|fault| Complaint::failed(fault.to_string()).into())
     }
 
     /// Sends what has gathered of a run.
@@ -197,10 +201,12 @@ impl Sender {
 
 impl Sending {
     fn of(run: RunId, head: String) -> Self {
-        Self { run_id: run.to_string(), head, part: String::new(), events: 0, stored: 0, refused: None }
+        let part = String::new();
+        Self { run, run_id: run.to_string(), is_unsent: true, head, part, events: 0, stored: 0, refused: None }
     }
 
     fn add(&mut self, line: &str) {
+        self.is_unsent = false;
         self.part.push_str(line);
         self.part.push('\n');
         self.events += 1;

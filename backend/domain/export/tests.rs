@@ -163,6 +163,48 @@ fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
 }
 
 #[test]
+fn a_leap_second_stands_in_no_log() {
+    let subject = subject(1);
+    let (mut telling, line) = Telling::begin(&subject);
+    let payload = created(subject.run_id, None);
+    let leap = DateTime::from_timestamp(1_483_228_799, 1_000_000_000).unwrap();
+    let event = Recorded { at: leap, ..recorded(&subject, 1, "run.created", &payload) };
+    let event = telling.event(&event).unwrap();
+    assert!(event.contains("2016-12-31T23:59:60.000000Z"), "{event}");
+    let owner = OwnerId::trusted("me");
+    let (number, fault) = Piece::read(&format!("{line}\n{event}\n"), &owner).unwrap_err();
+    assert!(number == 2 && fault.to_string().contains("leap second"), "{fault}");
+    let normal = event.replace("23:59:60", "23:59:59");
+    assert!(Piece::read(&format!("{line}\n{normal}\n"), &owner).is_ok());
+}
+
+#[test]
+fn a_second_reading_finds_the_same_lines_or_says_that_they_were_changed() {
+    use skim::{Glance, Skim};
+    let whole = file();
+    let mut verifier = Verifier::default();
+    whole.iter().for_each(|line| drop(verifier.line(line).unwrap()));
+    let total = verifier.finish().unwrap();
+    let glances = |lines: &[String]| {
+        let mut skim = Skim::of(total);
+        let seen = lines.iter().map(|line| skim.line(line)).collect::<Result<Vec<_>, _>>()?;
+        skim.finish().map(|()| seen)
+    };
+    let seen = glances(&whole).unwrap();
+    assert_eq!((seen[0], seen[1], seen[2]), (Glance::Header, Glance::Run(id(1)), Glance::Event));
+    assert_eq!(seen[seen.len() - 2..], [Glance::End, Glance::Total]);
+    for at in 0..whole.len() {
+        let mut changed = whole.clone();
+        changed[at].push(' ');
+        let is_small = matches!(seen[at], Glance::Total | Glance::Header);
+        assert!(is_small || glances(&changed).is_err(), "line {}", at + 1);
+        changed.remove(at);
+        assert!(glances(&changed).is_err(), "without line {}", at + 1);
+        assert!(glances(&whole[..at]).is_err(), "cut after {at} lines");
+    }
+}
+
+#[test]
 fn there_is_one_way_to_write_a_line() {
     let whole = file();
     for (from, to) in [

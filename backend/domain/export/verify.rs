@@ -12,6 +12,7 @@ use super::{
     total_line,
 };
 use crate::domain::{
+    context::RunContext,
     event::Recorded,
     id::{RunId, Seq},
     limits::RUN_DEPTH_MAX,
@@ -115,15 +116,26 @@ impl Verifier {
         }
     }
 
-    fn begin(&mut self, line: &str, subject: Subject) -> Result<Seen, Fault> {
-        subject.check()?;
-        check_letter(line, &named("run", &subject))?;
+    /// Says why a run could not come here, with its first event; nothing is changed by asking.
+    pub fn check_next(&self, subject: &Subject, created: &Recorded) -> Result<(), Fault> {
+        self.check_order(subject)?;
+        self.depth_of(&creation(subject, created, &self.owner)?.context).map(drop)
+    }
+
+    fn check_order(&self, subject: &Subject) -> Result<(), Fault> {
         if self.known.contains_key(&subject.run_id) {
             return Err(Fault::tell(format!("the run {} stands in the file twice", subject.run_id)));
         }
         if self.awaited.contains(&subject.run_id) {
             return Err(Fault::tell(format!("the run {} comes after a run below it", subject.run_id)));
         }
+        Ok(())
+    }
+
+    fn begin(&mut self, line: &str, subject: Subject) -> Result<Seen, Fault> {
+        subject.check()?;
+        check_letter(line, &named("run", &subject))?;
+        self.check_order(&subject)?;
         self.stage = Stage::In(Box::new(Open {
             subject: subject.clone(),
             chain: Chain::of(line),
@@ -161,22 +173,21 @@ impl Verifier {
     /// Finds a run's place in its tree by its first event.
     fn place(&mut self, subject: &Subject, created: &Recorded) -> Result<(), Fault> {
         let context = creation(subject, created, &self.owner)?.context;
-        let depth = match context.parent_run_id.map(|parent| (parent, self.known.get(&parent))) {
-            None => 0,
-            Some((parent, None)) => {
-                self.awaited.insert(parent);
-                0
-            }
-            Some((_, Some((root, _)))) if *root != context.root_run_id => {
-                return Err(Fault::say("the run has another root than its parent"));
-            }
-            Some((_, Some((_, depth)))) if *depth >= RUN_DEPTH_MAX => {
-                return Err(Fault::say("the tree of runs is too deep"));
-            }
-            Some((_, Some((_, depth)))) => depth + 1,
-        };
+        let depth = self.depth_of(&context)?;
+        self.awaited.extend(context.parent_run_id.filter(|parent| !self.known.contains_key(parent)));
         self.known.insert(subject.run_id, (context.root_run_id, depth));
         Ok(())
+    }
+
+    fn depth_of(&self, context: &RunContext) -> Result<u16, Fault> {
+        match context.parent_run_id.and_then(|parent| self.known.get(&parent)) {
+            None => Ok(0),
+            Some((root, _)) if *root != context.root_run_id => {
+                Err(Fault::say("the run has another root than its parent"))
+            }
+            Some((_, depth)) if *depth >= RUN_DEPTH_MAX => Err(Fault::say("the tree of runs is too deep")),
+            Some((_, depth)) => Ok(depth + 1),
+        }
     }
 
     fn end(&mut self, line: &str, open: &Open, end: End) -> Result<Seen, Fault> {

@@ -1,7 +1,13 @@
 //! The bytes of artifacts travel along, and a tar is believed no more than a line.
 
-use super::world::{Pair, check, fill, says};
-use crate::support::runs::parsed;
+use reqwest::Method;
+use sha2::{Digest as _, Sha256};
+
+use super::world::{Pair, check, fill, lines_below, says};
+use crate::support::{
+    runs::{new_run_id, parsed},
+    server::Server,
+};
 
 /// Files with their contents.
 type Files = Vec<(String, Vec<u8>)>;
@@ -57,7 +63,8 @@ async fn artifacts_travel_along_with_the_same_bytes_and_names() {
     check(&again, 0);
     assert!(!again.stderr.contains("artifact"), "nothing is brought twice: {}", again.stderr);
     assert_eq!(pair.to.db.number("select count(*) from store.artifact").await, 5);
-    // Packed by another program, at another time: the same to whoever reads it.
+    // Packed by another program, at another time, filled up with zeros: the same to whoever reads it.
+    check(&pair.import_bytes([&tar[..], &[0; 8192]].concat(), &["--check"]).await, 0);
     check(&pair.import_bytes(packed(&files), &["--check"]).await, 0);
 }
 
@@ -104,6 +111,8 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
         (with(&|files| files[1].1 = b"{}\n".to_vec()), "artifacts.ndjson, line 1"),
         (with(&|files| files[1].1.extend(b"x")), "artifacts.ndjson, line 5"),
         (tar[..tar.len() / 2].to_vec(), "before it does"),
+        ([&tar[..], b"more"].concat(), "goes on after its end"),
+        ([&tar[..], &tar].concat(), "goes on after its end"),
     ];
     for name in ["../../etc/passwd", "/etc/passwd", "artifacts/../x", "artifacts/", "./log.ndjson", "artifacts/ABC"] {
         cases.push((with(&|files| files.push((name.to_owned(), b"x".to_vec()))), "nothing of an export is called so"));
@@ -133,4 +142,37 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
     }
     assert_eq!(pair.to.db.number("select count(*) from store.run").await, 0);
     assert_eq!(pair.to.db.number("select count(*) from store.artifact").await, 0);
+}
+
+#[tokio::test]
+async fn an_event_and_the_bytes_that_come_for_it_say_the_same() {
+    let server = Server::start().await;
+    let (run, artifact, hash) = (new_run_id(), new_run_id(), format!("{:x}", Sha256::digest(b"bytes")));
+    let told = |name: &str, size: u64| {
+        format!(
+            "{{\"artifact_id\":\"{artifact}\",\"name\":\"{name}\",\"media_type\":\"text/plain\",\"size\":{size},\
+             \"sha256\":\"{hash}\",\"url\":\"x\"}}"
+        )
+    };
+    let lines = |payload: &str| lines_below(&run, None, &[("artifact.created", payload), ("custom.n", "{}")]);
+    let part = |lines: &[String], of: &[usize]| of.iter().map(|at| lines[*at].clone() + "\n").collect::<String>();
+    let bring = async |name: &str, event: &str| {
+        let path = format!("/api/runs/{run}/artifacts/{artifact}?name={name}&event_id={event}&sha256={hash}");
+        let request = server.request(Method::PUT, &path).header("content-type", "text/plain").body("bytes");
+        server.send(request).await
+    };
+    let right = lines(&told("a.txt", 5));
+    server.import_text(&run, part(&right, &[0, 1, 2])).await.expect(201);
+    bring("a.txt", "key-3").await.expect(201);
+    for wrong in [told("b.txt", 5), told("a.txt", 6), told("a.txt", 5).replace("plain", "html")] {
+        let wrong = lines(&wrong);
+        let problem = server.import_text(&run, part(&wrong, &[0, 3])).await.refused(409, "artifact_exists");
+        assert_eq!(problem["field"], "seq 3");
+    }
+    assert_eq!(server.run(&run).await["last_seq"], 2);
+    server.import_text(&run, part(&right, &[0, 3, 4])).await.expect(200);
+    bring("a.txt", "key-3").await.expect(200);
+    bring("b.txt", "key-3").await.refused(409, "artifact_exists");
+    bring("a.txt", "key-4").await.refused(400, "invalid_request");
+    assert_eq!(server.artifacts(&run).await.len(), 1);
 }

@@ -158,4 +158,14 @@ async fn a_log_that_lacks_its_beginning_is_not_exported() {
     let said = super::world::command(&server, &["export", "--run", &run], "").await;
     check(&said, 1);
     says(&said, "log_incomplete");
+    // The others are told all the same.
+    let other = server.ended_run(5).await;
+    let said = super::world::command(&server, &["export", "--all"], "").await;
+    check(&said, 1);
+    says(&said, &format!("the run {run} is left out"));
+    says(&said, "1 run, 8 events");
+    assert!(said.stdout.contains(&other) && !said.stdout.contains(&run));
+    let file = tempfile::NamedTempFile::new().unwrap();
+    std::fs::write(file.path(), &said.stdout).unwrap();
+    check(&super::world::command(&server, &["import", "--check", file.path().to_str().unwrap()], "").await, 0);
 }

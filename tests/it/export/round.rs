@@ -130,6 +130,12 @@ async fn an_export_takes_what_was_asked_for_and_parents_come_first() {
     let folder = pair.path("folder");
     std::fs::create_dir(&folder).unwrap();
     check(&command(&pair.from, &["export", "--all", "-o", folder.to_str().unwrap()], "").await, 2);
+    let nowhere = command(&pair.from, &["export", "--all", "-o", "/dev/null"], "").await;
+    check(&nowhere, 0);
+    let nothing = command(&pair.from, &["export", "--thread", "no-such"], "").await;
+    check(&nothing, 0);
+    says(&nothing, "nothing to export");
+    assert_eq!(kinds(&nothing.stdout), ["runreel_export", "total"]);
     assert_eq!(std::fs::read_dir(pair.folder.path()).unwrap().count(), 2, "no temporary file is left");
 }
 

@@ -168,12 +168,18 @@ pub fn lines_of(run: &str, events: usize) -> Vec<String> {
     lines_below(run, None, &vec![("custom.n", "{}"); events])
 }
 
+/// As [`lines_of`], of a run at the top or right below it.
 pub fn lines_below(run: &str, parent: Option<&str>, events: &[(&str, &str)]) -> Vec<String> {
+    lines_in(run, parent.unwrap_or(run), parent, events)
+}
+
+/// As [`lines_of`], of a run anywhere in a tree.
+pub fn lines_in(run: &str, root: &str, parent: Option<&str>, events: &[(&str, &str)]) -> Vec<String> {
     let run_id: RunId = run.parse().unwrap();
     let subject = Subject { run_id, role: Role::Agent, agent: None, origin: None, trace_id: None };
     let (mut telling, line) = Telling::begin(&subject);
     let mut lines = vec![line];
-    let (root, parent) = (parent.unwrap_or(run), json!(parent));
+    let parent = json!(parent);
     let created = format!(
         "{{\"title\":\"by hand\",\"input\":null,\"metadata\":{{}},\"tags\":[],\"root_run_id\":\"{root}\",\
          \"parent_run_id\":{parent},\"thread_id\":\"t-hand\",\"session_id\":null,\"lease_ms\":null}}"

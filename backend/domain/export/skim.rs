@@ -1,0 +1,68 @@
+//! A second reading of a file that was found whole: which line is what, and whether it is still the same file.
+//!
+//! The hashes stand for everything that was checked the first time, so an event is not read again, only counted in.
+
+use super::{Chain, Fault, Line, Total, read_line};
+use crate::domain::id::RunId;
+
+/// What a line is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Glance {
+    Header,
+    Run(RunId),
+    Event,
+    End,
+    Total,
+}
+
+/// Reads a file line by line for the second time.
+#[derive(Debug)]
+pub struct Skim {
+    /// What was found the first time.
+    total: Total,
+    ends: Option<Chain>,
+    run: Option<Chain>,
+    is_over: bool,
+}
+
+impl Skim {
+    pub fn of(total: Total) -> Self {
+        Self { total, ends: None, run: None, is_over: false }
+    }
+
+    /// Looks at the next line, without its line end.
+    pub fn line(&mut self, line: &str) -> Result<Glance, Fault> {
+        if line.starts_with("{\"event\":{") {
+            self.run.as_mut().ok_or_else(changed)?.add(line);
+            return Ok(Glance::Event);
+        }
+        match (read_line(line)?, &mut self.ends) {
+            (Line::Header(_), ends @ None) => {
+                *ends = Some(Chain::of(line));
+                Ok(Glance::Header)
+            }
+            (Line::Run(subject), Some(_)) if self.run.is_none() => {
+                self.run = Some(Chain::of(line));
+                Ok(Glance::Run(subject.run_id))
+            }
+            (Line::End(end), Some(ends)) if self.run.take().is_some_and(|run| run.hash() == end.sha256) => {
+                ends.add(line);
+                Ok(Glance::End)
+            }
+            (Line::Total(total), Some(ends)) if total == self.total && ends.hash() == total.sha256 => {
+                self.is_over = true;
+                Ok(Glance::Total)
+            }
+            _ => Err(changed()),
+        }
+    }
+
+    /// Says that the file was the same up to its end.
+    pub fn finish(self) -> Result<(), Fault> {
+        if self.is_over { Ok(()) } else { Err(changed()) }
+    }
+}
+
+fn changed() -> Fault {
+    Fault::say("the file has been changed since it was checked")
+}

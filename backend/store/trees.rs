@@ -1,0 +1,75 @@
+//! Where a run stands in its tree, among the runs that are here.
+//!
+//! Imports bring the runs of a tree in any order, so one may be here before the run above it, and the depth that was
+//! stored with it counts from the topmost run there was. Whoever wants to know walks, up and down; both walks end
+//! whatever the parents say.
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    context::RunContext,
+    id::RunId,
+    limits::{READ_WAIT_MS_MAX, RUN_DEPTH_MAX},
+    run::Status,
+};
+
+/// What is above and below a run that is about to come.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct TreePlace {
+    /// How its parent fares; `None` when the owner has no such run.
+    pub parent: Option<Status>,
+    /// The runs above it that are here, and those on the longest way below it; neither is counted on beyond its bound.
+    pub above: u16,
+    pub below: u16,
+    /// Whether it is said to be above itself.
+    pub is_circle: bool,
+    /// Whether its parent, or a run of which it is the parent, has another root.
+    pub has_other_root: bool,
+}
+
+impl Store {
+    /// The place that a run with this context has.
+    pub async fn place_in_tree(&self, context: &RunContext) -> Result<TreePlace, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(&context.owner_id).await?;
+            let row = sqlx::query!(
+                r#"with recursive above (run_id, parent_run_id, root_run_id, status, level) as (
+                       select run_id, parent_run_id, root_run_id, status, 1
+                       from store.run where run_id = $3 and owner_id = $1
+                       union
+                       select r.run_id, r.parent_run_id, r.root_run_id, r.status, a.level + 1
+                       from above a join store.run r on r.run_id = a.parent_run_id
+                       where r.owner_id = $1 and a.level <= $5
+                   ), below (run_id, root_run_id, level) as (
+                       select run_id, root_run_id, 1 from store.run where parent_run_id = $2 and owner_id = $1
+                       union
+                       select r.run_id, r.root_run_id, b.level + 1
+                       from below b join store.run r on r.parent_run_id = b.run_id
+                       where r.owner_id = $1 and b.level <= $5
+                   )
+                   select (select status from above where level = 1) as parent,
+                          coalesce((select max(level) from above), 0) as "above!",
+                          coalesce((select max(level) from below), 0) as "below!",
+                          exists (select from above where run_id = $2) as "is_circle!",
+                          exists (select from above where level = 1 and root_run_id <> $4)
+                          or exists (select from below where level = 1 and root_run_id <> $4) as "has_other_root!""#,
+                context.owner_id.as_str(),
+                context.run_id.uuid(),
+                context.parent_run_id.map(RunId::uuid),
+                context.root_run_id.uuid(),
+                i32::from(RUN_DEPTH_MAX)
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let levels = |levels: i32| u16::try_from(levels).unwrap_or(u16::MAX);
+            Ok(TreePlace {
+                parent: row.parent.map(|status| Status::parse(&status).unwrap_or(Status::Failed)),
+                above: levels(row.above),
+                below: levels(row.below),
+                is_circle: row.is_circle,
+                has_other_root: row.has_other_root,
+            })
+        })
+        .await
+    }
+}

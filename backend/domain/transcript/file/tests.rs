@@ -68,7 +68,7 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
         ("{\n  name: 1}", 2, 3, "double quotes"),
         ("{\"name\": \"a\" \"b\": 1}", 1, 14, "no JSON"),
         ("{\"description\": \"é\n\"}", 1, 18, "line break"),
-        ("{\"thread\": 1, \"thread\": 2}", 1, 15, "duplicate"),
+        ("{\"thread\": 1, \"thread\": 2}", 1, 22, "duplicate"),
         ("\n{\"name\": \"a\"}", 2, 1, "thread is missing"),
         ("{\"thread\": [1]}", 1, 12, "thread is an object"),
         ("{\"thread\":\n {}}", 2, 2, "the member messages is missing"),

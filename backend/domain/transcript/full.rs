@@ -93,14 +93,16 @@ pub fn of_checkpoint(checkpoint: &Checkpoint) -> Held {
         }
     }
     match take_messages(&mut value, &mut channels) {
-        None if is_whole && value.is_object() => Held::State(metadata_of(checkpoint, Place::Channel, value, channels)),
+        None if is_whole && value.is_object() => {
+            Held::State(metadata_of(checkpoint, Place::Channel, &value, &channels))
+        }
         Some((place, Value::Array(messages))) => {
             let fits = |check: fn(&Value) -> Result<(), &'static str>| messages.iter().all(|one| check(one).is_ok());
             let (goes_on, can_be_read) = (is_whole && fits(check), fits(check_shape));
             let messages: Vec<Value> = messages.into_iter().map(kept).collect();
             match (goes_on, can_be_read) {
                 (true, _) => {
-                    let metadata = metadata_of(checkpoint, place, value, channels);
+                    let metadata = metadata_of(checkpoint, place, &value, &channels);
                     Held::Thread(SavedThread { messages, metadata })
                 }
                 (false, true) => Held::Messages(messages),
@@ -115,8 +117,8 @@ pub fn of_checkpoint(checkpoint: &Checkpoint) -> Held {
 fn metadata_of(
     checkpoint: &Checkpoint,
     place: Place,
-    value: Value,
-    channels: Map<String, Value>,
+    value: &Value,
+    channels: &Map<String, Value>,
 ) -> Map<String, Value> {
     let metadata: Option<Value> = serde_json::from_str(checkpoint.metadata.as_str()).ok();
     let metadata = metadata.filter(|metadata| is_flat(metadata, JSON_DEPTH_MAX));

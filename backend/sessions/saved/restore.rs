@@ -71,8 +71,8 @@ impl SavedSessions {
 
     /// The chat of this owner that a thread is called like.
     fn called_like(&self, owner: &OwnerId, thread: &ThreadId) -> Option<CalledLike> {
-        let mine = self.talks.iter().filter(|talk| talk.owner.as_ref().is_none_or(|whose| whose == owner));
-        let (talk, (chat_id, number)) = mine.filter_map(|talk| Some((talk, chat_of(&talk.channel, thread)?))).next()?;
+        let mut mine = self.talks.iter().filter(|talk| talk.owner.as_ref().is_none_or(|whose| whose == owner));
+        let (talk, (chat_id, number)) = mine.find_map(|talk| Some((talk, chat_of(&talk.channel, thread)?)))?;
         let chat = Chat { channel: talk.channel.clone(), chat_id };
         Some(CalledLike { chat, number, keeping: talk.keeping, fresh: Name::trusted(&self.ids.uuid().to_string()) })
     }

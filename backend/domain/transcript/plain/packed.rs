@@ -33,7 +33,7 @@ impl Room {
     }
 
     fn in_a_model(self) -> Option<Self> {
-        Some(Self { models: self.models.checked_sub(1)?, ..self }.below()?)
+        Self { models: self.models.checked_sub(1)?, ..self }.below()
     }
 }
 

@@ -45,6 +45,7 @@ impl Complaint {
         Self { code: FAILED, what: what.into(), hint: None }
     }
 
+    #[must_use]
     pub fn with_hint(self, hint: impl Into<String>) -> Self {
         Self { hint: Some(hint.into()), ..self }
     }

@@ -140,7 +140,7 @@ async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<Str
     // Where no server has settled a pepper nobody has anything, whoever he is.
     let owner = OwnerId::derive(&kept.or(given).unwrap_or_default(), iss, sub);
     let role = query::scoped_reader(&database.options, &owner, database.endpoint.is_some()).await;
-    Ok(role.map_err(wrong::unscoped)?)
+    role.map_err(wrong::unscoped)
 }
 
 async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<ExitCode> {

@@ -13,7 +13,7 @@ const ONCE: &str = "start the server of this version on it once: it brings the s
 const GRANTS: &str = "docs/operations.md, under “A Postgres of yours”, says which grants it needs";
 
 fn code(error: &sqlx::Error) -> String {
-    error.as_database_error().and_then(|error| error.code()).unwrap_or_default().into_owned()
+    error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned()
 }
 
 /// No session came about.

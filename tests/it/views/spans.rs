@@ -128,7 +128,7 @@ async fn content_that_is_text_is_the_messages_text_and_an_input_may_have_any_sha
         assert_eq!(table.rows[0][0].as_deref(), expected, "{input}");
     }
     let huge = "{\"input\":{\"text\":1e200000}}".to_owned();
-    server.post_text("/api/runs", "application/json", huge).await.expect(201);
+    assert_eq!(server.post_text("/api/runs", "application/json", huge).await.status, 201);
     let run = server.start_run().await;
     server.emit(&run, json!([{ "type": "message.completed", "payload": { "content": "whole" } }])).await;
     let said = "select (select count(text_of(input)) from runs), (select text from messages),

@@ -49,7 +49,7 @@ impl Store {
                    select (select status from above where level = 1) as parent,
                           coalesce((select max(level) from above), 0) as "above!",
                           coalesce((select max(level) from below), 0) as "below!",
-                          exists (select from above where run_id = $2) as "is_circle!",
+                          exists (select from above where parent_run_id = $2) as "is_circle!",
                           exists (select from above where level = 1 and root_run_id <> $4)
                           or exists (select from below where level = 1 and root_run_id <> $4) as "has_other_root!""#,
                 context.owner_id.as_str(),

@@ -1,6 +1,7 @@
 //! The bytes of artifacts travel along, and a tar is believed no more than a line.
 
 use reqwest::Method;
+use runreel::domain::artifact::Hash;
 use sha2::{Digest as _, Sha256};
 
 use super::world::{Pair, check, fill, lines_below, says};
@@ -147,7 +148,7 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
 #[tokio::test]
 async fn an_event_and_the_bytes_that_come_for_it_say_the_same() {
     let server = Server::start().await;
-    let (run, artifact, hash) = (new_run_id(), new_run_id(), format!("{:x}", Sha256::digest(b"bytes")));
+    let (run, artifact, hash) = (new_run_id(), new_run_id(), Hash::new(Sha256::digest(b"bytes").into()));
     let told = |name: &str, size: u64| {
         format!(
             "{{\"artifact_id\":\"{artifact}\",\"name\":\"{name}\",\"media_type\":\"text/plain\",\"size\":{size},\

@@ -174,7 +174,7 @@ impl Timeline {
         if status.is_terminal() {
             return Err(Refusal::Ended { status }.into());
         }
-        depth_at(&place)
+        depth_at(place)
     }
 
     /// Hands work to the run's lane and waits for its answer.
@@ -198,7 +198,7 @@ impl Timeline {
 }
 
 /// The depth of a run at this place, if it may stand there.
-pub(super) fn depth_at(place: &TreePlace) -> Result<i16, EmitError> {
+pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
     if place.is_circle {
         return Err(EmitError::Misplaced("the run would be above itself"));
     }

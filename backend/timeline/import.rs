@@ -150,7 +150,7 @@ impl Timeline {
     /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
     async fn birth(&self, spec: &Spec) -> Result<Birth, ImportError> {
         let context = &spec.context;
-        let depth = depth_at(&self.store().place_in_tree(context).await?)?;
+        let depth = depth_at(self.store().place_in_tree(context).await?)?;
         self.store().ensure_partition_of(context.run_id).await?;
         Ok(Birth { spec: spec.clone(), depth, request_hash: IMPORTED })
     }

@@ -183,7 +183,9 @@ fn a_second_reading_finds_the_same_lines_or_says_that_they_were_changed() {
     use skim::{Glance, Skim};
     let whole = file();
     let mut verifier = Verifier::default();
-    whole.iter().for_each(|line| drop(verifier.line(line).unwrap()));
+    for line in &whole {
+        verifier.line(line).unwrap();
+    }
     let total = verifier.finish().unwrap();
     let glances = |lines: &[String]| {
         let mut skim = Skim::of(total);

@@ -31,9 +31,33 @@ fn row(method: &'static str, path: &'static str, [owner, other, run_token, read_
     Row { method, path, body: None, owner, other, run_token, read_token, nobody }
 }
 
-fn rows() -> Vec<Row> {
-    let body = |row: Row, body: Value| Row { body: Some(body), ..row };
+fn body(row: Row, body: impl Into<Value>) -> Row {
+    Row { body: Some(body.into()), ..row }
+}
+
+/// Sessions of channels, and saved ones.
+fn session_rows() -> Vec<Row> {
     vec![
+        row("get", "/api/sessions", [200, 200, 403, 200, 401]),
+        row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
+        row("get", "/api/sessions/{session_id}/log.jsonl", [404, 404, 403, 404, 401]),
+        row("get", "/api/saved-sessions", [200, 200, 403, 200, 401]),
+        body(
+            row("post", "/api/saved-sessions", [404, 404, 403, 403, 401]),
+            json!({ "name": "a", "thread_id": "none" }),
+        ),
+        row("get", "/api/saved-sessions/{name}", [200, 404, 403, 200, 401]),
+        body(
+            row("put", "/api/saved-sessions/{name}", [200, 201, 403, 403, 401]),
+            json!({ "thread": { "messages": [] } }),
+        ),
+        row("delete", "/api/saved-sessions/{name}", [204, 404, 403, 403, 401]),
+        row("post", "/api/saved-sessions/{name}/restore", [201, 404, 403, 403, 401]),
+    ]
+}
+
+fn rows() -> Vec<Row> {
+    let mut rows = vec![
         row("get", "/api/runs", [200, 200, 403, 200, 401]),
         body(row("post", "/api/runs", [201, 201, 403, 403, 401]), json!({})),
         row("get", "/api/runs/{run_id}", [200, 404, 200, 200, 401]),
@@ -82,21 +106,6 @@ fn rows() -> Vec<Row> {
         body(row("post", "/api/channels/{channel}/messages", [404, 404, 403, 403, 401]), json!({})),
         body(row("post", "/api/channels/{channel}/codes", [404, 404, 403, 403, 401]), json!({})),
         body(row("post", "/api/channels/telegram/webhook", [404, 404, 404, 404, 404]), json!({})),
-        row("get", "/api/sessions", [200, 200, 403, 200, 401]),
-        row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
-        row("get", "/api/sessions/{session_id}/log.jsonl", [404, 404, 403, 404, 401]),
-        row("get", "/api/saved-sessions", [200, 200, 403, 200, 401]),
-        body(
-            row("post", "/api/saved-sessions", [404, 404, 403, 403, 401]),
-            json!({ "name": "a", "thread_id": "none" }),
-        ),
-        row("get", "/api/saved-sessions/{name}", [200, 404, 403, 200, 401]),
-        body(
-            row("put", "/api/saved-sessions/{name}", [200, 201, 403, 403, 401]),
-            json!({ "thread": { "messages": [] } }),
-        ),
-        row("delete", "/api/saved-sessions/{name}", [204, 404, 403, 403, 401]),
-        row("post", "/api/saved-sessions/{name}/restore", [201, 404, 403, 403, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
@@ -105,7 +114,9 @@ fn rows() -> Vec<Row> {
         row("get", "/livez", [200, 200, 200, 200, 200]),
         row("get", "/readyz", [200, 200, 200, 200, 200]),
         row("get", "/metrics", [200, 200, 200, 200, 200]),
-    ]
+    ];
+    rows.extend(session_rows());
+    rows
 }
 
 /// An artifact of no bytes, as an import brings one.

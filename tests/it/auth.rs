@@ -31,12 +31,9 @@ fn row(method: &'static str, path: &'static str, [owner, other, run_token, read_
     Row { method, path, body: None, owner, other, run_token, read_token, nobody }
 }
 
-fn body(row: Row, body: impl Into<Value>) -> Row {
-    Row { body: Some(body.into()), ..row }
-}
-
 /// Sessions of channels, and saved ones.
 fn session_rows() -> Vec<Row> {
+    let body = |row: Row, body: Value| Row { body: Some(body), ..row };
     vec![
         row("get", "/api/sessions", [200, 200, 403, 200, 401]),
         row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
@@ -57,6 +54,7 @@ fn session_rows() -> Vec<Row> {
 }
 
 fn rows() -> Vec<Row> {
+    let body = |row: Row, body: Value| Row { body: Some(body), ..row };
     let mut rows = vec![
         row("get", "/api/runs", [200, 200, 403, 200, 401]),
         body(row("post", "/api/runs", [201, 201, 403, 403, 401]), json!({})),

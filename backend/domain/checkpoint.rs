@@ -15,6 +15,7 @@ use serde::{
 use serde_json::value::RawValue;
 
 use super::{
+    event::as_timestamp,
     id::{ThreadId, checked_text},
     json::Json,
     limits::{
@@ -257,10 +258,6 @@ impl Checkpoint {
         let writes: usize = self.writes.iter().map(|write| write.b.0.len()).sum();
         self.checkpoint.b.0.len() + self.metadata.as_str().len() + blobs + writes
     }
-}
-
-fn as_timestamp<S: Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&super::event::timestamp(*at))
 }
 
 #[cfg(test)]

@@ -210,6 +210,11 @@ pub fn timestamp(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
+/// For serde's `serialize_with`: a moment as [`timestamp`] writes it.
+pub fn as_timestamp<S: serde::Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(&timestamp(*at))
+}
+
 fn push_quoted(out: &mut String, text: &str) {
     // Almost every name is plain; the serialiser is only worth calling for the rest.
     if text.bytes().all(|b| b >= 0x20 && b != b'"' && b != b'\\') {

@@ -14,7 +14,7 @@ use super::{
     summary::first_message,
 };
 use crate::domain::{
-    event::timestamp,
+    event::as_timestamp,
     limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
 };
 
@@ -273,10 +273,6 @@ fn reason_of(error: &serde_json::Error) -> String {
         "recursion limit exceeded" => TOO_DEEP.to_owned(),
         what => format!("this is no JSON: {what}"),
     }
-}
-
-fn as_timestamp<S: serde::Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&timestamp(*at))
 }
 
 #[cfg(test)]

@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 
 use super::folder::{Folder, Stamp};
 use crate::domain::{
-    event::timestamp,
+    event::as_timestamp,
     transcript::{SavedName, SavedSession, Unreadable},
 };
 
@@ -119,8 +119,4 @@ impl Entry {
         let SavedSession { name, description, created_at, updated_at, message_count, first_message, .. } = session;
         Self { name, description, created_at, updated_at, message_count, first_message, fallback, stamp }
     }
-}
-
-fn as_timestamp<S: serde::Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
-    serializer.serialize_str(&timestamp(*at))
 }

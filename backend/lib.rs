@@ -45,6 +45,7 @@ pub mod emitters;
 pub mod engine;
 pub mod http;
 pub mod postgres;
+pub mod quota;
 pub mod runners;
 pub mod sessions;
 pub mod store;

@@ -49,6 +49,7 @@ pub mod quota;
 pub mod runners;
 pub mod sessions;
 pub mod store;
+pub mod supervise;
 pub mod telemetry;
 pub mod threads;
 pub mod timeline;

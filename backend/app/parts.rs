@@ -29,6 +29,7 @@ use crate::{
         steps::Steps,
     },
     store::{self, Store, sessions::Keeping},
+    supervise::Supervisor,
     telemetry,
     threads::Threads,
     timeline::{self, Timeline},
@@ -52,8 +53,7 @@ struct Plan<'a> {
     clock: Clock,
     ids: IdSource,
     store: Store,
-    tasks: TaskTracker,
-    stop: CancellationToken,
+    supervisor: Supervisor,
 }
 
 /// Everything that stands on the database.
@@ -75,12 +75,13 @@ pub(super) async fn build(
     }
     let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
-    let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, tasks, stop };
-    let Plan { store, tasks, stop, .. } = &plan;
+    let supervisor = Supervisor::new(tasks.clone(), stop.clone());
+    let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
+    let store = &plan.store;
     let artifacts = plan.artifacts().await?;
     let timeline = plan.timeline(&artifacts, &draining).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
-    let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, tasks, stop);
+    let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
@@ -95,17 +96,32 @@ pub(super) async fn build(
     }
     let revocations = Revocations::default();
     let metrics = telemetry::metrics();
-    tasks.spawn(revocations.clone().run(store.clone(), stop.clone()));
-    tasks.spawn(threads.clone().run(stop.clone()));
-    tasks.spawn(artifacts.clone().run(stop.clone()));
-    tasks.spawn(channels.clone().run(stop.clone()));
-    tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
-    tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
+    let runtime = plan.runtime(&dispatch, &threads)?;
+    keep(&supervisor, "revocations", (revocations.clone(), store.clone()), |(revocations, store), stop| {
+        revocations.run(store, stop)
+    });
+    keep(&supervisor, "threads", threads.clone(), Threads::run);
+    keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
+    keep(&supervisor, "channels", channels.clone(), Channels::run);
+    keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
+        super::look_after(timeline, metrics, stop)
+    });
+    keep(&supervisor, "runtime", runtime, Runtime::run);
     let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
     let parts =
         http::Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining };
-    Ok(Built { server: Server::new(parts), tasks: plan.tasks, stop: plan.stop })
+    Ok(Built { server: Server::new(parts), tasks, stop })
+}
+
+/// Keeps a part at work that runs until it is told to stop.
+fn keep<P, F>(supervisor: &Supervisor, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
+where
+    P: Clone + Send + 'static,
+    F: Future<Output = ()> + Send + 'static,
+{
+    let stop = supervisor.stop().clone();
+    supervisor.keep(name, move || run(part.clone(), stop.clone()));
 }
 
 /// Whose a channel with a webhook is.
@@ -135,17 +151,21 @@ impl Plan<'_> {
     }
 
     async fn timeline(&self, artifacts: &Artifacts, draining: &CancellationToken) -> anyhow::Result<Timeline> {
-        let Self { args, store, clock, ids, tasks, stop, .. } = self;
-        let settings = timeline::Settings { bus_frames: args.bus_frames, poll: Duration::from_millis(args.poll_ms) };
+        let Self { args, store, clock, ids, supervisor, .. } = self;
+        let settings = timeline::Settings {
+            bus_frames: args.bus_frames,
+            poll: Duration::from_millis(args.poll_ms),
+            marks_dir: args.data.data_dir()?.join("history"),
+            new_history: args.new_history,
+        };
         let timeline = Timeline::start(
             store.clone(),
             artifacts.clone(),
             settings,
             clock.clone(),
             ids.clone(),
-            tasks,
+            supervisor.clone(),
             draining.clone(),
-            stop.clone(),
         );
         Ok(timeline.await?)
     }
@@ -196,7 +216,13 @@ impl Plan<'_> {
         };
         let router = Arc::new(Router::new(timeline.clone(), threads.clone(), steps.clone(), monotonic()));
         let lease = Duration::from_millis(self.args.lease_ms);
-        Ok(Channels::new(timeline.clone(), (configs, lease), (steps, router), telegram, self.tasks.clone()))
+        Ok(Channels::new(
+            timeline.clone(),
+            (configs, lease),
+            (steps, router),
+            telegram,
+            self.supervisor.tasks().clone(),
+        ))
     }
 
     /// Saved sessions; whoever needs no name has the folder to themselves.

@@ -6,7 +6,9 @@ use bytes::Bytes;
 
 use crate::domain::{
     context::RunContext,
+    cursor::RunCursor,
     event::{EventType, Recorded},
+    history::Tag,
     run::Status,
     splice::Place,
 };
@@ -29,12 +31,12 @@ pub struct Frame {
 }
 
 impl Frame {
-    /// Encodes an event.
-    pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<Place>) -> Self {
+    /// Encodes an event; `history` is the one it was written in.
+    pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<Place>, history: Tag) -> Self {
         let mut block = String::new();
         if let Some(place) = place {
             block.push_str("id: ");
-            block.push_str(&place.seq.to_string());
+            block.push_str(&RunCursor { seq: place.seq, history }.to_string());
             block.push('\n');
         }
         let event_at = block.len();
@@ -56,7 +58,7 @@ impl Frame {
         }
     }
 
-    /// The frame of a run's own stream: its id is the seq.
+    /// The frame of a run's own stream: its id is the seq, with the tag of a history that is not the first.
     pub fn block(&self) -> &Bytes {
         &self.block
     }

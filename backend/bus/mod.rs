@@ -35,6 +35,8 @@ pub enum Heard {
     Frame(Arc<Frame>),
     /// Frames were missed; the database has the durable ones.
     Lagged,
+    /// The log was set back: what was heard may be no more.
+    Reset,
 }
 
 #[derive(Clone, Debug)]
@@ -42,6 +44,8 @@ enum Note {
     Frame(Arc<Frame>),
     /// The publisher itself skipped ahead.
     Skipped,
+    /// The publisher went back.
+    Reset,
 }
 
 type Topics = HashMap<Topic, broadcast::Sender<Note>>;
@@ -95,6 +99,13 @@ impl Bus {
         }
     }
 
+    /// Tells every listener that the log was set back.
+    pub fn reset(&self) {
+        for sender in self.topics().values() {
+            let _ = sender.send(Note::Reset);
+        }
+    }
+
     /// Topics with listeners.
     pub fn topics_count(&self) -> usize {
         self.topics().len()
@@ -115,6 +126,7 @@ impl Subscription {
         match self.receiver.recv().await {
             Ok(Note::Frame(frame)) => Heard::Frame(frame),
             Ok(Note::Skipped) | Err(RecvError::Lagged(_)) => Heard::Lagged,
+            Ok(Note::Reset) => Heard::Reset,
             // A topic lives as long as its last listener, so its channel cannot close under one.
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -125,6 +137,7 @@ impl Subscription {
         match self.receiver.try_recv() {
             Ok(Note::Frame(frame)) => Some(Heard::Frame(frame)),
             Ok(Note::Skipped) | Err(TryRecvError::Lagged(_)) => Some(Heard::Lagged),
+            Ok(Note::Reset) => Some(Heard::Reset),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }

@@ -4,6 +4,7 @@ use super::*;
 use crate::domain::{
     context::{Role, RunContext},
     event::{NewEvent, Recorded},
+    history::Tag,
     id::Seq,
     json::Json,
     splice::Place,
@@ -25,14 +26,14 @@ fn frame(owner: &str, seq: i64) -> Frame {
     });
     let seq = Seq::new(seq).unwrap();
     let event = Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(seq), DateTime::UNIX_EPOCH);
-    Frame::new(context, &event, Some(Place { seq, lane: 0, position: 1 }))
+    Frame::new(context, &event, Some(Place { seq, lane: 0, position: 1 }), Tag::FIRST)
 }
 
 fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
     std::iter::from_fn(|| subscription.try_next())
         .map(|heard| match heard {
             Heard::Frame(frame) => frame.place.map(|place| place.seq.get()),
-            Heard::Lagged => None,
+            Heard::Lagged | Heard::Reset => None,
         })
         .collect()
 }
@@ -71,4 +72,20 @@ fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
     assert!(block.ends_with("\"payload\":{}}\n\n"));
     assert!(frame.block_without_id().starts_with(b"event: log.info\n"));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame.json()).unwrap()["seq"], 7);
+}
+
+#[test]
+fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_are_told() {
+    let bus = Bus::new(4);
+    let event = frame("o", 7);
+    let mut listener = bus.subscribe(Topic::Run(event.context.run_id));
+    bus.publish(event);
+    bus.reset();
+    assert!(matches!(listener.try_next(), Some(Heard::Frame(_))));
+    assert!(matches!(listener.try_next(), Some(Heard::Reset)));
+    let (context, place) = (frame("o", 7).context, Place { seq: Seq::new(7).unwrap(), lane: 0, position: 1 });
+    let event =
+        Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(place.seq), DateTime::UNIX_EPOCH);
+    let frame = Frame::new(context, &event, Some(place), "0000beef".parse().unwrap());
+    assert!(frame.block().starts_with(b"id: 7.0000beef\nevent: log.info\n"));
 }

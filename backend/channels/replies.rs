@@ -67,7 +67,7 @@ impl Channels {
             for signal in signals {
                 match signal {
                     Signal::End { .. } => return Ok(true),
-                    Signal::Draining => return Ok(false),
+                    Signal::Draining | Signal::Reset => return Ok(false),
                     Signal::Frame(_) | Signal::Snapshot(_) | Signal::CaughtUp { .. } | Signal::Gap { .. } => {}
                 }
             }

@@ -12,7 +12,7 @@ use crate::clock::Clock;
 use crate::{
     client::{Client, Follow, Frame, Notice},
     domain::{
-        cursor::{FeedCursor, parse_seq},
+        cursor::{FeedCursor, RunCursor},
         event::TypeFilter,
         id::RunId,
         limits::PAGE_ROWS_MAX,
@@ -127,8 +127,8 @@ async fn choose_run(client: &Client, run_id: Option<RunId>) -> anyhow::Result<St
 
 fn check_cursor(what: &What) -> Result<(), Complaint> {
     let Some(after) = &what.after else { return Ok(()) };
-    let checked =
-        if what.all || what.tree { after.parse::<FeedCursor>().map(drop) } else { parse_seq(after).map(drop) };
+    let of_feed = what.all || what.tree;
+    let checked = if of_feed { after.parse::<FeedCursor>().map(drop) } else { after.parse::<RunCursor>().map(drop) };
     checked.map_err(|rule| Complaint::usage(format!("--after: {rule}")))
 }
 

@@ -22,7 +22,7 @@ use serde::Deserialize;
 use sse_stream::{Sse, SseByteStream};
 
 use super::{Client, Error, error::describe, pace::Backoff};
-use crate::domain::{cursor::parse_seq, id::Seq};
+use crate::domain::cursor::RunCursor;
 
 const LAST_EVENT_ID: HeaderName = HeaderName::from_static("last-event-id");
 
@@ -204,7 +204,7 @@ impl fmt::Debug for Follow {
 }
 
 fn number(id: &str) -> Option<i64> {
-    parse_seq(id).ok().map(Seq::get)
+    id.parse::<RunCursor>().ok().map(|cursor| cursor.seq.get())
 }
 
 /// "The last N" was a wish for the first connection; the next one goes on from the cursor.

@@ -107,10 +107,10 @@ impl Client {
         self.json(self.http.get(self.at(&["runs"])).query(query)).await
     }
 
-    /// A page of a run's events: `{events, next_after, last_seq, has_more}`.
-    pub async fn events_page(&self, run_id: &str, after: i64, limit: i64) -> Result<Value, Error> {
+    /// A page of a run's events: `{events, next_after, last_id, last_seq, has_more}`. `after` is the `last_id` of the page before, or `0`.
+    pub async fn events_page(&self, run_id: &str, after: &str, limit: i64) -> Result<Value, Error> {
         let url = self.at(&["runs", run_id, "events"]);
-        self.json(self.http.get(url).query(&[("after", after), ("limit", limit)])).await
+        self.json(self.http.get(url).query(&[("after", after), ("limit", &limit.to_string())])).await
     }
 
     /// Asks for a run's end; the answer is what the server says about the request, which is not the end yet.

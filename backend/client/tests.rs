@@ -79,7 +79,7 @@ async fn an_id_cannot_leave_its_place_in_the_path() {
     let client = client_of(&fake).0;
     client.run("../../readyz?x#y").await.unwrap();
     assert!(fake.request().await.starts_with("GET /api/runs/..%2F..%2Freadyz%3Fx%23y HTTP/1.1\r\n"));
-    client.events_page("r", 7, 50).await.unwrap();
+    client.events_page("r", "7", 50).await.unwrap();
     assert!(fake.request().await.starts_with("GET /api/runs/r/events?after=7&limit=50 HTTP/1.1\r\n"));
 }
 

@@ -16,7 +16,7 @@ mod sweep;
 use std::{sync::Arc, time::Duration};
 
 use tokio::{sync::watch, time::Instant};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
 use self::keep::Keeper;
@@ -33,6 +33,7 @@ use crate::{
         self,
         jobs::{Leased, Standing, Term},
     },
+    supervise::Supervisor,
     timeline::Timeline,
 };
 
@@ -73,12 +74,14 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Starts the bell, the keeper and the sweep on `tasks`; they end when `stop` is cancelled.
-    pub fn start(timeline: Timeline, settings: Settings, tasks: &TaskTracker, stop: &CancellationToken) -> Self {
+    /// Starts the bell, the keeper and the sweep under `supervisor`.
+    pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
         let dispatch = Self { timeline, settings, bell: Arc::default(), keeper: Keeper::default() };
-        tasks.spawn(dispatch.clone().ring(stop.clone()));
-        tasks.spawn(dispatch.clone().keep(stop.clone()));
-        tasks.spawn(dispatch.clone().sweep(stop.clone()));
+        let of = || (dispatch.clone(), supervisor.stop().clone());
+        let (ring, keep, sweep) = (of(), of(), of());
+        supervisor.keep("jobs, wake-ups", move || ring.0.clone().ring(ring.1.clone()));
+        supervisor.keep("jobs, leases", move || keep.0.clone().keep(keep.1.clone()));
+        supervisor.keep("jobs, sweep", move || sweep.0.clone().sweep(sweep.1.clone()));
         dispatch
     }
 

@@ -1,18 +1,50 @@
-//! Where a reader stands: in one run a [`Seq`], in a feed of many runs a [`FeedCursor`].
+//! Where a reader stands: in one run a [`RunCursor`], in a feed of many runs a [`FeedCursor`].
 //!
 //! A feed has one strictly increasing position per writer lane, given out in commit order under the lane's row lock.
 //! A reader's place is therefore a small vector, lane → position. On the wire it is opaque and starts with `p`.
+//!
+//! Once the log has been set back, both carry the tag of the history they were given out in: `42.9f86d081`.
 
 use std::{fmt, str::FromStr};
 
-use super::id::{Malformed, Seq};
+use super::{
+    history::Tag,
+    id::{Malformed, Seq},
+};
 
 /// Most lanes a database may have; a feed cursor holds one number for each.
 pub const LANES_MAX: usize = 16;
 
+/// The last event of a run that a reader has seen.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct RunCursor {
+    pub seq: Seq,
+    pub history: Tag,
+}
+
+impl fmt::Display for RunCursor {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.seq, self.history)
+    }
+}
+
+impl FromStr for RunCursor {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("a run's cursor is the id of the last frame seen, the seq of an event");
+        let (seq, history) = parted(text)?;
+        let seq = number(seq).and_then(Seq::new).ok_or(RULE)?;
+        Ok(Self { seq, history })
+    }
+}
+
 /// How far a feed's reader has come in each lane.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Hash)]
-pub struct FeedCursor(Vec<i64>);
+pub struct FeedCursor {
+    positions: Vec<i64>,
+    history: Tag,
+}
 
 impl FeedCursor {
     pub fn start() -> Self {
@@ -20,42 +52,56 @@ impl FeedCursor {
     }
 
     pub fn of(positions: Vec<i64>) -> Self {
-        Self(positions)
+        Self { positions, history: Tag::FIRST }
+    }
+
+    /// The same place, as one of this history.
+    #[must_use]
+    pub fn of_history(self, history: Tag) -> Self {
+        Self { history, ..self }
+    }
+
+    /// The history in which it was given out.
+    pub fn history(&self) -> Tag {
+        self.history
     }
 
     /// The last position seen in a lane; 0 before the first.
     pub fn at(&self, lane: u8) -> i64 {
-        self.0.get(usize::from(lane)).copied().unwrap_or(0)
+        self.positions.get(usize::from(lane)).copied().unwrap_or(0)
     }
 
     /// Every lane with its position.
     pub fn lanes(&self) -> impl Iterator<Item = (u8, i64)> {
-        self.0.iter().zip(0u8..).map(|(position, lane)| (lane, *position))
+        self.positions.iter().zip(0u8..).map(|(position, lane)| (lane, *position))
     }
 
     /// Notes that everything up to `position` in `lane` was seen.
     pub fn advance(&mut self, lane: u8, position: i64) {
         let lane = usize::from(lane);
-        if self.0.len() <= lane {
-            self.0.resize(lane + 1, 0);
+        if self.positions.len() <= lane {
+            self.positions.resize(lane + 1, 0);
         }
-        assert!(position >= self.0[lane], "a feed never goes back");
-        self.0[lane] = position;
+        assert!(position >= self.positions[lane], "a feed never goes back");
+        self.positions[lane] = position;
     }
 
     /// Whether this cursor claims to have seen more than there is.
     pub fn is_ahead_of(&self, tail: &Self) -> bool {
-        (0..self.0.len()).any(|lane| self.0[lane] > tail.0.get(lane).copied().unwrap_or(0))
+        self.lanes().any(|(lane, position)| position > tail.at(lane))
     }
 }
 
 impl fmt::Display for FeedCursor {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str("p")?;
-        for (lane, position) in self.0.iter().enumerate() {
+        for (lane, position) in self.positions.iter().enumerate() {
             write!(f, "{}{position}", if lane == 0 { "" } else { "-" })?;
         }
-        if self.0.is_empty() { f.write_str("0") } else { Ok(()) }
+        if self.positions.is_empty() {
+            f.write_str("0")?;
+        }
+        write!(f, "{}", self.history)
     }
 }
 
@@ -66,15 +112,18 @@ impl FromStr for FeedCursor {
     type Err = Malformed;
 
     fn from_str(text: &str) -> Result<Self, Malformed> {
-        let positions: Vec<i64> =
-            text.strip_prefix('p').ok_or(RULE)?.split('-').map(number).collect::<Option<_>>().ok_or(RULE)?;
-        if positions.len() > LANES_MAX { Err(RULE) } else { Ok(Self(positions)) }
+        let (positions, history) = parted(text.strip_prefix('p').ok_or(RULE)?)?;
+        let positions: Vec<i64> = positions.split('-').map(number).collect::<Option<_>>().ok_or(RULE)?;
+        if positions.len() > LANES_MAX { Err(RULE) } else { Ok(Self { positions, history }) }
     }
 }
 
-/// Reads a run cursor: the plain decimal number of the last event seen.
-pub fn parse_seq(text: &str) -> Result<Seq, Malformed> {
-    number(text).and_then(Seq::new).ok_or(Malformed("a run's cursor is the seq of the last event seen, a plain number"))
+/// What stands before the point and the history that stands after it.
+fn parted(text: &str) -> Result<(&str, Tag), Malformed> {
+    match text.split_once('.') {
+        None => Ok((text, Tag::FIRST)),
+        Some((place, tag)) => Ok((place, tag.parse()?)),
+    }
 }
 
 /// Digits only, no sign, no leading zero, within 63 bits: one spelling per number.
@@ -91,18 +140,22 @@ mod tests {
 
     #[test]
     fn cursors_have_one_spelling() {
-        for bad in ["", "-1", "+1", "01", "1 ", "0x1", "99999999999999999999", "p", "1e3", "١"] {
-            assert!(parse_seq(bad).is_err(), "{bad:?}");
+        for bad in
+            ["", "-1", "+1", "01", "1 ", "0x1", "99999999999999999999", "p", "1e3", "١", "1.", "1.00000000", "1.5"]
+        {
+            assert!(bad.parse::<RunCursor>().is_err(), "{bad:?}");
             assert!(format!("p{bad}").parse::<FeedCursor>().is_err(), "{bad:?}");
         }
-        assert_eq!(parse_seq("0").unwrap(), Seq::ZERO);
+        assert_eq!("0".parse::<RunCursor>().unwrap().seq, Seq::ZERO);
+        assert_eq!("7.0000beef".parse::<RunCursor>().unwrap().to_string(), "7.0000beef");
         assert!("42".parse::<FeedCursor>().is_err());
     }
 
     proptest! {
         #[test]
-        fn a_feed_cursor_survives_its_spelling(positions in proptest::collection::vec(0i64.., 1..5)) {
-            let cursor = FeedCursor::of(positions);
+        fn a_feed_cursor_survives_its_spelling(positions in proptest::collection::vec(0i64.., 1..5), tag in 0u32..) {
+            let history = if tag % 2 == 0 { Tag::FIRST } else { Tag::from_random(tag) };
+            let cursor = FeedCursor::of(positions).of_history(history);
             prop_assert_eq!(cursor.to_string().parse::<FeedCursor>().unwrap(), cursor);
         }
     }

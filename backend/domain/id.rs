@@ -95,6 +95,12 @@ impl Seq {
         Self(self.0 + events as i64)
     }
 
+    /// The seq so many numbers away.
+    #[must_use]
+    pub fn moved(self, by: i64) -> Self {
+        Self((self.0 + by).max(0))
+    }
+
     #[must_use]
     pub fn back(self, events: i64) -> Self {
         Self((self.0 - events).max(0))

@@ -49,13 +49,15 @@ pub const LANE_QUEUE_MAX: usize = 4_096;
 /// Events one commit takes at most (a single larger request is committed alone).
 pub const COMMIT_EVENTS_MAX: usize = 4_000;
 /// Payload bytes one commit takes at most (a single larger request is committed alone).
-pub const COMMIT_BYTES_MAX: usize = 16 * 1024 * 1024;
+pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Longest wait for an emit's commit before the client is told to try again, milliseconds.
 pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
 /// Longest wait for the answer to an emit, all its steps together, milliseconds.
 pub const ANSWER_MS_MAX: u64 = 4_900;
 /// Longest wait for a database connection or statement of a read, milliseconds.
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
+/// Longest a try whether events can be stored may take, milliseconds.
+pub const PROBE_MS_MAX: u64 = 1_200;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
 /// Run contexts kept in memory for readers and writers.

@@ -14,6 +14,7 @@ pub mod context;
 pub mod cursor;
 pub mod event;
 pub mod export;
+pub mod history;
 pub mod id;
 pub mod interrupt;
 pub mod job;

@@ -24,8 +24,9 @@ use crate::{
     bus::Frame,
     domain::{
         context::{Role, RunContext},
-        cursor::parse_seq,
+        cursor::RunCursor,
         event::{EventType, NewEvent, TypeFilter},
+        history::Tag,
         id::{EventId, RunId, Seq, SpanId},
         interrupt::{self, OWN_EVENT_IDS},
         json::Json,
@@ -34,6 +35,7 @@ use crate::{
         },
         principal::{OwnerId, Scope},
     },
+    store,
     timeline::{Timeline, emit::EmitError},
 };
 
@@ -212,8 +214,10 @@ fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Proble
 struct EventPage {
     #[schema(value_type = Vec<RunEvent>)]
     events: Vec<Json>,
-    /// Send it back as `after` for the next page.
+    /// The seq of the last event of the page.
     next_after: i64,
+    /// Its id in the run's stream: send it back as `after` for the next page, or to follow the run from here.
+    last_id: String,
     last_seq: i64,
     has_more: bool,
 }
@@ -243,7 +247,7 @@ pub(super) struct RunEvent {
 
 /// Read a page of events, or with `Accept: application/x-ndjson` all that is there.
 #[utoipa::path(get, operation_id = "list_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
-    ("after" = Option<i64>, Query, description = "Events after this seq; default 0"),
+    ("after" = Option<String>, Query, description = "Events after this id (`last_id`, or a frame's); default 0"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 500"),
     ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`")),
     responses((status = 200, description = "A page, or NDJSON of everything", content((EventPage = "application/json"), (RunEvent = "application/x-ndjson"))),
@@ -257,14 +261,19 @@ async fn page(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
-    let after = query.text("after").map(parse_seq).transpose();
-    let after = after.map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("after"))?.unwrap_or_default();
+    let after = query.text("after").map(str::parse::<RunCursor>).transpose();
+    let cursor = after.map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("after"))?.unwrap_or_default();
+    let after = cursor.seq;
     let limit = query.number("limit", EVENT_PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let filter: TypeFilter = query.parsed("types")?.unwrap_or_default();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let page = server.timeline.store().run_page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
-    if after > page.last_seq {
+    if page.history != server.timeline.history() {
+        // The log was set back a moment ago; what the cursor is worth is known as soon as this process has seen it.
+        return Err(store::Error::timeout().into());
+    }
+    if after > page.last_seq || !server.timeline.admits(&owner, run, cursor).await? {
         let detail = format!("the run's last seq is {}", page.last_seq);
         return Err(Problem::new(Code::CursorAhead, detail).field("after"));
     }
@@ -272,11 +281,12 @@ async fn page(
         return Ok(ndjson(server.timeline.clone(), owner, run, after, filter));
     }
     let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
+    let last_id = page.events.last().map_or(cursor, |(place, _)| server.timeline.run_cursor(*place)).to_string();
     let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));
-    let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place)).json());
+    let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());
     let events = frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect();
     let has_more = next_after < page.last_seq;
-    let page = EventPage { events, next_after: next_after.get(), last_seq: page.last_seq.get(), has_more };
+    let page = EventPage { events, next_after: next_after.get(), last_id, last_seq: page.last_seq.get(), has_more };
     Ok(Reply(page).into_response())
 }
 

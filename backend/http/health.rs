@@ -22,11 +22,14 @@ struct Health {
     /// `ok`, `draining` or `unavailable`.
     status: &'static str,
     version: &'static str,
+    /// Why no event can be stored.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    reason: Option<String>,
 }
 
 impl Health {
     fn of(status: &'static str) -> Reply<Self> {
-        Reply(Self { status, version: env!("CARGO_PKG_VERSION") })
+        Reply(Self { status, version: env!("CARGO_PKG_VERSION"), reason: None })
     }
 }
 
@@ -36,16 +39,21 @@ async fn livez() -> Reply<Health> {
     Health::of("ok")
 }
 
-/// Whether the server takes work: the database answers, its schema is this program's, and no shutdown is under way.
+/// Whether the server takes work: an event that came now would be stored, and no shutdown is under way.
+///
+/// Goes by the last commit, and where that was over 0.7 s ago by a small write of the same kind.
 #[utoipa::path(get, operation_id = "get_readyz", path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
     (status = 503, body = Health, description = "Not ready")))]
 async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
     if server.draining.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Health::of("draining"));
     }
-    match server.timeline.store().check().await {
+    match server.timeline.ready().await {
         Ok(()) => (StatusCode::OK, Health::of("ok")),
-        Err(_) => (StatusCode::SERVICE_UNAVAILABLE, Health::of("unavailable")),
+        Err(unready) => {
+            let health = Health { reason: Some(unready.to_string()), ..Health::of("unavailable").0 };
+            (StatusCode::SERVICE_UNAVAILABLE, Reply(health))
+        }
     }
 }
 

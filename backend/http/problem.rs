@@ -116,7 +116,7 @@ impl Code {
             Self::UpgradeRequired => "This route is a WebSocket",
             Self::Busy => "The server is busy",
             Self::Internal => "The server failed",
-            Self::Unavailable => "The database cannot be reached",
+            Self::Unavailable => "The database cannot be used",
             Self::OutcomeUnknown => "The outcome is not known",
             Self::RangeNotSatisfiable => "The range has nothing in it",
             Self::StorageUnavailable => "The storage cannot be used",
@@ -238,7 +238,8 @@ impl From<store::Error> for Problem {
         match error {
             store::Error::Unavailable(_) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a request found no database");
-                Self::new(Code::Unavailable, "the database cannot be reached").hint("try again after Retry-After")
+                let outage = error.outage().unwrap_or(store::Outage::Unreachable);
+                Self::new(Code::Unavailable, outage.to_string()).hint("try again after Retry-After")
             }
             store::Error::Conflict(_) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a request lost to another");
@@ -286,7 +287,7 @@ impl From<EmitError> for Problem {
                 Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then begin another")
             }
             EmitError::Busy => Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After"),
-            EmitError::Unavailable => {
+            EmitError::Unavailable(_) => {
                 Self::new(Code::Unavailable, detail).hint("nothing was stored; try again after Retry-After")
             }
             EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)

@@ -75,6 +75,7 @@ impl Encoder {
             Signal::End { status, last_seq } => {
                 control(chunk, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
             }
+            Signal::Reset => control(chunk, "stream.reset", &json!({ "retry_ms": RETRY_MS })),
             Signal::Draining => control(chunk, "stream.draining", &json!({ "retry_ms": RETRY_MS })),
         }
     }

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     auth,
     domain::{
-        cursor::{FeedCursor, parse_seq},
+        cursor::{FeedCursor, RunCursor},
         id::{RunId, Seq, ThreadId},
         limits::{PAGE_ROWS_MAX, PING_MS, STREAMS_MAX},
         principal::{OwnerId, Scope},
@@ -99,7 +99,14 @@ async fn run(
         return tree(&server, &caller, owner, run, asked, &record.head).await;
     }
     let after = match (&asked.cursor, asked.tail) {
-        (Some(cursor), _) => parse_seq(cursor).map_err(|rule| invalid_cursor(rule.0))?,
+        (Some(cursor), _) => {
+            let cursor: RunCursor =
+                cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
+            if !server.timeline.admits(&owner, run, cursor).await? {
+                return Err(cursor_ahead(&record.head.last_seq.to_string()));
+            }
+            cursor.seq
+        }
         (None, Some(tail)) => record.head.last_seq.back(tail),
         (None, None) => Seq::ZERO,
     };
@@ -206,10 +213,11 @@ async fn feed_cursor(
             let cursor: FeedCursor =
                 cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
             let tail = store.feed_tail().await?;
-            if cursor.is_ahead_of(&tail) { Err(cursor_ahead(&tail.to_string())) } else { Ok(cursor) }
+            let admitted = server.timeline.admitted(cursor).filter(|cursor| !cursor.is_ahead_of(&tail));
+            admitted.ok_or_else(|| cursor_ahead(&tail.to_string()))
         }
         (None, Some(tail)) => Ok(store.feed_before_tail(owner, scope, tail).await?),
-        (None, None) => Ok(FeedCursor::start()),
+        (None, None) => Ok(FeedCursor::start().of_history(server.timeline.history())),
     }
 }
 

@@ -189,7 +189,7 @@ impl Job {
                     events.retain(|event| !event.event_type.is_ephemeral());
                     tokio::time::sleep(PAUSE).await;
                 }
-                Err(EmitError::Busy | EmitError::Unavailable) => tokio::time::sleep(PAUSE).await,
+                Err(EmitError::Busy | EmitError::Unavailable(_)) => tokio::time::sleep(PAUSE).await,
                 Err(error) => {
                     if let EmitError::Refused(Refusal::Ended { status }) = error {
                         self.status = status;
@@ -293,7 +293,7 @@ fn trouble(error: &EmitError) -> Trouble {
         EmitError::Refused(Refusal::Transition { .. }) => "invalid_transition",
         EmitError::OpenText(_) => "too_large",
         EmitError::Busy
-        | EmitError::Unavailable
+        | EmitError::Unavailable(_)
         | EmitError::OutcomeUnknown
         | EmitError::StorageFull
         | EmitError::StorageUnavailable => "unavailable",

@@ -1,20 +1,38 @@
-//! The write: one statement that takes positions, moves run heads and inserts events, or does nothing at all.
+//! Appends of events: one statement that takes positions, opens runs, moves run heads and inserts events, or does nothing.
 //!
-//! An [`Appender`] is one connection that writes one lane. It remembers the lane's position as it left it. The statement
-//! applies only while the lane still stands there, so another process that wrote in between costs a [`Outcome::Moved`]
-//! and never a wrong number. After that the appender works under the lane's row lock, which always succeeds.
+//! An [`Appender`] is one connection that writes one lane. The statement commits by itself, so no lock is held between
+//! two messages to the database, and a server that stops anywhere holds up nobody. Positions and seqs are given out by
+//! the statement, so servers that write the same lane do not fail each other. It does nothing when the lane's epoch is
+//! not the one this appender knows ([`Outcome::Fenced`]), and is undone when a run is not as its writer believed
+//! ([`Error::Conflict`]).
+
+mod columns;
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
+use self::columns::{Births, Events, Heads};
 use super::{Error, Store};
-use crate::domain::{event::Recorded, id::RunId, run::Head};
+use crate::domain::{
+    event::Recorded,
+    history::Tag,
+    id::{RunId, Seq},
+    principal::OwnerId,
+    run::{Head, Status},
+};
 
 /// The head of a run as the statement must leave it.
 #[derive(Clone, Debug)]
 pub struct HeadWrite {
     pub run_id: RunId,
+    pub owner_id: OwnerId,
+    /// What the writer decided by: the statement is undone when the run has another status.
+    pub status_before: Status,
+    /// The seq from which the batch's events of this run were numbered.
+    pub seq_before: Seq,
+    /// Set when the events must get just these numbers.
+    pub is_exact: bool,
     pub head: Head,
     /// Set when this batch creates the run.
     pub birth: Option<Box<Birth>>,
@@ -41,19 +59,28 @@ pub struct Batch {
     pub heads: Vec<HeadWrite>,
 }
 
+/// Where a committed batch stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Committed {
+    /// The position of the first event; the others follow without a gap.
+    pub first_position: i64,
+    /// Runs in which another writer was first, and by how many seqs that moved this batch's events.
+    pub shifts: Vec<(RunId, i64)>,
+}
+
 /// What became of a batch.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Outcome {
-    /// Committed; the first event has this position, the others follow without a gap.
-    Committed { first_position: i64 },
-    /// Another writer moved the lane. Nothing was written; heads must be read again.
-    Moved,
+    Committed(Committed),
+    /// The lane's epoch was raised, or it stands before what was published. Nothing was written.
+    Fenced,
 }
 
 /// Where a lane stands.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, sqlx::FromRow)]
-struct Mark {
-    position: i64,
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Mark {
+    pub position: i64,
+    pub history: Tag,
     epoch: i64,
 }
 
@@ -63,8 +90,6 @@ pub struct Appender {
     connection: PgConnection,
     lane: i16,
     mark: Mark,
-    /// Whether a transaction of [`Appender::lock`] is open.
-    locked: bool,
 }
 
 impl Store {
@@ -73,13 +98,20 @@ impl Store {
         let mut connection = self.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
-        Ok(Appender { connection, lane, mark, locked: false })
+        Ok(Appender { connection, lane, mark })
     }
 }
 
 impl Appender {
-    pub fn position(&self) -> i64 {
-        self.mark.position
+    /// Where the lane stood when this appender last looked, or wrote.
+    pub fn mark(&self) -> Mark {
+        self.mark
+    }
+
+    /// Looks where the lane stands.
+    pub async fn look(&mut self) -> Result<Mark, Error> {
+        self.mark = read_mark(&mut self.connection, self.lane).await?;
+        Ok(self.mark)
     }
 
     /// The connection, for the reads that a batch needs before it can be numbered.
@@ -87,98 +119,128 @@ impl Appender {
         &mut self.connection
     }
 
-    /// Writes a batch in one round trip, if the lane still stands where this appender left it.
+    /// Writes a batch in one round trip, if the lane's epoch is known and it stands at `least` or behind that.
     ///
-    /// After an error the connection is of no more use: open another and [`Appender::resolve`].
-    pub async fn append(&mut self, batch: &Batch) -> Result<Outcome, Error> {
-        let first_position = self.mark.position + 1;
-        let births = batch.heads.iter().any(|head| head.birth.is_some());
-        let written = if births && !self.locked {
-            // New heads go in before their events, so the two statements share a transaction.
-            let moved = self.lock().await?;
-            let written = !moved && self.write(batch).await?;
-            if written {
-                self.commit().await?;
-            } else {
-                self.rollback().await?;
-            }
-            written
-        } else {
-            self.write(batch).await?
-        };
-        Ok(if written { Outcome::Committed { first_position } } else { Outcome::Moved })
+    /// After an error that is no [`Error::Conflict`] the connection is of no more use: open another and
+    /// [`Appender::resolve`].
+    pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Outcome, Error> {
+        let events = Events::of(batch);
+        let heads = Heads::of(&batch.heads);
+        let births = Births::of(&batch.heads);
+        let rows = sqlx::query_file!(
+            "backend/store/sql/append_events.sql",
+            self.lane,
+            self.mark.epoch,
+            least,
+            batch.events.len() as i64,
+            &events.run_id,
+            &events.nth,
+            &events.owner_id as &[&str],
+            &events.event_type as &[&str],
+            &events.role as &[&str],
+            &events.agent as &[Option<&str>],
+            &events.span_id as &[Option<&str>],
+            &events.parent_span_id as &[Option<&str>],
+            &events.event_id as &[Option<&str>],
+            &events.at,
+            &events.payload as &[&str],
+            &heads.run_id,
+            &heads.status_before as &[&str],
+            &heads.status as &[&str],
+            &heads.seq_before as &[Option<i64>],
+            &heads.events,
+            &heads.last_index,
+            &heads.output as &[Option<&str>],
+            &heads.error as &[Option<&str>],
+            &heads.started_at as &[Option<DateTime<Utc>>],
+            &heads.ended_at as &[Option<DateTime<Utc>>],
+            &heads.last_event_at,
+            &births.run_id,
+            &births.owner_id as &[&str],
+            &births.root_run_id,
+            &births.parent_run_id as &[Option<Uuid>],
+            &births.depth,
+            &births.thread_id as &[Option<&str>],
+            &births.session_id as &[Option<&str>],
+            &births.agent as &[Option<&str>],
+            &births.role as &[&str],
+            &births.origin_channel as &[Option<&str>],
+            &births.origin_chat as &[Option<&str>],
+            &births.trace_id as &[Option<&str>],
+            &births.title as &[Option<&str>],
+            &births.input as &[Option<&str>],
+            &births.metadata as &[&str],
+            &births.tags,
+            &births.lease_ms as &[Option<i64>],
+            &births.request_hash as &[&[u8]],
+            &births.created_at,
+            &births.is_job,
+            &heads.owner_id as &[&str],
+        )
+        .fetch_all(&mut self.connection)
+        .await?;
+        let Some(before) = rows.first().map(|row| row.before) else { return Ok(Outcome::Fenced) };
+        self.mark.position = before + batch.events.len() as i64;
+        let shifts = rows.iter().filter_map(|row| {
+            let (run, stood) = (RunId::trusted(row.run_id?), row.seq_before?);
+            let believed = batch.heads.iter().find(|head| head.run_id == run)?.seq_before.get();
+            (stood != believed).then_some((run, stood - believed))
+        });
+        Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
     }
 
-    /// Opens a transaction that holds the lane, so that whatever is read next stays true until it is committed.
-    ///
-    /// Says whether somebody else has moved the lane since this appender left it.
-    pub async fn lock(&mut self) -> Result<bool, Error> {
-        sqlx::raw_sql("begin").execute(&mut self.connection).await?;
-        self.locked = true;
-        let before = self.mark;
-        let mark = "select position, epoch from store.lane where lane = $1 for update";
-        self.mark = sqlx::query_as(mark).bind(self.lane).fetch_one(&mut self.connection).await?;
-        Ok(self.mark != before)
-    }
-
-    /// Ends the transaction of [`Appender::lock`], keeping what was appended.
-    pub async fn commit(&mut self) -> Result<(), Error> {
-        sqlx::raw_sql("commit").execute(&mut self.connection).await?;
-        self.locked = false;
-        Ok(())
-    }
-
-    /// Ends the transaction of [`Appender::lock`] and forgets it.
-    pub async fn rollback(&mut self) -> Result<(), Error> {
-        sqlx::raw_sql("rollback").execute(&mut self.connection).await?;
-        self.locked = false;
-        self.mark = read_mark(&mut self.connection, self.lane).await?;
-        Ok(())
-    }
-
-    async fn write(&mut self, batch: &Batch) -> Result<bool, Error> {
-        insert_runs(&mut self.connection, self.lane, &batch.heads).await?;
-        let mark = append_rows(&mut self.connection, self.lane, self.mark, batch).await?;
-        if let Some(mark) = mark {
-            self.mark = mark;
-        }
-        Ok(mark.is_some())
-    }
-
-    /// Learns, on a new connection, whether a batch was committed before the old one was lost.
+    /// Learns, on a new connection, whether a batch was committed before the old one was lost, and where.
     ///
     /// Raising the epoch first makes it impossible that the lost statement is still carried out afterwards.
-    pub async fn resolve(&mut self, first_position: i64, batch: &Batch) -> Result<bool, Error> {
-        self.mark = sqlx::query_as!(
-            Mark,
-            "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch",
+    pub async fn resolve(&mut self, batch: &Batch) -> Result<Option<Committed>, Error> {
+        let raised = sqlx::query!(
+            "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch, history",
             self.lane
         )
         .fetch_one(&mut self.connection)
         .await?;
-        let last_position = first_position + batch.events.len() as i64 - 1;
-        if self.mark.position < last_position {
-            return Ok(false);
-        }
+        self.mark = Mark { position: raised.position, epoch: raised.epoch, history: Tag::stored(raised.history) };
+        let Some(first) = batch.events.first() else { return Ok(None) };
+        let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
+        // By the first event, wherever in its run another writer may have moved it: a batch is there whole or not at all.
+        let found = sqlx::query!(
+            r#"select position from store.run_event
+               where lane = $1 and run_id = $2 and seq >= $3 and type = $4 and at = $5 and payload::text = $6
+               order by seq limit 1"#,
+            self.lane,
+            first.run_id.uuid(),
+            first.seq.map_or(1, Seq::get),
+            first.event_type.as_str(),
+            first.at,
+            first.payload.as_str()
+        )
+        .fetch_optional(&mut self.connection)
+        .await?;
+        let Some(first_position) = found.map(|row| row.position) else { return Ok(None) };
         let rows = sqlx::query!(
             r#"select run_id, seq, at, type as "event_type", payload::text as "payload!" from store.run_event
-               where lane = $1 and position between $2 and $3 order by position"#,
+               where lane = $1 and position >= $2 order by position limit $3"#,
             self.lane,
             first_position,
-            last_position
+            batch.events.len() as i64
         )
         .fetch_all(&mut self.connection)
         .await?;
-        let ours = |(row, event): (_, &Recorded)| {
-            let row: &(Uuid, i64, DateTime<Utc>, String, String) = row;
-            row.0 == event.run_id.uuid()
-                && Some(row.1) == event.seq.map(crate::domain::id::Seq::get)
-                && row.2 == event.at
-                && row.3 == event.event_type.as_str()
-                && row.4 == event.payload.as_str()
-        };
-        let rows: Vec<_> = rows.into_iter().map(|r| (r.run_id, r.seq, r.at, r.event_type, r.payload)).collect();
-        Ok(rows.len() == batch.events.len() && rows.iter().zip(&batch.events).all(ours))
+        let mut shifts: Vec<(RunId, i64)> = Vec::new();
+        for ((row, event), payload) in rows.iter().zip(&batch.events).zip(&payloads) {
+            let same = row.run_id == event.run_id.uuid()
+                && row.at == event.at
+                && row.event_type == event.event_type.as_str()
+                && row.payload == *payload;
+            if !same {
+                return Ok(None);
+            }
+            let shift = row.seq - event.seq.unwrap_or_default().get();
+            if shift != 0 && !shifts.contains(&(event.run_id, shift)) {
+                shifts.push((event.run_id, shift));
+            }
+        }
+        Ok((rows.len() == batch.events.len()).then_some(Committed { first_position, shifts }))
     }
 
     /// Says good-bye to the database.
@@ -189,153 +251,8 @@ impl Appender {
 }
 
 async fn read_mark(connection: &mut PgConnection, lane: i16) -> Result<Mark, Error> {
-    let mark = sqlx::query_as!(Mark, "select position, epoch from store.lane where lane = $1", lane);
-    Ok(mark.fetch_one(connection).await?)
-}
-
-/// The columns of a batch, as arrays.
-#[derive(Default)]
-struct Columns<'a> {
-    run_id: Vec<Uuid>,
-    seq: Vec<i64>,
-    owner_id: Vec<&'a str>,
-    event_type: Vec<&'a str>,
-    role: Vec<&'a str>,
-    agent: Vec<Option<&'a str>>,
-    span_id: Vec<Option<&'a str>>,
-    parent_span_id: Vec<Option<&'a str>>,
-    event_id: Vec<Option<&'a str>>,
-    at: Vec<DateTime<Utc>>,
-    payload: Vec<&'a str>,
-}
-
-impl<'a> Columns<'a> {
-    fn of(events: &'a [Recorded]) -> Self {
-        let mut columns = Self::default();
-        for event in events {
-            columns.run_id.push(event.run_id.uuid());
-            columns.seq.push(event.seq.expect("only durable events are appended").get());
-            columns.owner_id.push(&event.owner_id);
-            columns.event_type.push(event.event_type.as_str());
-            columns.role.push(event.role.as_str());
-            columns.agent.push(event.agent.as_deref());
-            columns.span_id.push(event.span_id.as_ref().map(super::super::domain::id::SpanId::as_str));
-            columns.parent_span_id.push(event.parent_span_id.as_ref().map(super::super::domain::id::SpanId::as_str));
-            columns.event_id.push(event.event_id.as_ref().map(super::super::domain::id::EventId::as_str));
-            columns.at.push(event.at);
-            columns.payload.push(event.payload.as_str());
-        }
-        columns
-    }
-}
-
-/// The heads a batch moves, as arrays.
-#[derive(Default)]
-struct Heads<'a> {
-    run_id: Vec<Uuid>,
-    status: Vec<&'a str>,
-    last_seq: Vec<i64>,
-    last_index: Vec<i64>,
-    output: Vec<Option<&'a str>>,
-    error: Vec<Option<&'a str>>,
-    started_at: Vec<Option<DateTime<Utc>>>,
-    ended_at: Vec<Option<DateTime<Utc>>>,
-    last_event_at: Vec<DateTime<Utc>>,
-}
-
-impl<'a> Heads<'a> {
-    fn of(writes: impl Iterator<Item = &'a HeadWrite>) -> Self {
-        let mut heads = Self::default();
-        for write in writes {
-            heads.run_id.push(write.run_id.uuid());
-            heads.status.push(write.head.status.as_str());
-            heads.last_seq.push(write.head.last_seq.get());
-            heads.last_index.push(write.last_index as i64);
-            heads.output.push(write.head.output.as_ref().map(super::super::domain::json::Json::as_str));
-            heads.error.push(write.head.error.as_ref().map(super::super::domain::json::Json::as_str));
-            heads.started_at.push(write.head.started_at);
-            heads.ended_at.push(write.head.ended_at);
-            heads.last_event_at.push(write.head.last_event_at);
-        }
-        heads
-    }
-}
-
-/// Runs the statement; `None` when the lane does not stand at `mark` any more.
-async fn append_rows(
-    connection: &mut PgConnection,
-    lane: i16,
-    mark: Mark,
-    batch: &Batch,
-) -> Result<Option<Mark>, Error> {
-    let events = Columns::of(&batch.events);
-    let heads = Heads::of(batch.heads.iter());
-    let row = sqlx::query_file!(
-        "backend/store/sql/append_events.sql",
-        lane,
-        mark.position,
-        mark.epoch,
-        batch.events.len() as i64,
-        &events.run_id,
-        &events.seq,
-        &events.owner_id as &[&str],
-        &events.event_type as &[&str],
-        &events.role as &[&str],
-        &events.agent as &[Option<&str>],
-        &events.span_id as &[Option<&str>],
-        &events.parent_span_id as &[Option<&str>],
-        &events.event_id as &[Option<&str>],
-        &events.at,
-        &events.payload as &[&str],
-        &heads.run_id,
-        &heads.status as &[&str],
-        &heads.last_seq,
-        &heads.last_index,
-        &heads.output as &[Option<&str>],
-        &heads.error as &[Option<&str>],
-        &heads.started_at as &[Option<DateTime<Utc>>],
-        &heads.ended_at as &[Option<DateTime<Utc>>],
-        &heads.last_event_at,
-    )
-    .fetch_optional(connection)
-    .await?;
-    Ok(row.map(|row| Mark { position: row.position, epoch: mark.epoch }))
-}
-
-async fn insert_runs(connection: &mut PgConnection, lane: i16, heads: &[HeadWrite]) -> Result<(), Error> {
-    for write in heads {
-        let Some(birth) = &write.birth else { continue };
-        let (spec, context) = (&birth.spec, &birth.spec.context);
-        let tags: Vec<String> = spec.tags.iter().map(|tag| tag.as_str().to_owned()).collect();
-        sqlx::query_file!(
-            "backend/store/sql/insert_run.sql",
-            context.run_id.uuid(),
-            lane,
-            context.owner_id.as_str(),
-            context.root_run_id.uuid(),
-            context.parent_run_id.map(RunId::uuid),
-            birth.depth,
-            context.thread_id.as_ref().map(super::super::domain::id::ThreadId::as_str),
-            context.session_id.as_ref().map(super::super::domain::id::Name::as_str),
-            context.agent.as_ref().map(super::super::domain::id::Name::as_str),
-            context.role.as_str(),
-            context.origin.as_ref().map(|origin| origin.channel.as_str()),
-            context.origin.as_ref().map(|origin| origin.chat.as_str()),
-            context.trace_id.as_deref(),
-            spec.title.as_ref().map(super::super::domain::id::Title::as_str),
-            spec.input.as_ref().map(super::super::domain::json::Json::as_str),
-            spec.metadata.as_str(),
-            &tags,
-            spec.lease_ms,
-            birth.request_hash.as_slice(),
-            write.head.created_at,
-        )
-        .execute(&mut *connection)
+    let row = sqlx::query!("select position, epoch, history from store.lane where lane = $1", lane)
+        .fetch_one(connection)
         .await?;
-        if spec.is_job() {
-            // In the same transaction: no crash comes between a run and its job.
-            super::jobs::enqueue(&mut *connection, &context.owner_id, context.run_id).await?;
-        }
-    }
-    Ok(())
+    Ok(Mark { position: row.position, epoch: row.epoch, history: Tag::stored(row.history) })
 }

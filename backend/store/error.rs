@@ -20,9 +20,39 @@ pub enum Error {
     Unfit(String),
 }
 
+/// Why the database takes nothing at the moment, as far as people can do something about it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Outage {
+    #[error("the database cannot be reached")]
+    Unreachable,
+    #[error("the database does not answer in time")]
+    Slow,
+    #[error("the database's disk is full")]
+    Full,
+    #[error("the database is read-only")]
+    ReadOnly,
+    #[error("the database has no connection left")]
+    Crowded,
+}
+
 impl Error {
     pub fn timeout() -> Self {
         Self::Unavailable(None)
+    }
+
+    /// Why the database is of no use now; `None` when it is.
+    pub fn outage(&self) -> Option<Outage> {
+        let Self::Unavailable(cause) = self else { return None };
+        let Some(sqlx::Error::Database(error)) = cause else {
+            return Some(if cause.is_none() { Outage::Slow } else { Outage::Unreachable });
+        };
+        Some(match error.code().as_deref() {
+            Some("53100") => Outage::Full,
+            Some("25006" | "42501") => Outage::ReadOnly,
+            Some("53300") => Outage::Crowded,
+            Some("57014" | "55P03") => Outage::Slow,
+            _ => Outage::Unreachable,
+        })
     }
 
     /// Whether a connection failed, rather than none being had.
@@ -47,15 +77,18 @@ impl From<sqlx::Error> for Error {
             }
             E::Database(database) => match database.code().as_deref() {
                 Some("23505" | "40001" | "40P01") => Self::Conflict(error),
-                // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock.
+                // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock,
+                // 25006 read-only, 25P03 idle in a transaction, 58030 input and output.
                 Some(code)
                     if code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("53")
-                        || matches!(code, "57014" | "55P03" | "25006" | "58030") =>
+                        || matches!(code, "57014" | "55P03" | "25006" | "25P03" | "58030") =>
                 {
                     Self::Unavailable(Some(error))
                 }
+                // A file system that became read-only is told as a lack of privilege.
+                Some("42501") if database.message().contains("Read-only file system") => Self::Unavailable(Some(error)),
                 // 22 data exception, 54 program limit exceeded (a row too large for an index, say).
                 Some(code) if code.starts_with("22") || code.starts_with("54") => Self::Unstorable(error),
                 _ => Self::Broken(error),

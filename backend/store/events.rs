@@ -9,6 +9,7 @@ use super::{Error, Store, bounded};
 use crate::domain::{
     context::Role,
     event::{EventType, Recorded},
+    history::Tag,
     id::{EventId, RunId, Seq, SpanId},
     json::Json,
     limits::READ_WAIT_MS_MAX,
@@ -27,6 +28,8 @@ pub struct RunPage {
     pub lane: u8,
     /// The last position of the run's lane: everything up to here was committed when the page was read.
     pub lane_position: i64,
+    /// The history the lane was written in then.
+    pub history: Tag,
 }
 
 /// The columns of an event, in every query that reads events.
@@ -81,7 +84,7 @@ impl Store {
             let mut tx = self.owned(owner).await?;
             // The head first: events committed after it only make the page longer than the head says, never shorter.
             let head = sqlx::query!(
-                r#"select r.last_seq, r.lane, l.position from store.run r join store.lane l using (lane)
+                r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
                    where r.run_id = $1 and r.owner_id = $2"#,
                 run.uuid(),
                 owner.as_str()
@@ -110,9 +113,28 @@ impl Store {
             Ok(Some(RunPage {
                 last_seq: Seq::new(head.last_seq.max(seen)).unwrap_or_default(),
                 lane: u8::try_from(head.lane).unwrap_or(0),
+                history: Tag::stored(head.history),
                 lane_position: head.position.max(rows.last().map_or(0, |row| row.position)),
                 events: rows.into_iter().map(Placed::from).collect(),
             }))
+        })
+        .await
+    }
+
+    /// Where an event of a run stands: its lane and its position.
+    pub async fn place_of(&self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let row = sqlx::query!(
+                "select lane, position from store.run_event where run_id = $1 and owner_id = $2 and seq = $3",
+                run.uuid(),
+                owner.as_str(),
+                seq.get()
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(row.map(|row| (u8::try_from(row.lane).unwrap_or(0), row.position)))
         })
         .await
     }

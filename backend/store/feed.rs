@@ -8,6 +8,7 @@ use super::{
 };
 use crate::domain::{
     cursor::FeedCursor,
+    history::Tag,
     id::{RunId, ThreadId},
     limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
@@ -39,9 +40,11 @@ impl Store {
     pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.unowned().await?;
-            let rows = sqlx::query!("select lane, position from store.lane order by lane").fetch_all(&mut *tx).await?;
+            let rows =
+                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
             tx.commit().await?;
-            Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()))
+            let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
+            Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
         })
         .await
     }
@@ -55,7 +58,7 @@ impl Store {
         limit: i64,
     ) -> Result<FeedPage, Error> {
         let tail = self.feed_tail().await?;
-        let mut page = FeedPage { events: Vec::new(), tail: after.clone(), complete: true };
+        let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
         for (lane, position) in tail.lanes() {
             let left = limit - page.events.len() as i64;
             if left <= 0 {
@@ -206,7 +209,7 @@ impl Store {
         };
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let mut cursor = FeedCursor::start();
+            let mut cursor = FeedCursor::start().of_history(tail.history());
             for (lane, position) in tail.lanes() {
                 let before = sqlx::query_scalar!(
                     r#"select min(position) as "first" from (

@@ -68,18 +68,15 @@ pub struct Swept {
     pub next: Option<Uuid>,
 }
 
-/// Makes a run a job, unless it is one, has no agent or has been started.
-pub(super) async fn enqueue(connection: &mut PgConnection, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
-    let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str());
-    Ok(done.execute(connection).await?.rows_affected() == 1)
-}
-
 impl Store {
     /// Makes a queued run a job; `false` when there is nothing to do.
     pub async fn enqueue_job(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
-            enqueue(&mut connection, owner, run).await
+            let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
+                .execute(&mut *connection)
+                .await?;
+            Ok(done.rows_affected() == 1)
         })
         .await
     }

@@ -20,6 +20,7 @@ mod error;
 pub mod events;
 pub mod feed;
 pub mod heads;
+pub mod history;
 pub mod inbox;
 pub mod interrupts;
 pub mod jobs;
@@ -44,8 +45,11 @@ use sqlx::{
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 
-pub use self::error::Error;
-use crate::domain::{limits::READ_WAIT_MS_MAX, principal::OwnerId};
+pub use self::error::{Error, Outage};
+use crate::domain::{
+    limits::{PROBE_MS_MAX, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+};
 
 /// The schema, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
@@ -137,12 +141,23 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, work).await
     }
 
-    /// Whether the database answers and has the schema of this program.
-    pub async fn check(&self) -> Result<(), Error> {
-        bounded(1_500, async {
-            let mut tx = self.unowned().await?;
-            sqlx::query_scalar!("select count(*) from store.lane").fetch_one(&mut *tx).await?;
-            Ok(tx.commit().await?)
+    /// Writes as an appender of the lane would, and changes nothing; `thoroughly` also takes room for new rows.
+    pub async fn try_lane(&self, lane: u8, thoroughly: bool) -> Result<(), Error> {
+        bounded(PROBE_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            if thoroughly {
+                // More than one page, so that the table has to grow.
+                sqlx::query!(
+                    "insert into store.probe (filler) select repeat(n::text, 7000) from generate_series(1, 8) as n"
+                )
+                .execute(&mut *connection)
+                .await?;
+                sqlx::query!("delete from store.probe").execute(&mut *connection).await?;
+            }
+            sqlx::query!("update store.lane set position = position where lane = $1", i16::from(lane))
+                .execute(&mut *connection)
+                .await?;
+            Ok(())
         })
         .await
     }
@@ -173,6 +188,12 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         ("role", role),
         ("statement_timeout", "4000"),
         ("lock_timeout", "3000"),
+        // A server that stops in the middle of a transaction, or that the network cut off, must not keep its locks.
+        ("idle_in_transaction_session_timeout", "2000"),
+        ("tcp_keepalives_idle", "2"),
+        ("tcp_keepalives_interval", "1"),
+        ("tcp_keepalives_count", "2"),
+        ("tcp_user_timeout", "4000"),
         ("enable_seqscan", "off"),
         ("random_page_cost", "1.1"),
     ])

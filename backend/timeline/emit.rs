@@ -18,7 +18,7 @@ use crate::{
         open::Overflow,
         run::{Refusal, Spec, Status},
     },
-    store::{self, append::Birth, trees::TreePlace},
+    store::{self, Outage, append::Birth, trees::TreePlace},
 };
 
 /// What an emit was answered with, one entry per event in the order they came.
@@ -58,8 +58,8 @@ pub enum EmitError {
     #[error("too many emits are waiting")]
     Busy,
     /// Nothing was done.
-    #[error("the database cannot be reached; nothing was stored")]
-    Unavailable,
+    #[error("{0}; nothing was stored")]
+    Unavailable(Outage),
     /// The database fell silent in the middle of the commit.
     #[error("the database fell silent during the commit; the events may or may not be stored")]
     OutcomeUnknown,
@@ -84,15 +84,15 @@ impl EmitError {
     pub fn is_passing(&self) -> bool {
         matches!(
             self,
-            Self::Busy | Self::Unavailable | Self::OutcomeUnknown | Self::StorageFull | Self::StorageUnavailable
+            Self::Busy | Self::Unavailable(_) | Self::OutcomeUnknown | Self::StorageFull | Self::StorageUnavailable
         )
     }
 }
 
 impl From<store::Error> for EmitError {
     fn from(error: store::Error) -> Self {
-        if error.is_unavailable() {
-            return Self::Unavailable;
+        if let Some(outage) = error.outage() {
+            return Self::Unavailable(outage);
         }
         tracing::error!(error = &error as &dyn std::error::Error, "an emit failed in the database");
         Self::Broken
@@ -190,7 +190,7 @@ impl Timeline {
         let emission = Emission { context, birth, events, first_seq, arrived: Instant::now(), reply: Some(reply) };
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
-            TrySendError::Closed(_) => EmitError::Unavailable,
+            TrySendError::Closed(_) => EmitError::Unavailable(Outage::Unreachable),
         })?;
         // A lane that dies without an answer may have committed.
         answer.await.unwrap_or(Err(EmitError::OutcomeUnknown))

@@ -14,6 +14,7 @@ use crate::{
         context::RunContext,
         cursor::FeedCursor,
         event::TypeFilter,
+        history::Tag,
         id::{RunId, Seq},
         principal::OwnerId,
         run::Status,
@@ -51,6 +52,8 @@ pub enum Signal {
     Gap { requested_after: String, first_seq: Option<Seq> },
     /// The run (or the whole tree) has ended; nothing follows.
     End { status: Status, last_seq: Seq },
+    /// The log was set back; come back with your cursor and learn whether it still holds.
+    Reset,
     /// The server is going down; come back.
     Draining,
 }
@@ -82,6 +85,8 @@ pub struct Follower {
     subscription: Subscription,
     splice: Splice,
     todo: Todo,
+    /// The history in which the reader's place was admitted.
+    history: Tag,
     floor: FeedCursor,
     rows: i64,
     /// The runs of a tree, and those of them that have not ended.
@@ -128,6 +133,7 @@ impl Timeline {
             subscription: self.bus().subscribe(topic),
             splice: Splice::new(track),
             todo: Todo::Query,
+            history: self.shared.publisher.histories().current(),
             floor: FeedCursor::start(),
             rows: FIRST_PAGE_ROWS,
             members: HashSet::new(),
@@ -188,11 +194,20 @@ impl Follower {
             }
             Err(error) => return self.pause(&error).await,
         };
+        if page.floor.history() != self.history {
+            return self.reset();
+        }
         let mean = (page.bytes / page.rows.max(1)).max(1);
         self.rows = i64::try_from(PAGE_BYTES / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
         self.floor = page.floor;
         let steps = self.splice.step(page.input);
         self.carry_out(steps)
+    }
+
+    /// Nothing that this reader has, or has under way, is certain any more.
+    fn reset(&mut self) -> Vec<Signal> {
+        self.todo = Todo::Closed;
+        vec![Signal::Reset]
     }
 
     async fn pause(&mut self, error: &store::Error) -> Vec<Signal> {
@@ -256,6 +271,7 @@ impl Follower {
     fn hear(&mut self, heard: Heard) -> Vec<Signal> {
         let input = match heard {
             Heard::Lagged => Input::Lagged,
+            Heard::Reset => return self.reset(),
             Heard::Frame(frame) => {
                 self.grow(&frame.context);
                 if !self.wants(&frame.context) {

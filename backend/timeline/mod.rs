@@ -7,15 +7,21 @@
 //! Invariants kept here: an event is committed before anybody sees it and seen by readers in commit order; per run the
 //! seqs are 1, 2, 3 …; what was acknowledged is never lost and what was refused never appears.
 //!
+//! * [`Timeline::ready`] says whether events can be stored.
+//!
 //! Start reading at [`emit`] (and [`artifacts`], for what is too large), then [`plan`] (numbering, pure), [`writer`] (the lane), [`publish`] (the gate to the
 //! bus), [`relay`] (other processes) and [`follow`].
 
 pub mod artifacts;
+mod backlog;
 mod cancel;
 pub mod emit;
 pub mod follow;
+pub mod health;
+mod history;
 pub mod import;
 pub mod interrupts;
+mod marks;
 mod pages;
 pub mod plan;
 pub mod publish;
@@ -23,24 +29,28 @@ mod recover;
 mod relay;
 mod writer;
 
-use std::{sync::Arc, time::Duration};
+use std::{path::PathBuf, sync::Arc, time::Duration};
 
 use tokio::sync::{Mutex, mpsc, watch};
-use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tokio_util::sync::CancellationToken;
 
-use self::{emit::Emission, publish::Publisher};
+use self::{backlog::Backlog, emit::Emission, health::Health, history::Forks, marks::Marks, publish::Publisher};
 use crate::{
     artifacts::Artifacts,
     bus::Bus,
     clock::{Clock, IdSource},
     domain::{
         context::RunContext,
+        cursor::{FeedCursor, RunCursor},
         event::Recorded,
-        id::RunId,
+        history::Tag,
+        id::{RunId, Seq},
         limits::{CONTEXTS_MAX, LANE_QUEUE_MAX},
         principal::OwnerId,
+        splice::Place,
     },
     store::{self, Store, events::Placed, runs::RunRecord},
+    supervise::Supervisor,
 };
 
 /// How the timeline runs.
@@ -50,6 +60,10 @@ pub struct Settings {
     pub bus_frames: usize,
     /// How often other processes' commits are looked for when no bell rings.
     pub poll: Duration,
+    /// Where it is noted how far this server has come; a folder that is not restored together with the database.
+    pub marks_dir: PathBuf,
+    /// The operator says that the database was set back.
+    pub new_history: bool,
 }
 
 /// A handle on the timeline. Cheap to clone.
@@ -67,53 +81,81 @@ struct Shared {
     lanes: Vec<mpsc::Sender<Emission>>,
     clock: Clock,
     ids: IdSource,
+    health: Health,
+    supervisor: Supervisor,
     /// Held while an imported run finds its place in its tree.
     births: Mutex<()>,
     draining: CancellationToken,
 }
 
 impl Timeline {
-    /// Starts the lanes and the relay on `tasks`; they end when `stop` is cancelled and their work is done.
+    /// Starts the lanes and the relay under `supervisor`; they end when it stops and their work is done.
     ///
     /// `draining` ends every stream; it is cancelled first, while emits in flight still finish.
-    #[expect(clippy::too_many_arguments, reason = "the parts it is composed of, once")]
     pub async fn start(
         store: Store,
         artifacts: Artifacts,
         settings: Settings,
         clock: Clock,
         ids: IdSource,
-        tasks: &TaskTracker,
+        supervisor: Supervisor,
         draining: CancellationToken,
-        stop: CancellationToken,
     ) -> Result<Self, store::Error> {
-        let tail = store.feed_tail().await?;
-        let publisher = Publisher::new(Bus::new(settings.bus_frames), &tail);
+        let marks = Marks::of(&settings.marks_dir, &store.artifact_home().await?.simple().to_string());
+        let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
+        let publisher = Publisher::new(Bus::new(settings.bus_frames), &standing.tail, standing.histories);
         let contexts = Contexts::new(store.clone());
-        let process = ids.uuid().simple().to_string();
-        let bell = relay::Bell::default();
-        let mut lanes = Vec::new();
-        for (lane, _) in tail.lanes() {
-            let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
-            let lane = writer::Lane::new(
-                lane,
-                store.clone(),
-                publisher.clone(),
-                contexts.clone(),
-                clock.clone(),
-                bell.clone(),
-            );
-            tasks.spawn(lane.run(receiver, stop.clone()));
-            lanes.push(sender);
-        }
-        let relay =
-            relay::Relay { store: store.clone(), publisher: publisher.clone(), contexts: contexts.clone(), process };
-        tasks.spawn(relay.clone().ring(bell, stop.clone()));
-        tasks.spawn(relay.listen(settings.poll, stop.clone()));
+        let health = Health::new(standing.tail.lanes().count());
+        let forks = Forks {
+            store: store.clone(),
+            publisher: publisher.clone(),
+            contexts: contexts.clone(),
+            marks: marks.clone(),
+            ids: ids.clone(),
+        };
+        let parts = writer::Parts {
+            store: store.clone(),
+            publisher: publisher.clone(),
+            contexts: contexts.clone(),
+            clock: clock.clone(),
+            bell: relay::Bell::default(),
+            health: health.clone(),
+            forks: forks.clone(),
+        };
+        let stop = supervisor.stop().clone();
+        let lanes = standing.tail.lanes().map(|(lane, _)| start_lane(lane, &parts, &supervisor)).collect();
+        let relay = relay::Relay { forks, process: ids.uuid().simple().to_string() };
+        supervisor.keep("relay, sending", {
+            let (relay, bell, stop) = (relay.clone(), parts.bell.clone(), stop.clone());
+            move || relay.clone().ring(bell.clone(), stop.clone())
+        });
+        supervisor.keep("relay, receiving", {
+            let stop = stop.clone();
+            move || relay.clone().listen(settings.poll, stop.clone())
+        });
+        supervisor.keep("marks", {
+            let (publisher, stop) = (publisher.clone(), stop.clone());
+            move || marks.clone().keep(publisher.clone(), stop.clone())
+        });
         let births = Mutex::new(());
-        let shared = Shared { store, artifacts, publisher, contexts, lanes, clock, ids, births, draining };
+        let shared = Shared {
+            store,
+            artifacts,
+            publisher,
+            contexts,
+            lanes,
+            clock,
+            ids,
+            health,
+            supervisor: supervisor.clone(),
+            births,
+            draining,
+        };
         let timeline = Self { shared: Arc::new(shared) };
-        tasks.spawn(timeline.clone().watch_interrupts(stop));
+        supervisor.keep("interrupts", {
+            let timeline = timeline.clone();
+            move || timeline.clone().watch_interrupts(stop.clone())
+        });
         Ok(timeline)
     }
 
@@ -147,6 +189,38 @@ impl Timeline {
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
     }
 
+    /// Whether what a reader of a run claims to have seen is part of its log as it is now.
+    ///
+    /// The page that follows says whether that is still the history this process knows.
+    pub async fn admits(&self, owner: &OwnerId, run: RunId, cursor: RunCursor) -> Result<bool, store::Error> {
+        let histories = self.shared.publisher.histories();
+        if histories.current().is_first() || cursor.seq == Seq::ZERO {
+            return Ok(histories.contains(cursor.history));
+        }
+        // One that retention removed says nothing against its reader.
+        let place = self.shared.store.place_of(owner, run, cursor.seq).await?;
+        Ok(place.map_or(histories.contains(cursor.history), |(lane, position)| {
+            histories.of_position(lane, position) == cursor.history
+        }))
+    }
+
+    /// The same for a reader of a feed: its place in the log as it is now.
+    pub fn admitted(&self, cursor: FeedCursor) -> Option<FeedCursor> {
+        let histories = self.shared.publisher.histories();
+        histories.admits(&cursor).then(|| cursor.of_history(histories.current()))
+    }
+
+    /// The history in which this process writes and reads the log.
+    pub fn history(&self) -> Tag {
+        self.shared.publisher.histories().current()
+    }
+
+    /// What a reader of a run goes on after who has seen the event at this place.
+    pub fn run_cursor(&self, place: Place) -> RunCursor {
+        let history = self.shared.publisher.histories().of_position(place.lane, place.position);
+        RunCursor { seq: place.seq, history }
+    }
+
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, store::Error> {
         self.shared.store.run(owner, run).await
@@ -158,6 +232,18 @@ impl Timeline {
         self.shared.contexts.forget(run);
         Ok(removal)
     }
+}
+
+/// Starts a lane; what waits for it outlives a panic of its task.
+fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<Emission> {
+    let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
+    let backlog = Arc::new(Mutex::new(Backlog::new(receiver)));
+    let (parts, stop) = (parts.clone(), supervisor.stop().clone());
+    supervisor.keep("writer", move || {
+        let (lane, backlog, stop) = (writer::Lane::new(lane, parts.clone()), Arc::clone(&backlog), stop.clone());
+        async move { lane.run(&mut *backlog.lock().await, stop).await }
+    });
+    sender
 }
 
 /// Contexts of runs seen lately. A run's context never changes. Only when a run is deleted and its id used again does
@@ -185,6 +271,10 @@ impl Contexts {
 
     fn forget(&self, run: RunId) {
         self.known.invalidate(&run);
+    }
+
+    fn forget_all(&self) {
+        self.known.invalidate_all();
     }
 
     /// Makes sure that the contexts of these events' runs are known, as far as the runs exist.

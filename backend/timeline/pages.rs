@@ -7,6 +7,7 @@ use crate::{
     bus::Frame,
     domain::{
         cursor::FeedCursor,
+        history::Histories,
         principal::OwnerId,
         splice::{Input, Place, Track},
     },
@@ -16,7 +17,7 @@ use crate::{
 /// What one read of the database gives a follower.
 pub(super) struct Page {
     pub input: Input<Arc<Frame>>,
-    /// What must have been published before the reader may go live.
+    /// What must have been published before the reader may go live, and the history the page is of.
     pub floor: FeedCursor,
     /// Bytes of the page, to choose the size of the next one.
     pub bytes: usize,
@@ -37,10 +38,11 @@ impl Timeline {
                 let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
                 let Some(page) = page else { return Ok(None) };
                 let complete = (page.events.len() as i64) < limit;
-                let mut floor = FeedCursor::start();
+                let mut floor = FeedCursor::start().of_history(page.history);
                 floor.advance(page.lane, page.lane_position);
-                let events = page.events.into_iter();
-                let frames = events.map(|(place, event)| frame(Arc::clone(context), place, &event)).collect();
+                let (histories, events) = (self.shared.publisher.histories(), page.events.into_iter());
+                let frames =
+                    events.map(|(place, event)| frame(Arc::clone(context), place, &event, &histories)).collect();
                 Ok(Some(Page::new(frames, None, floor, complete)))
             }
             (Scope::Feed(scope), Track::Feed(after)) => {
@@ -55,10 +57,11 @@ impl Timeline {
     async fn frames(&self, events: Vec<Placed>) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
         let contexts = &self.shared.contexts;
         contexts.learn(&events).await?;
+        let histories = self.shared.publisher.histories();
         let known = events.into_iter().filter_map(|(place, event)| {
             // A run without a head was deleted between the two reads; its events are gone as well.
             let context = contexts.known(event.run_id, &event.owner_id)?;
-            Some(frame(context, place, &event))
+            Some(frame(context, place, &event, &histories))
         });
         Ok(known.collect())
     }
@@ -75,6 +78,8 @@ fn frame(
     context: Arc<crate::domain::context::RunContext>,
     place: Place,
     event: &crate::domain::event::Recorded,
+    histories: &Histories,
 ) -> (Place, Arc<Frame>) {
-    (place, Arc::new(Frame::new(context, event, Some(place))))
+    let history = histories.of_position(place.lane, place.position);
+    (place, Arc::new(Frame::new(context, event, Some(place), history)))
 }

@@ -43,6 +43,8 @@ pub(crate) struct Plan {
 pub(crate) struct Accepted {
     pub ack: Ack,
     pub items: Vec<Item>,
+    /// Which of the acknowledged numbers this batch gives out; the others are those of events that are stored already.
+    numbered: Vec<usize>,
 }
 
 /// What readers will see of an emission, in order.
@@ -50,6 +52,30 @@ pub(crate) enum Item {
     /// An index into the batch.
     Durable(usize),
     Delta(Recorded, SpanId, String),
+}
+
+impl Plan {
+    /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.
+    pub(crate) fn shift(&mut self, emissions: &[Emission], shifts: &[(RunId, i64)]) {
+        let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);
+        for event in &mut self.batch.events {
+            if let (Some(by), Some(seq)) = (of(event.run_id), event.seq) {
+                event.seq = Some(seq.moved(by));
+            }
+        }
+        for (run, stored) in &mut self.heads {
+            if let Some(by) = of(*run) {
+                stored.head.last_seq = stored.head.last_seq.moved(by);
+            }
+        }
+        for (emission, outcome) in emissions.iter().zip(&mut self.outcomes) {
+            let (Some(by), Ok(accepted)) = (of(emission.context.run_id), outcome) else { continue };
+            for nth in &accepted.numbered {
+                let seq = &mut accepted.ack.events[*nth].seq;
+                *seq = seq.map(|seq| seq.moved(by));
+            }
+        }
+    }
 }
 
 /// Plans one commit.
@@ -99,7 +125,11 @@ impl Planner<'_> {
             (Some(birth), Some(stored)) => {
                 let same = stored.owner_id == emission.context.owner_id && stored.request_hash == birth.request_hash;
                 let ack = Ack { events: Vec::new(), already_open: true };
-                return if same { Ok(Accepted { ack, items: Vec::new() }) } else { Err(EmitError::RunExists) };
+                return if same {
+                    Ok(Accepted { ack, items: Vec::new(), numbered: Vec::new() })
+                } else {
+                    Err(EmitError::RunExists)
+                };
             }
         };
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
@@ -149,11 +179,17 @@ impl Planner<'_> {
     fn accept(&mut self, emission: &Emission, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
         let run = emission.context.run_id;
         let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
-        for (event, fresh) in emission.events.iter().zip(fresh) {
+        let (before, mut numbered) = (stored.head.clone(), Vec::new());
+        for (nth, (event, fresh)) in emission.events.iter().zip(fresh).enumerate() {
             let ephemeral = event.event_type.is_ephemeral();
             let seq = match (ephemeral, fresh, &event.event_id) {
                 (true, ..) => None,
-                (false, false, Some(id)) => self.key(run, id),
+                (false, false, Some(id)) => {
+                    if self.keys.contains_key(&(run, id.clone())) {
+                        numbered.push(nth);
+                    }
+                    self.key(run, id)
+                }
                 (false, ..) => Some(stored.head.last_seq.next()),
             };
             acks.push(AckEvent { seq, event_id: event.event_id.clone(), duplicate: !fresh });
@@ -169,16 +205,17 @@ impl Planner<'_> {
                 if let (Some(id), Some(seq)) = (&event.event_id, seq) {
                     self.keys.insert((run, id.clone()), seq);
                 }
+                numbered.push(nth);
                 items.push(Item::Durable(self.batch.events.len()));
                 self.batch.events.push(recorded);
             }
         }
-        self.write_head(emission, &stored);
+        self.write_head(emission, &before, &stored);
         self.heads.insert(run, stored);
-        Accepted { ack: Ack { events: acks, already_open: false }, items }
+        Accepted { ack: Ack { events: acks, already_open: false }, items, numbered }
     }
 
-    fn write_head(&mut self, emission: &Emission, stored: &StoredHead) {
+    fn write_head(&mut self, emission: &Emission, before: &Head, stored: &StoredHead) {
         let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
         let run_id = emission.context.run_id;
         if self.batch.events[last_index].run_id != run_id {
@@ -187,10 +224,20 @@ impl Planner<'_> {
         let head = stored.head.clone();
         let (heads, births) = (&mut self.batch.heads, &emission.birth);
         let at = *self.head_at.entry(run_id).or_insert_with(|| {
-            heads.push(HeadWrite { run_id, head: head.clone(), birth: births.clone(), last_index });
+            heads.push(HeadWrite {
+                run_id,
+                owner_id: stored.owner_id.clone(),
+                status_before: before.status,
+                seq_before: before.last_seq,
+                is_exact: false,
+                head: head.clone(),
+                birth: births.clone(),
+                last_index,
+            });
             heads.len() - 1
         });
         (heads[at].head, heads[at].last_index) = (head, last_index);
+        heads[at].is_exact |= emission.first_seq.is_some();
     }
 
     fn finish(mut self, outcomes: Vec<Result<Accepted, EmitError>>) -> Plan {

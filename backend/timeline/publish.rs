@@ -20,6 +20,7 @@ use crate::{
         context::RunContext,
         cursor::FeedCursor,
         event::{EventType, Recorded},
+        history::{Histories, Tag},
         id::{RunId, SpanId},
         json::Json,
         limits::OPEN_TOTAL_BYTES_MAX,
@@ -48,6 +49,9 @@ pub(crate) enum Publication {
 /// The right to append and publish in a lane.
 pub(crate) type Turn = OwnedMutexGuard<()>;
 
+/// The right to do so in every lane.
+pub(super) struct AllTurns(#[expect(dead_code, reason = "held, and given back by being dropped")] Vec<Turn>);
+
 #[derive(Debug)]
 struct OpenRun {
     context: Arc<RunContext>,
@@ -59,6 +63,7 @@ struct OpenRun {
 #[derive(Debug)]
 struct Gate {
     published: FeedCursor,
+    histories: Arc<Histories>,
     open: HashMap<RunId, OpenRun>,
     open_bytes: usize,
     touches: u64,
@@ -76,8 +81,14 @@ pub(crate) struct Publisher {
 
 impl Publisher {
     /// A publisher for which everything up to `tail` counts as published.
-    pub(crate) fn new(bus: Bus, tail: &FeedCursor) -> Self {
-        let gate = Gate { published: tail.clone(), open: HashMap::new(), open_bytes: 0, touches: 0 };
+    pub(crate) fn new(bus: Bus, tail: &FeedCursor, histories: Histories) -> Self {
+        let gate = Gate {
+            published: tail.clone(),
+            histories: Arc::new(histories),
+            open: HashMap::new(),
+            open_bytes: 0,
+            touches: 0,
+        };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,
@@ -104,6 +115,39 @@ impl Publisher {
     /// Waits for the right to append and publish in a lane.
     pub(crate) async fn turn(&self, lane: u8) -> Turn {
         Arc::clone(&self.turns[usize::from(lane)]).lock_owned().await
+    }
+
+    /// Waits for the right to append and publish in every lane.
+    pub(super) async fn all_turns(&self) -> AllTurns {
+        let mut turns = Vec::with_capacity(self.turns.len());
+        // One after the other, as everybody takes them who takes more than one.
+        for turn in self.turns.iter() {
+            turns.push(Arc::clone(turn).lock_owned().await);
+        }
+        AllTurns(turns)
+    }
+
+    /// How far everything has been published, in which history.
+    pub(crate) fn tail(&self) -> FeedCursor {
+        self.gate().published.clone()
+    }
+
+    /// The histories of the log that is published.
+    pub(crate) fn histories(&self) -> Arc<Histories> {
+        Arc::clone(&self.gate().histories)
+    }
+
+    /// Begins anew at `tail`, which may be behind what was published: the database was set back.
+    pub(super) fn reset(&self, _turns: &AllTurns, tail: &FeedCursor, histories: Histories) {
+        let mut gate = self.gate();
+        gate.published = tail.clone();
+        gate.histories = Arc::new(histories);
+        gate.open.clear();
+        gate.open_bytes = 0;
+        self.bus.reset();
+        drop(gate);
+        self.progress.send_replace(());
+        self.lives.send_replace(());
     }
 
     /// How far a lane has been published.
@@ -140,14 +184,15 @@ impl Publisher {
                     gate.published.advance(lane, place.position);
                     gate.close(context.run_id, &event);
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
-                        self.bus.publish(Frame::new(context, &event, Some(place)));
+                        let history = gate.histories.current();
+                        self.bus.publish(Frame::new(context, &event, Some(place), history));
                     }
                 }
                 Publication::Delta(event, span_id, text) => {
                     let Some(offset) = gate.extend(&context, &event.event_type, &span_id, &text) else { continue };
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
-                        self.bus.publish(Frame::new(context, &event, None));
+                        self.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
                     }
                 }
             }

@@ -10,6 +10,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
+    history::Forks,
     publish::{Publication, Publisher, Turn},
 };
 use crate::{
@@ -41,9 +42,7 @@ impl Bell {
 /// The two tasks that connect processes.
 #[derive(Clone)]
 pub(crate) struct Relay {
-    pub store: Store,
-    pub publisher: Publisher,
-    pub contexts: Contexts,
+    pub(super) forks: Forks,
     pub process: String,
 }
 
@@ -56,7 +55,7 @@ impl Relay {
                 if tails.changed().await.is_err() {
                     return;
                 }
-                let Ok(mut doorbell) = self.store.doorbell().await else {
+                let Ok(mut doorbell) = self.forks.store.doorbell().await else {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
@@ -74,7 +73,7 @@ impl Relay {
     /// Publishes what other processes commit, until `stop`.
     pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
-            let mut ears: Option<Ears> = Box::pin(self.store.ears()).await.ok();
+            let mut ears: Option<Ears> = Box::pin(self.forks.store.ears()).await.ok();
             loop {
                 let heard = async {
                     match &mut ears {
@@ -84,7 +83,7 @@ impl Relay {
                 };
                 let deaf = matches!(tokio::time::timeout(poll, heard).await, Ok(Err(_)));
                 if deaf || ears.is_none() {
-                    ears = Box::pin(self.store.ears()).await.ok();
+                    ears = Box::pin(self.forks.store.ears()).await.ok();
                 }
                 Box::pin(self.look()).await;
             }
@@ -94,15 +93,29 @@ impl Relay {
 
     /// Publishes whatever is committed and not published yet.
     async fn look(&self) {
-        let Ok(tail) = self.store.feed_tail().await else { return };
-        for (lane, _) in tail.lanes().filter(|(lane, position)| *position > self.publisher.published(*lane)) {
-            if !self.publisher.has_lane(lane) {
+        let Forks { store, publisher, contexts, .. } = &self.forks;
+        // What is published before the look cannot be missing in it, unless the database was set back.
+        let published = publisher.tail();
+        let Ok(tail) = store.feed_tail().await else { return };
+        if tail.history() != published.history() || published.is_ahead_of(&tail) {
+            if let Err(error) = self.forks.settle().await {
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "a database that was set back cannot be looked at"
+                );
+            }
+            return;
+        }
+        for (lane, _) in tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
+            if !publisher.has_lane(lane) {
                 continue;
             }
-            let turn = self.publisher.turn(lane).await;
+            let turn = publisher.turn(lane).await;
             // The lane may have published it meanwhile; what stands behind it now is the others'.
-            let Ok(tail) = self.store.feed_tail().await else { return };
-            catch_up(&self.store, &self.publisher, &self.contexts, &turn, lane, tail.at(lane)).await;
+            let Ok(tail) = store.feed_tail().await else { return };
+            if tail.history() == publisher.histories().current() {
+                catch_up(store, publisher, contexts, &turn, lane, tail.at(lane)).await;
+            }
         }
     }
 }

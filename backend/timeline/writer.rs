@@ -1,58 +1,75 @@
 //! A lane: the task that numbers and commits everything of its runs, one batch after the other.
 //!
 //! Group commit without a timer: whatever waits when the last commit is done goes into the next one, so a batch holds
-//! one event when it is quiet and hundreds under load. Heads and keys are cached while this process is the lane's only
-//! writer; as soon as the store says [`Outcome::Moved`] they are forgotten and read again under the lane's lock.
+//! one event when it is quiet and hundreds under load. Heads are cached; the numbers that are planned by them are what a
+//! lane expects, and the statement says what they became, so other processes may write the same runs. When a run is in
+//! another state than its cached head says, the statement is undone, the heads are read again and the batch is planned
+//! anew.
+//!
+//! Nothing is locked between two messages to the database: a process that stops anywhere holds up no other.
 
 use std::{collections::HashMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
 use lru::LruCache;
-use tokio::{sync::mpsc, time::Instant};
+use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
+    backlog::Backlog,
     emit::{Emission, EmitError},
+    health::Health,
+    history::Forks,
     plan::{self, Item, Known, Plan},
     publish::{Publication, Publisher, Turn},
-    recover::Backlog,
     relay::{self, Bell},
 };
 use crate::{
     clock::Clock,
     domain::{
+        history::Tag,
         id::{EventId, RunId, Seq},
         limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, HEADS_MAX},
         splice::Place,
     },
     store::{
         self, Store,
-        append::{Appender, Outcome},
+        append::{Appender, Committed, Outcome},
         heads::StoredHead,
     },
 };
 
 /// Longest a commit may take, all its steps together, before its connection counts as lost.
 const COMMIT_MAX: Duration = Duration::from_millis(2_400);
+/// How often a batch is planned anew because other writers were faster, before it is tried in pieces.
+const TRIES_MAX: u32 = 8;
 
-pub(crate) struct Lane {
+/// What a lane works with.
+#[derive(Clone)]
+pub(super) struct Parts {
+    pub store: Store,
+    pub publisher: Publisher,
+    pub contexts: Contexts,
+    pub clock: Clock,
+    pub bell: Bell,
+    pub health: Health,
+    pub forks: Forks,
+}
+
+pub(super) struct Lane {
     pub(super) lane: u8,
-    pub(super) store: Store,
-    publisher: Publisher,
-    contexts: Contexts,
-    clock: Clock,
-    bell: Bell,
+    pub(super) parts: Parts,
     pub(super) appender: Option<Appender>,
     heads: LruCache<RunId, StoredHead>,
-    /// Another process wrote in this lane since the last commit: begin with the lock, a try without it would be wasted.
-    shared: bool,
+    /// The history the cached heads are of.
+    history: Tag,
 }
 
 /// How a try to commit ended.
 enum Attempt {
     Done,
-    /// Another process wrote in the lane, or may have: try again under its lock.
-    Moved,
+    /// What was remembered is out of date and has been forgotten: plan again.
+    Stale,
 }
 
 /// Why a try to commit failed.
@@ -60,7 +77,9 @@ enum Failure {
     /// Before anything was sent: certainly not stored.
     Before(store::Error),
     /// After the batch was sent: perhaps stored.
-    During(Box<Plan>, i64, store::Error),
+    During(Box<Plan>, store::Error),
+    /// The database stands behind what readers were shown, or in another history. Nothing was stored.
+    SetBack,
 }
 
 impl From<store::Error> for Failure {
@@ -70,25 +89,19 @@ impl From<store::Error> for Failure {
 }
 
 impl Lane {
-    pub(crate) fn new(
-        lane: u8,
-        store: Store,
-        publisher: Publisher,
-        contexts: Contexts,
-        clock: Clock,
-        bell: Bell,
-    ) -> Self {
+    pub(super) fn new(lane: u8, parts: Parts) -> Self {
         let heads = LruCache::new(NonZeroUsize::new(HEADS_MAX).unwrap_or(NonZeroUsize::MIN));
-        Self { lane, store, publisher, contexts, clock, bell, appender: None, heads, shared: false }
+        let history = parts.publisher.histories().current();
+        Self { lane, parts, appender: None, heads, history }
     }
 
     /// Works until `stop`, then finishes what is queued.
-    pub(crate) async fn run(mut self, receiver: mpsc::Receiver<Emission>, stop: CancellationToken) {
-        let mut backlog = Backlog::new(receiver);
+    pub(super) async fn run(mut self, backlog: &mut Backlog, stop: CancellationToken) {
         while backlog.wait(&stop).await {
             let emissions = backlog.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
             if !emissions.is_empty() {
-                Box::pin(self.commit(emissions, &mut backlog)).await;
+                let turn = self.parts.publisher.turn(self.lane).await;
+                Box::pin(self.commit(turn, emissions, backlog)).await;
             }
         }
         if let Some(appender) = self.appender.take() {
@@ -96,121 +109,140 @@ impl Lane {
         }
     }
 
-    /// Brings a batch to its end: stored and published, or answered with what went wrong.
-    async fn commit(&mut self, mut emissions: Vec<Emission>, backlog: &mut Backlog) {
+    /// Brings a batch to its end: stored and published, answered with what went wrong, or put back to wait.
+    async fn commit(&mut self, turn: Turn, mut emissions: Vec<Emission>, backlog: &mut Backlog) {
         let started = Instant::now();
-        let turn = self.publisher.turn(self.lane).await;
-        let deadline = started + COMMIT_MAX;
-        let mut locked = self.shared;
-        loop {
-            match self.attempt(&turn, &mut emissions, locked, deadline).await {
-                Ok(Attempt::Done) => break,
-                Ok(Attempt::Moved) => locked = true,
+        let failure = match Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await {
+            Ok(()) => {
+                metrics::histogram!("runreel_commit_seconds").record(started.elapsed().as_secs_f64());
+                return;
+            }
+            Err(failure) => failure,
+        };
+        match failure {
+            Failure::During(plan, error) if error.is_unavailable() => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a commit got no answer");
+                self.lost(&error, backlog);
+                match self.resolve(&plan, &mut emissions, backlog).await {
+                    Some(committed) => {
+                        let mut plan = *plan;
+                        plan.shift(&emissions, &committed.shifts);
+                        self.finish(&turn, plan, committed, &mut emissions).await;
+                    }
+                    None => backlog.put_back(emissions),
+                }
+            }
+            Failure::SetBack => {
+                backlog.put_back(emissions);
+                // Everybody's turn is needed for that, this one's too.
+                drop(turn);
+                self.settle_history(backlog).await;
+            }
+            Failure::Before(error) if error.is_unavailable() => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the writer lost its database");
+                self.lost(&error, backlog);
+                backlog.put_back(emissions);
+                drop(turn);
+                self.reconnect(backlog).await;
+            }
+            // A batch the database refuses is tried again emission by emission, so that one bad one fails alone.
+            Failure::Before(error) | Failure::During(_, error) if emissions.len() == 1 => {
+                tracing::error!(error = &error as &dyn std::error::Error, "the database refused an emit");
+                let crowded = matches!(error, store::Error::Conflict(_));
+                for mut emission in emissions {
+                    emission.answer(Err(if crowded { EmitError::Busy } else { EmitError::Broken }));
+                }
+            }
+            Failure::Before(_) | Failure::During(..) => backlog.take_apart(emissions),
+        }
+    }
+
+    /// Notes that the database is of no use.
+    fn lost(&mut self, error: &store::Error, backlog: &mut Backlog) {
+        self.heads.clear();
+        self.appender = None;
+        if let Some(outage) = error.outage() {
+            self.parts.health.failed(self.lane, outage);
+            backlog.outage = outage;
+        }
+    }
+
+    /// Plans and writes, again and again while only what was remembered was out of date.
+    async fn tries(&mut self, turn: &Turn, emissions: &mut Vec<Emission>, deadline: Instant) -> Result<(), Failure> {
+        let mut conflict = None;
+        for nth in 0..TRIES_MAX {
+            match self.attempt(turn, emissions, nth > 0, deadline).await {
+                Ok(Attempt::Done) => return Ok(()),
+                Ok(Attempt::Stale) => {}
+                Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
+                    self.heads.clear();
+                    conflict = Some(error);
+                }
                 Err(failure) => {
                     self.heads.clear();
                     self.appender = None;
-                    match failure {
-                        Failure::Before(error) if error.is_unavailable() => {
-                            tracing::warn!(error = &error as &dyn std::error::Error, "the writer lost its database");
-                            backlog.put_back(std::mem::take(&mut emissions));
-                            self.reconnect(backlog).await;
-                            return;
-                        }
-                        Failure::During(plan, first_position, error) if error.is_unavailable() => {
-                            tracing::warn!(error = &error as &dyn std::error::Error, "a commit got no answer");
-                            let stored = self.resolve(&plan, first_position, &mut emissions, backlog).await;
-                            if stored {
-                                self.finish(&turn, *plan, first_position, &mut emissions).await;
-                            } else {
-                                backlog.put_back(std::mem::take(&mut emissions));
-                            }
-                            return;
-                        }
-                        Failure::Before(store::Error::Conflict(_))
-                        | Failure::During(_, _, store::Error::Conflict(_))
-                            if !locked =>
-                        {
-                            locked = true;
-                        }
-                        Failure::Before(error) | Failure::During(_, _, error) => {
-                            Box::pin(self.split(&turn, emissions, error)).await;
-                            return;
-                        }
-                    }
+                    return Err(failure);
                 }
             }
         }
-        metrics::histogram!("runreel_commit_seconds").record(started.elapsed().as_secs_f64());
-    }
-
-    /// A batch the database refuses is tried again emission by emission, so that one bad one fails alone.
-    async fn split(&mut self, turn: &Turn, emissions: Vec<Emission>, error: store::Error) {
-        if emissions.len() == 1 {
-            for mut emission in emissions {
-                tracing::error!(error = &error as &dyn std::error::Error, "the database refused an emit");
-                emission.answer(Err(EmitError::Broken));
-            }
-            return;
-        }
-        for emission in emissions {
-            let mut alone = vec![emission];
-            let failed = self.attempt(turn, &mut alone, true, Instant::now() + COMMIT_MAX).await.is_err();
-            if failed {
-                self.heads.clear();
-                self.appender = None;
-                for mut emission in alone {
-                    emission.answer(Err(EmitError::Broken));
-                }
-            }
-        }
+        Err(Failure::Before(conflict.unwrap_or_else(store::Error::timeout)))
     }
 
     async fn attempt(
         &mut self,
         turn: &Turn,
         emissions: &mut Vec<Emission>,
-        locked: bool,
+        is_fresh: bool,
         deadline: Instant,
     ) -> Result<Attempt, Failure> {
+        let publisher = self.parts.publisher.clone();
+        let (history, least) = (publisher.histories().current(), publisher.published(self.lane));
+        if self.history != history {
+            self.heads.clear();
+            self.history = history;
+        }
         let mut appender = match self.appender.take() {
             Some(appender) => appender,
-            None => by(deadline, self.store.appender(self.lane)).await?,
+            None => by(deadline, self.parts.store.appender(self.lane)).await?,
         };
-        if locked {
-            self.shared = by(deadline, appender.lock()).await?;
-            if self.shared {
-                self.heads.clear();
-            }
+        if appender.mark().history != history || appender.mark().position < least {
+            by(deadline, appender.look()).await?;
+        }
+        if appender.mark().history != history || appender.mark().position < least {
+            return Err(Failure::SetBack);
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, learn_keys(&mut appender, emissions)).await?;
         let known =
-            Known { heads: &heads, keys: &keys, open: &|run| self.publisher.open_spans(run), now: self.clock.now() };
-        let plan = plan::plan(emissions, &known);
+            Known { heads: &heads, keys: &keys, open: &|run| publisher.open_spans(run), now: self.parts.clock.now() };
+        let mut plan = plan::plan(emissions, &known);
         let was_refused =
             plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere)));
-        if was_refused && !locked {
+        if was_refused && !is_fresh {
             // By a head that is remembered: another process may have written since, and what it wrote may allow it.
+            self.heads.clear();
             self.appender = Some(appender);
-            return Ok(Attempt::Moved);
+            return Ok(Attempt::Stale);
         }
-        let first_position = appender.position() + 1;
+        let mut committed = Committed { first_position: least + 1, shifts: Vec::new() };
         if !plan.batch.events.is_empty() {
-            let outcome = match by(deadline, appender.append(&plan.batch)).await {
-                Ok(outcome) => outcome,
-                Err(error) => return Err(Failure::During(Box::new(plan), first_position, error)),
-            };
-            if outcome == Outcome::Moved {
-                self.heads.clear();
-                self.appender = Some(appender);
-                return Ok(Attempt::Moved);
+            match by(deadline, appender.append(&plan.batch, least)).await {
+                Ok(Outcome::Committed(there)) => committed = there,
+                Ok(Outcome::Fenced) => {
+                    by(deadline, appender.look()).await?;
+                    self.appender = Some(appender);
+                    return Ok(Attempt::Stale);
+                }
+                Err(error) => {
+                    // A conflict is an answer like any other; after anything else the connection is not trusted.
+                    self.appender = matches!(error, store::Error::Conflict(_)).then_some(appender);
+                    return Err(Failure::During(Box::new(plan), error));
+                }
             }
         }
-        if locked && let Err(error) = by(deadline, appender.commit()).await {
-            return Err(Failure::During(Box::new(plan), first_position, error));
-        }
         self.appender = Some(appender);
-        self.finish(turn, plan, first_position, emissions).await;
+        plan.shift(emissions, &committed.shifts);
+        self.finish(turn, plan, committed, emissions).await;
         Ok(Attempt::Done)
     }
 
@@ -237,8 +269,12 @@ impl Lane {
     }
 
     /// After the commit: heads advance, readers see, then the producers are answered.
-    pub(super) async fn finish(&mut self, turn: &Turn, plan: Plan, first_position: i64, emissions: &mut Vec<Emission>) {
-        let stored = plan.batch.events.len() as i64;
+    async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<Emission>) {
+        let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
+        let Parts { store, publisher, contexts, bell, health, .. } = &self.parts;
+        if stored > 0 {
+            health.wrote(self.lane);
+        }
         for (run, head) in plan.heads {
             // An ended run may be deleted, here or by another process, and its id used again: ask about it each time.
             if head.head.status.is_terminal() {
@@ -247,8 +283,8 @@ impl Lane {
                 self.heads.put(run, head);
             }
         }
-        if stored > 0 && self.publisher.published(self.lane) + 1 < first_position {
-            relay::catch_up(&self.store, &self.publisher, &self.contexts, turn, self.lane, first_position - 1).await;
+        if stored > 0 && publisher.published(self.lane) + 1 < first_position {
+            relay::catch_up(store, publisher, contexts, turn, self.lane, first_position - 1).await;
         }
         let mut events = plan.batch.events.into_iter().map(Some).collect::<Vec<_>>();
         let mut publications = Vec::with_capacity(events.len());
@@ -274,13 +310,13 @@ impl Lane {
                 publications.push((Arc::clone(&emission.context), publication));
             }
         }
-        let up_to = if stored > 0 { first_position + stored - 1 } else { self.publisher.published(self.lane) };
-        self.publisher.publish(turn, self.lane, up_to, publications.into_iter());
+        let up_to = if stored > 0 { first_position + stored - 1 } else { publisher.published(self.lane) };
+        publisher.publish(turn, self.lane, up_to, publications.into_iter());
         for (mut emission, outcome) in emissions.drain(..).zip(plan.outcomes) {
             emission.answer(outcome.map(|accepted| accepted.ack));
         }
         if stored > 0 {
-            self.bell.ring(self.lane, up_to);
+            bell.ring(self.lane, up_to);
         }
     }
 }

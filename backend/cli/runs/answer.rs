@@ -65,12 +65,12 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
 }
 
 async fn interrupt_events(client: &Client, run: &str) -> Result<Vec<Value>> {
-    let (mut events, mut after) = (Vec::new(), 0);
+    let (mut events, mut after) = (Vec::new(), "0".to_owned());
     loop {
         let path = format!("/api/runs/{run}/events?types=interrupt.*,run.*&limit=1000&after={after}");
         let page = client.get_json(&path).await?;
         events.extend(page["events"].as_array().into_iter().flatten().cloned());
-        after = page["next_after"].as_i64().unwrap_or_default();
+        page["last_id"].as_str().unwrap_or("0").clone_into(&mut after);
         if page["has_more"] != json!(true) {
             return Ok(events);
         }

@@ -40,7 +40,9 @@ pub struct RemoteFacts {
 /// The answers up to a place in the log.
 #[derive(Default)]
 struct Known {
-    after: i64,
+    seq: i64,
+    /// The id of the event with that seq.
+    after: Option<String>,
     answers: HashMap<SpanId, Answered>,
 }
 
@@ -49,6 +51,7 @@ struct Known {
 struct Page {
     events: Vec<Resolved>,
     next_after: i64,
+    last_id: String,
     has_more: bool,
 }
 
@@ -87,16 +90,18 @@ impl RemoteFacts {
 
     /// Reads on in the log; says whether there is more.
     async fn read_on(&self) -> Result<bool, Error> {
-        let (run, after) = (self.context.run_id.to_string(), self.known().after);
+        let (run, after) = (self.context.run_id.to_string(), self.known().after.clone());
         let query = [
-            ("after", after.to_string()),
+            ("after", after.unwrap_or_else(|| "0".to_owned())),
             ("limit", PAGE_ROWS.to_string()),
             ("types", "interrupt.resolved".to_owned()),
         ];
         let segments = ["runs", run.as_str(), "events"];
         let page: Page = self.client.insist(PATIENCE, |_| self.client.get(&segments, &query)).await?;
         let mut known = self.known();
-        known.after = known.after.max(page.next_after);
+        if page.next_after > known.seq {
+            (known.seq, known.after) = (page.next_after, Some(page.last_id));
+        }
         for Resolved { span_id, payload } in page.events {
             if let (Some(interrupt), Some(decision)) = (span_id, payload.member::<Decision>("decision")) {
                 known.answers.insert(interrupt, Answered { decision, value: payload.member::<Value>("value") });

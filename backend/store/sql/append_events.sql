@@ -1,27 +1,74 @@
--- $1 lane, $2 its position and $3 its epoch as the writer knows them, $4 how many events.
--- When the lane stands elsewhere, `claimed` is empty and so is everything that hangs on it.
-with claimed as (
+-- The whole write of a batch: positions, runs that begin, jobs, heads, events. It commits by itself or does nothing.
+--
+-- $1 lane, $2 its epoch as the writer knows it, $3 the least position it may stand at, $4 how many events.
+-- When the lane's epoch is another, or it stands before what was already shown to readers, `claimed` is empty and so is
+-- everything that hangs on it. The lane's row is locked from the first step to the commit, inside this one statement: no
+-- writer that stops in the middle of its own work holds up another.
+--
+-- A run's seqs continue from where its head stands now, not from where its writer last saw it. What the writer decided
+-- by is the status, and for numbered events the last seq; a head that differs in these undoes the statement.
+with recursive claimed as (
     update store.lane
     set position = position + $4
-    where lane = $1 and position = $2 and epoch = $3
-    returning position
+    where lane = $1 and epoch = $2 and position >= $3
+    returning position - $4 as before
+), head as (
+    select * from unnest($16::uuid[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::text[],
+                         $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $47::text[])
+        as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
+              last_event_at, owner_id)
+), birth as (
+    select * from unnest($27::uuid[], $28::text[], $29::uuid[], $30::uuid[], $31::smallint[], $32::text[], $33::text[],
+                         $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[],
+                         $41::text[], $42::text[], $43::bigint[], $44::bytea[], $45::timestamptz[], $46::boolean[])
+        as b (run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
+              origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, is_job)
+), born as (
+    insert into store.run
+        (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
+         origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
+         last_position, output, error, started_at, ended_at, last_event_at)
+    select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
+           b.origin_channel, b.origin_chat, b.trace_id, b.title, b.input::json, b.metadata::json,
+           array(select json_array_elements_text(b.tags::json)), b.lease_ms, b.request_hash, b.created_at, h.status,
+           h.events, c.before + 1 + h.last_index, h.output::json, h.error::json, h.started_at, h.ended_at, h.last_event_at
+    from claimed c cross join birth b join head h using (run_id)
+    returning run_id
+), above as (
+    -- A job stands in the line of its topmost ancestor with the same thread.
+    select b.run_id as job, b.run_id, b.parent_run_id, b.owner_id, b.thread_id, b.created_at, 0 as n
+    from birth b where b.is_job
+    union all
+    select a.job, p.run_id, p.parent_run_id, p.owner_id, p.thread_id, p.created_at, a.n + 1
+    from above a join store.run p on p.run_id = a.parent_run_id
+    where p.owner_id = a.owner_id and p.thread_id = a.thread_id and a.n < 64
+), queued as (
+    insert into store.job (run_id, owner_id, agent, thread_id, line_run_id, line_at, created_at)
+    select b.run_id, b.owner_id, b.agent, b.thread_id, line.run_id, line.created_at, b.created_at
+    from claimed c cross join birth b
+    join (select distinct on (job) job, run_id, created_at from above order by job, n desc) line on line.job = b.run_id
+    where b.is_job
 ), moved as (
     update store.run r
-    set status = h.status, last_seq = h.last_seq, last_position = $2 + 1 + h.last_index, output = h.output::json,
-        error = h.error::json, started_at = h.started_at, ended_at = h.ended_at, last_event_at = h.last_event_at
-    from unnest($16::uuid[], $17::text[], $18::bigint[], $19::bigint[], $20::text[], $21::text[],
-                $22::timestamptz[], $23::timestamptz[], $24::timestamptz[])
-             as h (run_id, status, last_seq, last_index, output, error, started_at, ended_at, last_event_at)
-    where r.run_id = h.run_id and exists (select from claimed)
+    set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,
+        output = h.output::json, error = h.error::json, started_at = h.started_at, ended_at = h.ended_at,
+        last_event_at = h.last_event_at
+    from claimed c cross join head h
+    where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before and (h.seq_before is null or r.last_seq = h.seq_before)
+    returning r.run_id, r.last_seq - h.events as seq_before
 ), inserted as (
     insert into store.run_event
         (run_id, seq, lane, position, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload)
-    select e.run_id, e.seq, $1, $2 + e.n, e.owner_id, e.type, e.role, e.agent, e.span_id, e.parent_span_id,
-           e.event_id, e.at, e.payload::json
-    from unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
-                $12::text[], $13::text[], $14::timestamptz[], $15::text[])
+    select e.run_id, coalesce(m.seq_before, 0) + e.nth, $1, c.before + e.n, e.owner_id, e.type, e.role, e.agent, e.span_id,
+           e.parent_span_id, e.event_id, e.at, e.payload::json
+    from claimed c
+    cross join unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
+                      $12::text[], $13::text[], $14::timestamptz[], $15::text[])
              with ordinality
-             as e (run_id, seq, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
-    where exists (select from claimed)
+             as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
+    left join moved m using (run_id)
 )
-select position from claimed
+select c.before as "before!", m.run_id, m.seq_before,
+       case when (select count(*) from moved) + (select count(*) from born) < cardinality($16::uuid[])
+            then store.refuse_stale_head() end as refused
+from claimed c left join moved m on true

@@ -114,16 +114,16 @@ impl Api {
         #[derive(serde::Deserialize)]
         struct Page {
             events: Vec<Box<RawValue>>,
-            next_after: i64,
+            last_id: String,
             has_more: bool,
         }
-        let (mut events, mut after) = (Vec::new(), 0);
+        let (mut events, mut after) = (Vec::new(), "0".to_owned());
         loop {
             let reply = self.get(&format!("/api/runs/{run}/events?after={after}&limit=1000")).await;
             assert_eq!(reply.status, 200, "{}", reply.text);
             let page: Page = serde_json::from_str(&reply.text).unwrap();
             events.extend(page.events.into_iter().map(|event| event.get().to_owned()));
-            after = page.next_after;
+            after = page.last_id;
             if !page.has_more {
                 return events;
             }

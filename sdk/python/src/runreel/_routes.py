@@ -128,7 +128,7 @@ def prune_threads(thread_ids: Iterable[str], strategy: str) -> Call:
 def next_page(call: Call, answer: Mapping[str, Any]) -> Call | None:
     """The request of the page behind this one."""
     if answer.get("has_more"):
-        step = {"after": answer["next_after"]}
+        step = {"after": answer["last_id"]}
     elif answer.get("next_cursor"):
         step = {"cursor": answer["next_cursor"]}
     else:

@@ -1,0 +1,171 @@
+//! Which history of the log an event belongs to.
+//!
+//! A database can be set back: restored from a backup, or replaced by a replica that was behind. Readers have then seen
+//! events that are no more, and their numbers are given out again. From such a moment on the log is another history, and
+//! its cursors carry its tag, so that a place in what vanished is never taken for a place in what followed.
+//!
+//! The first history has no tag, and most logs never have another.
+
+use std::{fmt, str::FromStr};
+
+use serde::{Deserialize, Serialize};
+
+use super::{cursor::FeedCursor, id::Malformed};
+
+/// The name of a history: 31 random bits, written as eight hexadecimal digits. Random, because a counter that is kept in
+/// the database is set back with it.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Tag(u32);
+
+impl Tag {
+    /// The log as it began.
+    pub const FIRST: Self = Self(0);
+
+    /// A new tag from random bits.
+    pub fn from_random(bits: u32) -> Self {
+        Self((bits >> 1).max(1))
+    }
+
+    /// As the database keeps it.
+    pub fn stored(number: i64) -> Self {
+        Self(u32::try_from(number).unwrap_or(0))
+    }
+
+    pub fn number(self) -> i64 {
+        i64::from(self.0)
+    }
+
+    pub fn is_first(self) -> bool {
+        self == Self::FIRST
+    }
+}
+
+/// With the point that parts it from what stands before it in a cursor; nothing for the first history.
+impl fmt::Display for Tag {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.is_first() { Ok(()) } else { write!(f, ".{:08x}", self.0) }
+    }
+}
+
+impl FromStr for Tag {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("what follows the point in a cursor is eight hexadecimal digits");
+        let digits = text.len() == 8 && text.bytes().all(|b| b.is_ascii_digit() || (b'a'..=b'f').contains(&b));
+        match u32::from_str_radix(text, 16) {
+            Ok(number) if digits && number > 0 => Ok(Self(number)),
+            _ => Err(RULE),
+        }
+    }
+}
+
+/// Where a history begins: what its lanes held up to here is shared with those before it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Fork {
+    pub tag: Tag,
+    /// Per lane, the last position that both have.
+    pub cut: Vec<i64>,
+}
+
+impl Fork {
+    fn at(&self, lane: u8) -> i64 {
+        self.cut.get(usize::from(lane)).copied().unwrap_or(0)
+    }
+}
+
+/// Every history the log has had after its first, in their order.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Histories(Vec<Fork>);
+
+impl Histories {
+    pub fn of(forks: Vec<Fork>) -> Self {
+        Self(forks)
+    }
+
+    pub fn forks(&self) -> &[Fork] {
+        &self.0
+    }
+
+    /// The history that is being written.
+    pub fn current(&self) -> Tag {
+        self.0.last().map_or(Tag::FIRST, |fork| fork.tag)
+    }
+
+    pub fn contains(&self, tag: Tag) -> bool {
+        tag.is_first() || self.0.iter().any(|fork| fork.tag == tag)
+    }
+
+    /// The history in which the event that stands at a position now was written.
+    pub fn of_position(&self, lane: u8, position: i64) -> Tag {
+        self.0.iter().rev().find(|fork| fork.at(lane) < position).map_or(Tag::FIRST, |fork| fork.tag)
+    }
+
+    /// Whether what a feed's cursor claims to have seen is still part of the log.
+    pub fn admits(&self, cursor: &FeedCursor) -> bool {
+        let later = match self.0.iter().position(|fork| fork.tag == cursor.history()) {
+            Some(at) => &self.0[at + 1..],
+            None if cursor.history().is_first() => &self.0[..],
+            None => return false,
+        };
+        later.iter().all(|fork| cursor.lanes().all(|(lane, position)| position <= fork.at(lane)))
+    }
+
+    /// These and those of `others` that are missing here, which go before: a database that was set back has lost them.
+    #[must_use]
+    pub fn after(&self, others: &Self) -> Self {
+        let missing = others.0.iter().filter(|fork| !self.contains(fork.tag));
+        Self(missing.chain(&self.0).cloned().collect())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tag(n: u32) -> Tag {
+        Tag::from_random(n << 1)
+    }
+
+    fn cursor(position: i64, history: Tag) -> FeedCursor {
+        FeedCursor::of(vec![position]).of_history(history)
+    }
+
+    fn fork(n: u32, cut: i64) -> Fork {
+        Fork { tag: tag(n), cut: vec![cut] }
+    }
+
+    #[test]
+    fn a_tag_has_one_spelling() {
+        assert_eq!(tag(0xab).to_string(), ".000000ab");
+        assert_eq!("000000ab".parse::<Tag>().unwrap(), tag(0xab));
+        for bad in ["", "0", "00000000", "000000AB", "+00000ab", "000000ab0", "ｆｆｆｆｆｆｆｆ"] {
+            assert!(bad.parse::<Tag>().is_err(), "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn an_event_belongs_to_the_last_history_that_began_before_it() {
+        let histories = Histories::of(vec![fork(1, 50), fork(2, 30)]);
+        assert_eq!([20, 30, 31, 60].map(|at| histories.of_position(0, at)), [Tag::FIRST, Tag::FIRST, tag(2), tag(2)]);
+        let histories = Histories::of(vec![fork(1, 30), fork(2, 50)]);
+        assert_eq!([30, 31, 50, 51].map(|at| histories.of_position(0, at)), [Tag::FIRST, tag(1), tag(1), tag(2)]);
+    }
+
+    #[test]
+    fn a_cursor_is_admitted_as_far_as_every_later_history_shares_its_past() {
+        let histories = Histories::of(vec![fork(1, 50), fork(2, 30)]);
+        assert!(histories.admits(&cursor(30, Tag::FIRST)));
+        assert!(!histories.admits(&cursor(31, Tag::FIRST)), "it was cut off by the second");
+        assert!(!histories.admits(&cursor(31, tag(1))));
+        assert!(histories.admits(&cursor(31, tag(2))));
+        assert!(!histories.admits(&cursor(1, tag(3))), "nobody knows this one");
+    }
+
+    #[test]
+    fn what_a_set_back_database_forgot_goes_before_what_it_knows() {
+        let (known, there) = (Histories::of(vec![fork(1, 50)]), Histories::default());
+        assert_eq!(there.after(&known), known);
+        assert_eq!(known.after(&known), known);
+    }
+}

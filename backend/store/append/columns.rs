@@ -1,0 +1,148 @@
+//! A batch as the arrays that the statement takes.
+
+use std::collections::HashMap;
+
+use chrono::{DateTime, Utc};
+use uuid::Uuid;
+
+use super::{Batch, HeadWrite};
+use crate::domain::{
+    id::{EventId, Name, RunId, SpanId, ThreadId, Title},
+    json::Json,
+};
+
+/// The events of a batch.
+#[derive(Default)]
+pub(super) struct Events<'a> {
+    pub run_id: Vec<Uuid>,
+    /// 1 for the first event of its run in the batch.
+    pub nth: Vec<i64>,
+    pub owner_id: Vec<&'a str>,
+    pub event_type: Vec<&'a str>,
+    pub role: Vec<&'a str>,
+    pub agent: Vec<Option<&'a str>>,
+    pub span_id: Vec<Option<&'a str>>,
+    pub parent_span_id: Vec<Option<&'a str>>,
+    pub event_id: Vec<Option<&'a str>>,
+    pub at: Vec<DateTime<Utc>>,
+    pub payload: Vec<&'a str>,
+}
+
+impl<'a> Events<'a> {
+    pub(super) fn of(batch: &'a Batch) -> Self {
+        let before: HashMap<RunId, i64> = batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
+        let mut columns = Self::default();
+        for event in &batch.events {
+            let seq = event.seq.expect("only durable events are appended").get();
+            columns.run_id.push(event.run_id.uuid());
+            columns.nth.push(seq - before.get(&event.run_id).copied().unwrap_or(0));
+            columns.owner_id.push(&event.owner_id);
+            columns.event_type.push(event.event_type.as_str());
+            columns.role.push(event.role.as_str());
+            columns.agent.push(event.agent.as_deref());
+            columns.span_id.push(event.span_id.as_ref().map(SpanId::as_str));
+            columns.parent_span_id.push(event.parent_span_id.as_ref().map(SpanId::as_str));
+            columns.event_id.push(event.event_id.as_ref().map(EventId::as_str));
+            columns.at.push(event.at);
+            columns.payload.push(event.payload.as_str());
+        }
+        columns
+    }
+}
+
+/// The heads a batch moves.
+#[derive(Default)]
+pub(super) struct Heads<'a> {
+    pub run_id: Vec<Uuid>,
+    pub owner_id: Vec<&'a str>,
+    pub status_before: Vec<&'a str>,
+    pub status: Vec<&'a str>,
+    /// Null where the events may get later numbers.
+    pub seq_before: Vec<Option<i64>>,
+    pub events: Vec<i64>,
+    pub last_index: Vec<i64>,
+    pub output: Vec<Option<&'a str>>,
+    pub error: Vec<Option<&'a str>>,
+    pub started_at: Vec<Option<DateTime<Utc>>>,
+    pub ended_at: Vec<Option<DateTime<Utc>>>,
+    pub last_event_at: Vec<DateTime<Utc>>,
+}
+
+impl<'a> Heads<'a> {
+    pub(super) fn of(writes: &'a [HeadWrite]) -> Self {
+        let mut heads = Self::default();
+        for write in writes {
+            heads.run_id.push(write.run_id.uuid());
+            heads.owner_id.push(write.owner_id.as_str());
+            heads.status_before.push(write.status_before.as_str());
+            heads.status.push(write.head.status.as_str());
+            heads.seq_before.push(write.is_exact.then(|| write.seq_before.get()));
+            heads.events.push(write.head.last_seq.get() - write.seq_before.get());
+            heads.last_index.push(write.last_index as i64);
+            heads.output.push(write.head.output.as_ref().map(Json::as_str));
+            heads.error.push(write.head.error.as_ref().map(Json::as_str));
+            heads.started_at.push(write.head.started_at);
+            heads.ended_at.push(write.head.ended_at);
+            heads.last_event_at.push(write.head.last_event_at);
+        }
+        heads
+    }
+}
+
+/// The runs a batch creates.
+#[derive(Default)]
+pub(super) struct Births<'a> {
+    pub run_id: Vec<Uuid>,
+    pub owner_id: Vec<&'a str>,
+    pub root_run_id: Vec<Uuid>,
+    pub parent_run_id: Vec<Option<Uuid>>,
+    pub depth: Vec<i16>,
+    pub thread_id: Vec<Option<&'a str>>,
+    pub session_id: Vec<Option<&'a str>>,
+    pub agent: Vec<Option<&'a str>>,
+    pub role: Vec<&'a str>,
+    pub origin_channel: Vec<Option<&'a str>>,
+    pub origin_chat: Vec<Option<&'a str>>,
+    pub trace_id: Vec<Option<&'a str>>,
+    pub title: Vec<Option<&'a str>>,
+    pub input: Vec<Option<&'a str>>,
+    pub metadata: Vec<&'a str>,
+    /// A JSON array of each run's tags: an array of arrays would have to be a rectangle.
+    pub tags: Vec<String>,
+    pub lease_ms: Vec<Option<i64>>,
+    pub request_hash: Vec<&'a [u8]>,
+    pub created_at: Vec<DateTime<Utc>>,
+    pub is_job: Vec<bool>,
+}
+
+impl<'a> Births<'a> {
+    pub(super) fn of(writes: &'a [HeadWrite]) -> Self {
+        let mut births = Self::default();
+        for write in writes {
+            let Some(birth) = &write.birth else { continue };
+            let (spec, context) = (&birth.spec, &birth.spec.context);
+            let tags: Vec<&str> = spec.tags.iter().map(Name::as_str).collect();
+            births.run_id.push(context.run_id.uuid());
+            births.owner_id.push(context.owner_id.as_str());
+            births.root_run_id.push(context.root_run_id.uuid());
+            births.parent_run_id.push(context.parent_run_id.map(RunId::uuid));
+            births.depth.push(birth.depth);
+            births.thread_id.push(context.thread_id.as_ref().map(ThreadId::as_str));
+            births.session_id.push(context.session_id.as_ref().map(Name::as_str));
+            births.agent.push(context.agent.as_ref().map(Name::as_str));
+            births.role.push(context.role.as_str());
+            births.origin_channel.push(context.origin.as_ref().map(|origin| origin.channel.as_str()));
+            births.origin_chat.push(context.origin.as_ref().map(|origin| origin.chat.as_str()));
+            births.trace_id.push(context.trace_id.as_deref());
+            births.title.push(spec.title.as_ref().map(Title::as_str));
+            births.input.push(spec.input.as_ref().map(Json::as_str));
+            births.metadata.push(spec.metadata.as_str());
+            births.tags.push(serde_json::json!(tags).to_string());
+            births.lease_ms.push(spec.lease_ms);
+            births.request_hash.push(birth.request_hash.as_slice());
+            births.created_at.push(write.head.created_at);
+            births.is_job.push(spec.is_job());
+        }
+        births
+    }
+}

@@ -1,0 +1,129 @@
+//! Tasks that live as long as the server does.
+//!
+//! A task that panics is a bug, and the server survives it: the panic is logged and counted, the task begins again, and
+//! until it has been at work for a while [`Supervisor::failing`] names it, so that readiness tells the truth.
+
+use std::{
+    collections::BTreeMap,
+    panic::AssertUnwindSafe,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use futures::FutureExt as _;
+use tokio_util::{sync::CancellationToken, task::TaskTracker};
+
+/// Pause before a task that panicked begins again.
+const PAUSE: Duration = Duration::from_millis(500);
+/// How long a task that began again must be at work before it counts as well.
+const PROOF: Duration = Duration::from_secs(2);
+
+/// Starts tasks, and starts them again. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Supervisor {
+    tasks: TaskTracker,
+    stop: CancellationToken,
+    /// Tasks that panicked, by name and how many of that name.
+    failing: Arc<Mutex<BTreeMap<&'static str, usize>>>,
+}
+
+impl Supervisor {
+    /// Supervises on these tasks until `stop`.
+    pub fn new(tasks: TaskTracker, stop: CancellationToken) -> Self {
+        Self { tasks, stop, failing: Arc::default() }
+    }
+
+    pub fn tasks(&self) -> &TaskTracker {
+        &self.tasks
+    }
+
+    /// Cancelled when the tasks shall end.
+    pub fn stop(&self) -> &CancellationToken {
+        &self.stop
+    }
+
+    /// A task that panicked and has not proved itself since.
+    pub fn failing(&self) -> Option<&'static str> {
+        let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        failing.first_key_value().map(|(name, _)| *name)
+    }
+
+    /// Keeps a task at work: whatever `begin` makes runs until it ends, and is made again after a panic.
+    pub fn keep<F>(&self, name: &'static str, begin: impl Fn() -> F + Send + 'static)
+    where
+        F: Future<Output = ()> + Send + 'static,
+    {
+        let supervisor = self.clone();
+        self.tasks.spawn(async move {
+            let mut proving = false;
+            loop {
+                let mut work = Box::pin(AssertUnwindSafe(begin()).catch_unwind());
+                let mut ended = None;
+                if proving {
+                    ended = tokio::time::timeout(PROOF, &mut work).await.ok();
+                    if ended.is_none() {
+                        supervisor.count(name, false);
+                        proving = false;
+                    }
+                }
+                let ended = match ended {
+                    Some(ended) => ended,
+                    None => work.await,
+                };
+                if ended.is_ok() || supervisor.stop.is_cancelled() {
+                    return;
+                }
+                metrics::counter!("runreel_task_panics_total", "task" => name).increment(1);
+                tracing::error!(task = name, "a task panicked and begins again; please report what the log says above");
+                if !proving {
+                    supervisor.count(name, true);
+                    proving = true;
+                }
+                tokio::time::sleep(PAUSE).await;
+            }
+        });
+    }
+
+    fn count(&self, name: &'static str, fails: bool) {
+        let mut failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
+        let count = failing.entry(name).or_default();
+        *count = if fails { *count + 1 } else { count.saturating_sub(1) };
+        if *count == 0 {
+            failing.remove(name);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicUsize, Ordering};
+
+    use super::*;
+
+    #[tokio::test(start_paused = true)]
+    async fn a_task_that_panics_begins_again_and_counts_as_failing_until_it_has_proved_itself() {
+        let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
+        let supervisor = Supervisor::new(tasks.clone(), stop.clone());
+        let begun = Arc::new(AtomicUsize::new(0));
+        supervisor.keep("clumsy", {
+            let (begun, stop) = (Arc::clone(&begun), stop.clone());
+            move || {
+                let (nth, stop) = (begun.fetch_add(1, Ordering::SeqCst), stop.clone());
+                async move {
+                    assert!(nth > 1, "the first two fail");
+                    stop.cancelled().await;
+                }
+            }
+        });
+        tokio::time::sleep(Duration::from_millis(100)).await;
+        assert_eq!(supervisor.failing(), Some("clumsy"));
+        tokio::time::sleep(2 * PAUSE + PROOF / 2).await;
+        assert_eq!((begun.load(Ordering::SeqCst), supervisor.failing()), (3, Some("clumsy")));
+        tokio::time::sleep(PROOF).await;
+        assert_eq!(supervisor.failing(), None);
+        stop.cancel();
+        tasks.close();
+        tasks.wait().await;
+        assert_eq!(begun.load(Ordering::SeqCst), 3);
+    }
+}

@@ -1,0 +1,227 @@
+//! What waits for a lane: each principal's emissions in their order, the principals in turn.
+//!
+//! However many one principal has waiting, the next of another is in the next commit.
+
+use std::{
+    collections::{HashMap, VecDeque},
+    time::Duration,
+};
+
+use tokio::sync::mpsc;
+use tokio_util::sync::CancellationToken;
+
+use super::emit::{Emission, EmitError};
+use crate::{
+    domain::{
+        limits::{EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX},
+        principal::OwnerId,
+    },
+    store::Outage,
+};
+
+/// How long an emit may wait before it is sent at all: the commit that follows has the rest of the client's patience.
+const UNSENT_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX - 2_500);
+
+/// Emissions a lane has taken from its queue but not committed.
+#[derive(Debug)]
+pub(super) struct Backlog {
+    receiver: mpsc::Receiver<Emission>,
+    waiting: HashMap<OwnerId, VecDeque<Emission>>,
+    /// Those who have something waiting; the first is next.
+    order: VecDeque<OwnerId>,
+    count: usize,
+    /// To be tried one by one, because together they were refused.
+    apart: VecDeque<Emission>,
+    /// Why the last commit failed, for those who have waited too long.
+    pub(super) outage: Outage,
+}
+
+impl Backlog {
+    pub(super) fn new(receiver: mpsc::Receiver<Emission>) -> Self {
+        let (waiting, order, apart) = (HashMap::new(), VecDeque::new(), VecDeque::new());
+        Self { receiver, waiting, order, count: 0, apart, outage: Outage::Unreachable }
+    }
+
+    pub(super) fn is_empty(&self) -> bool {
+        self.count == 0 && self.apart.is_empty()
+    }
+
+    /// Waits for work; `false` when the lane shall stop and nothing is left to do.
+    pub(super) async fn wait(&mut self, stop: &CancellationToken) -> bool {
+        if !self.is_empty() {
+            return true;
+        }
+        let emission = tokio::select! {
+            biased;
+            emission = self.receiver.recv() => emission,
+            () = stop.cancelled() => {
+                self.receiver.close();
+                self.receiver.recv().await
+            }
+        };
+        let Some(emission) = emission else { return false };
+        self.push(emission);
+        true
+    }
+
+    /// Takes what waits, one of each principal in turn, up to these bounds; a single emission over them goes alone.
+    pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<Emission> {
+        self.expire();
+        if let Some(emission) = self.apart.pop_front() {
+            return vec![emission];
+        }
+        let (mut taken, mut events, mut bytes) = (Vec::new(), 0, 0);
+        while let Some(owner) = self.order.pop_front() {
+            let Some(queue) = self.waiting.get_mut(&owner) else { continue };
+            let Some(next) = queue.front() else { continue };
+            events += next.events.len().max(1);
+            bytes += next.bytes();
+            if !taken.is_empty() && (events > events_max || bytes > bytes_max) {
+                self.order.push_front(owner);
+                break;
+            }
+            taken.extend(queue.pop_front());
+            self.count -= 1;
+            if queue.is_empty() {
+                self.waiting.remove(&owner);
+            } else {
+                self.order.push_back(owner);
+            }
+        }
+        taken
+    }
+
+    /// Puts back what was taken and certainly not stored.
+    pub(super) fn put_back(&mut self, emissions: Vec<Emission>) {
+        for emission in emissions.into_iter().rev() {
+            // One that was already answered must not be stored after all.
+            if emission.reply.is_some() {
+                self.queue(&emission.context.owner_id.clone()).push_front(emission);
+            }
+        }
+    }
+
+    /// Puts back what was refused together, to be tried one by one.
+    pub(super) fn take_apart(&mut self, emissions: Vec<Emission>) {
+        self.apart.extend(emissions.into_iter().filter(|emission| emission.reply.is_some()));
+    }
+
+    /// Takes in what has come, and refuses what has waited too long to be sent.
+    pub(super) fn expire(&mut self) {
+        while self.count < LANE_QUEUE_MAX
+            && let Ok(emission) = self.receiver.try_recv()
+        {
+            self.push(emission);
+        }
+        let (outage, mut expired) = (self.outage, 0);
+        // Each queue is in the order of arrival.
+        for queue in self.waiting.values_mut() {
+            while queue.front().is_some_and(|emission| emission.arrived.elapsed() > UNSENT_MAX) {
+                if let Some(mut emission) = queue.pop_front() {
+                    emission.answer(Err(EmitError::Unavailable(outage)));
+                    expired += 1;
+                }
+            }
+        }
+        if expired > 0 {
+            self.count -= expired;
+            self.waiting.retain(|_, queue| !queue.is_empty());
+            self.order.retain(|owner| self.waiting.contains_key(owner));
+        }
+    }
+
+    fn push(&mut self, emission: Emission) {
+        self.queue(&emission.context.owner_id.clone()).push_back(emission);
+    }
+
+    /// The queue of a principal who is about to have one more waiting.
+    fn queue(&mut self, owner: &OwnerId) -> &mut VecDeque<Emission> {
+        self.count += 1;
+        self.waiting.entry(owner.clone()).or_insert_with(|| {
+            self.order.push_back(owner.clone());
+            VecDeque::new()
+        })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use tokio::time::Instant;
+
+    use super::*;
+    use crate::domain::{
+        context::{Role, RunContext},
+        event::NewEvent,
+        json::Json,
+    };
+
+    fn emission(owner: &str, nth: usize) -> Emission {
+        let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+        let context = RunContext {
+            run_id,
+            root_run_id: run_id,
+            parent_run_id: None,
+            owner_id: OwnerId::trusted(owner),
+            thread_id: None,
+            session_id: None,
+            role: Role::Agent,
+            agent: None,
+            origin: None,
+            trace_id: None,
+        };
+        let events = vec![NewEvent::new(&format!("custom.e{nth}"), Json::empty())];
+        let reply = Some(tokio::sync::oneshot::channel().0);
+        Emission { context: Arc::new(context), birth: None, events, first_seq: None, arrived: Instant::now(), reply }
+    }
+
+    fn backlog(emissions: impl IntoIterator<Item = Emission>) -> (Backlog, mpsc::Sender<Emission>) {
+        let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
+        for emission in emissions {
+            sender.try_send(emission).unwrap();
+        }
+        (Backlog::new(receiver), sender)
+    }
+
+    fn names(taken: &[Emission]) -> Vec<String> {
+        let name = |emission: &Emission| format!("{} {}", emission.context.owner_id, emission.events[0].event_type);
+        taken.iter().map(name).collect()
+    }
+
+    #[test]
+    fn whoever_has_little_waiting_is_in_the_next_commit_and_everybody_keeps_their_order() {
+        let many = (0..100).map(|nth| emission("greedy", nth));
+        let (mut backlog, _sender) = backlog(many.chain([emission("modest", 0), emission("modest", 1)]));
+        let first = backlog.take(4, usize::MAX);
+        assert_eq!(names(&first), ["greedy custom.e0", "modest custom.e0", "greedy custom.e1", "modest custom.e1"]);
+        backlog.put_back(first);
+        assert_eq!(names(&backlog.take(3, usize::MAX)).len(), 3);
+        let rest: Vec<_> = std::iter::from_fn(|| Some(backlog.take(7, usize::MAX)).filter(|taken| !taken.is_empty()))
+            .flat_map(|taken| names(&taken))
+            .filter(|name| name.starts_with("greedy"))
+            .collect();
+        let expected: Vec<_> = (100 - rest.len()..100).map(|nth| format!("greedy custom.e{nth}")).collect();
+        assert_eq!(rest, expected);
+        assert!(backlog.is_empty());
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn what_has_waited_too_long_is_refused_and_what_came_later_stays() {
+        let (mut backlog, sender) = backlog([emission("a", 0), emission("b", 0)]);
+        backlog.expire();
+        tokio::time::advance(UNSENT_MAX + Duration::from_millis(1)).await;
+        sender.try_send(emission("b", 1)).unwrap();
+        assert_eq!(names(&backlog.take(10, usize::MAX)), ["b custom.e1"]);
+        assert!(backlog.is_empty());
+    }
+
+    #[test]
+    fn what_was_refused_together_is_tried_one_by_one() {
+        let (mut backlog, _sender) = backlog((0..3).map(|nth| emission("a", nth)));
+        let together = backlog.take(10, usize::MAX);
+        backlog.take_apart(together);
+        let sizes: Vec<usize> = (0..4).map(|_| backlog.take(10, usize::MAX).len()).collect();
+        assert_eq!(sizes, [1, 1, 1, 0]);
+    }
+}

@@ -1,0 +1,101 @@
+//! Whether events can be stored: what the lanes' last commits came to, and a small write of the same kind where none was
+//! made lately.
+
+use std::{
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use super::Timeline;
+use crate::store::{Outage, Store};
+
+/// How long a commit that went well speaks for the next.
+const FRESH: Duration = Duration::from_millis(700);
+/// How long a failure does, so that a crowd that asks is no load.
+const FAILED_FRESH: Duration = Duration::from_millis(200);
+
+/// Why no event can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
+pub enum Unready {
+    #[error("{0}")]
+    Database(Outage),
+    /// A task of the server panicked and has not proved itself since.
+    #[error("a part of the server has failed: {0}")]
+    Task(&'static str),
+}
+
+#[derive(Clone, Copy, Debug)]
+struct State {
+    at: Instant,
+    outage: Option<Outage>,
+}
+
+/// What is known of each lane. Cheap to clone.
+#[derive(Clone, Debug)]
+pub(super) struct Health {
+    lanes: Arc<Mutex<Vec<Option<State>>>>,
+    /// Held by whoever is trying, so that a crowd that asks waits for one answer.
+    trying: Arc<tokio::sync::Mutex<()>>,
+}
+
+impl Health {
+    pub(super) fn new(lanes: usize) -> Self {
+        Self { lanes: Arc::new(Mutex::new(vec![None; lanes])), trying: Arc::default() }
+    }
+
+    fn lanes(&self) -> MutexGuard<'_, Vec<Option<State>>> {
+        self.lanes.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// A lane has committed events.
+    pub(super) fn wrote(&self, lane: u8) {
+        self.set(lane, None);
+    }
+
+    /// A lane could not commit events.
+    pub(super) fn failed(&self, lane: u8, outage: Outage) {
+        self.set(lane, Some(outage));
+    }
+
+    fn set(&self, lane: u8, outage: Option<Outage>) {
+        if let Some(state) = self.lanes().get_mut(usize::from(lane)) {
+            *state = Some(State { at: Instant::now(), outage });
+        }
+    }
+
+    /// The lanes of which nothing recent is known, each with why its last commit failed.
+    fn stale(&self) -> Vec<(u8, Option<Outage>)> {
+        let is_stale = |state: &State| state.at.elapsed() > if state.outage.is_some() { FAILED_FRESH } else { FRESH };
+        let lanes = self.lanes();
+        let lanes = lanes.iter().zip(0u8..).filter(|(state, _)| state.as_ref().is_none_or(is_stale));
+        lanes.map(|(state, lane)| (lane, state.and_then(|state| state.outage))).collect()
+    }
+
+    /// Whether every lane can store events, tried where it is not known.
+    async fn check(&self, store: &Store) -> Result<(), Outage> {
+        let _one = self.trying.lock().await;
+        for (lane, failed) in self.stale() {
+            // A full disk may have room for a row that is already there, and none for an event.
+            match store.try_lane(lane, failed.is_some()).await {
+                Ok(()) => self.wrote(lane),
+                Err(error) => self.failed(lane, error.outage().unwrap_or(Outage::Unreachable)),
+            }
+        }
+        match self.lanes().iter().flatten().find_map(|state| state.outage) {
+            Some(outage) => Err(outage),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Timeline {
+    /// Whether an event that came now could be stored.
+    pub async fn ready(&self) -> Result<(), Unready> {
+        if let Some(task) = self.shared.supervisor.failing() {
+            return Err(Unready::Task(task));
+        }
+        self.shared.health.check(self.store()).await.map_err(Unready::Database)
+    }
+}

@@ -151,9 +151,9 @@ pub struct ServeArgs {
     /// How often other processes' commits are looked for when no notification came, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
-    /// Say that the database was restored from a backup: the log goes on as another history, and cursors of readers that
+    /// Says that the database was restored from a backup: the log goes on as another history, and cursors of readers that
     /// saw more are refused instead of being taken for places in what follows. Once, at the first start afterwards
-    #[arg(long)]
+    #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub new_history: bool,
     /// How long an executor or a runner may be silent before its runs are given to another, milliseconds.
     #[arg(long, env = "RUNREEL_LEASE_MS", default_value_t = JOB_LEASE_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(500..=JOB_LEASE_MS_MAX))]

@@ -40,6 +40,7 @@ mod runners;
 mod runs;
 mod saved;
 mod secrets;
+mod set_back;
 mod sql;
 mod stream;
 mod support;

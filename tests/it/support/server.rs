@@ -106,6 +106,7 @@ impl Setup {
         let url = self.url.unwrap_or_else(|| db.url());
         let artifacts = db.artifacts.path().display().to_string();
         let saved = db.artifacts.path().join("saved").display().to_string();
+        let data = db.artifacts.path().join("data").display().to_string();
         let mut flags = vec![
             "--listen",
             "127.0.0.1:0",
@@ -119,6 +120,8 @@ impl Setup {
             artifacts.as_str(),
             "--sessions-dir",
             saved.as_str(),
+            "--data-dir",
+            data.as_str(),
         ];
         for pair in self.flags.chunks(2) {
             // clap refuses a flag that is given twice.

@@ -215,6 +215,7 @@ struct EventPage {
     /// Send it back as `after` for the next page.
     next_after: i64,
     last_seq: i64,
+    /// Whether there is a next page; this one may hold fewer events than were asked for.
     has_more: bool,
 }
 
@@ -287,7 +288,6 @@ fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: Ty
         loop {
             let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;
             let Some(page) = page else { return };
-            let complete = (page.events.len() as i64) < REPLAY_ROWS;
             let mut chunk = BytesMut::new();
             for (place, event) in &page.events {
                 after = place.seq;
@@ -299,7 +299,7 @@ fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: Ty
             if !chunk.is_empty() {
                 yield chunk.freeze();
             }
-            if complete {
+            if page.complete {
                 return;
             }
         }

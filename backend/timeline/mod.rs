@@ -16,6 +16,7 @@ pub mod emit;
 pub mod follow;
 pub mod import;
 pub mod interrupts;
+pub mod open;
 mod pages;
 pub mod plan;
 pub mod publish;

@@ -36,12 +36,11 @@ impl Timeline {
             (Scope::Run(context), Track::Run(after)) => {
                 let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
                 let Some(page) = page else { return Ok(None) };
-                let complete = (page.events.len() as i64) < limit;
                 let mut floor = FeedCursor::start();
                 floor.advance(page.lane, page.lane_position);
                 let events = page.events.into_iter();
                 let frames = events.map(|(place, event)| frame(Arc::clone(context), place, &event)).collect();
-                Ok(Some(Page::new(frames, None, floor, complete)))
+                Ok(Some(Page::new(frames, None, floor, page.complete)))
             }
             (Scope::Feed(scope), Track::Feed(after)) => {
                 let page = self.store().feed_page(owner, scope, after, limit).await?;

@@ -234,7 +234,7 @@ fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder:
             if left == Some(Duration::ZERO) {
                 return;
             }
-            if watched.as_ref().is_some_and(|watched| watched.is_revoked()) {
+            if watched.as_ref().is_some_and(auth::Watched::is_revoked) {
                 return;
             }
             if let Some(chunk) = encoder.chunk() {

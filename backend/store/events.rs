@@ -20,8 +20,8 @@ use crate::domain::{
 /// An event and where it stands.
 pub type Placed = (Place, Recorded);
 
-/// Rows of a page's first pass. Few, because nothing is known of their size yet.
-const FIRST_PASS_ROWS: i64 = 64;
+/// Rows of a page's first pass: so many of the largest fill it. Nothing is known of their size yet.
+const FIRST_PASS_ROWS: i64 = 16;
 
 /// A page of a run's log, and what was true in the same snapshot.
 #[derive(Debug)]

@@ -66,6 +66,10 @@ impl Revocations {
 }
 
 impl Watched {
+    pub fn is_revoked(&self) -> bool {
+        self.revoked.is_cancelled()
+    }
+
     /// Completes when the token is revoked.
     pub async fn revoked(&self) {
         self.revoked.cancelled().await;

@@ -3,9 +3,12 @@
 //! Invariant kept here: a topic's frames arrive in the order they were published, and a reader that is too slow is told
 //! so ([`Heard::Lagged`]) instead of being waited for or silently skipped. One reader's lag costs the others nothing.
 //!
+//! What waits for readers that are behind is bounded: in frames for each topic, in bytes for all topics of a principal.
+//!
 //! Others get a handle, never a channel. A topic exists while somebody listens; publishing to nobody costs a look-up.
 
 mod frame;
+mod kept;
 
 use std::{
     collections::HashMap,
@@ -18,15 +21,16 @@ use tokio::sync::broadcast::{
 };
 
 pub use self::frame::Frame;
-use crate::domain::{id::RunId, principal::OwnerId};
+use self::kept::{Backlog, Kept};
+use crate::domain::{id::RunId, limits::BUS_OWN_BYTES_MAX, principal::OwnerId};
 
 /// What can be listened to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// One run.
     Run(RunId),
-    /// Every run of an owner.
-    Owner(OwnerId),
+    /// Every run of the owner.
+    Everything,
 }
 
 /// What a listener hears.
@@ -41,74 +45,84 @@ pub enum Heard {
 
 #[derive(Clone, Debug)]
 enum Note {
-    Frame(Arc<Frame>),
+    Frame(Arc<Kept>),
     /// The publisher itself skipped ahead.
     Skipped,
     /// The publisher went back.
     Reset,
 }
 
-type Topics = HashMap<Topic, broadcast::Sender<Note>>;
+/// The topics of one owner that have listeners, and what they keep.
+#[derive(Debug, Default)]
+struct Topics {
+    senders: HashMap<Topic, broadcast::Sender<Note>>,
+    backlog: Backlog,
+}
 
 /// The bus. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bus {
-    topics: Arc<Mutex<Topics>>,
+    owners: Arc<Mutex<HashMap<OwnerId, Topics>>>,
     frames_max: usize,
+    bytes_max: usize,
 }
 
 impl Bus {
     /// A bus that keeps `frames_max` frames per topic for readers that are behind.
     pub fn new(frames_max: usize) -> Self {
-        Self { topics: Arc::default(), frames_max: frames_max.max(1) }
+        Self { owners: Arc::default(), frames_max: frames_max.max(1), bytes_max: BUS_OWN_BYTES_MAX }
     }
 
-    fn topics(&self) -> MutexGuard<'_, Topics> {
-        // The map stays whole whatever a panicking thread did: every change to it is a single call.
-        self.topics.lock().unwrap_or_else(PoisonError::into_inner)
+    fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Topics>> {
+        // The maps stay whole whatever a panicking thread did: every change to them is a single call.
+        self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Listens from now on.
-    pub fn subscribe(&self, topic: Topic) -> Subscription {
-        let mut topics = self.topics();
-        let sender = topics.entry(topic.clone()).or_insert_with(|| broadcast::channel(self.frames_max).0);
-        Subscription { receiver: sender.subscribe(), topic, bus: self.clone() }
+    pub fn subscribe(&self, owner: OwnerId, topic: Topic) -> Subscription {
+        let mut owners = self.owners();
+        let topics = owners.entry(owner.clone()).or_default();
+        let sender = topics.senders.entry(topic.clone()).or_insert_with(|| broadcast::channel(self.frames_max).0);
+        Subscription { receiver: sender.subscribe(), owner, topic, bus: self.clone() }
     }
 
     /// Whether anybody would hear a frame of this run.
     pub fn is_heard(&self, run: RunId, owner: &OwnerId) -> bool {
-        let topics = self.topics();
-        topics.contains_key(&Topic::Run(run)) || topics.contains_key(&Topic::Owner(owner.clone()))
+        let owners = self.owners();
+        let senders = owners.get(owner).map(|topics| &topics.senders);
+        senders
+            .is_some_and(|senders| senders.contains_key(&Topic::Run(run)) || senders.contains_key(&Topic::Everything))
     }
 
     /// Hands a frame to everybody who listens to its run or its owner.
     pub fn publish(&self, frame: Frame) {
-        let (run, owner) = (Topic::Run(frame.context.run_id), Topic::Owner(frame.context.owner_id.clone()));
+        let mut owners = self.owners();
+        let Some(Topics { senders, backlog }) = owners.get_mut(&frame.context.owner_id) else { return };
+        let run = Topic::Run(frame.context.run_id);
         let frame = Arc::new(frame);
-        let topics = self.topics();
-        for sender in [topics.get(&run), topics.get(&owner)].into_iter().flatten() {
+        for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
             // An error means that the last listener is just leaving.
-            let _ = sender.send(Note::Frame(Arc::clone(&frame)));
+            let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.bytes_max)));
         }
     }
 
     /// Tells every listener to look into the database, because frames were not published one by one.
     pub fn skip(&self) {
-        for sender in self.topics().values() {
+        for sender in self.owners().values().flat_map(|topics| topics.senders.values()) {
             let _ = sender.send(Note::Skipped);
         }
     }
 
     /// Tells every listener that the log was set back.
     pub fn reset(&self) {
-        for sender in self.topics().values() {
+        for sender in self.owners().values().flat_map(|topics| topics.senders.values()) {
             let _ = sender.send(Note::Reset);
         }
     }
 
     /// Topics with listeners.
     pub fn topics_count(&self) -> usize {
-        self.topics().len()
+        self.owners().values().map(|topics| topics.senders.len()).sum()
     }
 }
 
@@ -116,6 +130,7 @@ impl Bus {
 #[derive(Debug)]
 pub struct Subscription {
     receiver: broadcast::Receiver<Note>,
+    owner: OwnerId,
     topic: Topic,
     bus: Bus,
 }
@@ -124,9 +139,8 @@ impl Subscription {
     /// Waits for what comes next.
     pub async fn next(&mut self) -> Heard {
         match self.receiver.recv().await {
-            Ok(Note::Frame(frame)) => Heard::Frame(frame),
-            Ok(Note::Skipped) | Err(RecvError::Lagged(_)) => Heard::Lagged,
-            Ok(Note::Reset) => Heard::Reset,
+            Ok(note) => self.hear(&note),
+            Err(RecvError::Lagged(_)) => Heard::Lagged,
             // A topic lives as long as its last listener, so its channel cannot close under one.
             Err(RecvError::Closed) => std::future::pending().await,
         }
@@ -135,11 +149,26 @@ impl Subscription {
     /// Takes what is already there.
     pub fn try_next(&mut self) -> Option<Heard> {
         match self.receiver.try_recv() {
-            Ok(Note::Frame(frame)) => Some(Heard::Frame(frame)),
-            Ok(Note::Skipped) | Err(TryRecvError::Lagged(_)) => Some(Heard::Lagged),
-            Ok(Note::Reset) => Some(Heard::Reset),
+            Ok(note) => Some(self.hear(&note)),
+            Err(TryRecvError::Lagged(_)) => Some(Heard::Lagged),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
+    }
+
+    fn hear(&mut self, note: &Note) -> Heard {
+        let kept = match note {
+            Note::Frame(kept) => kept,
+            Note::Skipped => return Heard::Lagged,
+            Note::Reset => return Heard::Reset,
+        };
+        kept.frame().map_or_else(
+            || {
+                // More may be gone. All that waits now is committed, so a reader that pages from here on misses nothing.
+                self.receiver = self.receiver.resubscribe();
+                Heard::Lagged
+            },
+            Heard::Frame,
+        )
     }
 
     /// Whether nothing is waiting. Only meaningful while publishing is held up.
@@ -150,10 +179,14 @@ impl Subscription {
 
 impl Drop for Subscription {
     fn drop(&mut self) {
-        let mut topics = self.bus.topics();
+        let mut owners = self.bus.owners();
+        let Some(topics) = owners.get_mut(&self.owner) else { return };
         // This receiver still counts as one.
-        if topics.get(&self.topic).is_some_and(|sender| sender.receiver_count() <= 1) {
-            topics.remove(&self.topic);
+        if topics.senders.get(&self.topic).is_some_and(|sender| sender.receiver_count() <= 1) {
+            topics.senders.remove(&self.topic);
+            if topics.senders.is_empty() {
+                owners.remove(&self.owner);
+            }
         }
     }
 }

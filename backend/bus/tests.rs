@@ -11,6 +11,10 @@ use crate::domain::{
 };
 
 fn frame(owner: &str, seq: i64) -> Frame {
+    frame_of(owner, seq, Json::empty())
+}
+
+fn frame_of(owner: &str, seq: i64, payload: Json) -> Frame {
     let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
     let context = Arc::new(RunContext {
         run_id,
@@ -25,7 +29,7 @@ fn frame(owner: &str, seq: i64) -> Frame {
         trace_id: None,
     });
     let seq = Seq::new(seq).unwrap();
-    let event = Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(seq), DateTime::UNIX_EPOCH);
+    let event = Recorded::stamp(&context, NewEvent::new("log.info", payload), Some(seq), DateTime::UNIX_EPOCH);
     Frame::new(context, &event, Some(Place { seq, lane: 0, position: 1 }), Tag::FIRST)
 }
 
@@ -42,7 +46,8 @@ fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
 fn a_slow_listener_is_told_that_it_lagged_and_the_quick_one_hears_everything() {
     let bus = Bus::new(2);
     let run = frame("o", 1).context.run_id;
-    let (mut quick, mut slow) = (bus.subscribe(Topic::Run(run)), bus.subscribe(Topic::Run(run)));
+    let subscribe = || bus.subscribe(OwnerId::trusted("o"), Topic::Run(run));
+    let (mut quick, mut slow) = (subscribe(), subscribe());
     let mut heard = Vec::new();
     for seq in 1..=4 {
         bus.publish(frame("o", seq));
@@ -55,13 +60,35 @@ fn a_slow_listener_is_told_that_it_lagged_and_the_quick_one_hears_everything() {
 #[test]
 fn another_owner_hears_nothing_and_topics_go_with_their_last_listener() {
     let bus = Bus::new(8);
-    let (mut mine, mut theirs) =
-        (bus.subscribe(Topic::Owner(OwnerId::trusted("o"))), bus.subscribe(Topic::Owner(OwnerId::trusted("p"))));
+    let [mut mine, mut theirs] = ["o", "p"].map(|owner| bus.subscribe(OwnerId::trusted(owner), Topic::Everything));
     bus.publish(frame("o", 1));
     assert_eq!(seqs(&mut mine), [Some(1)]);
     assert_eq!(seqs(&mut theirs), []);
     drop((mine, theirs));
     assert_eq!(bus.topics_count(), 0);
+}
+
+#[test]
+fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_first() {
+    let bus = Bus { bytes_max: 4_000, ..Bus::new(256) };
+    let text = || Json::of(&"x".repeat(700));
+    let bytes = frame_of("o", 1, text()).block().len();
+    let run = frame("o", 1).context.run_id;
+    let [mut stuck, mut quick] =
+        [Topic::Run(run), Topic::Everything].map(|topic| bus.subscribe(OwnerId::trusted("o"), topic));
+    let mut other = bus.subscribe(OwnerId::trusted("p"), Topic::Everything);
+    bus.publish(frame_of("p", 1, text()));
+    for seq in 1..=50 {
+        bus.publish(frame_of("o", seq, text()));
+        assert_eq!(seqs(&mut quick), [Some(seq)], "who keeps up misses nothing");
+        let sum = bus.owners()[&OwnerId::trusted("o")].backlog.sum();
+        assert!(sum <= 4_000 && (seq < 10 || sum > 4_000 - 2 * bytes), "{sum}");
+    }
+    assert_eq!(seqs(&mut stuck), [None], "it lagged, once, and begins at what comes next");
+    bus.publish(frame_of("o", 51, text()));
+    assert_eq!((seqs(&mut stuck), seqs(&mut quick)), (vec![Some(51)], vec![Some(51)]));
+    assert_eq!(bus.owners()[&OwnerId::trusted("o")].backlog.sum(), 0, "what all have read counts no more");
+    assert_eq!(seqs(&mut other), [Some(1)]);
 }
 
 #[test]
@@ -78,7 +105,7 @@ fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
 fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_are_told() {
     let bus = Bus::new(4);
     let event = frame("o", 7);
-    let mut listener = bus.subscribe(Topic::Run(event.context.run_id));
+    let mut listener = bus.subscribe(event.context.owner_id.clone(), Topic::Run(event.context.run_id));
     bus.publish(event);
     bus.reset();
     assert!(matches!(listener.try_next(), Some(Heard::Frame(_))));

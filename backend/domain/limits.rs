@@ -34,6 +34,8 @@ pub const PAGE_ROWS_DEFAULT: i64 = 100;
 pub const EVENT_PAGE_ROWS_DEFAULT: i64 = 500;
 /// Rows read from the database in one step of a replay.
 pub const REPLAY_ROWS: i64 = 1_000;
+/// Payloads in one page of events, bytes; one event is always given.
+pub const EVENT_PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Spans one timeline shows.
 pub const SPANS_MAX: usize = 20_000;
 /// How far from now the time inside a client-chosen run id may lie, milliseconds.
@@ -42,8 +44,16 @@ pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 pub const OPEN_TEXT_BYTES_MAX: usize = 1024 * 1024;
 /// Most open spans with text in one run.
 pub const OPEN_SPANS_MAX: usize = 256;
-/// Text of all open spans of the process, bytes; over it the run that was quiet longest forgets its text.
+/// Text of all open spans of one run, bytes.
+pub const OPEN_RUN_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// What an open span counts beside its text, bytes; this bounds how many there are.
+pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
+/// Open spans of one principal, bytes; over it its own run that was quiet longest forgets its text.
+pub const OPEN_OWN_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Open spans of the process, bytes; over it the run that was quiet longest forgets its text.
 pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Pieces an open text is kept and read in, bytes: six times as much, when all of it is escaped, still fits a chunk.
+pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
 /// Events one commit takes at most (a single larger request is committed alone).
@@ -64,6 +74,8 @@ pub const HEADS_MAX: usize = 100_000;
 pub const CONTEXTS_MAX: u64 = 100_000;
 /// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.
 pub const BUS_FRAMES_DEFAULT: usize = 256;
+/// Frames kept for all readers of one principal that are behind, bytes; the oldest go first.
+pub const BUS_OWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Silence after which a stream sends a comment, milliseconds.
 pub const PING_MS: u64 = 10_000;
 /// What a client waits before it reconnects, milliseconds.

@@ -1,78 +1,66 @@
-//! The text of messages that are still being written.
+//! How much text of messages that are still being written a run may have open.
 //!
-//! Tokens are never rows. What makes them safe to join late is this fold: per open span the text so far, closed by the
-//! durable event that holds the whole. [`OpenSpans::take`] numbers each delta with the count of characters before it.
-
-use std::collections::BTreeMap;
+//! Tokens are never rows; what is kept of them is the text so far, from a span's first delta to the durable event that
+//! holds the whole. The rules here look at lengths alone: whoever keeps the texts and whoever plans what will be added to
+//! them (a batch that is not committed yet) follow the same ones.
 
 use super::{
     event::EventType,
     id::SpanId,
-    limits::{OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
+    limits::{OPEN_RUN_BYTES_MAX, OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
 };
-
-/// One span whose text is not complete yet.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenSpan {
-    pub event_type: EventType,
-    pub text: String,
-    /// Length of `text` in Unicode characters: the offset the next delta will carry.
-    pub chars: usize,
-}
-
-/// All open spans of one run.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct OpenSpans(BTreeMap<SpanId, OpenSpan>);
 
 /// The text of a run's open spans is over a bound.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the streamed text of one span may reach {OPEN_TEXT_BYTES_MAX} bytes, of {OPEN_SPANS_MAX} spans at a time")]
+#[error(
+    "the streamed text of one span may reach {OPEN_TEXT_BYTES_MAX} bytes, and that of one run {OPEN_RUN_BYTES_MAX} bytes \
+     in {OPEN_SPANS_MAX} spans at a time"
+)]
 pub struct Overflow;
 
-impl OpenSpans {
-    /// Adds a delta and returns its offset: the number of characters of that span before it.
-    pub fn take(&mut self, span_id: &SpanId, event_type: &EventType, text: &str) -> Result<usize, Overflow> {
-        if !self.0.contains_key(span_id) && self.0.len() >= OPEN_SPANS_MAX {
+/// How much text a run has open.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Lengths {
+    pub spans: usize,
+    pub bytes: usize,
+}
+
+impl Lengths {
+    /// Adds a delta to a span that has `so_far` bytes, `None` when it is not open. Refused, it changes nothing.
+    pub fn add(&mut self, so_far: Option<usize>, delta: usize) -> Result<(), Overflow> {
+        let spans = self.spans + usize::from(so_far.is_none());
+        let bytes = self.bytes + delta;
+        let fits = so_far.unwrap_or(0) + delta <= OPEN_TEXT_BYTES_MAX;
+        if !fits || bytes > OPEN_RUN_BYTES_MAX || spans > OPEN_SPANS_MAX {
             return Err(Overflow);
         }
-        let span = self.0.entry(span_id.clone()).or_insert_with(|| OpenSpan {
-            event_type: event_type.clone(),
-            text: String::new(),
-            chars: 0,
-        });
-        if span.text.len() + text.len() > OPEN_TEXT_BYTES_MAX {
-            return Err(Overflow);
-        }
-        let offset = span.chars;
-        span.text.push_str(text);
-        span.chars += text.chars().count();
-        Ok(offset)
+        (self.spans, self.bytes) = (spans, bytes);
+        Ok(())
     }
 
+    /// Takes away a span of so many bytes.
+    pub fn close(&mut self, bytes: usize) {
+        self.spans -= 1;
+        self.bytes -= bytes;
+    }
+}
+
+/// Which texts an event closes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Closes<'a> {
+    Nothing,
+    Span(&'a SpanId),
+    Run,
+}
+
+impl<'a> Closes<'a> {
     /// A durable event closes the span it names, and a terminal one closes all.
-    pub fn close(&mut self, event_type: &EventType, span_id: Option<&SpanId>) {
-        match (event_type.family(), event_type.action()) {
-            ("run", "completed" | "failed" | "cancelled") => self.0.clear(),
-            (_, "completed" | "failed") => {
-                if let Some(span_id) = span_id {
-                    self.0.remove(span_id);
-                }
-            }
-            _ => {}
+    pub fn of(event_type: &EventType, span_id: Option<&'a SpanId>) -> Self {
+        match (event_type.family(), event_type.action(), span_id) {
+            ("run", "completed" | "failed" | "cancelled", _) => Self::Run,
+            (_, "completed" | "failed", Some(span_id)) => Self::Span(span_id),
+            _ => Self::Nothing,
         }
-    }
-
-    pub fn iter(&self) -> impl Iterator<Item = (&SpanId, &OpenSpan)> {
-        self.0.iter()
-    }
-
-    pub fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// Bytes of text held.
-    pub fn bytes(&self) -> usize {
-        self.0.values().map(|span| span.text.len()).sum()
     }
 }
 
@@ -81,24 +69,28 @@ mod tests {
     use super::*;
 
     #[test]
-    fn offsets_count_characters_and_the_durable_event_closes_the_span() {
-        let (mut open, span) = (OpenSpans::default(), "m1".parse::<SpanId>().unwrap());
-        let delta: EventType = "message.delta".parse().unwrap();
-        assert_eq!(open.take(&span, &delta, "héé😀"), Ok(0));
-        assert_eq!(open.take(&span, &delta, "x"), Ok(4));
-        assert_eq!(open.iter().next().unwrap().1.text, "héé😀x");
-        open.close(&"tool.completed".parse().unwrap(), Some(&"other".parse().unwrap()));
-        assert!(!open.is_empty());
-        open.close(&"message.completed".parse().unwrap(), Some(&span));
-        assert!(open.is_empty());
+    fn each_bound_holds_by_itself_and_a_refusal_changes_nothing() {
+        let mut lengths = Lengths::default();
+        assert_eq!(lengths.add(Some(OPEN_TEXT_BYTES_MAX), 1), Err(Overflow));
+        lengths.add(None, OPEN_TEXT_BYTES_MAX).unwrap();
+        let full = Lengths { spans: OPEN_SPANS_MAX, bytes: 1 };
+        assert_eq!(full.clone().add(None, 0), Err(Overflow));
+        assert_eq!(full.clone().add(Some(1), 1), Ok(()));
+        let mut long = Lengths { spans: 1, bytes: OPEN_RUN_BYTES_MAX };
+        assert_eq!(long.add(Some(0), 1), Err(Overflow));
+        assert_eq!(long, Lengths { spans: 1, bytes: OPEN_RUN_BYTES_MAX });
+        lengths.close(OPEN_TEXT_BYTES_MAX);
+        assert_eq!(lengths, Lengths::default());
     }
 
     #[test]
-    fn a_span_that_grows_over_its_bound_is_refused_and_stays_as_it_was() {
-        let (mut open, span) = (OpenSpans::default(), "m1".parse::<SpanId>().unwrap());
-        let delta: EventType = "message.delta".parse().unwrap();
-        open.take(&span, &delta, &"x".repeat(OPEN_TEXT_BYTES_MAX)).unwrap();
-        assert_eq!(open.take(&span, &delta, "y"), Err(Overflow));
-        assert_eq!(open.bytes(), OPEN_TEXT_BYTES_MAX);
+    fn an_end_closes_its_span_and_the_runs_end_closes_all() {
+        let span: SpanId = "m".parse().unwrap();
+        let closes = |word: &str| Closes::of(&word.parse().unwrap(), Some(&span));
+        assert_eq!(closes("message.completed"), Closes::Span(&span));
+        assert_eq!(closes("tool.failed"), Closes::Span(&span));
+        assert_eq!(closes("run.cancelled"), Closes::Run);
+        assert_eq!(closes("message.delta"), Closes::Nothing);
+        assert_eq!(Closes::of(&"tool.completed".parse().unwrap(), None), Closes::Nothing);
     }
 }

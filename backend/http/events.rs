@@ -219,6 +219,7 @@ struct EventPage {
     /// Its id in the run's stream: send it back as `after` for the next page, or to follow the run from here.
     last_id: String,
     last_seq: i64,
+    /// Whether there is a next page; this one may hold fewer events than were asked for.
     has_more: bool,
 }
 
@@ -297,7 +298,6 @@ fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: Ty
         loop {
             let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;
             let Some(page) = page else { return };
-            let complete = (page.events.len() as i64) < REPLAY_ROWS;
             let mut chunk = BytesMut::new();
             for (place, event) in &page.events {
                 after = place.seq;
@@ -309,7 +309,7 @@ fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: Ty
             if !chunk.is_empty() {
                 yield chunk.freeze();
             }
-            if complete {
+            if page.complete {
                 return;
             }
         }

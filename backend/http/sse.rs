@@ -1,29 +1,41 @@
 //! Signals as `text/event-stream`, framed by hand: LF only, one line of data per frame.
 //!
 //! A lone frame of a run's stream is handed on as the shared bytes it is; several waiting ones are put together into
-//! one chunk, so that a burst costs one write.
+//! chunks, so that a burst costs one write and a reader that is not reading holds no more than a chunk. A long text is read
+//! as it is written.
+
+use std::vec;
 
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 
 use crate::{
-    domain::{cursor::FeedCursor, limits::RETRY_MS},
-    timeline::{follow::Signal, publish::OpenText},
+    domain::{
+        cursor::FeedCursor,
+        limits::{RETRY_MS, STREAM_CHUNK_BYTES},
+    },
+    timeline::{follow::Signal, open::OpenText},
 };
 
-/// Writes signals as frames. In a feed it counts the cursor that each frame's id tells.
-#[derive(Debug)]
+/// Writes signals as frames, a chunk at a time. In a feed it counts the cursor that each frame's id tells.
 pub(super) struct Encoder {
     feed: Option<FeedCursor>,
+    waiting: vec::IntoIter<Signal>,
+    /// The snapshot whose text is being written: what is left of the text, and what follows it.
+    text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
 }
 
 impl Encoder {
     pub(super) fn run() -> Self {
-        Self { feed: None }
+        Self::new(None)
     }
 
     pub(super) fn feed(after: FeedCursor) -> Self {
-        Self { feed: Some(after) }
+        Self::new(Some(after))
+    }
+
+    fn new(feed: Option<FeedCursor>) -> Self {
+        Self { feed, waiting: Vec::new().into_iter(), text: None }
     }
 
     /// The first line of a stream.
@@ -36,16 +48,37 @@ impl Encoder {
         Bytes::from_static(b": ping\n\n")
     }
 
-    /// One chunk for all of these.
-    pub(super) fn chunk(&mut self, signals: &[Signal]) -> Bytes {
-        if let ([Signal::Frame(frame)], None) = (signals, &self.feed) {
-            return frame.block().clone();
+    /// Takes what is to be written next. What was taken before has been written.
+    pub(super) fn take(&mut self, signals: Vec<Signal>) {
+        debug_assert!(self.waiting.len() == 0 && self.text.is_none(), "nothing is passed over");
+        self.waiting = signals.into_iter();
+    }
+
+    /// The next chunk of it; `None` when all is written.
+    pub(super) fn chunk(&mut self) -> Option<Bytes> {
+        if let ([Signal::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
+            let block = frame.block().clone();
+            self.waiting = Vec::new().into_iter();
+            return Some(block);
         }
         let mut chunk = BytesMut::new();
-        for signal in signals {
-            self.write(&mut chunk, signal);
+        while chunk.len() < STREAM_CHUNK_BYTES {
+            match &mut self.text {
+                Some((pieces, end)) => {
+                    if let Some(piece) = pieces.next() {
+                        put_escaped(&mut chunk, &piece);
+                    } else {
+                        chunk.put_slice(end.as_bytes());
+                        self.text = None;
+                    }
+                }
+                None => match self.waiting.next() {
+                    Some(signal) => self.write(&mut chunk, &signal),
+                    None => break,
+                },
+            }
         }
-        chunk.freeze()
+        (!chunk.is_empty()).then(|| chunk.freeze())
     }
 
     fn write(&mut self, chunk: &mut BytesMut, signal: &Signal) {
@@ -58,7 +91,7 @@ impl Encoder {
                 }
                 _ => chunk.put_slice(frame.block()),
             },
-            Signal::Snapshot(open) => control(chunk, "message.snapshot", &snapshot(open)),
+            Signal::Snapshot(open) => self.begin_snapshot(chunk, open),
             Signal::CaughtUp { last_seq, cursor } => {
                 // What a feed passed over counts as seen: the ids that follow go on from there.
                 if let (Some(own), Some(cursor)) = (&mut self.feed, cursor) {
@@ -79,13 +112,25 @@ impl Encoder {
             Signal::Draining => control(chunk, "stream.draining", &json!({ "retry_ms": RETRY_MS })),
         }
     }
+
+    /// Writes the frame of a text so far up to the text, and keeps the rest for the chunks that follow.
+    fn begin_snapshot(&mut self, chunk: &mut BytesMut, open: &OpenText) {
+        // `text` and `type` are the last members, so the JSON of all others begins the frame's.
+        let head = json!({
+            "agent": open.context.agent, "offset": open.chars, "role": open.context.role,
+            "run_id": open.context.run_id, "span_id": open.span_id,
+        });
+        let head = head.to_string();
+        let head = head.strip_suffix('}').unwrap_or(&head);
+        chunk.put_slice(format!("event: message.snapshot\ndata: {head},\"text\":\"").as_bytes());
+        self.text = Some((Box::new(open.pieces()), format!("\",\"type\":\"{}\"}}\n\n", open.event_type)));
+    }
 }
 
-fn snapshot(open: &OpenText) -> serde_json::Value {
-    json!({
-        "run_id": open.context.run_id, "span_id": open.span_id, "type": open.event_type,
-        "role": open.context.role, "agent": open.context.agent, "text": open.text, "offset": open.chars,
-    })
+/// The inside of a JSON string. A text may be escaped in pieces, because every character is escaped by itself.
+fn put_escaped(chunk: &mut BytesMut, text: &str) {
+    let quoted = json!(text).to_string();
+    chunk.put_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }
 
 /// A frame that is not an event: it has no id, so no reader ever resumes from it.

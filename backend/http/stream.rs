@@ -242,6 +242,13 @@ fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder:
             if left == Some(Duration::ZERO) {
                 return;
             }
+            if watched.as_ref().is_some_and(auth::Watched::is_revoked) {
+                return;
+            }
+            if let Some(chunk) = encoder.chunk() {
+                yield Ok(chunk);
+                continue;
+            }
             let ping = Duration::from_millis(PING_MS);
             let patience = left.map_or(ping, |left| left.min(ping));
             let revoked = async {
@@ -252,7 +259,7 @@ fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder:
             };
             tokio::select! {
                 signals = follower.next() => match signals {
-                    Some(signals) => yield Ok(encoder.chunk(&signals)),
+                    Some(signals) => encoder.take(signals),
                     None => return,
                 },
                 () = revoked => return,

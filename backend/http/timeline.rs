@@ -58,7 +58,7 @@ async fn show(
             after = place.seq;
             timeline.take(event);
         }
-        if (page.events.len() as i64) < REPLAY_ROWS {
+        if page.complete {
             break;
         }
     }

@@ -233,14 +233,20 @@ impl Job {
             return rests;
         }
         let (store, context) = (self.dispatch.timeline().store(), &self.job.context);
-        let page =
-            store.run_page(&context.owner_id, context.run_id, self.last_seq.back(ANSWERS_LOOKED_AT), ANSWERS_LOOKED_AT);
-        let Ok(Some(page)) = page.await else { return false };
-        let mut last = page.events.iter().rev().map(|(_, event)| event);
-        let said = last.find(|event| event.event_type.as_str() != "interrupt.resolved");
-        said.is_some_and(|event| {
-            event.event_type.as_str() == "run.resumed" && event.payload.raw_member("interrupt_id").is_some()
-        })
+        let (mut after, mut has_rested) = (self.last_seq.back(ANSWERS_LOOKED_AT), false);
+        loop {
+            let page = store.run_page(&context.owner_id, context.run_id, after, ANSWERS_LOOKED_AT).await;
+            let Ok(Some(page)) = page else { return false };
+            let mut said = page.events.iter().rev().map(|(_, event)| event);
+            if let Some(last) = said.find(|event| event.event_type.as_str() != "interrupt.resolved") {
+                has_rested =
+                    last.event_type.as_str() == "run.resumed" && last.payload.raw_member("interrupt_id").is_some();
+            }
+            match page.events.last() {
+                Some((place, _)) if !page.complete => after = place.seq,
+                _ => return has_rested,
+            }
+        }
     }
 
     /// The runner has nothing more to say: a run that goes on is completed, a suspended one is given back, also when it

@@ -3,6 +3,7 @@
 use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
+use futures::{Stream, TryStreamExt};
 use uuid::Uuid;
 
 use super::{Error, Store, bounded};
@@ -12,7 +13,7 @@ use crate::domain::{
     history::Tag,
     id::{EventId, RunId, Seq, SpanId},
     json::Json,
-    limits::READ_WAIT_MS_MAX,
+    limits::{EVENT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
     principal::OwnerId,
     splice::Place,
 };
@@ -20,10 +21,16 @@ use crate::domain::{
 /// An event and where it stands.
 pub type Placed = (Place, Recorded);
 
+/// Rows of a page's first pass: so many of the largest fill it. Nothing is known of their size yet.
+const FIRST_PASS_ROWS: i64 = 16;
+
 /// A page of a run's log, and what was true in the same snapshot.
 #[derive(Debug)]
 pub struct RunPage {
+    /// At most as many as were asked for, and at most [`EVENT_PAGE_BYTES_MAX`] of them, but at least one if there is one.
     pub events: Vec<Placed>,
+    /// Whether the log ended here when the page was read.
+    pub complete: bool,
     pub last_seq: Seq,
     pub lane: u8,
     /// The last position of the run's lane: everything up to here was committed when the page was read.
@@ -48,6 +55,63 @@ pub(super) struct Row {
     pub event_id: Option<String>,
     pub at: DateTime<Utc>,
     pub payload: String,
+}
+
+/// A page as it fills. It is full when it has as many rows as were asked for, or [`EVENT_PAGE_BYTES_MAX`].
+#[derive(Debug)]
+pub(super) struct Filling {
+    pub events: Vec<Placed>,
+    rows_max: i64,
+    bytes: usize,
+    /// Whether the last pass gave all there was.
+    pub is_exhausted: bool,
+}
+
+impl Filling {
+    pub(super) fn new(rows_max: i64) -> Self {
+        Self { events: Vec::new(), rows_max, bytes: 0, is_exhausted: false }
+    }
+
+    pub(super) fn rows_left(&self) -> i64 {
+        self.rows_max - self.events.len() as i64
+    }
+
+    pub(super) fn is_full(&self) -> bool {
+        self.rows_left() <= 0 || self.bytes >= EVENT_PAGE_BYTES_MAX
+    }
+
+    /// Takes rows until the page is full. The connection passes over the rest, a row at a time.
+    pub(super) async fn take(
+        &mut self,
+        asked: i64,
+        mut rows: impl Stream<Item = Result<Row, sqlx::Error>> + Send + Unpin,
+    ) -> Result<(), Error> {
+        let mut taken = 0;
+        self.is_exhausted = false;
+        while self.bytes < EVENT_PAGE_BYTES_MAX {
+            let Some(row) = rows.try_next().await? else {
+                self.is_exhausted = taken < asked;
+                return Ok(());
+            };
+            self.bytes += row.payload.len();
+            self.events.push(row.into());
+            taken += 1;
+        }
+        Ok(())
+    }
+
+    /// How many rows the next pass asks for, going by the size of those that are there; `None` when none is needed.
+    fn next_pass(&self) -> Option<i64> {
+        let rows = self.events.len();
+        let left = self.rows_left();
+        // A pass for what little is left costs more than it gives.
+        if self.is_exhausted || left <= 0 || self.bytes > EVENT_PAGE_BYTES_MAX / 2 {
+            return None;
+        }
+        let mean = (self.bytes / rows.max(1)).max(1);
+        let fit = if rows == 0 { FIRST_PASS_ROWS } else { ((EVENT_PAGE_BYTES_MAX - self.bytes) / mean) as i64 };
+        Some(left.min(fit))
+    }
 }
 
 impl From<Row> for Placed {
@@ -92,30 +156,35 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             let Some(head) = head else { return Ok(None) };
-            let rows = sqlx::query_as!(
-                Row,
-                r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
+            let mut page = Filling::new(limit);
+            while let Some(rows) = page.next_pass() {
+                let after = page.events.last().map_or(after, |(place, _)| place.seq);
+                let pass = sqlx::query_as!(
+                    Row,
+                    r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
                           parent_span_id, event_id, at, payload::text as "payload!"
                    from store.run_event where run_id = $1 and owner_id = $2 and seq > $3 order by seq limit $4"#,
-                run.uuid(),
-                owner.as_str(),
-                after.get(),
-                limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+                    run.uuid(),
+                    owner.as_str(),
+                    after.get(),
+                    rows
+                );
+                page.take(rows, pass.fetch(&mut *tx)).await?;
+            }
             tx.commit().await?;
-            let seen = rows.last().map_or(0, |row| row.seq);
-            if (rows.len() as i64) < limit && seen.max(after.get()) < head.last_seq {
+            let last = page.events.last().map(|(place, _)| *place);
+            let seen = last.map_or(after, |place| place.seq).max(after);
+            if page.is_exhausted && seen.get() < head.last_seq {
                 // The log ends before its head said: the run was deleted between the two reads.
                 return Ok(None);
             }
             Ok(Some(RunPage {
-                last_seq: Seq::new(head.last_seq.max(seen)).unwrap_or_default(),
+                last_seq: Seq::new(head.last_seq).unwrap_or_default().max(last.map_or(Seq::ZERO, |place| place.seq)),
                 lane: u8::try_from(head.lane).unwrap_or(0),
                 history: Tag::stored(head.history),
-                lane_position: head.position.max(rows.last().map_or(0, |row| row.position)),
-                events: rows.into_iter().map(Placed::from).collect(),
+                lane_position: head.position.max(last.map_or(0, |place| place.position)),
+                complete: page.is_exhausted,
+                events: page.events,
             }))
         })
         .await

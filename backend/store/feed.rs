@@ -4,7 +4,7 @@ use uuid::Uuid;
 
 use super::{
     Error, Store, bounded,
-    events::{Placed, Row},
+    events::{Filling, Placed, Row},
 };
 use crate::domain::{
     cursor::FeedCursor,
@@ -59,9 +59,9 @@ impl Store {
     ) -> Result<FeedPage, Error> {
         let tail = self.feed_tail().await?;
         let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
+        let mut filling = Filling::new(limit);
         for (lane, position) in tail.lanes() {
-            let left = limit - page.events.len() as i64;
-            if left <= 0 {
+            if filling.is_full() {
                 page.complete = false;
                 break;
             }
@@ -70,17 +70,17 @@ impl Store {
             if from >= to {
                 continue;
             }
-            let events = match scope {
-                Scope::Everything => self.owner_range(owner, lane, from, to, left).await?,
-                Scope::Thread(thread) => self.thread_range(owner, thread, lane, from, to, left).await?,
-                Scope::Tree(root) => self.tree_range(owner, *root, lane, from, to, left).await?,
-            };
-            let full = events.len() as i64 == left;
-            let reached = if full { events.last().map_or(to, |(place, _)| place.position) } else { to };
+            match scope {
+                Scope::Everything => self.owner_range(owner, lane, from, to, &mut filling).await?,
+                Scope::Thread(thread) => self.thread_range(owner, thread, lane, from, to, &mut filling).await?,
+                Scope::Tree(root) => self.tree_range(owner, *root, lane, from, to, &mut filling).await?,
+            }
+            let last = filling.events.last().filter(|_| !filling.is_exhausted);
+            let reached = last.map_or(to, |(place, _)| place.position);
             page.tail.advance(lane, reached);
             page.complete &= reached == position;
-            page.events.extend(events);
         }
+        page.events = filling.events;
         Ok(page)
     }
 
@@ -90,10 +90,11 @@ impl Store {
         lane: u8,
         from: i64,
         to: i64,
-        limit: i64,
-    ) -> Result<Vec<Placed>, Error> {
+        page: &mut Filling,
+    ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
+            let limit = page.rows_left();
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
@@ -106,11 +107,9 @@ impl Store {
                 from,
                 to,
                 limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(rows.into_iter().map(Placed::from).collect())
+            );
+            page.take(limit, rows.fetch(&mut *tx)).await?;
+            Ok(tx.commit().await?)
         })
         .await
     }
@@ -122,8 +121,8 @@ impl Store {
         lane: u8,
         from: i64,
         to: i64,
-        limit: i64,
-    ) -> Result<Vec<Placed>, Error> {
+        page: &mut Filling,
+    ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let runs = sqlx::query_scalar!(
@@ -135,9 +134,8 @@ impl Store {
             )
             .fetch_all(&mut *tx)
             .await?;
-            let rows = runs_range(&mut tx, owner, &runs, from, to, limit).await?;
-            tx.commit().await?;
-            Ok(rows)
+            runs_range(&mut tx, owner, &runs, from, to, page).await?;
+            Ok(tx.commit().await?)
         })
         .await
     }
@@ -149,8 +147,8 @@ impl Store {
         lane: u8,
         from: i64,
         to: i64,
-        limit: i64,
-    ) -> Result<Vec<Placed>, Error> {
+        page: &mut Filling,
+    ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             // A union without duplicates ends whatever the rows say, also on parents that go in a circle.
@@ -169,9 +167,8 @@ impl Store {
             )
             .fetch_all(&mut *tx)
             .await?;
-            let rows = runs_range(&mut tx, owner, &runs, from, to, limit).await?;
-            tx.commit().await?;
-            Ok(rows)
+            runs_range(&mut tx, owner, &runs, from, to, page).await?;
+            Ok(tx.commit().await?)
         })
         .await
     }
@@ -278,8 +275,9 @@ async fn runs_range(
     runs: &[Uuid],
     from: i64,
     to: i64,
-    limit: i64,
-) -> Result<Vec<Placed>, Error> {
+    page: &mut Filling,
+) -> Result<(), Error> {
+    let limit = page.rows_left();
     let rows = sqlx::query_as!(
         Row,
         r#"select e.run_id as "run_id!", e.seq as "seq!", e.lane as "lane!", e.position as "position!",
@@ -298,8 +296,6 @@ async fn runs_range(
         from,
         to,
         limit
-    )
-    .fetch_all(&mut **tx)
-    .await?;
-    Ok(rows.into_iter().map(Placed::from).collect())
+    );
+    page.take(limit, rows.fetch(&mut **tx)).await
 }

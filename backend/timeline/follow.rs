@@ -7,7 +7,7 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::{Timeline, publish::OpenText};
+use super::{Timeline, open::OpenText};
 use crate::{
     bus::{Frame, Heard, Subscription, Topic},
     domain::{
@@ -16,6 +16,7 @@ use crate::{
         event::TypeFilter,
         history::Tag,
         id::{RunId, Seq},
+        limits::{EVENT_PAGE_BYTES_MAX, STREAM_CHUNK_BYTES},
         principal::OwnerId,
         run::Status,
         splice::{Input, Splice, Step, Track},
@@ -25,10 +26,6 @@ use crate::{
 
 /// Rows of the first page: small, so that the first byte is quick.
 const FIRST_PAGE_ROWS: i64 = 200;
-/// Bytes a page aims at.
-const PAGE_BYTES: usize = 1024 * 1024;
-/// Live frames handed over at once.
-const BURST_FRAMES_MAX: usize = 512;
 /// Pause before a database that failed is asked again.
 const PAUSE: Duration = Duration::from_millis(250);
 
@@ -119,18 +116,17 @@ impl Timeline {
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
         let preface = behind.then(|| Signal::Gap { requested_after: after.to_string(), first_seq: None });
-        let topic = Topic::Owner(owner.clone());
-        let follower = self.follower(owner, Scope::Feed(scope), topic, Track::Feed(after), wishes);
+        let follower = self.follower(owner, Scope::Feed(scope), Topic::Everything, Track::Feed(after), wishes);
         Follower { preface, ..follower }
     }
 
     fn follower(&self, owner: OwnerId, scope: Scope, topic: Topic, track: Track, wishes: Wishes) -> Follower {
         Follower {
             timeline: self.clone(),
+            subscription: self.bus().subscribe(owner.clone(), topic),
             owner,
             scope,
             wishes,
-            subscription: self.bus().subscribe(topic),
             splice: Splice::new(track),
             todo: Todo::Query,
             history: self.shared.publisher.histories().current(),
@@ -198,7 +194,7 @@ impl Follower {
             return self.reset();
         }
         let mean = (page.bytes / page.rows.max(1)).max(1);
-        self.rows = i64::try_from(PAGE_BYTES / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
+        self.rows = i64::try_from(EVENT_PAGE_BYTES_MAX / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
         self.floor = page.floor;
         let steps = self.splice.step(page.input);
         self.carry_out(steps)
@@ -228,8 +224,9 @@ impl Follower {
         if !signals.is_empty() || self.todo != Todo::Settle {
             return signals;
         }
-        let wanted = |context: &RunContext| self.wants(context);
-        let Some(texts) = self.timeline.shared.publisher.settle(&self.subscription, &self.floor, wanted) else {
+        let wanted = |context: &RunContext| self.wishes.tokens && self.wants(context);
+        let publisher = &self.timeline.shared.publisher;
+        let Some(texts) = publisher.settle(&self.subscription, &self.floor, &self.owner, wanted) else {
             // Committed, not yet published: that is a matter of moments, unless another process's bell was lost.
             tokio::select! {
                 _ = progress.changed() => {}
@@ -239,10 +236,8 @@ impl Follower {
         };
         let steps = self.splice.step(Input::Settled);
         let mut signals = self.carry_out(steps);
-        if self.wishes.tokens {
-            let wanted = texts.into_iter().filter(|text| self.wishes.filter.admits(&text.event_type));
-            signals.extend(wanted.map(Signal::Snapshot));
-        }
+        let texts = texts.into_iter().filter(|text| self.wishes.filter.admits(&text.event_type));
+        signals.extend(texts.map(Signal::Snapshot));
         signals.extend(self.end());
         signals
     }
@@ -254,15 +249,15 @@ impl Follower {
         signals
     }
 
-    /// Takes what is already waiting on the bus, up to a burst.
+    /// Takes what is already waiting on the bus, up to what the socket is given at once.
     fn drain(&mut self) -> Vec<Signal> {
-        let mut signals = Vec::new();
+        let (mut signals, mut bytes) = (Vec::new(), 0);
         let todo = self.todo;
-        for _ in 0..BURST_FRAMES_MAX {
-            if self.todo != todo {
-                break;
-            }
+        while self.todo == todo && bytes < STREAM_CHUNK_BYTES {
             let Some(heard) = self.subscription.try_next() else { break };
+            if let Heard::Frame(frame) = &heard {
+                bytes += frame.block().len();
+            }
             signals.extend(self.hear(heard));
         }
         signals

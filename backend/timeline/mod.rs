@@ -22,6 +22,7 @@ mod history;
 pub mod import;
 pub mod interrupts;
 mod marks;
+pub mod open;
 mod pages;
 pub mod plan;
 pub mod publish;

@@ -37,13 +37,12 @@ impl Timeline {
             (Scope::Run(context), Track::Run(after)) => {
                 let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
                 let Some(page) = page else { return Ok(None) };
-                let complete = (page.events.len() as i64) < limit;
                 let mut floor = FeedCursor::start().of_history(page.history);
                 floor.advance(page.lane, page.lane_position);
                 let (histories, events) = (self.shared.publisher.histories(), page.events.into_iter());
                 let frames =
                     events.map(|(place, event)| frame(Arc::clone(context), place, &event, &histories)).collect();
-                Ok(Some(Page::new(frames, None, floor, complete)))
+                Ok(Some(Page::new(frames, None, floor, page.complete)))
             }
             (Scope::Feed(scope), Track::Feed(after)) => {
                 let page = self.store().feed_page(owner, scope, after, limit).await?;

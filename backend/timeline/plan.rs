@@ -3,17 +3,18 @@
 //! A pure function of the emissions, the heads and the keys already used. Duplicates are found before anything gets a
 //! number, because a number that is given out and not used would be a hole.
 
+mod text;
+
 use std::collections::{HashMap, HashSet};
 
 use chrono::{DateTime, Utc};
 
+use self::text::{OpenNow, PlannedText};
 use super::emit::{Ack, AckEvent, Emission, EmitError};
 use crate::{
     domain::{
         event::{NewEvent, Recorded},
         id::{EventId, RunId, Seq, SpanId},
-        limits::{OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
-        open::{OpenSpans, Overflow},
         run::{self, Head},
     },
     store::{
@@ -26,7 +27,7 @@ use crate::{
 pub(crate) struct Known<'a> {
     pub heads: &'a HashMap<RunId, StoredHead>,
     pub keys: &'a HashMap<(RunId, EventId), Seq>,
-    pub open: &'a (dyn Fn(RunId) -> Option<OpenSpans> + Sync),
+    pub open: &'a OpenNow<'a>,
     pub now: DateTime<Utc>,
 }
 
@@ -86,6 +87,7 @@ pub(crate) fn plan(emissions: &[Emission], known: &Known<'_>) -> Plan {
         heads: HashMap::new(),
         keys: HashMap::new(),
         head_at: HashMap::new(),
+        texts: HashMap::new(),
     };
     let outcomes = emissions.iter().map(|emission| planner.emission(emission)).collect();
     planner.finish(outcomes)
@@ -99,6 +101,8 @@ struct Planner<'a> {
     keys: HashMap<(RunId, EventId), Seq>,
     /// Where a run's head stands in the batch.
     head_at: HashMap<RunId, usize>,
+    /// Open texts, as this very batch will leave them.
+    texts: HashMap<RunId, PlannedText>,
 }
 
 impl Planner<'_> {
@@ -139,7 +143,8 @@ impl Planner<'_> {
         let new_types =
             emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
         run::decide(stored.head.status, new_types)?;
-        self.check_text(run, &emission.events)?;
+        // Before anything of the emission is stored.
+        self.texts.entry(run).or_default().take(run, &emission.events, &fresh, self.known.open)?;
         let accepted = self.accept(emission, stored, &fresh);
         let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
         assert!(emission.first_seq.is_none() || emission.first_seq == first_seq, "an imported event keeps its seq");
@@ -156,24 +161,6 @@ impl Planner<'_> {
                 _ => true,
             })
             .collect()
-    }
-
-    /// Refuses deltas that would take a span over its bound, before anything of their emission is stored.
-    fn check_text(&self, run: RunId, events: &[NewEvent]) -> Result<(), Overflow> {
-        if !events.iter().any(|event| event.event_type.is_ephemeral()) {
-            return Ok(());
-        }
-        let open = (self.known.open)(run).unwrap_or_default();
-        let mut bytes: HashMap<&SpanId, usize> = open.iter().map(|(id, span)| (id, span.text.len())).collect();
-        for event in events.iter().filter(|event| event.event_type.is_ephemeral()) {
-            let (Some(span_id), Ok(text)) = (&event.span_id, event.delta_text()) else { continue };
-            let total = bytes.entry(span_id).or_default();
-            *total += text.len();
-            if *total > OPEN_TEXT_BYTES_MAX || bytes.len() > OPEN_SPANS_MAX {
-                return Err(Overflow);
-            }
-        }
-        Ok(())
     }
 
     fn accept(&mut self, emission: &Emission, mut stored: StoredHead, fresh: &[bool]) -> Accepted {

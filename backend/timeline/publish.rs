@@ -7,38 +7,25 @@
 //! The gate also keeps the texts of open messages. A reader settles under the same lock that publications take, so the
 //! text it gets and the deltas that follow fit exactly.
 
-use std::{
-    collections::HashMap,
-    sync::{Arc, Mutex, MutexGuard, PoisonError},
-};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use tokio::sync::{OwnedMutexGuard, watch};
 
+use super::open::{OpenText, OpenTexts};
 use crate::{
     bus::{Bus, Frame, Subscription},
     domain::{
         context::RunContext,
         cursor::FeedCursor,
-        event::{EventType, Recorded},
+        event::Recorded,
         history::{Histories, Tag},
         id::{RunId, SpanId},
         json::Json,
-        limits::OPEN_TOTAL_BYTES_MAX,
-        open::OpenSpans,
+        open::Lengths,
+        principal::OwnerId,
         splice::Place,
     },
 };
-
-/// The text so far of one open span, for a reader that joins now.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct OpenText {
-    pub context: Arc<RunContext>,
-    pub event_type: EventType,
-    pub span_id: SpanId,
-    pub text: String,
-    /// Characters of `text`: the offset of the delta that follows.
-    pub chars: usize,
-}
 
 /// One thing to publish.
 pub(crate) enum Publication {
@@ -53,20 +40,10 @@ pub(crate) type Turn = OwnedMutexGuard<()>;
 pub(super) struct AllTurns(#[expect(dead_code, reason = "held, and given back by being dropped")] Vec<Turn>);
 
 #[derive(Debug)]
-struct OpenRun {
-    context: Arc<RunContext>,
-    spans: OpenSpans,
-    /// Grows with every delta of the process: the smallest is the run that was quiet longest.
-    touched: u64,
-}
-
-#[derive(Debug)]
 struct Gate {
     published: FeedCursor,
     histories: Arc<Histories>,
-    open: HashMap<RunId, OpenRun>,
-    open_bytes: usize,
-    touches: u64,
+    open: OpenTexts,
 }
 
 /// Publishes what was committed. Cheap to clone.
@@ -82,13 +59,8 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// A publisher for which everything up to `tail` counts as published.
     pub(crate) fn new(bus: Bus, tail: &FeedCursor, histories: Histories) -> Self {
-        let gate = Gate {
-            published: tail.clone(),
-            histories: Arc::new(histories),
-            open: HashMap::new(),
-            open_bytes: 0,
-            touches: 0,
-        };
+        let gate =
+            Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default() };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,
@@ -143,7 +115,6 @@ impl Publisher {
         gate.published = tail.clone();
         gate.histories = Arc::new(histories);
         gate.open.clear();
-        gate.open_bytes = 0;
         self.bus.reset();
         drop(gate);
         self.progress.send_replace(());
@@ -182,14 +153,15 @@ impl Publisher {
                     let expected = gate.published.at(lane) + 1;
                     assert_eq!(place.position, expected, "a lane is published without a hole");
                     gate.published.advance(lane, place.position);
-                    gate.close(context.run_id, &event);
+                    gate.open.close(context.run_id, &event.event_type, event.span_id.as_ref());
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let history = gate.histories.current();
                         self.bus.publish(Frame::new(context, &event, Some(place), history));
                     }
                 }
                 Publication::Delta(event, span_id, text) => {
-                    let Some(offset) = gate.extend(&context, &event.event_type, &span_id, &text) else { continue };
+                    // A span that is full was refused when the commit was planned.
+                    let Ok(offset) = gate.open.add(&context, &event.event_type, &span_id, &text) else { continue };
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
                         self.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
@@ -212,7 +184,6 @@ impl Publisher {
         gate.published.advance(lane, up_to);
         // Whatever ended in that piece is not known here, so no text may be shown as still open.
         gate.open.clear();
-        gate.open_bytes = 0;
         self.bus.skip();
         drop(gate);
         self.progress.send_replace(());
@@ -224,73 +195,27 @@ impl Publisher {
         self.bus.topics_count() == 0 && self.gate().open.is_empty()
     }
 
-    /// The open spans of a run.
-    pub(crate) fn open_spans(&self, run: RunId) -> Option<OpenSpans> {
-        self.gate().open.get(&run).map(|open| open.spans.clone())
+    /// How much a run has open, and how much of it is this span's; `None` when that is not open.
+    pub(crate) fn open(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
+        self.gate().open.lengths(run, span_id)
     }
 
     /// The moment a reader goes live: nothing waits for it and everything up to `floor` has been published.
     ///
-    /// Gives the texts that are open right then, of the runs that `wanted` admits; `None` when it is too early.
+    /// Gives the texts that are open right then, of those runs of `owner` that `wanted` admits; `None` when it is too
+    /// early.
     pub(crate) fn settle(
         &self,
         subscription: &Subscription,
         floor: &FeedCursor,
+        owner: &OwnerId,
         wanted: impl Fn(&RunContext) -> bool,
     ) -> Option<Vec<OpenText>> {
         let gate = self.gate();
         if !subscription.is_empty() || floor.is_ahead_of(&gate.published) {
             return None;
         }
-        let mut texts = Vec::new();
-        for open in gate.open.values().filter(|open| wanted(&open.context)) {
-            texts.extend(open.spans.iter().map(|(span_id, span)| OpenText {
-                context: Arc::clone(&open.context),
-                event_type: span.event_type.clone(),
-                span_id: span_id.clone(),
-                text: span.text.clone(),
-                chars: span.chars,
-            }));
-        }
-        Some(texts)
-    }
-}
-
-impl Gate {
-    fn close(&mut self, run: RunId, event: &Recorded) {
-        if let Some(open) = self.open.get_mut(&run) {
-            self.open_bytes -= open.spans.bytes();
-            open.spans.close(&event.event_type, event.span_id.as_ref());
-            self.open_bytes += open.spans.bytes();
-            if open.spans.is_empty() {
-                self.open.remove(&run);
-            }
-        }
-    }
-
-    /// Adds a delta to its span; `None` when the span is full, which the planner has already refused.
-    fn extend(
-        &mut self,
-        context: &Arc<RunContext>,
-        event_type: &EventType,
-        span_id: &SpanId,
-        text: &str,
-    ) -> Option<usize> {
-        self.touches += 1;
-        let open = self.open.entry(context.run_id).or_insert_with(|| OpenRun {
-            context: Arc::clone(context),
-            spans: OpenSpans::default(),
-            touched: 0,
-        });
-        open.touched = self.touches;
-        let offset = open.spans.take(span_id, event_type, text).ok()?;
-        self.open_bytes += text.len();
-        while self.open_bytes > OPEN_TOTAL_BYTES_MAX {
-            let quiet = self.open.iter().min_by_key(|(_, open)| open.touched).map(|(run, _)| *run)?;
-            let forgotten = self.open.remove(&quiet)?;
-            self.open_bytes -= forgotten.spans.bytes();
-        }
-        Some(offset)
+        Some(gate.open.of(owner, wanted))
     }
 }
 

@@ -213,8 +213,12 @@ impl Lane {
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, learn_keys(&mut appender, emissions)).await?;
-        let known =
-            Known { heads: &heads, keys: &keys, open: &|run| publisher.open_spans(run), now: self.parts.clock.now() };
+        let known = Known {
+            heads: &heads,
+            keys: &keys,
+            open: &|run, span| publisher.open(run, span),
+            now: self.parts.clock.now(),
+        };
         let mut plan = plan::plan(emissions, &known);
         let was_refused =
             plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere)));

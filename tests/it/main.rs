@@ -32,6 +32,7 @@ mod mcp;
 mod models;
 mod nginx;
 mod openapi;
+mod pages;
 mod processes;
 mod readme;
 mod refusals;

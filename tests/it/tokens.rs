@@ -1,11 +1,12 @@
 //! Tokens: streamed live, never stored, and joined late without a loss.
 
+use runreel::domain::limits::{OPEN_OWN_BYTES_MAX, OPEN_SPAN_BYTES, OPEN_SPANS_MAX};
 use serde_json::json;
 
 use crate::support::{
-    api::stream_of,
+    api::{Api, stream_of},
     runs::token,
-    server::Server,
+    server::{Server, setup},
     sse::{Frame, names},
     until,
 };
@@ -159,4 +160,75 @@ async fn every_open_span_of_a_run_has_its_own_text() {
     assert_eq!(texts, expected);
     server.complete(&run).await;
     assert_eq!(names(&stream.rest().await), ["run.completed", "stream.end"]);
+}
+
+#[tokio::test]
+async fn a_text_longer_than_a_chunk_arrives_whole_and_to_the_letter() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let piece = "q\"\\ \u{1}\u{7f}\u{2028}é😀\n".repeat(1_000);
+    for _ in 0..20 {
+        server.emit(&run, json!([token("a \"text\":\"", &piece), token("b", &piece)])).await;
+    }
+    let mut stream = server.stream(&stream_of(&run)).await;
+    stream.caught_up().await;
+    let snapshots = [stream.next().await, stream.next().await];
+    server.emit(&run, token("b", "x")).await;
+    assert_eq!(stream.next().await.json()["payload"]["offset"], 20 * piece.chars().count());
+    for (snapshot, span) in snapshots.iter().zip(["a \"text\":\"", "b"]) {
+        let whole = json!({
+            "agent": null, "offset": 20 * piece.chars().count(), "role": "agent", "run_id": run, "span_id": span,
+            "text": piece.repeat(20), "type": "message.delta",
+        });
+        let whole = whole.to_string();
+        assert!(snapshot.event == "message.snapshot" && snapshot.data == whole, "{span}");
+    }
+}
+
+#[tokio::test]
+async fn nobody_is_shown_the_open_text_of_another_owner() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let feeds = ["/api/stream/runs", "/api/stream/threads/t"];
+    let mut owned = Vec::new();
+    for api in [&alice, &bob] {
+        let run = api.create(json!({ "thread_id": "t" })).await;
+        api.emit(&run, token("m", "a secret")).await;
+        owned.push((api, run));
+    }
+    for (api, own) in &owned {
+        for feed in feeds {
+            let mut stream = api.stream(feed).await;
+            stream.caught_up().await;
+            api.emit(own, json!({ "type": "log.info" })).await;
+            let frames = stream.until("log.info").await;
+            assert_eq!(names(&frames), ["message.snapshot", "log.info"], "{feed}");
+            assert_eq!(frames[0].json()["run_id"], **own, "{feed}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn who_streams_more_than_its_bound_forgets_its_own_quietest_run_and_nobody_elses() {
+    const RUNS: usize = OPEN_OWN_BYTES_MAX / (OPEN_SPANS_MAX * OPEN_SPAN_BYTES) + 1;
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let other = bob.start_run().await;
+    bob.emit(&other, token("m", "before all of them")).await;
+    let spans: Vec<_> = (0..OPEN_SPANS_MAX).map(|n| token(&n.to_string(), "x")).collect();
+    let mut runs = Vec::new();
+    for _ in 0..RUNS {
+        runs.push(alice.start_run().await);
+        alice.emit(&runs[runs.len() - 1], json!(spans)).await;
+    }
+    let snapshots = async |api: &Api, run: &str| {
+        let mut stream = api.stream(&stream_of(run)).await;
+        stream.caught_up().await;
+        api.complete(run).await;
+        let rest = stream.rest().await;
+        rest.iter().filter(|frame| frame.event == "message.snapshot").count()
+    };
+    assert_eq!(snapshots(&alice, &runs[0]).await, 0);
+    assert_eq!(snapshots(&alice, &runs[RUNS - 1]).await, OPEN_SPANS_MAX);
+    assert_eq!(snapshots(&bob, &other).await, 1);
 }

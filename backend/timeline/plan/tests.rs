@@ -7,6 +7,8 @@ use super::*;
 use crate::domain::{
     context::{Role, RunContext},
     json::Json,
+    limits::{OPEN_SPANS_MAX, OPEN_TEXT_BYTES_MAX},
+    open::{Lengths, Overflow},
     principal::OwnerId,
     run::{Refusal, Status},
 };
@@ -50,7 +52,8 @@ fn head(status: Status, last_seq: i64) -> StoredHead {
 }
 
 fn plan_of(emissions: &[Emission], heads: &HashMap<RunId, StoredHead>, keys: &HashMap<(RunId, EventId), Seq>) -> Plan {
-    plan(emissions, &Known { heads, keys, open: &|_| None, now: DateTime::UNIX_EPOCH })
+    let open = |_, _: &SpanId| (Lengths::default(), None);
+    plan(emissions, &Known { heads, keys, open: &open, now: DateTime::UNIX_EPOCH })
 }
 
 fn seqs(outcome: &Result<Accepted, EmitError>) -> Vec<(Option<i64>, bool)> {
@@ -135,6 +138,56 @@ fn a_span_over_its_bound_is_refused_before_anything_is_stored() {
     let plan = plan_of(&[emission(1, vec![event("log.info", None), delta(), delta()])], &heads, &HashMap::new());
     assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::OpenText(Overflow)));
     assert!(plan.batch.events.is_empty());
+}
+
+fn delta(span: &str, bytes: usize) -> NewEvent {
+    let text = Json::of(&serde_json::json!({ "text": "x".repeat(bytes) }));
+    NewEvent::new("message.delta", text).span(span.parse().unwrap())
+}
+
+#[test]
+fn deltas_of_one_commit_count_together_and_those_of_a_refused_emission_do_not() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
+    let half = || emission(1, vec![delta("m", OPEN_TEXT_BYTES_MAX / 2)]);
+    let batch = [half(), emission(1, vec![delta("m", 1), delta("m", OPEN_TEXT_BYTES_MAX / 2)]), half(), half()];
+    let plan = plan_of(&batch, &heads, &HashMap::new());
+    let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
+    assert_eq!(overflows, [false, true, false, true]);
+}
+
+#[test]
+fn a_span_that_is_closed_in_the_same_commit_makes_room() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
+    let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(1).unwrap())]);
+    let end = |key| event("message.completed", key).span("m".parse().unwrap());
+    let full = || delta("m", OPEN_TEXT_BYTES_MAX);
+    let batch = [
+        emission(1, vec![full(), end(None), full()]),
+        emission(1, vec![end(Some("old"))]),
+        emission(1, vec![delta("m", 1)]),
+        emission(1, vec![end(None)]),
+        emission(1, vec![full()]),
+    ];
+    let plan = plan_of(&batch, &heads, &keys);
+    let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
+    assert_eq!(overflows, [false, false, true, false, false], "what was stored before closes nothing again");
+}
+
+#[test]
+fn what_is_open_already_counts() {
+    let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
+    let (keys, now) = (HashMap::new(), DateTime::UNIX_EPOCH);
+    let lengths = Lengths { spans: OPEN_SPANS_MAX, bytes: 3 * OPEN_TEXT_BYTES_MAX };
+    let open = |_, span: &SpanId| (lengths, (span.as_str() == "m").then_some(OPEN_TEXT_BYTES_MAX - 1));
+    let batch = [
+        emission(1, vec![delta("m", 1)]),
+        emission(1, vec![delta("m", 1)]),
+        emission(1, vec![delta("n", 0)]),
+        emission(1, vec![event("tool.completed", None).span("m".parse().unwrap()), delta("n", 0)]),
+    ];
+    let plan = plan(&batch, &Known { heads: &heads, keys: &keys, open: &open, now });
+    let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
+    assert_eq!(overflows, [false, true, true, false]);
 }
 
 proptest! {

@@ -1,0 +1,80 @@
+//! Frames that wait for readers who are behind, bounded in bytes for all readers of a principal together.
+//!
+//! A topic's channel keeps a frame until its last reader has taken it. Here stands what that adds up to, oldest first;
+//! over the bound the oldest frames are taken out from under their readers, who then page the database.
+
+use std::{
+    collections::VecDeque,
+    sync::{
+        Arc, PoisonError, RwLock, Weak,
+        atomic::{AtomicUsize, Ordering},
+    },
+};
+
+use super::Frame;
+
+/// Frames of a principal that have been read are forgotten at the latest when there are this many of them.
+const READ_MAX: usize = 64;
+
+/// A frame in a channel.
+#[derive(Debug)]
+pub(super) struct Kept {
+    /// `None` once it was taken out.
+    frame: RwLock<Option<Arc<Frame>>>,
+    bytes: usize,
+    sum: Arc<AtomicUsize>,
+}
+
+impl Kept {
+    /// The frame, unless it was taken out.
+    pub(super) fn frame(&self) -> Option<Arc<Frame>> {
+        self.frame.read().unwrap_or_else(PoisonError::into_inner).clone()
+    }
+
+    fn take_out(&self) {
+        if self.frame.write().unwrap_or_else(PoisonError::into_inner).take().is_some() {
+            self.sum.fetch_sub(self.bytes, Ordering::Relaxed);
+        }
+    }
+}
+
+impl Drop for Kept {
+    fn drop(&mut self) {
+        self.take_out();
+    }
+}
+
+/// What a principal's channels keep.
+#[derive(Debug, Default)]
+pub(super) struct Backlog {
+    sum: Arc<AtomicUsize>,
+    kept: VecDeque<Weak<Kept>>,
+    /// The length at which those that have been read are forgotten.
+    sweep_at: usize,
+}
+
+impl Backlog {
+    /// Bytes that wait for some reader.
+    pub(super) fn sum(&self) -> usize {
+        self.sum.load(Ordering::Relaxed)
+    }
+
+    /// Makes room for a frame and counts it until it was read.
+    pub(super) fn keep(&mut self, frame: Arc<Frame>, bytes_max: usize) -> Arc<Kept> {
+        let bytes = frame.block().len();
+        self.sum.fetch_add(bytes, Ordering::Relaxed);
+        while self.sum() > bytes_max {
+            let Some(oldest) = self.kept.pop_front() else { break };
+            if let Some(oldest) = oldest.upgrade() {
+                oldest.take_out();
+            }
+        }
+        if self.kept.len() >= self.sweep_at {
+            self.kept.retain(|kept| kept.strong_count() > 0);
+            self.sweep_at = 2 * self.kept.len() + READ_MAX;
+        }
+        let kept = Arc::new(Kept { frame: RwLock::new(Some(frame)), bytes, sum: Arc::clone(&self.sum) });
+        self.kept.push_back(Arc::downgrade(&kept));
+        kept
+    }
+}

@@ -1,0 +1,67 @@
+//! Pages end by bytes as well as by rows, and nothing is missed where one ends and the next begins.
+
+use serde_json::{Value, json};
+
+use crate::support::{
+    api::stream_of,
+    runs::{assert_contiguous, numbered, seqs},
+    server::{Server, setup},
+    sse::envelopes,
+};
+
+const PAGE_BYTES: usize = 1024 * 1024;
+
+/// Events of nearly the size at which a payload becomes an artifact.
+fn large(count: usize) -> Value {
+    json!(vec![json!({ "type": "custom.large", "payload": "x".repeat(65_000) }); count])
+}
+
+#[tokio::test]
+async fn a_page_of_large_events_ends_by_bytes_and_the_next_one_goes_on_without_a_hole() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    server.emit_many(&run, 0, 300).await;
+    server.emit(&run, large(40)).await;
+    server.emit_many(&run, 0, 300).await;
+    server.complete(&run).await;
+    let (mut after, mut pages, mut events) = (0, 0, Vec::new());
+    loop {
+        let page = server.get(&format!("/api/runs/{run}/events?limit=1000&after={after}")).await;
+        let bytes = page.text.len();
+        let page = page.expect(200);
+        let held = page["events"].as_array().unwrap();
+        assert!(!held.is_empty() && bytes < PAGE_BYTES + PAGE_BYTES / 2, "{bytes} bytes in {} events", held.len());
+        events.extend(held.iter().map(Value::to_string));
+        after = page["next_after"].as_i64().unwrap();
+        pages += 1;
+        if page["has_more"] == false {
+            break;
+        }
+    }
+    assert_contiguous(&events, 643);
+    assert!((3..=6).contains(&pages), "{pages} pages");
+    assert_contiguous(&server.ndjson(&run).await, 643);
+    let lines = server.get(&format!("/api/runs/{run}/export")).await.text;
+    assert_eq!(lines.lines().count(), 645);
+    for path in [stream_of(&run), format!("{}?tree=true", stream_of(&run))] {
+        assert_contiguous(&envelopes(&server.stream(&path).await.rest().await), 643);
+    }
+}
+
+#[tokio::test]
+async fn readers_behind_a_bus_that_is_full_of_bytes_miss_nothing() {
+    let server = setup().flags(&["--bus-frames", "4096"]).start().await;
+    let run = server.start_run().await;
+    let mut slow = server.stream(&stream_of(&run)).await;
+    let mut feed = server.stream("/api/stream/runs").await;
+    slow.caught_up().await;
+    feed.caught_up().await;
+    // More than the bus keeps and the sockets between take.
+    for n in 0..8 {
+        server.emit(&run, large(50)).await;
+        server.emit(&run, numbered(n)).await;
+    }
+    server.complete(&run).await;
+    assert_eq!(seqs(&envelopes(&slow.rest().await)), (3..=411).collect::<Vec<_>>());
+    assert_eq!(seqs(&envelopes(&feed.durable(409).await)), (3..=411).collect::<Vec<_>>());
+}

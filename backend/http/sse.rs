@@ -15,15 +15,17 @@ use crate::{
 #[derive(Debug)]
 pub(super) struct Encoder {
     feed: Option<FeedCursor>,
+    /// What this reader waits when it is sent away.
+    pub(super) retry_ms: u64,
 }
 
 impl Encoder {
     pub(super) fn run() -> Self {
-        Self { feed: None }
+        Self { feed: None, retry_ms: RETRY_MS }
     }
 
     pub(super) fn feed(after: FeedCursor) -> Self {
-        Self { feed: Some(after) }
+        Self { feed: Some(after), retry_ms: RETRY_MS }
     }
 
     /// The first line of a stream.
@@ -75,9 +77,16 @@ impl Encoder {
             Signal::End { status, last_seq } => {
                 control(chunk, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
             }
-            Signal::Draining => control(chunk, "stream.draining", &json!({ "retry_ms": RETRY_MS })),
+            Signal::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
         }
     }
+}
+
+/// All that a reader is told who is to come back later. `EventSource` knows the first line, other readers the frame.
+pub(super) fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
+    let mut chunk = BytesMut::from(format!("retry: {retry_ms}\n").as_bytes());
+    control(&mut chunk, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
+    chunk.freeze()
 }
 
 fn snapshot(open: &OpenText) -> serde_json::Value {

@@ -89,7 +89,7 @@ impl App {
                 draining.cancel();
             }
         });
-        let drain_max = Duration::from_millis(DRAIN_MS_MAX) - notice;
+        let drain_max = Duration::from_millis(DRAIN_MS_MAX).saturating_sub(notice);
         http::serve::run(listener, http::router(server), draining, drain_max).await;
         stop.cancel();
         tasks.close();

@@ -52,9 +52,8 @@ impl Rate {
             owners.sweep_at = 2 * owners.paid_at.len() + IDLE_MAX;
         }
         let paid_at = owners.paid_at.get(owner).copied().unwrap_or_default().max(now);
-        let ahead = paid_at - now;
-        if ahead >= BURST {
-            return Err(ahead - BURST);
+        if let Some(wait) = paid_at.saturating_sub(now).checked_sub(BURST) {
+            return Err(wait);
         }
         let cost = Duration::from_secs_f64(amount as f64 / f64::from(self.per_second));
         owners.paid_at.insert(owner.clone(), paid_at + cost);

@@ -208,13 +208,13 @@ impl Artifacts {
         let arrived = async {
             let mut body = std::pin::pin!(body);
             let silence = Duration::from_millis(UPLOAD_SILENCE_MS_MAX);
-            let mut pace = Pace::new(UPLOAD_GRACE_MS, UPLOAD_BYTES_PER_S_MIN);
+            let mut arriving = Pace::new(UPLOAD_GRACE_MS, UPLOAD_BYTES_PER_S_MIN);
             loop {
-                let (asked, patience) = (Instant::now(), pace.patience().min(silence));
+                let (asked, patience) = (Instant::now(), arriving.patience().min(silence));
                 let bytes = tokio::time::timeout(patience, body.next()).await.map_err(|_| Error::Slow)?;
                 let Some(bytes) = bytes else { return Ok(()) };
                 let bytes = bytes.map_err(Broken::Source)?;
-                pace.came(asked.elapsed(), bytes.len());
+                arriving.came(asked.elapsed(), bytes.len());
                 size += bytes.len() as u64;
                 if size > ARTIFACT_BYTES_MAX {
                     return Err(Error::TooLarge.into());

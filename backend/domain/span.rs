@@ -143,7 +143,7 @@ impl Timeline {
                 let mut span = self.bar("run", event, seq);
                 span.span_id = self.run_id.to_string();
                 span.name = text(event, "title").or(span.agent.clone()).unwrap_or_else(|| "run".to_owned());
-                let _ = self.keep(span);
+                self.keep(span);
             }
             Status::Waiting | Status::Interrupted => self.paused_at = Some(event.at),
             Status::Running => self.resume(event.at),
@@ -166,25 +166,22 @@ impl Timeline {
     fn start(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let mut span = self.bar(kind, event, seq);
         span.child_run_id = text(event, "run_id");
-        let open = match self.keep(span) {
-            Ok(at) => Open::Kept(at),
-            // Past this the end of a span counts as one that tells its own length.
-            Err(_) if self.open.len() >= 2 * SPANS_MAX => return,
-            Err(span) => Open::Omitted(Box::new(span)),
-        };
-        if let Some(span_id) = &event.span_id {
+        let open = self.keep(span);
+        // Past this the end of a span counts as one that tells its own length.
+        let is_known = matches!(open, Open::Kept(_)) || self.open.len() < 2 * SPANS_MAX;
+        if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
             self.open.insert((kind.to_owned(), span_id.clone()), open);
         }
     }
 
-    /// Keeps a span while there is room, and tells its place.
-    fn keep(&mut self, span: Span) -> Result<usize, Span> {
+    /// Keeps a span among the others while there is room.
+    fn keep(&mut self, span: Span) -> Open {
         if self.spans.len() >= SPANS_MAX {
             self.spans_omitted += 1;
-            return Err(span);
+            return Open::Omitted(Box::new(span));
         }
         self.spans.push(span);
-        Ok(self.spans.len() - 1)
+        Open::Kept(self.spans.len() - 1)
     }
 
     fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
@@ -196,7 +193,7 @@ impl Timeline {
             let mut span = self.bar(kind, event, seq);
             let told: f64 = event.payload.member("duration_ms").unwrap_or(0.0);
             span.start_ms = (end_ms - told.max(0.0)).max(0.0);
-            self.keep(span).map_or_else(|span| Open::Omitted(Box::new(span)), Open::Kept)
+            self.keep(span)
         });
         let mut omitted;
         let span = match opened {

@@ -164,3 +164,34 @@ fn media_type(headers: &HeaderMap) -> Option<String> {
     let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
     Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    /// Pieces of so many bytes, each after so long.
+    fn dribble(bytes: usize, every: Duration, count: usize) -> axum::body::Body {
+        let pieces = stream::iter(0..count).then(move |_| async move {
+            tokio::time::sleep(every).await;
+            Ok::<_, std::convert::Infallible>(Bytes::from(vec![b' '; bytes]))
+        });
+        axum::body::Body::from_stream(pieces)
+    }
+
+    async fn outcome(body: axum::body::Body) -> Result<usize, Code> {
+        let bodies = Quota::new(1_024, 1_024);
+        let arrived = arrive(body, BODY_BYTES_MAX, &bodies, &OwnerId::trusted("a")).await;
+        arrived.map(|(bytes, _)| bytes.len()).map_err(|problem| problem.code())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_dribbles_is_given_up_after_its_grace() {
+        let began = Instant::now();
+        assert_eq!(outcome(dribble(1, Duration::from_secs(1), 60)).await, Err(Code::TooSlow));
+        assert!(began.elapsed() < Duration::from_secs(11));
+        assert_eq!(outcome(dribble(1_100, Duration::from_secs(1), 40)).await, Ok(44_000));
+        assert_eq!(outcome(dribble(9, Duration::from_secs(1), 9)).await, Ok(81));
+    }
+}

@@ -11,6 +11,7 @@ use crate::{
     clock::{Clock, IdSource},
     config::{Secrets, ServeArgs},
     database::Database,
+    domain::limits::DRAIN_MS_MAX,
     http::{self, Server},
     timeline::Timeline,
 };
@@ -27,6 +28,8 @@ pub struct App {
     database: Database,
     tasks: TaskTracker,
     stop: CancellationToken,
+    /// How long a server that is told to stop still takes connections.
+    notice: Duration,
 }
 
 impl App {
@@ -45,7 +48,10 @@ impl App {
         })?;
         let database = Database::own(&args.data).await?;
         match parts::build(&database, args, secrets, clock, ids).await {
-            Ok(parts::Built { server, tasks, stop }) => Ok(Self { listener, server, database, tasks, stop }),
+            Ok(parts::Built { server, tasks, stop }) => {
+                let notice = Duration::from_millis(args.bounds.drain_notice_ms);
+                Ok(Self { listener, server, database, tasks, stop, notice })
+            }
             Err(error) => {
                 // A server that does not come up leaves no database running.
                 database.leave().await?;
@@ -69,19 +75,22 @@ impl App {
         &self.database
     }
 
-    /// Serves until `shutdown`, then drains: streams are told to come back, emits in flight finish, the rest is closed.
+    /// Serves until `shutdown`, says for a while that it will go, then drains: streams are told to come back, emits in flight finish, the rest is closed.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
-        let Self { listener, server, database, tasks, stop } = self;
-        let draining = server.draining.clone();
+        let Self { listener, server, database, tasks, stop, notice } = self;
+        let (leaving, draining) = (server.leaving.clone(), server.draining.clone());
         let store = server.timeline.store().clone();
         tasks.spawn({
             let draining = draining.clone();
             async move {
                 shutdown.await;
+                leaving.cancel();
+                tokio::time::sleep(notice).await;
                 draining.cancel();
             }
         });
-        http::serve::run(listener, http::router(server), draining).await;
+        let drain_max = Duration::from_millis(DRAIN_MS_MAX).saturating_sub(notice);
+        http::serve::run(listener, http::router(server), draining, drain_max).await;
         stop.cancel();
         tasks.close();
         tasks.wait().await;

@@ -46,6 +46,7 @@ pub mod engine;
 pub mod http;
 pub mod postgres;
 pub mod quota;
+pub mod rate;
 pub mod runners;
 pub mod sessions;
 pub mod store;

@@ -46,6 +46,25 @@ pub struct Share {
     all: OwnedSemaphorePermit,
 }
 
+impl Share {
+    /// How much it is.
+    pub fn amount(&self) -> usize {
+        self.all.num_permits()
+    }
+
+    /// Takes in another share of the same principal.
+    pub fn join(&mut self, other: Self) {
+        self.own.merge(other.own);
+        self.all.merge(other.all);
+    }
+
+    /// Gives back what is over `amount`.
+    pub fn shrink(&mut self, amount: usize) {
+        let over = self.amount().saturating_sub(amount);
+        drop((self.own.split(over), self.all.split(over)));
+    }
+}
+
 impl Quota {
     /// So much for all principals together, and so much for one.
     pub fn new(all_max: usize, own_max: usize) -> Self {
@@ -115,7 +134,11 @@ mod tests {
         let theirs = quota.try_take(&owner("b"), 2).unwrap();
         assert_eq!(quota.try_take(&owner("c"), 1).unwrap_err(), Full::All);
         drop(mine);
-        assert!(quota.try_take(&owner("a"), 3).is_ok());
+        let mut mine = quota.try_take(&owner("a"), 2).unwrap();
+        mine.join(quota.try_take(&owner("a"), 1).unwrap());
+        mine.shrink(1);
+        assert_eq!(mine.amount(), 1);
+        assert!(quota.try_take(&owner("a"), 2).is_ok());
         drop(theirs);
     }
 

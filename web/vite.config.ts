@@ -15,5 +15,6 @@ export default defineConfig({
     // These know `light-dark()`; without the hint it is rewritten into something longer.
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
   },
-  server: { proxy: Object.fromEntries(proxied.map((path) => [path, server])) },
+  // The server compares `Origin` with `Host`, so the browser's `Host` passes through.
+  server: { proxy: Object.fromEntries(proxied.map((path) => [path, { target: server, changeOrigin: false }])) },
 });

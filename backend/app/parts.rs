@@ -10,7 +10,7 @@ use crate::{
         roster::{Configured, Reach},
         runtime::Runtime,
     },
-    artifacts::{Artifacts, Shelf, disk::Disk, remote::Remote},
+    artifacts::{Artifacts, OwnBounds, Shelf, disk::Disk, remote::Remote},
     auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
@@ -107,10 +107,22 @@ pub(super) async fn build(
         super::look_after(timeline, metrics, stop)
     });
     keep(&supervisor, "runtime", runtime, Runtime::run);
-    let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
+    let runners = Runners::new(dispatch.clone(), args.bounds.principal_runners, tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
-    let parts =
-        http::Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining };
+    let (bounds, stopwatch) = (args.bounds, monotonic());
+    let parts = http::Parts {
+        timeline,
+        threads,
+        channels,
+        saved,
+        runners,
+        authenticator,
+        revocations,
+        metrics,
+        bounds,
+        stopwatch,
+        draining,
+    };
     Ok(Built { server: Server::new(parts), tasks, stop })
 }
 
@@ -147,7 +159,9 @@ impl Plan<'_> {
                 Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("the artifact store cannot be used: {error}"))?,
             ),
         };
-        Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone()))
+        let bounds = self.args.bounds;
+        let own = OwnBounds { uploads: bounds.principal_uploads, downloads: bounds.principal_downloads };
+        Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone(), own))
     }
 
     async fn timeline(&self, artifacts: &Artifacts, draining: &CancellationToken) -> anyhow::Result<Timeline> {

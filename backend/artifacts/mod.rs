@@ -17,7 +17,10 @@ use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use sha2::{Digest as _, Sha256};
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
+use tokio::{
+    sync::{OwnedSemaphorePermit, Semaphore},
+    time::Instant,
+};
 use uuid::Uuid;
 
 use self::{disk::Disk, remote::Remote};
@@ -25,9 +28,14 @@ use crate::{
     clock::{Clock, IdSource},
     domain::{
         artifact::{ArtifactId, Hash},
-        limits::{ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, TAKES_MAX, UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX},
+        limits::{
+            ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, TAKES_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_GRACE_MS,
+            UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX,
+        },
+        pace::Pace,
         principal::OwnerId,
     },
+    quota::{Full, Quota, Share},
     store::{self, Store, artifacts::Artifact},
 };
 
@@ -44,10 +52,10 @@ pub enum Error {
     Full(#[source] io::Error),
     /// More are under way than the server takes. Nothing was done.
     #[error("too many artifacts are under way")]
-    Busy,
-    /// Whoever was sending them has fallen silent.
-    #[error("the bytes stopped coming")]
-    Silent,
+    Busy(Full),
+    /// Whoever was sending them has fallen silent, or sends hardly any.
+    #[error("the bytes stopped coming, or came too slowly")]
+    Slow,
     /// The store cannot be reached, or refuses.
     #[error("the artifact store cannot be used")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
@@ -113,7 +121,14 @@ pub struct Upload {
     staged: Staged,
     pub sha256: Hash,
     pub size: u64,
-    _permit: OwnedSemaphorePermit,
+    _place: Place,
+}
+
+/// Room for bytes on their way in.
+#[derive(Debug)]
+enum Place {
+    Upload { _share: Share },
+    Take { _permit: OwnedSemaphorePermit },
 }
 
 #[derive(Debug)]
@@ -134,16 +149,23 @@ pub struct Artifacts {
     shelf: Shelf,
     clock: Clock,
     ids: IdSource,
-    uploads: Arc<Semaphore>,
+    uploads: Quota,
     /// Of bytes that are here already: they must not wait for a client that is slow.
     takes: Arc<Semaphore>,
-    downloads: Arc<Semaphore>,
+    downloads: Quota,
+}
+
+/// How many of each one principal may have under way.
+#[derive(Clone, Copy, Debug)]
+pub struct OwnBounds {
+    pub uploads: usize,
+    pub downloads: usize,
 }
 
 impl Artifacts {
-    pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource) -> Self {
-        let uploads = Arc::new(Semaphore::new(UPLOADS_MAX));
-        let downloads = Arc::new(Semaphore::new(DOWNLOADS_MAX));
+    pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
+        let uploads = Quota::new(UPLOADS_MAX, own.uploads);
+        let downloads = Quota::new(DOWNLOADS_MAX, own.downloads);
         let takes = Arc::new(Semaphore::new(TAKES_MAX));
         Self { store, shelf, clock, ids, uploads, takes, downloads }
     }
@@ -157,16 +179,20 @@ impl Artifacts {
     }
 
     /// Takes in what a stream brings, to its end. Nothing stays of what does not arrive whole.
-    pub async fn receive<E>(&self, body: impl Stream<Item = Result<Bytes, E>> + Send) -> Result<Upload, Broken<E>> {
-        let permit = Arc::clone(&self.uploads).try_acquire_owned().map_err(|_| Error::Busy)?;
-        self.take_in(body, permit).await
+    pub async fn receive<E>(
+        &self,
+        owner: &OwnerId,
+        body: impl Stream<Item = Result<Bytes, E>> + Send,
+    ) -> Result<Upload, Broken<E>> {
+        let share = self.uploads.try_take(owner, 1).map_err(Error::Busy)?;
+        self.take_in(body, Place::Upload { _share: share }).await
     }
 
     /// As [`Artifacts::receive`] for bytes that are here already; waits its turn.
     pub async fn take(&self, bytes: Bytes) -> Result<Upload, Error> {
-        let permit = Arc::clone(&self.takes).acquire_owned().await.map_err(|_| Error::Busy)?;
+        let permit = Arc::clone(&self.takes).acquire_owned().await.map_err(|_| Error::Busy(Full::All))?;
         let body = futures::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
-        self.take_in(body, permit).await.map_err(|broken| match broken {
+        self.take_in(body, Place::Take { _permit: permit }).await.map_err(|broken| match broken {
             Broken::Source(never) => match never {},
             Broken::Store(error) => error,
         })
@@ -175,15 +201,20 @@ impl Artifacts {
     async fn take_in<E>(
         &self,
         body: impl Stream<Item = Result<Bytes, E>> + Send,
-        permit: OwnedSemaphorePermit,
+        place: Place,
     ) -> Result<Upload, Broken<E>> {
         let mut writer = self.shelf.begin(self.ids.uuid()).await?;
         let (mut digest, mut size) = (Sha256::new(), 0u64);
         let arrived = async {
             let mut body = std::pin::pin!(body);
             let silence = Duration::from_millis(UPLOAD_SILENCE_MS_MAX);
-            while let Some(bytes) = tokio::time::timeout(silence, body.next()).await.map_err(|_| Error::Silent)? {
+            let mut arriving = Pace::new(UPLOAD_GRACE_MS, UPLOAD_BYTES_PER_S_MIN);
+            loop {
+                let (asked, patience) = (Instant::now(), arriving.patience().min(silence));
+                let bytes = tokio::time::timeout(patience, body.next()).await.map_err(|_| Error::Slow)?;
+                let Some(bytes) = bytes else { return Ok(()) };
                 let bytes = bytes.map_err(Broken::Source)?;
+                arriving.came(asked.elapsed(), bytes.len());
                 size += bytes.len() as u64;
                 if size > ARTIFACT_BYTES_MAX {
                     return Err(Error::TooLarge.into());
@@ -191,7 +222,6 @@ impl Artifacts {
                 digest.update(&bytes);
                 writer.write(&bytes).await?;
             }
-            Ok(())
         };
         if let Err(broken) = arrived.await {
             writer.abort().await;
@@ -199,7 +229,7 @@ impl Artifacts {
         }
         let staged = writer.finish().await?;
         metrics::counter!("runreel_artifact_bytes_received_total").increment(size);
-        Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _permit: permit })
+        Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _place: place })
     }
 
     /// Gives uploads their names and inserts their artifacts; afterwards all of it is durable.
@@ -230,21 +260,22 @@ impl Artifacts {
         }
     }
 
-    /// The bytes of an artifact from `from` on, `length` of them.
+    /// The bytes of an owner's artifact from `from` on, `length` of them.
     pub async fn read(
         &self,
+        owner: &OwnerId,
         artifact: &Artifact,
         from: u64,
         length: u64,
     ) -> Result<BoxStream<'static, io::Result<Bytes>>, Error> {
-        let permit = Arc::clone(&self.downloads).try_acquire_owned().map_err(|_| Error::Busy)?;
+        let share = self.downloads.try_take(owner, 1).map_err(Error::Busy)?;
         let (hash, size) = (artifact.sha256, artifact.size);
         let bytes = match &self.shelf {
             Shelf::Disk(disk) => disk.read(hash, size, from, length).await?,
             Shelf::Remote(remote) => remote.read(hash, size, from, length).await?,
         };
         // Given back with the last of them.
-        Ok(bytes.map(move |bytes| (bytes, &permit).0).boxed())
+        Ok(bytes.map(move |bytes| (bytes, &share).0).boxed())
     }
 }
 

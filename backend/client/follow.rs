@@ -66,7 +66,7 @@ pub struct Follow {
     /// What the server's last `retry:` said.
     retry: Option<Duration>,
     /// What `stream.draining` said, for the next wait only.
-    draining: Option<Duration>,
+    draining: Option<Draining>,
     backoff: Backoff,
     phase: Phase,
 }
@@ -163,8 +163,14 @@ impl Follow {
     }
 
     fn lost(&mut self, reason: String, retry_after: Option<Duration>) -> Notice {
-        let reason = if self.draining.is_some() { "the server is shutting down".to_owned() } else { reason };
-        let told = [retry_after, self.draining.take(), self.retry].into_iter().flatten().max();
+        let draining = self.draining.take();
+        let reason = match draining.as_ref().map(|draining| draining.reason.as_deref()) {
+            Some(Some("busy" | "busy_own")) => "the server has no room for another stream".to_owned(),
+            Some(_) => "the server is shutting down".to_owned(),
+            None => reason,
+        };
+        let draining = draining.map(|draining| Duration::from_millis(draining.retry_ms));
+        let told = [retry_after, draining, self.retry].into_iter().flatten().max();
         let retry_in = self.backoff.next(told, self.client.pace.jitter());
         self.phase = Phase::Resting(self.client.pace.wait(retry_in));
         Notice::Lost { reason, retry_in }
@@ -190,7 +196,7 @@ impl Follow {
         let event = block.event.filter(|event| !event.is_empty()).unwrap_or_else(|| "message".to_owned());
         match event.as_str() {
             "stream.end" => self.phase = Phase::Ended,
-            "stream.draining" => self.draining = draining(&data),
+            "stream.draining" => self.draining = serde_json::from_str(&data).ok(),
             _ => {}
         }
         Some(Frame { id: block.id, event, data })
@@ -225,12 +231,11 @@ fn is_event_stream(response: &Response) -> bool {
         && media_type.split(';').next().is_some_and(|word| word.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-fn draining(data: &str) -> Option<Duration> {
-    #[derive(Deserialize)]
-    struct Draining {
-        retry_ms: u64,
-    }
-    serde_json::from_str(data).ok().map(|Draining { retry_ms }| Duration::from_millis(retry_ms))
+/// The frame with which a server sends a reader away.
+#[derive(Deserialize)]
+struct Draining {
+    retry_ms: u64,
+    reason: Option<String>,
 }
 
 /// Why a body stopped.

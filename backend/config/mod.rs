@@ -19,6 +19,7 @@ use crate::domain::{
 };
 
 mod artifacts;
+mod bounds;
 mod check;
 pub mod file;
 pub mod models;
@@ -27,6 +28,7 @@ pub mod sections;
 
 pub use self::{
     artifacts::{ArtifactStore, BucketUrl, S3, S3Settings},
+    bounds::Bounds,
     file::File,
     secret::{Secret, SecretSource},
 };
@@ -158,6 +160,8 @@ pub struct ServeArgs {
     /// How long an executor or a runner may be silent before its runs are given to another, milliseconds.
     #[arg(long, env = "RUNREEL_LEASE_MS", default_value_t = JOB_LEASE_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(500..=JOB_LEASE_MS_MAX))]
     pub lease_ms: u64,
+    #[command(flatten)]
+    pub bounds: Bounds,
     /// How long a thread may rest before it is removed: seconds, or a number with s, m, h or d. Without it, for ever.
     #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
     pub thread_ttl: Option<Ttl>,
@@ -250,7 +254,7 @@ impl ServeArgs {
             ArtifactStore::Folder(dir) => (dir.display().to_string(), "(not set)".to_owned()),
             ArtifactStore::Bucket(s3) => ("(not used)".to_owned(), format!("s3://{}/{}", s3.bucket, s3.prefix)),
         };
-        Ok(vec![
+        let mut values = vec![
             ("listen", "RUNREEL_LISTEN", self.listen.to_string()),
             ("data_dir", "RUNREEL_DATA_DIR", self.data.data_dir()?.display().to_string()),
             ("database_url", "DATABASE_URL", url.map_or_else(|| "(embedded)".to_owned(), |url| mask(&url))),
@@ -294,7 +298,9 @@ impl ServeArgs {
                 set(secrets.telegram_webhook_secret.is_some()),
             ),
             ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
-        ])
+        ];
+        values.extend(self.bounds.effective());
+        Ok(values)
     }
 }
 

@@ -38,6 +38,16 @@ pub const REPLAY_ROWS: i64 = 1_000;
 pub const EVENT_PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Spans one timeline shows.
 pub const SPANS_MAX: usize = 20_000;
+/// Longest name in a timeline, bytes; a longer one is cut.
+pub const SPAN_NAME_BYTES_MAX: usize = 256;
+/// Names with a sum of their own in each table of a timeline's summary; what has other names is summed up together.
+pub const SUMS_MAX: usize = 1_000;
+/// Timelines of one process that are being made or sent.
+pub const TIMELINES_MAX: usize = 16;
+/// Of these, those of one principal.
+pub const TIMELINES_OWN_MAX: usize = 2;
+/// Longest wait for the turn to make a timeline, milliseconds.
+pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
 /// How far from now the time inside a client-chosen run id may lie, milliseconds.
 pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// Longest text of one open span (the tokens of a message so far), bytes.
@@ -80,10 +90,16 @@ pub const BUS_OWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 pub const PING_MS: u64 = 10_000;
 /// What a client waits before it reconnects, milliseconds.
 pub const RETRY_MS: u64 = 1_000;
+/// What readers wait that a draining server sends away, from and below, milliseconds: they do not all come back at once.
+pub const DRAINED_RETRY_MS: std::ops::Range<u64> = 500..3_000;
+/// What readers wait that a full server sends away, from and below, milliseconds.
+pub const REFUSED_RETRY_MS: std::ops::Range<u64> = 3_000..8_000;
 /// Bytes a stream collects before it hands them to the socket.
 pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
 /// Open streams of one process.
 pub const STREAMS_MAX: usize = 20_000;
+/// Open streams of one principal when the server is told no other number.
+pub const STREAMS_OWN_DEFAULT: usize = 15_000;
 /// Producer lease when a run asks for one without saying how long, milliseconds.
 pub const LEASE_MS_DEFAULT: i64 = 60_000;
 /// Longest producer lease, milliseconds.
@@ -98,6 +114,10 @@ pub const TYPE_PATTERNS_MAX: usize = 32;
 pub const JWT_LEEWAY_S: u64 = 5;
 /// A server that drains has this long to finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 8_000;
+/// Of these, how long it may at most still take connections and say that it will go, milliseconds.
+pub const DRAIN_NOTICE_MS_MAX: u64 = 5_000;
+/// How often the log is told that connections cannot be accepted, milliseconds.
+pub const ACCEPT_WARNING_MS: u64 = 60_000;
 /// Largest body that puts a checkpoint or writes, bytes.
 pub const CHECKPOINT_BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Longest checkpoint id or task id, bytes.
@@ -130,12 +150,22 @@ pub const INTERRUPT_ROWS: i64 = 10_000;
 pub const NODE_DURATIONS_EVENTS_MAX: i64 = 20_000;
 /// Bodies of one process that are being read or worked on, KiB together.
 pub const BODIES_KIB_MAX: usize = 256 * 1024;
-/// In what steps a body takes its room as it arrives, KiB.
-pub const BODY_STEP_KIB: usize = 64;
+/// Of these, those of one principal when the server is told no other number, KiB together.
+pub const BODIES_OWN_KIB_DEFAULT: usize = 64 * 1024;
+/// In what steps a body takes its room as it arrives, KiB. So a principal has no more bodies under way than such steps.
+pub const BODY_STEP_KIB: u32 = 64;
+/// Bodies of one process that come to webhooks, KiB together.
+pub const WEBHOOKS_KIB_MAX: usize = 16 * 1024;
+/// Of these, those of one channel, KiB together.
+pub const WEBHOOKS_OWN_KIB_MAX: usize = 8 * 1024;
 /// Largest update of Telegram's webhook, bytes; a message of it has 4 096 characters.
 pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 /// Longest time a body takes to arrive, milliseconds.
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
+/// How long a body may come as slowly as it likes, milliseconds.
+pub const BODY_GRACE_MS: u64 = 10_000;
+/// What a body brings in every second after that, bytes.
+pub const BODY_BYTES_PER_S_MIN: u64 = 1_024;
 /// Runs that one process's own agents are at work on at a time; runs that wait do not count.
 pub const RUNTIME_PLACES: usize = 64;
 /// Lease of a job when the server is told no other, milliseconds.
@@ -186,12 +216,20 @@ pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
 pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
 /// Artifacts of one process that are being uploaded.
 pub const UPLOADS_MAX: usize = 64;
+/// Of these, those of one principal when the server is told no other number.
+pub const UPLOADS_OWN_DEFAULT: usize = 16;
 /// Payloads and results that become artifacts at once; others wait their turn.
 pub const TAKES_MAX: usize = 64;
 /// Artifacts of one process that are being downloaded.
 pub const DOWNLOADS_MAX: usize = 1_024;
+/// Of these, those of one principal when the server is told no other number.
+pub const DOWNLOADS_OWN_DEFAULT: usize = 256;
 /// Longest silence in the middle of an upload, milliseconds.
 pub const UPLOAD_SILENCE_MS_MAX: u64 = 30_000;
+/// How long an upload may come as slowly as it likes, milliseconds.
+pub const UPLOAD_GRACE_MS: u64 = 30_000;
+/// What an upload brings in every second after that, bytes.
+pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1_024;
 /// How old bytes without an artifact, an artifact without its event, and unfinished uploads are before they go,
 /// milliseconds.
 pub const ARTIFACT_GRACE_MS: i64 = 60 * 60 * 1_000;
@@ -305,6 +343,17 @@ pub const RUNNER_AGENTS_MAX: usize = 256;
 pub const RUNNER_RESUMED_MAX: usize = 1_024;
 /// Connected runners of one process.
 pub const RUNNERS_MAX: usize = 2_000;
+/// Of these, those of one principal when the server is told no other number.
+pub const RUNNERS_OWN_DEFAULT: usize = 256;
+/// Messages of all runners of a process that are arriving or wait for their commit, bytes together; over it nothing
+/// more is read from those who would need more.
+pub const RUNNERS_BYTES_MAX: usize = 256 * 1024 * 1024;
+/// Of these, those of one principal's runners, bytes together.
+pub const RUNNERS_OWN_BYTES_MAX: usize = 64 * 1024 * 1024;
+/// What is read from a runner's socket at a time, bytes.
+pub const RUNNER_READ_BYTES: usize = 16 * 1024;
+/// From which size on the room for the largest message is taken at once, bytes: what has begun can then be finished.
+pub const RUNNER_LARGE_BYTES: usize = 64 * 1024;
 /// Longest wait for a runner's `hello`, and for it to take a message, milliseconds.
 pub const RUNNER_WAIT_MS_MAX: u64 = 10_000;
 /// Longest silence of a runner's connection, pongs included, milliseconds.
@@ -319,5 +368,7 @@ pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
 pub const IMPORT_TRIES_MAX: usize = 8;
 /// Imports that one process works on at a time; others wait.
 pub const IMPORTS_MAX: usize = 4;
+/// Of these, those of one principal.
+pub const IMPORTS_OWN_MAX: usize = 1;
 /// Longest an import waits for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;

@@ -21,6 +21,7 @@ pub mod job;
 pub mod json;
 pub mod limits;
 pub mod open;
+pub mod pace;
 pub mod principal;
 pub mod run;
 pub mod runner;

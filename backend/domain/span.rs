@@ -2,8 +2,10 @@
 //!
 //! `X.started` opens a span and `X.completed` or `X.failed` with the same `span_id` closes it; `parent_span_id` nests.
 //! That is all a waterfall needs, so it is computed from the log and stored nowhere.
+//!
+//! The fold keeps so many spans and no more, whatever the log holds; what it does not keep still counts in the sums.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, ops::AddAssign};
 
 use chrono::{DateTime, Utc};
 use serde::Serialize;
@@ -12,8 +14,12 @@ use super::{
     context::Role,
     event::Recorded,
     id::{RunId, Seq, SpanId},
+    limits::{SPAN_NAME_BYTES_MAX, SPANS_MAX, SUMS_MAX},
     run::Status,
 };
+
+/// Where the sums of all names go that have none of their own.
+const OTHERS: &str = "(others)";
 
 /// Whether a span has ended, and how.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, utoipa::ToSchema)]
@@ -63,7 +69,7 @@ pub struct Summary {
     /// Time in which the run was waiting or interrupted.
     pub waiting_ms: f64,
     pub node_durations_ms: BTreeMap<String, f64>,
-    /// Events by type.
+    /// Events by type. Each of these tables has at most 1 000 names; what has others is summed up as `(others)`.
     pub counts: BTreeMap<String, u64>,
     /// Numbers found in the `usage` of completed messages, added up.
     pub usage: BTreeMap<String, f64>,
@@ -75,11 +81,31 @@ pub struct Timeline {
     run_id: RunId,
     zero: DateTime<Utc>,
     spans: Vec<Span>,
-    open: BTreeMap<(String, SpanId), usize>,
+    spans_omitted: usize,
+    open: BTreeMap<(String, SpanId), Open>,
     summary: Summary,
     paused_at: Option<DateTime<Utc>>,
     last_at: DateTime<Utc>,
     last_seq: Seq,
+}
+
+/// A span whose end may come.
+#[derive(Debug)]
+enum Open {
+    /// The place among the spans.
+    Kept(usize),
+    Omitted(Box<Span>),
+}
+
+/// What a fold comes to.
+#[derive(Debug)]
+pub struct Folded {
+    /// In the order they started.
+    pub spans: Vec<Span>,
+    pub spans_omitted: usize,
+    pub summary: Summary,
+    /// The last seq they hold.
+    pub last_seq: Seq,
 }
 
 impl Timeline {
@@ -88,6 +114,7 @@ impl Timeline {
             run_id,
             zero: started_at,
             spans: Vec::new(),
+            spans_omitted: 0,
             open: BTreeMap::new(),
             summary: Summary::default(),
             paused_at: None,
@@ -99,7 +126,7 @@ impl Timeline {
     /// Takes the next durable event.
     pub fn take(&mut self, event: &Recorded) {
         let seq = event.seq.expect("a timeline is made of durable events");
-        *self.summary.counts.entry(event.event_type.as_str().to_owned()).or_default() += 1;
+        add(&mut self.summary.counts, event.event_type.as_str(), 1);
         (self.last_at, self.last_seq) = (self.last_at.max(event.at), seq);
         match (event.event_type.family(), event.event_type.action()) {
             ("run", _) => self.lifecycle(event, seq),
@@ -115,8 +142,8 @@ impl Timeline {
             Status::Queued => {
                 let mut span = self.bar("run", event, seq);
                 span.span_id = self.run_id.to_string();
-                span.name = event.payload.member("title").or(span.agent.clone()).unwrap_or_else(|| "run".to_owned());
-                self.spans.push(span);
+                span.name = text(event, "title").or(span.agent.clone()).unwrap_or_else(|| "run".to_owned());
+                self.keep(span);
             }
             Status::Waiting | Status::Interrupted => self.paused_at = Some(event.at),
             Status::Running => self.resume(event.at),
@@ -138,26 +165,44 @@ impl Timeline {
 
     fn start(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let mut span = self.bar(kind, event, seq);
-        span.child_run_id = event.payload.member("run_id");
-        if let Some(span_id) = &event.span_id {
-            self.open.insert((kind.to_owned(), span_id.clone()), self.spans.len());
+        span.child_run_id = text(event, "run_id");
+        let open = self.keep(span);
+        // Past this the end of a span counts as one that tells its own length.
+        let is_known = matches!(open, Open::Kept(_)) || self.open.len() < 2 * SPANS_MAX;
+        if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
+            self.open.insert((kind.to_owned(), span_id.clone()), open);
+        }
+    }
+
+    /// Keeps a span among the others while there is room.
+    fn keep(&mut self, span: Span) -> Open {
+        if self.spans.len() >= SPANS_MAX {
+            self.spans_omitted += 1;
+            return Open::Omitted(Box::new(span));
         }
         self.spans.push(span);
+        Open::Kept(self.spans.len() - 1)
     }
 
     fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let failed = event.event_type.action() == "failed";
         let end_ms = ms(self.zero, event.at);
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
-        let at = opened.unwrap_or_else(|| {
+        let opened = opened.unwrap_or_else(|| {
             // An end without a start (a message, say) is a bar of the length it tells itself.
             let mut span = self.bar(kind, event, seq);
             let told: f64 = event.payload.member("duration_ms").unwrap_or(0.0);
             span.start_ms = (end_ms - told.max(0.0)).max(0.0);
-            self.spans.push(span);
-            self.spans.len() - 1
+            self.keep(span)
         });
-        let span = &mut self.spans[at];
+        let mut omitted;
+        let span = match opened {
+            Open::Kept(at) => &mut self.spans[at],
+            Open::Omitted(span) => {
+                omitted = span;
+                &mut *omitted
+            }
+        };
         // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
         let took = event.payload.member("duration_ms").filter(|_: &f64| kind == "worker");
         close(span, seq, failed, took.map_or(end_ms, |took| end_ms.min(span.start_ms + took.max(0.0))));
@@ -165,19 +210,19 @@ impl Timeline {
         match kind {
             "tool" => self.summary.tool_ms += duration_ms,
             "message" | "reasoning" => self.summary.model_ms += duration_ms,
-            "step" => *self.summary.node_durations_ms.entry(span.name.clone()).or_default() += duration_ms,
+            "step" => add(&mut self.summary.node_durations_ms, &span.name, duration_ms),
             _ => {}
         }
         let usage: BTreeMap<String, serde_json::Value> = event.payload.member("usage").unwrap_or_default();
         for (name, value) in usage {
             if let Some(number) = value.as_f64() {
-                *self.summary.usage.entry(name).or_default() += number;
+                add(&mut self.summary.usage, cut(&name), number);
             }
         }
     }
 
     fn bar(&self, kind: &str, event: &Recorded, seq: Seq) -> Span {
-        let named: Option<String> = event.payload.member("name").or_else(|| event.payload.member("title"));
+        let named = text(event, "name").or_else(|| text(event, "title"));
         let span_id = event.span_id.as_ref().map_or_else(|| format!("seq-{seq}"), |id| id.as_str().to_owned());
         Span {
             run_id: self.run_id,
@@ -196,12 +241,29 @@ impl Timeline {
         }
     }
 
-    /// The spans in the order they started, the sums, and the last seq they hold.
-    pub fn finish(mut self) -> (Vec<Span>, Summary, Seq) {
+    /// The spans and the sums of all that was taken.
+    pub fn finish(mut self) -> Folded {
         self.resume(self.last_at);
         self.summary.total_ms = ms(self.zero, self.last_at);
-        (self.spans, self.summary, self.last_seq)
+        let Self { spans, spans_omitted, summary, last_seq, .. } = self;
+        Folded { spans, spans_omitted, summary, last_seq }
     }
+}
+
+/// A member that is text, no longer than a name may be.
+fn text(event: &Recorded, member: &str) -> Option<String> {
+    // A short copy of its own: what is cut off does not stay in memory with it.
+    event.payload.member::<String>(member).map(|text| cut(&text).to_owned())
+}
+
+fn cut(name: &str) -> &str {
+    &name[..name.floor_char_boundary(SPAN_NAME_BYTES_MAX)]
+}
+
+/// Adds to the sum of a name, or of all others once there are too many.
+fn add<T: AddAssign + Default>(sums: &mut BTreeMap<String, T>, name: &str, amount: T) {
+    let name = if sums.len() < SUMS_MAX || sums.contains_key(name) { name } else { OTHERS };
+    *sums.entry(name.to_owned()).or_default() += amount;
 }
 
 fn close(span: &mut Span, seq: Seq, failed: bool, end_ms: f64) {

@@ -113,8 +113,8 @@ impl From<artifacts::Error> for Problem {
         let detail = error.to_string();
         match error {
             E::TooLarge => Self::new(Code::TooLarge, detail),
-            E::Busy => Self::new(Code::Busy, detail).hint("nothing was kept; try again after Retry-After"),
-            E::Silent => Self::new(Code::InvalidRequest, detail).hint("nothing was kept; send it again"),
+            E::Busy(full) => Self::busy(full, "uploads or downloads"),
+            E::Slow => Self::new(Code::TooSlow, detail).hint("nothing was kept; send it again"),
             E::Full(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "there is no room for an artifact");
                 Self::new(Code::StorageFull, detail).hint("nothing was kept; make room and send it again")

@@ -30,9 +30,7 @@ use crate::{
     domain::{
         event::timestamp,
         id::RunId,
-        limits::{
-            CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, STREAMS_MAX, WEBHOOK_BYTES_MAX,
-        },
+        limits::{CODE_LIFE_S_DEFAULT, CODE_LIFE_S_MAX, CODES_MAX, MESSAGE_WAIT_MS_MAX, WEBHOOK_BYTES_MAX},
         principal::{OwnerId, Scope},
         run::Status,
         session::{
@@ -149,8 +147,8 @@ async fn post(
     let now = server.timeline.clock().now();
     let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
     drop(body);
-    let busy = |_| Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server"));
-    let _permit = wait.then(|| server.streams.clone().try_acquire_owned().map_err(busy)).transpose()?;
+    let busy = |full| Problem::busy(full, "streams");
+    let _place = wait.then(|| server.streams.try_take(owner, 1).map_err(busy)).transpose()?;
     let receipt = server.channels.receive(owner, &channel, inbound).await?;
     let (started, reason) = match receipt {
         Receipt::Routed(started) => (started, None),

@@ -109,6 +109,9 @@ async fn emit(
         let text = std::str::from_utf8(&body.bytes);
         let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
         let events = read(&context, text, body.is_ndjson)?;
+        server.emits.take(owner, events.len()).map_err(|wait| {
+            Problem::new(Code::Busy, "more events came than one principal may emit in a second").after(wait)
+        })?;
         Ok(server.timeline.emit_run_event(&context, events).await?)
     }))
     .await?;

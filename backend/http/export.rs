@@ -1,6 +1,6 @@
 //! A run's log as lines that can be checked, out of one server and into another.
 
-use std::{sync::Arc, time::Duration};
+use std::time::Duration;
 
 use axum::{
     Json as Reply,
@@ -133,7 +133,7 @@ async fn import(
     // Emits of others go first: an import waits for its turn, and is read where it keeps no request waiting.
     let wait = Duration::from_millis(IMPORT_WAIT_MS_MAX);
     let busy = || Problem::new(Code::Busy, "many imports are under way; nothing was done");
-    let turn = tokio::time::timeout(wait, Arc::clone(&server.imports).acquire_owned()).await;
+    let turn = tokio::time::timeout(wait, server.imports.take(owner, 1)).await;
     let _turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
     let piece = read(body, owner.clone()).await?;
     if piece.events.len() > EMIT_EVENTS_MAX {

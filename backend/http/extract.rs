@@ -1,18 +1,16 @@
 //! From a request to typed values: after these extractors nothing is a string any more.
 
-use std::{collections::HashMap, str::FromStr, sync::Arc, time::Duration};
+use std::{collections::HashMap, str::FromStr};
 
 use axum::{
-    extract::{FromRequest, FromRequestParts, Path, Request},
-    http::{HeaderMap, Method, header, request::Parts},
+    extract::{FromRequestParts, Path},
+    http::{HeaderName, Method, header, request::Parts},
 };
-use bytes::{Bytes, BytesMut};
-use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 
+pub(super) use super::body::Body;
 use super::{
     Server,
+    body::Payer,
     credential::Credential,
     problem::{Code, Problem},
 };
@@ -22,7 +20,6 @@ use crate::{
         artifact::ArtifactId,
         checkpoint::CheckpointId,
         id::{Malformed, Name, RunId, ThreadId},
-        limits::{BODY_BYTES_MAX, BODY_STEP_KIB, BODY_WAIT_MS_MAX},
         principal::{OwnerId, Scope},
         session::inbound::ChannelName,
         transcript::SavedName,
@@ -73,7 +70,9 @@ impl FromRequestParts<Server> for Caller {
             None => None,
             Some(value) => Some(value.to_str().map_err(|_| auth::Error::Invalid("the header is not plain text"))?),
         };
-        Ok(Self(server.authenticator.authenticate(authorization).await?))
+        let caller = Self(server.authenticator.authenticate(authorization).await?);
+        parts.extensions.insert(Payer(caller.owner().clone()));
+        Ok(caller)
     }
 }
 
@@ -107,24 +106,37 @@ fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
 }
 
 /// Without authentication, only this machine may ask. A page of another site can make a browser send requests here
-/// under its own name (DNS rebinding), but not under ours.
+/// under its own name (DNS rebinding), but not under ours; and it cannot keep the browser from saying whose page asks.
 fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
-    let is_local = |authority: &str| {
-        let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-        let host = host.map_or(authority, |(host, _)| host);
-        let numeric = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-        let host = host.to_ascii_lowercase();
-        host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
+    let foreign = |detail: &str| {
+        Problem::new(Code::ForeignHost, detail)
+            .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt")
     };
-    let text = |name| parts.headers.get(name).and_then(|value: &axum::http::HeaderValue| value.to_str().ok());
-    let host = text(header::HOST).or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str));
-    let origin = text(header::ORIGIN).filter(|_| parts.method != Method::GET);
-    let origin_host = origin.map(|origin| origin.split_once("://").map_or(origin, |(_, host)| host));
-    if host.is_none_or(is_local) && origin_host.is_none_or(is_local) {
-        return Ok(());
+    // What is not plain text is no name of ours.
+    let text = |name: HeaderName| {
+        let value = parts.headers.get(name).map(axum::http::HeaderValue::to_str).transpose();
+        value.map_err(|_| foreign("without authentication this server answers only to localhost"))
+    };
+    let host = text(header::HOST)?.or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str));
+    if !host.is_none_or(is_local) {
+        return Err(foreign("without authentication this server answers only to localhost"));
     }
-    Err(Problem::new(Code::ForeignHost, "without authentication this server answers only to localhost")
-        .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt"))
+    if matches!(text(HeaderName::from_static("sec-fetch-site"))?, Some("cross-site" | "same-site")) {
+        return Err(foreign("without authentication this server answers no pages but its own"));
+    }
+    let origin = text(header::ORIGIN)?.filter(|_| parts.method != Method::GET);
+    if origin.is_some_and(|origin| origin.split_once("://").map(|(_, authority)| authority) != host) {
+        return Err(foreign("without authentication only the server's own pages may change anything"));
+    }
+    Ok(())
+}
+
+fn is_local(authority: &str) -> bool {
+    let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
+    let host = host.map_or(authority, |(host, _)| host);
+    let numeric = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
+    let host = host.to_ascii_lowercase();
+    host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
 }
 
 /// One of the ids in a path, as its text.
@@ -276,87 +288,4 @@ impl Query {
         }
         Err(Problem::new(Code::InvalidRequest, format!("a number from {min} to {max} is wanted")).field(name))
     }
-}
-
-/// A body within its bound, and what it says it is. It does not hold the credential of its request.
-pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
-    pub(super) bytes: Bytes,
-    pub(super) is_ndjson: bool,
-    credential: Option<Credential>,
-    /// Given back when the request is done.
-    _room: OwnedSemaphorePermit,
-}
-
-impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
-    type Rejection = Problem;
-
-    async fn from_request(request: Request, server: &Server) -> Result<Self, Problem> {
-        let media_type = media_type(request.headers());
-        let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
-        let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
-        let credential = Credential::of(request.headers());
-        let arriving = arrive(request.into_body(), BYTES_MAX, &server.bodies);
-        let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), arriving).await;
-        let (bytes, room) =
-            arrived.map_err(|_| Problem::new(Code::InvalidRequest, "the body did not arrive in time"))??;
-        if !bytes.is_empty() && !is_ndjson && !is_json {
-            return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON").hint(
-                "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
-            ));
-        }
-        if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
-            return Err(Credential::refusal());
-        }
-        Ok(Self { bytes, is_ndjson, credential, _room: room })
-    }
-}
-
-/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody out.
-async fn arrive(
-    body: axum::body::Body,
-    bytes_max: usize,
-    bodies: &Arc<Semaphore>,
-) -> Result<(Bytes, OwnedSemaphorePermit), Problem> {
-    let take = |kib: usize| {
-        let room = Arc::clone(bodies).try_acquire_many_owned(u32::try_from(kib).unwrap_or(u32::MAX));
-        room.map_err(|_| Problem::new(Code::Busy, "too many bodies are under way; nothing was done"))
-    };
-    let (mut body, mut bytes, mut room) = (Limited::new(body, bytes_max), BytesMut::new(), take(BODY_STEP_KIB)?);
-    while let Some(frame) = body.frame().await {
-        let frame = frame.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
-            Some(_) => Problem::new(Code::TooLarge, format!("a body may have {bytes_max} bytes")),
-            None => Problem::new(Code::InvalidRequest, "the body ended early"),
-        })?;
-        let Ok(data) = frame.into_data() else { continue };
-        let missing = (bytes.len() + data.len()).div_ceil(1024).saturating_sub(room.num_permits());
-        if missing > 0 {
-            room.merge(take(missing.next_multiple_of(BODY_STEP_KIB))?);
-        }
-        bytes.extend_from_slice(&data);
-    }
-    Ok((bytes.freeze(), room))
-}
-
-impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
-    /// Refuses values that hold the credential inside the encoding they came in.
-    pub(super) fn check_values<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Problem> {
-        let Some(credential) = &self.credential else { return Ok(()) };
-        if values.into_iter().any(|value| credential.is_in(value)) { Err(Credential::refusal()) } else { Ok(()) }
-    }
-
-    /// Reads the whole body as one JSON object; an empty body reads as `{}`.
-    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
-        let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
-        let text =
-            std::str::from_utf8(bytes).map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
-        if !text.trim_start().starts_with('{') {
-            return Err(Problem::new(Code::InvalidRequest, "the body must be a JSON object"));
-        }
-        serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
-    }
-}
-
-fn media_type(headers: &HeaderMap) -> Option<String> {
-    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
-    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
 }

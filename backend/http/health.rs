@@ -45,7 +45,7 @@ async fn livez() -> Reply<Health> {
 #[utoipa::path(get, operation_id = "get_readyz", path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
     (status = 503, body = Health, description = "Not ready")))]
 async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
-    if server.draining.is_cancelled() {
+    if server.leaving.is_cancelled() {
         return (StatusCode::SERVICE_UNAVAILABLE, Health::of("draining"));
     }
     match server.timeline.ready().await {

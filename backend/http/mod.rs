@@ -7,6 +7,7 @@
 //! Start reading at [`router`], then [`extract`] (the door), [`events`] (in) and [`stream`] (out).
 
 mod artifacts;
+mod body;
 mod channels;
 mod checkpoints;
 mod credential;
@@ -29,16 +30,14 @@ mod threads;
 mod timeline;
 mod ui;
 
-use std::sync::Arc;
-
 use axum::{
     Router,
+    extract::Request,
     http::{HeaderName, HeaderValue, Response, StatusCode, header},
-    middleware::map_response,
+    middleware::{Next, from_fn, map_response},
     response::IntoResponse,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
-use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use utoipa_axum::router::OpenApiRouter;
@@ -47,7 +46,14 @@ use self::problem::{Code, Problem};
 use crate::{
     auth::{Authenticator, Revocations},
     channels::Channels,
-    domain::limits::{BODIES_KIB_MAX, IMPORTS_MAX, STREAMS_MAX},
+    clock::Stopwatch,
+    config::Bounds,
+    domain::limits::{
+        BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, STREAMS_MAX, TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX,
+        WEBHOOKS_OWN_KIB_MAX,
+    },
+    quota::Quota,
+    rate::Rate,
     runners::Runners,
     sessions::saved::SavedSessions,
     threads::Threads,
@@ -65,12 +71,20 @@ pub struct Server {
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
-    /// One permit per open stream.
-    pub streams: Arc<Semaphore>,
-    /// One permit per KiB of a body that is being read or worked on.
-    pub bodies: Arc<Semaphore>,
-    /// One permit per import that is worked on.
-    pub imports: Arc<Semaphore>,
+    /// Streams that are open.
+    pub streams: Quota,
+    /// Bodies that are being read or worked on, KiB.
+    pub bodies: Quota,
+    /// As the bodies, of those who have no credential of ours, KiB.
+    pub webhooks: Quota,
+    /// Imports that are worked on.
+    pub imports: Quota,
+    /// Timelines that are made or sent.
+    pub timelines: Quota,
+    /// Events that are emitted.
+    pub emits: Rate,
+    /// Set before `draining`: the server says that it will go, and still takes everything.
+    pub leaving: CancellationToken,
     pub draining: CancellationToken,
 }
 
@@ -84,16 +98,15 @@ pub struct Parts {
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
+    pub bounds: Bounds,
+    pub stopwatch: Stopwatch,
     pub draining: CancellationToken,
 }
 
 impl Server {
     pub fn new(parts: Parts) -> Self {
-        let streams = Arc::new(Semaphore::new(STREAMS_MAX));
-        let bodies = Arc::new(Semaphore::new(BODIES_KIB_MAX));
-        let imports = Arc::new(Semaphore::new(IMPORTS_MAX));
-        let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, metrics, draining } =
-            parts;
+        let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, .. } = parts;
+        let Parts { metrics, bounds, stopwatch, draining, .. } = parts;
         Self {
             timeline,
             threads,
@@ -103,9 +116,13 @@ impl Server {
             authenticator,
             revocations,
             metrics,
-            streams,
-            bodies,
-            imports,
+            streams: Quota::new(STREAMS_MAX, bounds.principal_streams),
+            bodies: Quota::new(BODIES_KIB_MAX, bounds.principal_bodies_mib * 1_024),
+            webhooks: Quota::new(WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX),
+            imports: Quota::new(IMPORTS_MAX, IMPORTS_OWN_MAX),
+            timelines: Quota::new(TIMELINES_MAX, TIMELINES_OWN_MAX),
+            emits: Rate::new(bounds.principal_events_per_second, stopwatch),
+            leaving: CancellationToken::new(),
             draining,
         }
     }
@@ -138,10 +155,9 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// The whole service: the API, its documents, the UI.
 pub fn router(server: Server) -> Router {
     let (api, document) = api().split_for_parts();
-    let nosniff = SetResponseHeaderLayer::overriding(
-        HeaderName::from_static("x-content-type-options"),
-        HeaderValue::from_static("nosniff"),
-    );
+    let always = |name, value| {
+        SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
+    };
     api.merge(openapi::routes(document)) // /openapi.json, /docs
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path has no such method").into_response()
@@ -149,13 +165,32 @@ pub fn router(server: Server) -> Router {
         .fallback(ui::serve) //             /, /runs/{run_id}, /assets/…
         .layer(CatchPanicLayer::custom(panicked))
         .layer(map_response(plain_errors_are_problems))
-        .layer(nosniff)
+        .layer(from_fn(refuse_ambiguous))
+        .layer(always("x-content-type-options", "nosniff"))
+        .layer(always("cross-origin-resource-policy", "same-origin"))
         .with_state(server)
 }
 
 /// A bug must not take the connection down, nor tell of itself.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response<axum::body::Body> {
     Problem::new(Code::Internal, "the request failed; nothing was changed that was not acknowledged").into_response()
+}
+
+/// Refuses what two programs in a row could read differently.
+async fn refuse_ambiguous(request: Request, next: Next) -> Response<axum::body::Body> {
+    if request.headers().get_all(header::HOST).iter().count() > 1 {
+        return closing(Problem::new(Code::InvalidRequest, "the request has more than one Host").into_response());
+    }
+    // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its connection:
+    // what another reader of it would take for the next request is then nobody's.
+    let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
+    let response = next.run(request).await;
+    if is_chunked { closing(response) } else { response }
+}
+
+fn closing(mut response: Response<axum::body::Body>) -> Response<axum::body::Body> {
+    response.headers_mut().insert(header::CONNECTION, HeaderValue::from_static("close"));
+    response
 }
 
 /// What the framework refuses by itself becomes a problem as well.

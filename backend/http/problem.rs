@@ -1,5 +1,7 @@
 //! Errors as RFC 9457 problem documents: a stable code, what was wrong, what to do. Never SQL, a path, a backtrace.
 
+use std::time::Duration;
+
 use axum::{
     Json,
     http::{HeaderValue, StatusCode, header},
@@ -11,6 +13,7 @@ use utoipa::ToSchema;
 use crate::{
     auth,
     domain::{id::Malformed, json::Flaw, run::Refusal},
+    quota::Full,
     store,
     timeline::emit::EmitError,
 };
@@ -41,6 +44,7 @@ pub enum Code {
     InterruptClosed,
     CursorAhead,
     TooLarge,
+    TooSlow,
     UnsupportedMediaType,
     RangeNotSatisfiable,
     UpgradeRequired,
@@ -77,6 +81,7 @@ impl Code {
             | Self::InterruptClosed
             | Self::CursorAhead => StatusCode::CONFLICT,
             Self::TooLarge => StatusCode::PAYLOAD_TOO_LARGE,
+            Self::TooSlow => StatusCode::REQUEST_TIMEOUT,
             Self::UnsupportedMediaType => StatusCode::UNSUPPORTED_MEDIA_TYPE,
             Self::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
@@ -112,6 +117,7 @@ impl Code {
             Self::InterruptClosed => "The interrupt was answered differently",
             Self::CursorAhead => "The cursor is ahead of the log",
             Self::TooLarge => "The request is over a bound",
+            Self::TooSlow => "The request came too slowly",
             Self::UnsupportedMediaType => "The media type is not supported",
             Self::UpgradeRequired => "This route is a WebSocket",
             Self::Busy => "The server is busy",
@@ -157,9 +163,28 @@ pub struct Problem {
     /// Which member or parameter it is about.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
+    /// When another try makes sense, where the code alone does not say.
+    #[serde(skip)]
+    retry_after_s: Option<u32>,
 }
 
 impl Problem {
+    /// So many are under way already. `what` is a plural.
+    pub fn busy(full: Full, what: &str) -> Self {
+        let detail = match full {
+            Full::Own => format!("as many {what} of yours are under way as one principal may have"),
+            Full::All => format!("as many {what} are under way as this server takes"),
+        };
+        Self::new(Code::Busy, detail).hint("nothing was done; try again after Retry-After")
+    }
+
+    /// Asks for another try no sooner than after this.
+    #[must_use]
+    pub fn after(self, wait: Duration) -> Self {
+        let seconds = wait.as_millis().div_ceil(1_000).max(1);
+        Self { retry_after_s: Some(u32::try_from(seconds).unwrap_or(u32::MAX)), ..self }
+    }
+
     /// The same for a runner: the code, and what was wrong where.
     pub fn for_runner(&self) -> (String, String) {
         let place = self.field.as_deref().map_or_else(String::new, |field| format!("{field}: "));
@@ -175,6 +200,7 @@ impl Problem {
             code,
             hint: None,
             field: None,
+            retry_after_s: code.retry_after_s(),
         }
     }
 
@@ -207,11 +233,11 @@ impl Problem {
 
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
-        let code = self.code;
+        let (code, retry_after_s) = (self.code, self.retry_after_s);
         let mut response = (code.status(), Json(self)).into_response();
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
-        if let Some(seconds) = code.retry_after_s() {
+        if let Some(seconds) = retry_after_s {
             headers.insert(header::RETRY_AFTER, HeaderValue::from(seconds));
         }
         if code == Code::Unauthorized {

@@ -1,6 +1,7 @@
 //! Runners: the door of the WebSocket.
 
 use axum::{
+    Extension,
     extract::{
         State,
         ws::{WebSocketUpgrade, rejection::WebSocketUpgradeRejection},
@@ -22,11 +23,11 @@ use crate::{
     domain::{
         context::RunContext,
         event::NewEvent,
-        limits::{RUNNER_MESSAGE_BYTES_MAX, RUNNERS_MAX},
+        limits::{RUNNER_MESSAGE_BYTES_MAX, RUNNER_READ_BYTES},
         principal::Scope,
         runner::{SUBPROTOCOL, Trouble},
     },
-    runners::{Door, Peer},
+    runners::{Door, Peer, intake::Intake},
 };
 
 /// The routes of this file.
@@ -42,6 +43,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 async fn connect(
     State(server): State<Server>,
     caller: Caller,
+    Extension(intake): Extension<Intake>,
     headers: HeaderMap,
     upgrade: Result<WebSocketUpgrade, WebSocketUpgradeRejection>,
 ) -> Result<Response, Problem> {
@@ -59,15 +61,18 @@ async fn connect(
     if server.draining.is_cancelled() {
         return Err(Problem::new(Code::Unavailable, "the server is draining").hint("connect again after Retry-After"));
     }
-    let busy = || Problem::new(Code::Busy, format!("{RUNNERS_MAX} runners are connected to this server"));
-    let place = server.runners.place().ok_or_else(busy)?;
+    let place = server.runners.place(&owner).map_err(|full| Problem::busy(full, "runners"))?;
     let peer = Peer {
         owner,
         expires_at: caller.0.expires_at,
         watched: caller.0.token_id.map(|token| server.revocations.watch(token)),
         door: Box::new(Producers(Credential::of(&headers))),
+        intake,
     };
-    let upgrade = upgrade.max_message_size(RUNNER_MESSAGE_BYTES_MAX).max_frame_size(RUNNER_MESSAGE_BYTES_MAX);
+    let upgrade = upgrade
+        .read_buffer_size(RUNNER_READ_BYTES)
+        .max_message_size(RUNNER_MESSAGE_BYTES_MAX)
+        .max_frame_size(RUNNER_MESSAGE_BYTES_MAX);
     Ok(upgrade.on_upgrade(move |socket| server.runners.serve(socket, peer, place)))
 }
 

@@ -5,25 +5,30 @@
 
 use std::{pin::pin, time::Duration};
 
-use axum::Router;
+use axum::{Extension, Router};
 use hyper::server::conn::http1::Builder;
 use hyper_util::{
     rt::{TokioIo, TokioTimer},
     service::TowerToHyperService,
 };
-use tokio::net::{TcpListener, TcpStream};
+use tokio::{
+    net::{TcpListener, TcpStream},
+    time::Instant,
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
+use tower_layer::Layer as _;
 
-use crate::domain::limits::DRAIN_MS_MAX;
+use crate::{domain::limits::ACCEPT_WARNING_MS, runners::intake::Metered};
 
 /// How long a request head may take to arrive.
 const HEAD_MAX: Duration = Duration::from_secs(10);
 /// How long sent data may stay unacknowledged before the peer counts as gone.
 const SILENCE_MAX: Duration = Duration::from_secs(20);
 
-/// Serves until `draining`, then lets requests in flight finish, for a bounded time.
-pub async fn run(listener: TcpListener, router: Router, draining: CancellationToken) {
+/// Serves until `draining`, then lets requests in flight finish, for `drain_max` at most.
+pub async fn run(listener: TcpListener, router: Router, draining: CancellationToken, drain_max: Duration) {
     let connections = TaskTracker::new();
+    let mut refusals = Refusals::default();
     let mut builder = Builder::new();
     builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(64 * 1024);
     loop {
@@ -32,7 +37,7 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
                 Ok((stream, _)) => stream,
                 Err(error) => {
                     // Out of descriptors, most likely: others will close.
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a connection could not be accepted");
+                    refusals.tell(&error);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
                 }
@@ -40,7 +45,8 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
             () = draining.cancelled() => break,
         };
         tune(&stream);
-        let service = TowerToHyperService::new(router.clone());
+        let (stream, intake) = Metered::new(stream);
+        let service = TowerToHyperService::new(Extension(intake).layer(router.clone()));
         let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let draining = draining.clone();
         connections.spawn(async move {
@@ -57,9 +63,28 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
     }
     drop(listener);
     connections.close();
-    let drained = tokio::time::timeout(Duration::from_millis(DRAIN_MS_MAX), connections.wait()).await;
+    let drained = tokio::time::timeout(drain_max, connections.wait()).await;
     if drained.is_err() {
         tracing::warn!("some connections did not finish in time and are cut");
+    }
+}
+
+/// Connections that could not be accepted, and when the log was last told.
+#[derive(Default)]
+struct Refusals {
+    untold: u64,
+    told: Option<Instant>,
+}
+
+impl Refusals {
+    fn tell(&mut self, error: &std::io::Error) {
+        self.untold += 1;
+        let every = Duration::from_millis(ACCEPT_WARNING_MS);
+        if self.told.is_none_or(|told| told.elapsed() >= every) {
+            let tries = std::mem::take(&mut self.untold);
+            tracing::warn!(error = error as &dyn std::error::Error, tries, "connections could not be accepted");
+            self.told = Some(Instant::now());
+        }
     }
 }
 

@@ -23,6 +23,8 @@ pub(super) struct Encoder {
     waiting: vec::IntoIter<Signal>,
     /// The snapshot whose text is being written: what is left of the text, and what follows it.
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
+    /// What this reader waits when it is sent away.
+    pub(super) retry_ms: u64,
 }
 
 impl Encoder {
@@ -35,7 +37,7 @@ impl Encoder {
     }
 
     fn new(feed: Option<FeedCursor>) -> Self {
-        Self { feed, waiting: Vec::new().into_iter(), text: None }
+        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms: RETRY_MS }
     }
 
     /// The first line of a stream.
@@ -108,8 +110,11 @@ impl Encoder {
             Signal::End { status, last_seq } => {
                 control(chunk, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
             }
-            Signal::Reset => control(chunk, "stream.reset", &json!({ "retry_ms": RETRY_MS })),
-            Signal::Draining => control(chunk, "stream.draining", &json!({ "retry_ms": RETRY_MS })),
+            Signal::Reset => {
+                chunk.put_slice(format!("retry: {}\n", self.retry_ms).as_bytes());
+                control(chunk, "stream.reset", &json!({ "retry_ms": self.retry_ms }));
+            }
+            Signal::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
         }
     }
 
@@ -131,6 +136,13 @@ impl Encoder {
 fn put_escaped(chunk: &mut BytesMut, text: &str) {
     let quoted = json!(text).to_string();
     chunk.put_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+}
+
+/// All that a reader is told who is to come back later. `EventSource` knows the first line, other readers the frame.
+pub(super) fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
+    let mut chunk = BytesMut::from(format!("retry: {retry_ms}\n").as_bytes());
+    control(&mut chunk, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
+    chunk.freeze()
 }
 
 /// A frame that is not an event: it has no id, so no reader ever resumes from it.

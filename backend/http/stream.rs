@@ -1,6 +1,6 @@
 //! Streams: a run, a tree, a thread, everything. All are the same follower with another scope.
 
-use std::time::Duration;
+use std::{ops::Range, time::Duration};
 
 use axum::{
     body::Body as ReplyBody,
@@ -15,16 +15,17 @@ use super::{
     Server,
     extract::{Caller, Query, RunPath},
     problem::{Code, Problem},
-    sse::Encoder,
+    sse::{Encoder, sent_away},
 };
 use crate::{
     auth,
     domain::{
         cursor::{FeedCursor, RunCursor},
         id::{RunId, Seq, ThreadId},
-        limits::{PAGE_ROWS_MAX, PING_MS, STREAMS_MAX},
+        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS},
         principal::{OwnerId, Scope},
     },
+    quota::{Full, Share},
     store::feed,
     timeline::follow::{Follower, Wishes},
 };
@@ -61,6 +62,58 @@ impl Asked {
     }
 }
 
+/// Why no stream is opened.
+enum Refused {
+    Problem(Box<Problem>),
+    /// `EventSource` never comes back after a status other than 200, so a full server opens a stream that says when to.
+    Later(Box<Response>),
+}
+
+impl<E: Into<Problem>> From<E> for Refused {
+    fn from(error: E) -> Self {
+        Self::Problem(Box::new(error.into()))
+    }
+}
+
+impl IntoResponse for Refused {
+    fn into_response(self) -> Response {
+        match self {
+            Self::Problem(problem) => problem.into_response(),
+            Self::Later(response) => *response,
+        }
+    }
+}
+
+/// Room for one more stream.
+fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share, Refused> {
+    server.streams.try_take(owner, 1).map_err(|full| {
+        let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        if !accepts.contains("text/event-stream") {
+            return Problem::busy(full, "streams").into();
+        }
+        let reason = match full {
+            Full::Own => "busy_own",
+            Full::All => "busy",
+        };
+        Refused::Later(Box::new(event_stream(sent_away(jitter(server, REFUSED_RETRY_MS), reason).into())))
+    })
+}
+
+/// Another wait for each reader, so that they do not all come back at once.
+fn jitter(server: &Server, range: Range<u64>) -> u64 {
+    let (_, random) = server.timeline.ids().uuid().as_u64_pair();
+    range.start + random % (range.end - range.start)
+}
+
+fn event_stream(body: ReplyBody) -> Response {
+    let mut response = body.into_response();
+    let headers = response.headers_mut();
+    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
+    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
+    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
+    response
+}
+
 fn invalid_cursor(detail: &str) -> Problem {
     Problem::new(Code::InvalidCursor, detail).hint("send back the id of the last frame you saw, or none to begin anew")
 }
@@ -90,13 +143,14 @@ async fn run(
     RunPath(run): RunPath,
     query: Query,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let place = place(&server, &owner, &headers)?;
     let asked = Asked::read(&query, &headers)?;
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     if matches!(query.text("tree"), Some("true" | "1")) {
         caller.needs_all(Scope::Read)?;
-        return tree(&server, &caller, owner, run, asked, &record.head).await;
+        return tree(&server, &caller, place, owner, run, asked, &record.head).await;
     }
     let after = match (&asked.cursor, asked.tail) {
         (Some(cursor), _) => {
@@ -111,7 +165,7 @@ async fn run(
         (None, None) => Seq::ZERO,
     };
     if after > record.head.last_seq {
-        return Err(cursor_ahead(&record.head.last_seq.to_string()));
+        return Err(cursor_ahead(&record.head.last_seq.to_string()).into());
     }
     if after == record.head.last_seq && record.head.status.is_terminal() && asked.cursor.is_some() {
         return Ok(StatusCode::NO_CONTENT.into_response());
@@ -121,17 +175,18 @@ async fn run(
     if after == record.head.last_seq && record.head.status.is_terminal() {
         follower.root_ended(record.head.status, record.head.last_seq);
     }
-    stream(&server, &caller, follower, Encoder::run())
+    Ok(stream(&server, &caller, place, follower, Encoder::run()))
 }
 
 async fn tree(
     server: &Server,
     caller: &Caller,
+    place: Share,
     owner: OwnerId,
     root: RunId,
     asked: Asked,
     head: &crate::domain::run::Head,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let resuming = asked.cursor.is_some();
     let scope = feed::Scope::Tree(root);
     let after = feed_cursor(server, &owner, &scope, &asked).await?;
@@ -148,7 +203,7 @@ async fn tree(
     if head.status.is_terminal() {
         follower.root_ended(head.status, head.last_seq);
     }
-    stream(server, caller, follower, encoder)
+    Ok(stream(server, caller, place, follower, encoder))
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
@@ -163,7 +218,7 @@ async fn thread(
     Path(thread): Path<String>,
     query: Query,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let thread: ThreadId = thread
         .parse()
         .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id"))?;
@@ -181,7 +236,7 @@ async fn everything(
     caller: Caller,
     query: Query,
     headers: HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     many(&server, &caller, feed::Scope::Everything, &query, &headers).await
 }
 
@@ -191,14 +246,15 @@ async fn many(
     scope: feed::Scope,
     query: &Query,
     headers: &HeaderMap,
-) -> Result<Response, Problem> {
+) -> Result<Response, Refused> {
     let owner = caller.needs_all(Scope::Read)?.owner().clone();
+    let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let after = feed_cursor(server, &owner, &scope, &asked).await?;
     let removed = server.timeline.store().removed(&owner).await?;
     let encoder = Encoder::feed(after.clone());
     let follower = server.timeline.follow_feed(owner, scope, after, &removed, asked.wishes);
-    stream(server, caller, follower, encoder)
+    Ok(stream(server, caller, place, follower, encoder))
 }
 
 async fn feed_cursor(
@@ -222,12 +278,8 @@ async fn feed_cursor(
 }
 
 /// Turns a follower into a response that ends when the follower, the credential or the server does.
-fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder: Encoder) -> Result<Response, Problem> {
-    let permit = server
-        .streams
-        .clone()
-        .try_acquire_owned()
-        .map_err(|_| Problem::new(Code::Busy, format!("{STREAMS_MAX} streams are open on this server")))?;
+fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower, mut encoder: Encoder) -> Response {
+    encoder.retry_ms = jitter(server, DRAINED_RETRY_MS);
     let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
     let watched = token_id.map(|token| server.revocations.watch(token));
     let clock = server.timeline.clock().clone();
@@ -235,7 +287,7 @@ fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder:
     open.increment(1.0);
     let close = OnDrop(move || open.decrement(1.0));
     let chunks = async_stream::stream! {
-        let (_permit, _close) = (permit, close);
+        let (_place, _close) = (place, close);
         yield Ok::<Bytes, std::convert::Infallible>(Encoder::opening());
         loop {
             let left = expires_at.map(|expires_at| (expires_at - clock.now()).to_std().unwrap_or_default());
@@ -267,12 +319,7 @@ fn stream(server: &Server, caller: &Caller, mut follower: Follower, mut encoder:
             }
         }
     };
-    let mut response = ReplyBody::from_stream(chunks).into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    Ok(response)
+    event_stream(ReplyBody::from_stream(chunks))
 }
 
 struct OnDrop<F: FnMut()>(F);

@@ -1,6 +1,15 @@
 //! The timeline of a run: spans and sums, folded from its events when asked.
 
-use axum::{Json as Reply, extract::State};
+use std::time::Duration;
+
+use axum::{
+    body::Body as ReplyBody,
+    extract::State,
+    http::header,
+    response::{IntoResponse, Response},
+};
+use bytes::Bytes;
+use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -8,14 +17,17 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Caller, RunPath},
-    problem::Problem,
+    problem::{Code, Problem},
 };
-use crate::domain::{
-    event::timestamp,
-    id::Seq,
-    limits::{REPLAY_ROWS, SPANS_MAX},
-    principal::Scope,
-    span::{Span, Summary, Timeline},
+use crate::{
+    domain::{
+        event::timestamp,
+        id::Seq,
+        limits::{REPLAY_ROWS, STREAM_CHUNK_BYTES, TIMELINE_WAIT_MS_MAX},
+        principal::Scope,
+        span::{Folded, Span, Summary, Timeline},
+    },
+    quota::Share,
 };
 
 /// The routes of this file.
@@ -40,14 +52,14 @@ struct RunTimeline {
 
 /// Spans, nesting and sums of a run.
 #[utoipa::path(get, operation_id = "get_timeline", path = "/api/runs/{run_id}/timeline", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Absent or foreign")))]
-async fn show(
-    State(server): State<Server>,
-    caller: Caller,
-    RunPath(run): RunPath,
-) -> Result<Reply<RunTimeline>, Problem> {
+    responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Absent or foreign"),
+    (status = 429, body = Problem, description = "`busy`")))]
+async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
+    let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
+    let turn = turn.ok_or_else(|| Problem::new(Code::Busy, "many timelines are being made"))?;
     let zero = record.head.started_at.unwrap_or(record.head.created_at);
     let mut timeline = Timeline::new(run, zero);
     let mut after = Seq::ZERO;
@@ -62,15 +74,21 @@ async fn show(
             break;
         }
     }
-    let (mut spans, summary, last_seq) = timeline.finish();
-    let spans_omitted = spans.len().saturating_sub(SPANS_MAX);
-    spans.truncate(SPANS_MAX);
-    Ok(Reply(RunTimeline {
-        run_id: run.uuid(),
-        last_seq: last_seq.get(),
-        started_at: timestamp(zero),
-        spans,
-        spans_omitted,
-        summary,
-    }))
+    let Folded { spans, spans_omitted, summary, last_seq } = timeline.finish();
+    let (started_at, last_seq) = (timestamp(zero), last_seq.get());
+    let timeline = RunTimeline { run_id: run.uuid(), last_seq, started_at, spans, spans_omitted, summary };
+    let json = serde_json::to_vec(&timeline).map_err(|_| Problem::new(Code::Internal, "the timeline has no JSON"))?;
+    drop(timeline);
+    let headers =
+        [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, json.len().to_string())];
+    Ok((headers, ReplyBody::from_stream(pieces(json.into(), turn))).into_response())
+}
+
+/// What waits for a slow reader is memory too: the place is given back with the last of it.
+fn pieces(mut json: Bytes, turn: Share) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
+    let next = move || {
+        let piece = json.split_to(json.len().min(STREAM_CHUNK_BYTES));
+        (!piece.is_empty()).then_some(Ok(piece))
+    };
+    futures::stream::iter(std::iter::from_fn(next)).map(move |piece| (piece, &turn).0)
 }

@@ -2,12 +2,12 @@
 
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, StatusCode, Uri, header},
+    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
     response::{IntoResponse, Response},
 };
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use super::problem::Problem;
+use super::problem::{Code, Problem};
 
 /// What `npm run build` left in `web/dist`. A build without it serves a page that says so.
 #[derive(RustEmbed)]
@@ -18,8 +18,12 @@ struct Files;
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; object-src 'none'";
 
 /// Everything that no route has taken: a file of the UI, or its page for the paths it draws itself.
-pub(super) async fn serve(uri: Uri, headers: HeaderMap) -> Response {
+pub(super) async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
     let path = uri.path().trim_start_matches('/');
+    if method != Method::GET && method != Method::HEAD && !path.starts_with("api/") {
+        let refusal = Problem::new(Code::MethodNotAllowed, "this path is only to be read");
+        return ([(header::ALLOW, "GET, HEAD")], refusal).into_response();
+    }
     if let Some(file) = Files::get(path).filter(|_| !path.is_empty()) {
         return reply(path, file, &headers);
     }

@@ -28,6 +28,7 @@ use crate::{
         limits::{PING_MS, RUNNER_PENDING_BYTES_MAX, RUNNER_RESUMED_MAX, RUNNER_SILENCE_MS_MAX, RUNNER_WAIT_MS_MAX},
         runner::{Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, ToRunner, Trouble},
     },
+    quota::Share,
     store,
 };
 
@@ -66,6 +67,8 @@ pub(super) struct Connection {
     /// database as well.
     work: JoinSet<Outcome>,
     pending_bytes: usize,
+    /// The room of the message that came last.
+    room: Option<Share>,
     heard: Instant,
 }
 
@@ -85,6 +88,7 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
         left: VecDeque::new(),
         work: JoinSet::new(),
         pending_bytes: 0,
+        room: None,
         heard: Instant::now(),
     };
     let sessions = connection.hub.sessions.clone();
@@ -185,6 +189,7 @@ impl Connection {
                 };
             }
         };
+        self.room = self.peer.intake.message(text.len());
         match self.peer.door.admits(text.as_str()) {
             Ok(()) => Ok(Some(text.as_str().to_owned())),
             Err(trouble) => self.fatal(trouble, close_code::POLICY).await,
@@ -239,7 +244,7 @@ impl Connection {
         let is_empty = message.events.get().chars().filter(|c| !c.is_ascii_whitespace()).eq("[]".chars());
         let door = &self.peer.door;
         let events = if is_empty { Ok(Vec::new()) } else { door.events(&held.job.context, &message.events) };
-        held.queue.push_back(Task::Events { n, events, bytes, again });
+        held.queue.push_back(Task::Events { n, events, bytes, _room: self.room.take(), again });
         self.pending_bytes += bytes;
         self.begin(run_id);
         Ok(())

@@ -12,11 +12,12 @@ use crate::{
         run::Status,
         runner::{About, Assign, Trouble},
     },
+    quota::Share,
 };
 
-/// One thing to do for a run, after what came before it is done.
+/// One thing to do for a run, after what came before it is done. It holds the room of its message.
 pub(super) enum Task {
-    Events { n: u64, events: Result<Vec<NewEvent>, Trouble>, bytes: usize, again: bool },
+    Events { n: u64, events: Result<Vec<NewEvent>, Trouble>, bytes: usize, _room: Option<Share>, again: bool },
     Done,
 }
 

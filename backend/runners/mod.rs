@@ -15,6 +15,7 @@ pub mod client;
 mod connection;
 pub mod exec;
 mod held;
+pub mod intake;
 mod work;
 
 use std::{
@@ -25,14 +26,21 @@ use std::{
 use axum::extract::ws::WebSocket;
 use chrono::{DateTime, Utc};
 use serde_json::value::RawValue;
-use tokio::sync::{OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use uuid::Uuid;
 
+use self::intake::Intake;
 use crate::{
     auth::Watched,
     dispatch::Dispatch,
-    domain::{context::RunContext, event::NewEvent, limits::RUNNERS_MAX, principal::OwnerId, runner::Trouble},
+    domain::{
+        context::RunContext,
+        event::NewEvent,
+        limits::{RUNNERS_BYTES_MAX, RUNNERS_MAX, RUNNERS_OWN_BYTES_MAX},
+        principal::OwnerId,
+        runner::Trouble,
+    },
+    quota::{Full, Quota, Share},
 };
 
 /// What a runner may say, checked where every other producer is checked.
@@ -51,6 +59,8 @@ pub struct Peer {
     /// Set when the credential can be revoked.
     pub watched: Option<Watched>,
     pub door: Box<dyn Door>,
+    /// What counts the bytes of its socket.
+    pub intake: Intake,
 }
 
 /// The connected runners of this process. Cheap to clone.
@@ -58,16 +68,19 @@ pub struct Peer {
 pub struct Runners {
     dispatch: Dispatch,
     sessions: Sessions,
-    places: Arc<Semaphore>,
+    places: Quota,
+    /// Of messages that are arriving or wait for their commit.
+    bytes: Quota,
     tasks: TaskTracker,
     draining: CancellationToken,
 }
 
 impl Runners {
-    /// Connections run on `tasks` and end when `draining` is cancelled.
-    pub fn new(dispatch: Dispatch, tasks: TaskTracker, draining: CancellationToken) -> Self {
-        let places = Arc::new(Semaphore::new(RUNNERS_MAX));
-        Self { dispatch, sessions: Sessions::default(), places, tasks, draining }
+    /// Connections run on `tasks` and end when `draining` is cancelled; a principal has at most `own_max` of them.
+    pub fn new(dispatch: Dispatch, own_max: usize, tasks: TaskTracker, draining: CancellationToken) -> Self {
+        let places = Quota::new(RUNNERS_MAX, own_max);
+        let bytes = Quota::new(RUNNERS_BYTES_MAX, RUNNERS_OWN_BYTES_MAX);
+        Self { dispatch, sessions: Sessions::default(), places, bytes, tasks, draining }
     }
 
     pub fn dispatch(&self) -> &Dispatch {
@@ -75,12 +88,13 @@ impl Runners {
     }
 
     /// Room for one more connection.
-    pub fn place(&self) -> Option<OwnedSemaphorePermit> {
-        Arc::clone(&self.places).try_acquire_owned().ok()
+    pub fn place(&self, owner: &OwnerId) -> Result<Share, Full> {
+        self.places.try_take(owner, 1)
     }
 
     /// Talks to a runner until either side ends it.
-    pub async fn serve(self, socket: WebSocket, peer: Peer, place: OwnedSemaphorePermit) {
+    pub async fn serve(self, socket: WebSocket, peer: Peer, place: Share) {
+        peer.intake.begin(self.bytes.clone(), peer.owner.clone());
         let gauge = metrics::gauge!("runreel_runners_connected");
         gauge.increment(1.0);
         let tasks = self.tasks.clone();

@@ -72,8 +72,8 @@ impl From<artifacts::Error> for EmitError {
         match error {
             E::Database(error) => error.into(),
             E::Full(_) => Self::StorageFull,
-            E::Busy => Self::Busy,
-            E::TooLarge | E::Silent | E::Unavailable(_) | E::Damaged => {
+            E::Busy(_) => Self::Busy,
+            E::TooLarge | E::Slow | E::Unavailable(_) | E::Damaged => {
                 tracing::error!(error = &error as &dyn std::error::Error, "a payload could not be kept");
                 Self::StorageUnavailable
             }

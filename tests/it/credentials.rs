@@ -249,11 +249,36 @@ async fn without_authentication_only_this_machine_may_ask() {
     {
         assert_eq!(ask(reqwest::Method::GET, host, None).await.status, 200, "{host}");
     }
-    for origin in ["http://localhost:5173", "http://127.0.0.1:7717", "https://[::1]"] {
-        assert_eq!(ask(reqwest::Method::POST, "localhost", Some(origin)).await.status, 204, "{origin}");
+    for (host, origin) in [
+        ("localhost:7717", "http://localhost:7717"),
+        ("localhost:5173", "http://localhost:5173"),
+        ("[::1]", "https://[::1]"),
+    ] {
+        assert_eq!(ask(reqwest::Method::POST, host, Some(origin)).await.status, 204, "{origin}");
     }
-    for origin in ["http://evil.example", "null", "https://localhost.evil.example", "http://127.0.0.1.evil.example"] {
-        ask(reqwest::Method::POST, "localhost", Some(origin)).await.refused(403, "foreign_host");
+    for origin in [
+        "http://evil.example",
+        "null",
+        "",
+        "http://localhost:3000",
+        "http://127.0.0.1:7717",
+        "https://localhost.evil.example",
+        "http://127.0.0.1.evil.example",
+    ] {
+        ask(reqwest::Method::POST, "localhost:7717", Some(origin)).await.refused(403, "foreign_host");
+    }
+    for site in ["cross-site", "same-site"] {
+        let request = server.request(reqwest::Method::GET, "/api/runs").header("sec-fetch-site", site);
+        server.send(request).await.refused(403, "foreign_host");
+    }
+    for site in ["same-origin", "none"] {
+        let request = server.request(reqwest::Method::GET, "/api/runs").header("sec-fetch-site", site);
+        assert_eq!(server.send(request).await.status, 200, "{site}");
+    }
+    for name in ["host", "origin"] {
+        let value = reqwest::header::HeaderValue::from_bytes(b"http://\xe9.example").unwrap();
+        let request = server.request(reqwest::Method::POST, &format!("/api/runs/{run}/heartbeat")).header(name, value);
+        server.send(request).await.refused(403, "foreign_host");
     }
     for host in [
         "evil.example",

@@ -14,6 +14,7 @@
 mod agents;
 mod artifacts;
 mod auth;
+mod bounds;
 mod channels;
 mod chat;
 mod checkpoints;

@@ -213,12 +213,19 @@ async fn a_server_that_drains_says_so_and_closes() {
         streams.push(stream);
     }
     server.begin_stop();
+    let mut waits = std::collections::BTreeSet::new();
     for stream in &mut streams {
         let frames = stream.rest().await;
         assert_eq!(names(&frames), ["stream.draining"]);
-        assert_eq!(frames[0].json(), json!({ "retry_ms": 1000 }));
+        let told = frames[0].json();
+        assert_eq!(told["reason"], "draining");
+        assert!((500..3_000).contains(&told["retry_ms"].as_u64().unwrap()), "{told}");
+        let retry = format!("retry: {}\n", told["retry_ms"]);
+        assert!(String::from_utf8_lossy(&stream.bytes).contains(&retry), "EventSource hears the same");
+        waits.insert(told["retry_ms"].as_u64().unwrap());
         assert_eq!(frames[0].id, None);
     }
+    assert!(waits.len() > 1, "they do not all come back at once");
     let db = std::sync::Arc::clone(&server.db);
     server.stop().await;
     let again = setup().on(&db).start().await;

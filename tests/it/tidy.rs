@@ -14,7 +14,7 @@ use crate::support::server::Flags;
 const RANKS: &[&[&str]] = &[
     &["domain"],
     &["clock", "postgres", "quota", "supervise"],
-    &["client", "config"],
+    &["client", "config", "rate"],
     &["telemetry"],
     &["store", "bus"],
     &["auth", "artifacts"],

@@ -79,7 +79,7 @@ impl Pictures for Shelf {
             if found.size > IMAGE_BYTES_MAX as u64 {
                 return None;
             }
-            let stream = self.0.artifacts().read(&found, 0, found.size).await.ok()?;
+            let stream = self.0.artifacts().read(&context.owner_id, &found, 0, found.size).await.ok()?;
             let bytes: Vec<u8> = stream
                 .try_fold(Vec::new(), |mut all, piece| async move {
                     all.extend_from_slice(&piece);

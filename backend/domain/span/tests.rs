@@ -24,7 +24,8 @@ fn fold(events: &[(&str, Option<&str>, i64, &str)]) -> (Vec<Span>, Summary, Seq)
             payload: Json::parse(payload).unwrap(),
         });
     }
-    timeline.finish()
+    let Folded { spans, summary, last_seq, .. } = timeline.finish();
+    (spans, summary, last_seq)
 }
 
 #[test]
@@ -79,4 +80,41 @@ fn a_workers_bar_is_as_long_as_the_worker_took_whenever_its_end_is_told() {
     ]);
     let lengths: Vec<_> = spans[1..].iter().map(|span| span.duration_ms).collect();
     assert_eq!(lengths, [Some(40.0), Some(80.0)]);
+}
+
+#[test]
+fn a_fold_keeps_so_many_spans_with_short_names_and_still_counts_the_rest() {
+    let run_id: RunId = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+    let mut timeline = Timeline::new(run_id, DateTime::UNIX_EPOCH);
+    let mut seq = 0;
+    let mut take = |event_type: &str, span: String, at_ms: i64, payload: String| {
+        seq += 1;
+        timeline.take(&Recorded {
+            run_id,
+            seq: Seq::new(seq),
+            event_type: event_type.parse().unwrap(),
+            role: Role::Agent,
+            agent: None,
+            owner_id: Arc::from("o"),
+            span_id: Some(span.parse().unwrap()),
+            parent_span_id: None,
+            event_id: None,
+            at: DateTime::UNIX_EPOCH + TimeDelta::milliseconds(at_ms),
+            payload: Json::parse(&payload).unwrap(),
+        });
+    };
+    let count = SPANS_MAX + 5;
+    for n in 0..count {
+        take("step.started", format!("s{n}"), 0, format!(r#"{{"name":"{n} {}"}}"#, "é".repeat(300)));
+    }
+    for n in 0..count {
+        take("step.completed", format!("s{n}"), 10, "{}".to_owned());
+    }
+    take("tool.completed", "alone".to_owned(), 10, r#"{"duration_ms":7}"#.to_owned());
+    let Folded { spans, spans_omitted, summary, .. } = timeline.finish();
+    assert_eq!((spans.len(), spans_omitted), (SPANS_MAX, 6));
+    assert!(spans.iter().all(|span| span.name.len() <= SPAN_NAME_BYTES_MAX && span.status == SpanStatus::Completed));
+    assert_eq!(summary.node_durations_ms.len(), SUMS_MAX + 1);
+    assert_eq!(summary.node_durations_ms.values().sum::<f64>(), 10.0 * count as f64);
+    assert_eq!(summary.tool_ms, 7.0);
 }

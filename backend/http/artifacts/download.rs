@@ -68,7 +68,7 @@ pub(super) async fn download(
             return Ok(refusal);
         }
     };
-    let bytes = server.timeline.artifacts().read(&artifact, from, length).await?;
+    let bytes = server.timeline.artifacts().read(owner, &artifact, from, length).await?;
     let mut response = described(&artifact, &etag, status, Body::from_stream(bytes));
     set(&mut response, header::CONTENT_TYPE, artifact.media_type.as_str());
     set(&mut response, header::CONTENT_LENGTH, &length.to_string());

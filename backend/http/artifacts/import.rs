@@ -8,7 +8,7 @@ use axum::{
 
 use super::{
     Artifact,
-    upload::{arrive, check_form, drain, media_type},
+    upload::{arrive, check_form, media_type},
 };
 use crate::{
     domain::{
@@ -18,6 +18,7 @@ use crate::{
     },
     http::{
         Server,
+        body::drain,
         extract::{ArtifactPath, Caller, Query, RunPath},
         problem::{Code, Problem},
     },
@@ -54,7 +55,7 @@ pub(super) async fn import(
             return Err(problem);
         }
     };
-    let upload = arrive(&server, &head.headers, body).await?;
+    let upload = arrive(&server, owner, &head.headers, body).await?;
     if upload.sha256 != wanted.sha256 {
         return Err(Problem::new(Code::InvalidRequest, "the bytes have another SHA-256").field("sha256"));
     }

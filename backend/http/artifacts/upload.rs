@@ -1,6 +1,6 @@
 //! Uploads: a body goes to the artifact store as it comes.
 
-use std::{pin::Pin, time::Duration};
+use std::pin::Pin;
 
 use axum::{
     Json as Reply,
@@ -19,12 +19,13 @@ use crate::{
         context::RunContext,
         id::{EventId, Malformed},
         interrupt::OWN_EVENT_IDS,
-        limits::{ARTIFACT_BYTES_MAX, BODY_BYTES_MAX},
-        principal::Scope,
+        limits::ARTIFACT_BYTES_MAX,
+        principal::{OwnerId, Scope},
         run::Refusal,
     },
     http::{
         Server,
+        body::drain,
         credential::{Credential, Scan},
         extract::{Caller, Query, RunPath},
         problem::{Code, Problem},
@@ -34,9 +35,6 @@ use crate::{
         emit::EmitError,
     },
 };
-
-/// How long a sender is listened to that has been refused already, so that it hears why.
-const DRAIN: Duration = Duration::from_secs(2);
 
 /// Upload an artifact: the raw body, streamed.
 ///
@@ -69,7 +67,7 @@ pub(super) async fn upload(
             return Err(problem);
         }
     };
-    let upload = arrive(&server, &head.headers, body).await?;
+    let upload = arrive(&server, owner, &head.headers, body).await?;
     // It may have ended while the bytes came; then they are not even named.
     check_live(&server, &context, draft.event_id.as_ref()).await?;
     let kept = Box::pin(server.timeline.keep_artifact(&context, upload, draft)).await?;
@@ -121,13 +119,18 @@ pub(super) fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
 }
 
 /// Takes a body in, as it comes.
-pub(super) async fn arrive(server: &Server, headers: &HeaderMap, body: Body) -> Result<Upload, Problem> {
+pub(super) async fn arrive(
+    server: &Server,
+    owner: &OwnerId,
+    headers: &HeaderMap,
+    body: Body,
+) -> Result<Upload, Problem> {
     let mut bytes = std::pin::pin!(body.into_data_stream());
     let seen = looked_through(bytes.as_mut(), Credential::of(headers));
-    match server.timeline.artifacts().receive(seen).await {
+    match server.timeline.artifacts().receive(owner, seen).await {
         Ok(upload) => Ok(upload),
         Err(broken) => {
-            drain(bytes).await;
+            drain(bytes.as_mut()).await;
             Err(match broken {
                 Broken::Source(problem) => problem,
                 Broken::Store(error) => error.into(),
@@ -163,18 +166,4 @@ fn looked_through(
         let found = scan.as_mut().is_some_and(|scan| scan.finds(&bytes));
         if found { Err(Credential::refusal()) } else { Ok(bytes) }
     })
-}
-
-/// Reads on for a moment: a client that is still sending would not read the answer.
-pub(super) async fn drain(mut bytes: Pin<&mut BodyDataStream>) {
-    let mut left = BODY_BYTES_MAX;
-    let reading = async {
-        while let Some(Ok(chunk)) = bytes.next().await {
-            left = left.saturating_sub(chunk.len());
-            if left == 0 {
-                return;
-            }
-        }
-    };
-    let _ = tokio::time::timeout(DRAIN, reading).await;
 }

@@ -100,7 +100,7 @@ async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &m
         if artifact.size > SAVED_FILE_BYTES_MAX as u64 {
             return None;
         }
-        let pieces = artifacts.read(&artifact, 0, artifact.size).await.ok()?;
+        let pieces = artifacts.read(owner, &artifact, 0, artifact.size).await.ok()?;
         let add = |mut bytes: BytesMut, piece: Bytes| async move {
             bytes.extend_from_slice(&piece);
             Ok(bytes)

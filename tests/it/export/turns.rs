@@ -4,20 +4,24 @@ use serde_json::json;
 use tokio::io::AsyncWriteExt as _;
 
 use super::world::{Pair, check, command, file_of, lines_of, piece, says};
-use crate::support::{patiently, process::program, runs::new_run_id, server::Server};
+use crate::support::{patiently, process::program, runs::new_run_id, server::setup};
 
 #[tokio::test]
 async fn imports_wait_for_their_turn_and_emits_do_not() {
-    let server = Server::start().await;
-    let places = server.inner.imports.available_permits();
-    let all = server.inner.imports.acquire_many(u32::try_from(places).unwrap()).await.unwrap();
-    let (run, live) = (new_run_id(), server.start_run().await);
+    let server = setup().jwt().start().await;
+    let (mine, theirs) = (server.as_subject("a"), server.as_subject("b"));
+    let owner = server.inner.authenticator.owner("", "a");
+    let place = server.inner.imports.try_take(&owner, 1).unwrap();
+    let (run, other, live) = (new_run_id(), new_run_id(), mine.start_run().await);
     let body = piece(&lines_of(&run, 3));
-    server.import_text(&run, body.clone()).await.refused(429, "busy");
-    server.emit(&live, json!({ "type": "log.info" })).await;
-    drop(all);
-    server.import_text(&run, body).await.expect(201);
-    assert_eq!(server.inner.imports.available_permits(), places, "each gives its place back");
+    let refusal = mine.import_text(&run, body.clone()).await;
+    refusal.refused(429, "busy");
+    assert_eq!(refusal.headers["retry-after"], "1");
+    mine.emit(&live, json!({ "type": "log.info" })).await;
+    theirs.import_text(&other, piece(&lines_of(&other, 3))).await.expect(201);
+    drop(place);
+    mine.import_text(&run, body).await.expect(201);
+    assert!(server.inner.imports.try_take(&owner, 1).is_ok(), "each gives its place back");
 }
 
 #[tokio::test]

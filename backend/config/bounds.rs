@@ -1,0 +1,59 @@
+//! What one principal may have of what all share, and how a server takes its leave.
+
+use clap::Args;
+
+use crate::domain::limits::{
+    BODIES_KIB_MAX, BODIES_OWN_KIB_DEFAULT, DOWNLOADS_MAX, DOWNLOADS_OWN_DEFAULT, DRAIN_NOTICE_MS_MAX, RUNNERS_MAX,
+    RUNNERS_OWN_DEFAULT, STREAMS_MAX, STREAMS_OWN_DEFAULT, UPLOADS_MAX, UPLOADS_OWN_DEFAULT,
+};
+
+/// The bounds of one principal. Those of all principals together stand in `domain/limits.rs`.
+#[derive(Clone, Copy, Debug, Args)]
+pub struct Bounds {
+    /// Streams of one principal, of 20 000 of all.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_STREAMS", default_value_t = STREAMS_OWN_DEFAULT, value_parser = within::<STREAMS_MAX>, value_name = "STREAMS")]
+    pub principal_streams: usize,
+    /// Bodies of one principal that are read or worked on, MiB together, of 256 of all. Each counts as 64 KiB at least.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_BODIES_MIB", default_value_t = BODIES_OWN_KIB_DEFAULT / 1_024, value_parser = within::<{ BODIES_KIB_MAX / 1_024 }>, value_name = "MIB")]
+    pub principal_bodies_mib: usize,
+    /// Events that one principal may emit over HTTP in a second, on average; 0 for as many as the server takes.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND", default_value_t = 0, value_name = "EVENTS")]
+    pub principal_events_per_second: u32,
+    /// Uploads of one principal, of 64 of all.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_UPLOADS", default_value_t = UPLOADS_OWN_DEFAULT, value_parser = within::<UPLOADS_MAX>, value_name = "UPLOADS")]
+    pub principal_uploads: usize,
+    /// Downloads of one principal, of 1 024 of all.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_DOWNLOADS", default_value_t = DOWNLOADS_OWN_DEFAULT, value_parser = within::<DOWNLOADS_MAX>, value_name = "DOWNLOADS")]
+    pub principal_downloads: usize,
+    /// Runners of one principal, of 2 000 of all.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_RUNNERS", default_value_t = RUNNERS_OWN_DEFAULT, value_parser = within::<RUNNERS_MAX>, value_name = "RUNNERS")]
+    pub principal_runners: usize,
+    /// How long a server that is told to stop says so on /readyz and still takes connections, milliseconds.
+    #[arg(long, env = "RUNREEL_DRAIN_NOTICE_MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=DRAIN_NOTICE_MS_MAX))]
+    pub drain_notice_ms: u64,
+}
+
+impl Bounds {
+    /// Every value with the variable that sets it.
+    pub(super) fn effective(self) -> [(&'static str, &'static str, String); 7] {
+        [
+            ("principal_streams", "RUNREEL_PRINCIPAL_STREAMS", self.principal_streams.to_string()),
+            ("principal_bodies_mib", "RUNREEL_PRINCIPAL_BODIES_MIB", self.principal_bodies_mib.to_string()),
+            (
+                "principal_events_per_second",
+                "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND",
+                self.principal_events_per_second.to_string(),
+            ),
+            ("principal_uploads", "RUNREEL_PRINCIPAL_UPLOADS", self.principal_uploads.to_string()),
+            ("principal_downloads", "RUNREEL_PRINCIPAL_DOWNLOADS", self.principal_downloads.to_string()),
+            ("principal_runners", "RUNREEL_PRINCIPAL_RUNNERS", self.principal_runners.to_string()),
+            ("drain_notice_ms", "RUNREEL_DRAIN_NOTICE_MS", self.drain_notice_ms.to_string()),
+        ]
+    }
+}
+
+/// A bound of one, which is at least 1 and no more than the bound of all.
+fn within<const ALL: usize>(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| (1..=ALL).contains(number));
+    number.ok_or_else(|| format!("a number from 1 to {ALL} is wanted"))
+}

@@ -1,0 +1,197 @@
+//! Bodies that are read whole: within their bound, within their sender's share of the room, and not for ever.
+
+use std::{pin::Pin, time::Duration};
+
+use axum::{
+    extract::{FromRequest, Request},
+    http::{HeaderMap, header},
+};
+use bytes::{Bytes, BytesMut};
+use futures::{Stream, StreamExt as _};
+use http_body_util::{BodyExt, LengthLimitError, Limited};
+use serde::de::DeserializeOwned;
+use tokio::time::Instant;
+
+use super::{
+    Server,
+    credential::Credential,
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        limits::{BODY_BYTES_MAX, BODY_BYTES_PER_S_MIN, BODY_GRACE_MS, BODY_STEP_KIB, BODY_WAIT_MS_MAX},
+        pace::Pace,
+        principal::OwnerId,
+    },
+    quota::{Full, Quota, Share},
+};
+
+/// How long a sender is listened to that has been refused already, so that it hears why.
+const DRAIN: Duration = Duration::from_secs(2);
+/// A sender that is silent for so long has nothing under way.
+const DRAIN_SILENCE: Duration = Duration::from_millis(250);
+
+/// Whose share a body's room comes out of; left on the request by whoever verified its sender.
+#[derive(Clone)]
+pub(super) struct Payer(pub(super) OwnerId);
+
+/// A body within its bound, and what it says it is. It does not hold the credential of its request.
+pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
+    pub(super) bytes: Bytes,
+    pub(super) is_ndjson: bool,
+    credential: Option<Credential>,
+    /// Given back when the request is done.
+    _room: Share,
+}
+
+impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
+    type Rejection = Problem;
+
+    async fn from_request(request: Request, server: &Server) -> Result<Self, Problem> {
+        let (head, body) = request.into_parts();
+        if let Err(problem) = check_head(&head.headers, BYTES_MAX) {
+            // Whoever waits to be asked for the body has nothing under way.
+            if !head.headers.contains_key(header::EXPECT) {
+                drain(std::pin::pin!(body.into_data_stream())).await;
+            }
+            return Err(problem);
+        }
+        let media_type = media_type(&head.headers);
+        let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
+        let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
+        let credential = Credential::of(&head.headers);
+        // Who has no credential of ours comes through a webhook, of which a channel has one.
+        let (bodies, payer) = match head.extensions.get::<Payer>() {
+            Some(Payer(owner)) => (&server.bodies, owner.clone()),
+            None => (&server.webhooks, OwnerId::trusted(head.uri.path())),
+        };
+        let arriving = arrive(body, BYTES_MAX, bodies, &payer);
+        let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), arriving).await;
+        let (bytes, room) = arrived.map_err(|_| too_slow())??;
+        if !bytes.is_empty() && !is_ndjson && !is_json {
+            return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON").hint(
+                "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
+            ));
+        }
+        if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
+            return Err(Credential::refusal());
+        }
+        Ok(Self { bytes, is_ndjson, credential, _room: room })
+    }
+}
+
+/// What can be refused before the first byte.
+fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Problem> {
+    if headers.get_all(header::CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
+        return Err(Problem::new(Code::UnsupportedMediaType, "a body comes without a Content-Encoding"));
+    }
+    let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
+    if length.is_some_and(|length| length > bytes_max as u64) { Err(too_large(bytes_max)) } else { Ok(()) }
+}
+
+fn too_large(bytes_max: usize) -> Problem {
+    Problem::new(Code::TooLarge, format!("a body may have {bytes_max} bytes"))
+}
+
+fn too_slow() -> Problem {
+    Problem::new(Code::TooSlow, "the body did not arrive in time").hint("nothing was done; send it again")
+}
+
+/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody out.
+async fn arrive(
+    body: axum::body::Body,
+    bytes_max: usize,
+    bodies: &Quota,
+    payer: &OwnerId,
+) -> Result<(Bytes, Share), Problem> {
+    let busy = |full: Full| Problem::busy(full, "bodies");
+    let (mut body, mut bytes) = (Limited::new(body, bytes_max), BytesMut::new());
+    let mut room = bodies.try_take(payer, BODY_STEP_KIB).map_err(busy)?;
+    let mut pace = Pace::new(BODY_GRACE_MS, BODY_BYTES_PER_S_MIN);
+    loop {
+        let asked = Instant::now();
+        let frame = tokio::time::timeout(pace.patience(), body.frame()).await.map_err(|_| too_slow())?;
+        let Some(frame) = frame else { return Ok((bytes.freeze(), room)) };
+        let frame = frame.map_err(|error| match error.downcast_ref::<LengthLimitError>() {
+            Some(_) => too_large(bytes_max),
+            None => Problem::new(Code::InvalidRequest, "the body ended early"),
+        })?;
+        let Ok(data) = frame.into_data() else { continue };
+        pace.came(asked.elapsed(), data.len());
+        let missing = (bytes.len() + data.len()).div_ceil(1024).saturating_sub(room.amount());
+        if missing > 0 {
+            let steps = u32::try_from(missing).unwrap_or(u32::MAX).next_multiple_of(BODY_STEP_KIB);
+            bodies.grow(&mut room, steps).map_err(busy)?;
+        }
+        bytes.extend_from_slice(&data);
+    }
+}
+
+/// Reads on for a moment: a client that is still sending would not read the answer.
+pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Bytes, E>> + Send)>) {
+    let mut left = BODY_BYTES_MAX;
+    let reading = async {
+        while let Ok(Some(Ok(chunk))) = tokio::time::timeout(DRAIN_SILENCE, bytes.next()).await {
+            left = left.saturating_sub(chunk.len());
+            if left == 0 {
+                return;
+            }
+        }
+    };
+    let _ = tokio::time::timeout(DRAIN, reading).await;
+}
+
+impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
+    /// Refuses values that hold the credential inside the encoding they came in.
+    pub(super) fn check_values<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Problem> {
+        let Some(credential) = &self.credential else { return Ok(()) };
+        if values.into_iter().any(|value| credential.is_in(value)) { Err(Credential::refusal()) } else { Ok(()) }
+    }
+
+    /// Reads the whole body as one JSON object; an empty body reads as `{}`.
+    pub(super) fn json<T: DeserializeOwned>(&self) -> Result<T, Problem> {
+        let bytes: &[u8] = if self.bytes.is_empty() { b"{}" } else { &self.bytes };
+        let text =
+            std::str::from_utf8(bytes).map_err(|_| Problem::new(Code::InvalidRequest, "the body is not UTF-8"))?;
+        if !text.trim_start().starts_with('{') {
+            return Err(Problem::new(Code::InvalidRequest, "the body must be a JSON object"));
+        }
+        serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
+    }
+}
+
+fn media_type(headers: &HeaderMap) -> Option<String> {
+    let value = headers.get(header::CONTENT_TYPE)?.to_str().ok()?;
+    Some(value.split(';').next().unwrap_or_default().trim().to_ascii_lowercase())
+}
+
+#[cfg(test)]
+mod tests {
+    use futures::stream;
+
+    use super::*;
+
+    /// Pieces of so many bytes, each after so long.
+    fn dribble(bytes: usize, every: Duration, count: usize) -> axum::body::Body {
+        let pieces = stream::iter(0..count).then(move |_| async move {
+            tokio::time::sleep(every).await;
+            Ok::<_, std::convert::Infallible>(Bytes::from(vec![b' '; bytes]))
+        });
+        axum::body::Body::from_stream(pieces)
+    }
+
+    async fn outcome(body: axum::body::Body) -> Result<usize, Code> {
+        let bodies = Quota::new(1_024, 1_024);
+        let arrived = arrive(body, BODY_BYTES_MAX, &bodies, &OwnerId::trusted("a")).await;
+        arrived.map(|(bytes, _)| bytes.len()).map_err(|problem| problem.code())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_body_that_dribbles_is_given_up_after_its_grace() {
+        let began = Instant::now();
+        assert_eq!(outcome(dribble(1, Duration::from_secs(1), 60)).await, Err(Code::TooSlow));
+        assert!(began.elapsed() < Duration::from_secs(11));
+        assert_eq!(outcome(dribble(1_100, Duration::from_secs(1), 40)).await, Ok(44_000));
+        assert_eq!(outcome(dribble(9, Duration::from_secs(1), 9)).await, Ok(81));
+    }
+}

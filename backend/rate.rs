@@ -1,0 +1,100 @@
+//! How often principals may do something: a rate on average, and what falls into one second at once.
+//!
+//! Whoever is within it may go on with whatever is at hand, however much that is, and waits longer afterwards. So a
+//! rate never makes anything impossible, only slow.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use crate::{clock::Stopwatch, domain::principal::OwnerId};
+
+/// What may be done ahead of the rate.
+const BURST: Duration = Duration::from_secs(1);
+/// What is kept in memory of principals that are within the rate, at most this many before it forgets them.
+const IDLE_MAX: usize = 64;
+
+/// A rate for each principal. Cheap to clone; clones share.
+#[derive(Clone)]
+pub struct Rate {
+    /// 0 for none.
+    per_second: u32,
+    stopwatch: Stopwatch,
+    owners: Arc<Mutex<Owners>>,
+}
+
+#[derive(Debug, Default)]
+struct Owners {
+    /// When all that was done so far would have been done at just this rate.
+    paid_at: HashMap<OwnerId, Duration>,
+    /// The size at which those who are within the rate are forgotten.
+    sweep_at: usize,
+}
+
+impl Rate {
+    /// So many a second for each; 0 for as many as there are.
+    pub fn new(per_second: u32, stopwatch: Stopwatch) -> Self {
+        Self { per_second, stopwatch, owners: Arc::default() }
+    }
+
+    /// Counts `amount`, or tells how long to wait before the next try.
+    pub fn take(&self, owner: &OwnerId, amount: usize) -> Result<(), Duration> {
+        if self.per_second == 0 {
+            return Ok(());
+        }
+        let now = (self.stopwatch)();
+        // The map stays whole whatever a panicking thread did: every change to it is a single call.
+        let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
+        if owners.paid_at.len() >= owners.sweep_at {
+            owners.paid_at.retain(|_, paid_at| *paid_at > now);
+            owners.sweep_at = 2 * owners.paid_at.len() + IDLE_MAX;
+        }
+        let paid_at = owners.paid_at.get(owner).copied().unwrap_or_default().max(now);
+        if let Some(wait) = paid_at.saturating_sub(now).checked_sub(BURST) {
+            return Err(wait);
+        }
+        let cost = Duration::from_secs_f64(amount as f64 / f64::from(self.per_second));
+        owners.paid_at.insert(owner.clone(), paid_at + cost);
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::atomic::{AtomicU64, Ordering};
+
+    use super::*;
+
+    #[test]
+    fn one_principal_waits_for_its_own_rate_alone() {
+        let now_ms = Arc::new(AtomicU64::new(5_000));
+        let clock = Arc::clone(&now_ms);
+        let rate = Rate::new(10, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
+        let (a, b) = (OwnerId::trusted("a"), OwnerId::trusted("b"));
+        for _ in 0..10 {
+            assert_eq!(rate.take(&a, 1), Ok(()));
+        }
+        assert_eq!(rate.take(&a, 1), Err(Duration::ZERO));
+        assert_eq!(rate.take(&b, 50), Ok(()), "more than a second holds, and then a longer wait");
+        assert_eq!(rate.take(&b, 1), Err(Duration::from_secs(4)));
+        now_ms.store(5_100, Ordering::SeqCst);
+        assert_eq!(rate.take(&a, 1), Ok(()));
+        assert_eq!(rate.take(&a, 1), Err(Duration::ZERO));
+        now_ms.store(9_100, Ordering::SeqCst);
+        assert_eq!(rate.take(&b, 1), Ok(()));
+    }
+
+    #[test]
+    fn principals_within_the_rate_are_forgotten() {
+        let now_ms = Arc::new(AtomicU64::new(0));
+        let clock = Arc::clone(&now_ms);
+        let rate = Rate::new(1_000, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
+        for n in 0..10_000 {
+            rate.take(&OwnerId::trusted(&n.to_string()), 1).unwrap();
+            now_ms.fetch_add(1, Ordering::SeqCst);
+        }
+        assert!(rate.owners.lock().unwrap().paid_at.len() <= 2 * IDLE_MAX);
+    }
+}

@@ -1,0 +1,263 @@
+//! What one principal may have of what all share: whoever has it all is refused, and a neighbour is served.
+
+use std::time::Duration;
+
+use reqwest::Method;
+use serde_json::{Value, json};
+use tokio::{
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
+    net::TcpStream,
+};
+
+use crate::support::{
+    api::{Api, Reply, stream_of},
+    patiently,
+    runs::numbered,
+    server::{Server, setup},
+    sse::{Item, Stream},
+    until,
+};
+
+/// A server with these bounds, and two principals of it.
+async fn neighbours(flags: &[&str]) -> (Server, Api, Api) {
+    let server = setup().jwt().flags(flags).start().await;
+    let (a, b) = (server.as_subject("a"), server.as_subject("b"));
+    (server, a, b)
+}
+
+/// A connection that has sent this much and keeps silent.
+async fn begun(api: &Api, head: &str) -> TcpStream {
+    let mut socket = TcpStream::connect(api.base.trim_start_matches("http://")).await.unwrap();
+    let authorization = api.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n"));
+    let head = head.replacen("\r\n", &format!("\r\nhost: localhost\r\n{}", authorization.unwrap_or_default()), 1);
+    socket.write_all(head.as_bytes()).await.unwrap();
+    socket
+}
+
+/// What a connection answers, up to its end or the end of its first head.
+async fn answer(socket: &mut TcpStream) -> String {
+    let mut said = Vec::new();
+    while !said.windows(4).any(|end| end == b"\r\n\r\n") {
+        if patiently("an answer", socket.read_buf(&mut said)).await.unwrap() == 0 {
+            break;
+        }
+    }
+    String::from_utf8(said).unwrap()
+}
+
+#[track_caller]
+fn busy(reply: &Reply) {
+    reply.refused(429, "busy");
+    let seconds: u64 = reply.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!(seconds >= 1);
+}
+
+#[tokio::test]
+async fn a_stream_too_many_says_when_to_come_back() {
+    let (_server, a, b) = neighbours(&["--principal-streams", "2"]).await;
+    let run = a.start_run().await;
+    let mut open = Vec::new();
+    for path in [stream_of(&run), "/api/stream/runs".to_owned()] {
+        let mut stream = a.stream(&path).await;
+        stream.caught_up().await;
+        open.push(stream);
+    }
+    let path = stream_of(&run);
+    busy(&a.get(&path).await);
+    for path in [path.as_str(), "/api/stream/runs", "/api/stream/threads/t"] {
+        // EventSource gives up for ever after any status but 200.
+        let request = a.request(Method::GET, path).header("accept", "text/event-stream");
+        let mut stream = Stream::of(patiently("a stream", request.send()).await.unwrap());
+        assert_eq!(
+            (stream.response.status().as_u16(), &stream.response.headers()["content-type"]),
+            (200, &"text/event-stream".parse().unwrap())
+        );
+        let Some(Item::Retry(retry_ms)) = stream.item().await else { panic!("{path}: retry comes first") };
+        assert!((3_000..8_000).contains(&retry_ms));
+        let frame = stream.next().await;
+        assert_eq!((frame.event.as_str(), frame.id.as_deref()), ("stream.draining", None));
+        assert_eq!(frame.json(), json!({ "retry_ms": retry_ms, "reason": "busy_own" }));
+        assert_eq!(stream.item().await, None);
+    }
+    b.stream("/api/stream/runs").await.caught_up().await;
+    drop(open);
+    until("a place to be free", || async { a.request(Method::GET, &path).send().await.unwrap().status() == 200 }).await;
+}
+
+#[tokio::test]
+async fn slow_bodies_of_one_principal_keep_only_its_own_out() {
+    let (_server, a, b) = neighbours(&["--principal-bodies-mib", "1"]).await;
+    let mut slow = Vec::new();
+    for _ in 0..16 {
+        slow.push(begun(&a, "POST /api/runs HTTP/1.1\r\ncontent-length: 100\r\n\r\n{").await);
+    }
+    until("the room to be taken", || async { a.post("/api/runs", json!({})).await.status == 429 }).await;
+    busy(&a.post("/api/runs", json!({})).await);
+    b.start_run().await;
+    drop(slow);
+    until("the room to be free", || async { a.post("/api/runs", json!({})).await.status == 201 }).await;
+}
+
+#[tokio::test]
+async fn a_body_that_says_it_is_too_large_is_refused_before_it_comes() {
+    let server = Server::start().await;
+    let path = format!("/api/runs/{}/events", server.start_run().await);
+    for expect in ["", "expect: 100-continue\r\n"] {
+        let head = format!(
+            "POST {path} HTTP/1.1\r\n{expect}content-type: application/json\r\ncontent-length: 8388609\r\n\r\n"
+        );
+        let said = answer(&mut begun(&server, &head).await).await;
+        assert!(said.starts_with("HTTP/1.1 413 "), "{said}");
+    }
+    let gzip = server.request(Method::POST, &path).header("content-encoding", "gzip").json(&numbered(1));
+    server.send(gzip).await.refused(415, "unsupported_media_type");
+}
+
+#[tokio::test]
+async fn uploads_of_one_principal_keep_only_its_own_out() {
+    let (_server, a, b) = neighbours(&["--principal-uploads", "2"]).await;
+    let (mine, theirs) = (a.start_run().await, b.start_run().await);
+    let head = format!("POST /api/runs/{mine}/artifacts?name=slow HTTP/1.1\r\ncontent-length: 1000\r\n\r\n1");
+    let slow = [begun(&a, &head).await, begun(&a, &head).await];
+    until("the places to be taken", || async { a.try_upload(&mine, "x", "", "x").await.status == 429 }).await;
+    busy(&a.try_upload(&mine, "x", "", "x").await);
+    b.upload(&theirs, "x", "x").await;
+    drop(slow);
+    until("a place to be free", || async { a.try_upload(&mine, "x", "", "x").await.status == 201 }).await;
+}
+
+#[tokio::test]
+async fn downloads_of_one_principal_keep_only_its_own_out() {
+    let (_server, a, b) = neighbours(&["--principal-downloads", "1"]).await;
+    let mut urls = Vec::new();
+    for api in [&a, &b] {
+        let kept = api.upload(&api.start_run().await, "large", vec![7; 16 * 1024 * 1024]).await;
+        urls.push(kept["artifact_id"].as_str().unwrap().to_owned());
+    }
+    let stalled = a.download(&urls[0], &[]).await;
+    assert_eq!(stalled.status(), 200);
+    busy(&a.get(&format!("/api/artifacts/{}", urls[0])).await);
+    assert_eq!(b.download(&urls[1], &[]).await.bytes().await.unwrap().len(), 16 * 1024 * 1024);
+    drop(stalled);
+    until("the place to be free", || async { a.download(&urls[0], &[("range", "bytes=0-0")]).await.status() == 206 })
+        .await;
+}
+
+#[tokio::test]
+async fn events_over_a_principals_rate_wait() {
+    let (_server, a, b) = neighbours(&["--principal-events-per-second", "1"]).await;
+    let (mine, theirs) = (a.start_run().await, b.start_run().await);
+    let batch: Vec<Value> = (0..1_000).map(numbered).collect();
+    a.emit(&mine, json!(batch)).await;
+    let refusal = a.try_emit(&mine, numbered(0)).await;
+    refusal.refused(429, "busy");
+    let wait_s: u64 = refusal.headers["retry-after"].to_str().unwrap().parse().unwrap();
+    assert!((900..=999).contains(&wait_s), "{wait_s}");
+    b.emit(&theirs, numbered(0)).await;
+    assert_eq!(a.run(&mine).await["last_seq"], 1_002);
+}
+
+#[tokio::test]
+async fn timelines_of_one_principal_keep_only_its_own_out() {
+    let (server, a, b) = neighbours(&[]).await;
+    let (mine, theirs) = (a.start_run().await, b.start_run().await);
+    let name = "é".repeat(20_000);
+    a.emit(&mine, json!({ "type": "tool.started", "span_id": "s", "payload": { "name": name } })).await;
+    let held = server.inner.timelines.try_take(&server.inner.authenticator.owner("", "a"), 2).unwrap();
+    let path = |run: &str| format!("/api/runs/{run}/timeline");
+    busy(&a.get(&path(&mine)).await);
+    b.get(&path(&theirs)).await.expect(200);
+    drop(held);
+    let reply = a.get(&path(&mine)).await;
+    assert_eq!(reply.headers["content-length"], reply.text.len().to_string());
+    let timeline = reply.expect(200);
+    assert_eq!(timeline["spans"][1]["name"], "é".repeat(128));
+    assert_eq!((&timeline["spans_omitted"], &timeline["last_seq"]), (&json!(0), &json!(3)));
+}
+
+#[tokio::test]
+async fn runners_of_one_principal_keep_only_its_own_out() {
+    let (_server, a, b) = neighbours(&["--principal-runners", "1"]).await;
+    let first = a.runner(&["x"], 1).await;
+    let (status, problem) = a.no_runner(a.runner_request()).await;
+    assert_eq!((status, &problem["code"]), (429, &json!("busy")));
+    b.runner(&["x"], 1).await;
+    drop(first);
+    until("the place to be free", || async { tokio_tungstenite::connect_async(a.runner_request()).await.is_ok() })
+        .await;
+}
+
+#[tokio::test]
+async fn unfinished_messages_of_one_principals_runners_keep_only_its_own_out() {
+    let (_server, a, b) = neighbours(&[]).await;
+    let mut unfinished = Vec::new();
+    for _ in 0..8 {
+        let head = "GET /api/runners/connect HTTP/1.1\r\nconnection: upgrade\r\nupgrade: websocket\r\n\
+            sec-websocket-version: 13\r\nsec-websocket-key: dGhlIHNhbXBsZSBub25jZQ==\r\n\
+            sec-websocket-protocol: runreel.runner.v1\r\n\r\n";
+        let mut socket = begun(&a, head).await;
+        assert!(answer(&mut socket).await.starts_with("HTTP/1.1 101 "));
+        // The head of a text of 8 MiB that is masked with zeros, and a part of it.
+        let frame = [&[0x81, 0xff][..], &(8u64 << 20).to_be_bytes(), &[0; 4], &vec![b' '; 1 << 20]].concat();
+        let (reading, mut writing) = socket.into_split();
+        let sent = tokio::spawn(async move { writing.write_all(&frame).await.map(|()| writing) });
+        unfinished.push((reading, sent));
+    }
+    // Of theirs, a message that is larger than what needs no room of its own.
+    let mut runner = b.runner(&["x"], 1).await;
+    let run = b.create(json!({ "agent": "x", "start": false })).await;
+    assert_eq!(runner.assigned().await, run);
+    runner.event(&run, 1, json!([{ "type": "log.info", "payload": "x".repeat(200_000) }])).await;
+    assert_eq!(runner.expect("ack").await["n"], 1);
+    // Their own small talk goes on as well: what is unfinished has taken the room of the largest messages, not all.
+    let mut own = a.runner(&["x"], 1).await;
+    own.silent().await;
+}
+
+#[tokio::test]
+async fn what_two_servers_could_read_differently_is_refused_or_ends_its_connection() {
+    let server = Server::start().await;
+    for (head, status) in [
+        ("GET /api/runs HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n", "400 "),
+        ("GET / HTTP/1.1\r\nhost: localhost\r\n\r\n", "400 "),
+        (
+            "POST /api/runs HTTP/1.1\r\ncontent-type: application/json\r\ncontent-length: 2\r\ntransfer-encoding: chunked\r\n\r\n2\r\n{}\r\n0\r\n\r\n",
+            "201 ",
+        ),
+    ] {
+        let said = answer(&mut begun(&server, head).await).await;
+        assert!(said.starts_with(&format!("HTTP/1.1 {status}")) && said.contains("connection: close\r\n"), "{said}");
+    }
+    for (method, path, status) in [
+        ("POST", "/", 405),
+        ("TRACE", "/", 405),
+        ("DELETE", "/runs/x", 405),
+        ("POST", "/livez", 405),
+        ("PROPFIND", "/api/runs", 405),
+        ("POST", "/api/nothing", 404),
+        ("HEAD", "/", 200),
+    ] {
+        let reply = server.send(server.request(Method::from_bytes(method.as_bytes()).unwrap(), path)).await;
+        assert_eq!(reply.status, status, "{method} {path}");
+        assert_eq!(reply.headers["cross-origin-resource-policy"], "same-origin");
+        if status == 405 {
+            reply.refused(405, "method_not_allowed");
+            assert!(reply.headers.contains_key("allow"), "{method} {path}");
+        }
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_is_told_to_stop_says_so_before_it_takes_no_more() {
+    let server = setup().flags(&["--drain-notice-ms", "2000"]).start().await;
+    let run = server.start_run().await;
+    let mut stream = server.stream(&stream_of(&run)).await;
+    stream.caught_up().await;
+    server.begin_stop();
+    let ready = || async { answer(&mut begun(&server, "GET /readyz HTTP/1.1\r\n\r\n").await).await };
+    until("the notice", || async { ready().await.starts_with("HTTP/1.1 503 ") }).await;
+    server.emit(&run, numbered(1)).await;
+    assert_eq!(stream.next().await.event, "custom.n");
+    assert_eq!(stream.next().await.event, "stream.draining");
+    tokio::time::timeout(Duration::from_secs(10), server.stop()).await.unwrap();
+}

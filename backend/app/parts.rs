@@ -20,7 +20,12 @@ use crate::{
     },
     database::Database,
     dispatch::{self, Dispatch},
-    domain::{id::Name, limits::RUNTIME_PLACES, principal::OwnerId, session::inbound::ChannelName},
+    domain::{
+        id::Name,
+        limits::{OWN_CONNECTIONS_MIN, OWN_CONNECTIONS_PART, RUNTIME_PLACES},
+        principal::OwnerId,
+        session::inbound::ChannelName,
+    },
     http::{self, Server},
     runners::Runners,
     sessions::{
@@ -67,6 +72,11 @@ pub(super) async fn build(
     let store = Store::connect(store::Settings {
         options: database.options.clone(),
         connections_max: args.db_connections,
+        own_connections_max: match args.auth.auth {
+            // Everybody is the same one.
+            Auth::Off => args.db_connections,
+            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
+        },
         lanes: args.lanes,
     })
     .await?;

@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(Complaint::usage("a code is good for at most 24 hours").into());
     }
     let database = Database::visit(&whose.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, lanes: 1 };
+    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
     let store = Store::connect(settings).await?;
     let clock = Clock::System;
     let ids = IdSource::random(clock.clone());

@@ -56,8 +56,18 @@ pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
 pub const ANSWER_MS_MAX: u64 = 4_900;
 /// Longest wait for a database connection or statement of a read, milliseconds.
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
+/// Longest a statement of a read may take, milliseconds; over it the read is refused as too large for now.
+pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
+/// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
+pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
+/// One principal may hold one in so many of the readers' connections…
+pub const OWN_CONNECTIONS_PART: u32 = 3;
+/// … and at least so many.
+pub const OWN_CONNECTIONS_MIN: u32 = 2;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
+/// Owners of whom a writer lane remembers where it last noted events.
+pub const PIECE_OWNERS_MAX: usize = 10_000;
 /// Run contexts kept in memory for readers and writers.
 pub const CONTEXTS_MAX: u64 = 100_000;
 /// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.

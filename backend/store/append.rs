@@ -8,7 +8,10 @@ use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-use super::{Error, Store};
+use super::{
+    Error, Store,
+    pieces::{Owners, Pieces},
+};
 use crate::domain::{event::Recorded, id::RunId, run::Head};
 
 /// The head of a run as the statement must leave it.
@@ -63,6 +66,7 @@ pub struct Appender {
     connection: PgConnection,
     lane: i16,
     mark: Mark,
+    pieces: Pieces,
     /// Whether a transaction of [`Appender::lock`] is open.
     locked: bool,
 }
@@ -73,7 +77,7 @@ impl Store {
         let mut connection = self.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
-        Ok(Appender { connection, lane, mark, locked: false })
+        Ok(Appender { connection, lane, mark, pieces: Pieces::new(), locked: false })
     }
 }
 
@@ -132,15 +136,18 @@ impl Appender {
     pub async fn rollback(&mut self) -> Result<(), Error> {
         sqlx::raw_sql("rollback").execute(&mut self.connection).await?;
         self.locked = false;
+        self.pieces = Pieces::new();
         self.mark = read_mark(&mut self.connection, self.lane).await?;
         Ok(())
     }
 
     async fn write(&mut self, batch: &Batch) -> Result<bool, Error> {
         insert_runs(&mut self.connection, self.lane, &batch.heads).await?;
-        let mark = append_rows(&mut self.connection, self.lane, self.mark, batch).await?;
+        let owners = self.pieces.of(&batch.events);
+        let mark = append_rows(&mut self.connection, self.lane, self.mark, batch, &owners).await?;
         if let Some(mark) = mark {
             self.mark = mark;
+            self.pieces.note(owners, mark.position);
         }
         Ok(mark.is_some())
     }
@@ -267,6 +274,7 @@ async fn append_rows(
     lane: i16,
     mark: Mark,
     batch: &Batch,
+    owners: &Owners,
 ) -> Result<Option<Mark>, Error> {
     let events = Columns::of(&batch.events);
     let heads = Heads::of(batch.heads.iter());
@@ -296,6 +304,8 @@ async fn append_rows(
         &heads.started_at as &[Option<DateTime<Utc>>],
         &heads.ended_at as &[Option<DateTime<Utc>>],
         &heads.last_event_at,
+        &owners.owner_id.iter().map(AsRef::as_ref).collect::<Vec<&str>>() as &[&str],
+        &owners.noted as &[Option<i64>],
     )
     .fetch_optional(connection)
     .await?;

@@ -23,5 +23,14 @@ with claimed as (
              with ordinality
              as e (run_id, seq, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
     where exists (select from claimed)
+), noted as (
+    -- $25 the owners of the batch, $26 the last piece that is known to be noted for each. A piece between two events of
+    -- an owner may be noted without any of the owner's in it; that costs a look.
+    insert into store.owner_piece (owner_id, lane, piece)
+    select o.owner_id, $1, p.piece
+    from claimed c
+    cross join unnest($25::text[], $26::bigint[]) as o (owner_id, noted)
+    cross join generate_series(greatest((c.position - $4 + 1) / 512, o.noted + 1), c.position / 512) as p (piece)
+    on conflict do nothing
 )
 select position from claimed

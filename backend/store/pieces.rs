@@ -1,0 +1,48 @@
+//! Which pieces of a lane are noted as holding events of an owner (`store.owner_piece`).
+//!
+//! A feed finds its owner's events by these notes, so the statement that appends makes them. What this process has noted
+//! it remembers: most appends have nothing to note, and ask nothing.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use lru::LruCache;
+
+use crate::domain::{event::Recorded, limits::PIECE_OWNERS_MAX};
+
+/// Positions of one piece; the statements that note and read pieces hold the same number.
+const PIECE_POSITIONS: i64 = 512;
+
+/// The last piece of a lane that is noted, by owner.
+#[derive(Debug)]
+pub(super) struct Pieces(LruCache<Arc<str>, i64>);
+
+/// The owners of a batch, and for each the last piece that is known to be noted.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    pub owner_id: Vec<Arc<str>>,
+    pub noted: Vec<Option<i64>>,
+}
+
+impl Pieces {
+    pub fn new() -> Self {
+        Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))
+    }
+
+    /// The owners of these events, each once.
+    pub fn of(&mut self, events: &[Recorded]) -> Owners {
+        let mut owner_id: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.owner_id)).collect();
+        // Neighbours first: mostly one run follows itself, and sorting a few is nothing.
+        owner_id.dedup();
+        owner_id.sort_unstable();
+        owner_id.dedup();
+        let noted = owner_id.iter().map(|owner| self.0.get(owner).copied()).collect();
+        Owners { owner_id, noted }
+    }
+
+    /// Remembers what a statement that was carried out has noted up to its last position.
+    pub fn note(&mut self, owners: Owners, last_position: i64) {
+        for owner in owners.owner_id {
+            self.0.put(owner, last_position / PIECE_POSITIONS);
+        }
+    }
+}

@@ -20,3 +20,10 @@ create policy app_sees_its_owner on store.owner_piece for select to runreel_app
 create policy writer_appends on store.owner_piece to runreel_writer using (true) with check (true);
 grant select on store.owner_piece to runreel_app;
 grant select, insert on store.owner_piece to runreel_writer;
+
+-- Owners take turns when jobs are given away: a claim goes from owner to owner by this index, and inside an owner from
+-- the oldest job on.
+drop index store.job_by_agent;
+create index job_by_agent_and_owner on store.job (agent, owner_id, created_at, run_id);
+-- And an owner may have so many jobs and not more.
+create index job_by_owner on store.job (owner_id);

@@ -64,6 +64,10 @@ pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
 pub const OWN_CONNECTIONS_PART: u32 = 3;
 /// … and at least so many.
 pub const OWN_CONNECTIONS_MIN: u32 = 2;
+/// How long a server that starts waits for its database when it is told nothing else, milliseconds.
+pub const DATABASE_WAIT_MS_DEFAULT: u64 = 60_000;
+/// Pause between two looks whether the database is there yet, milliseconds.
+pub const DATABASE_LOOK_MS: u64 = 500;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
 /// Owners of whom a writer lane remembers where it last noted events.
@@ -134,6 +138,14 @@ pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
 /// Runs that one process's own agents are at work on at a time; runs that wait do not count.
 pub const RUNTIME_PLACES: usize = 64;
+/// Of these, those that one principal's runs may take where there are several principals.
+pub const RUNTIME_OWN_PLACES: usize = 48;
+/// Jobs of one principal that have not ended; over it no run is queued for an agent.
+pub const JOBS_OWN_MAX: i64 = 10_000;
+/// Owners one claim looks at; the next looks at others.
+pub const JOB_LOOK_OWNERS: i32 = 200;
+/// Jobs of one owner and agent that one claim looks at, from the oldest on.
+pub const JOB_LOOK_ROWS: i64 = 500;
 /// Lease of a job when the server is told no other, milliseconds.
 pub const JOB_LEASE_MS_DEFAULT: u64 = 30_000;
 /// Longest lease of a job, milliseconds.
@@ -311,6 +323,8 @@ pub const OWN_PAYLOAD_BYTES_MAX: usize = 256 * 1024;
 pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
 /// How far back the time inside the id of a run may lie that is imported, milliseconds.
 pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
+/// Months of the log there may be, over which an import makes none; time makes them all the same.
+pub const IMPORT_MONTHS_MAX: i64 = 60;
 /// How often an import looks again at a run into which others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
 /// Imports that one process works on at a time; others wait.

@@ -16,6 +16,7 @@ pub mod checkpoints;
 pub mod codes;
 pub mod content;
 mod deliveries;
+mod durability;
 mod error;
 pub mod events;
 pub mod feed;
@@ -34,6 +35,7 @@ pub mod runs;
 pub mod said;
 pub mod sessions;
 pub mod threads;
+mod time;
 pub mod tokens;
 mod transaction;
 pub mod trees;
@@ -47,8 +49,8 @@ use sqlx::{
 };
 use tokio_util::task::TaskTracker;
 
-pub use self::error::Error;
 use self::transaction::Tx;
+pub use self::{durability::Durability, error::Error};
 use crate::{
     domain::{
         limits::{READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
@@ -94,7 +96,11 @@ impl Store {
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         // Named outright: the default path begins with a schema named like the user, and there may be one.
         let options = settings.options.application_name("runreel").options([("search_path", "public")]);
-        let mut owner = PgConnection::connect_with(&options).await?;
+        let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await?;
+        let durability = Durability::of(&mut owner).await?;
+        durability.check()?;
+        // Named outright too: a setting that is changed under a running server weakens no connection of it.
+        let options = options.options([("synchronous_commit", durability.commit_level())]);
         migrate(&mut owner).await?;
         sqlx::query!(
             r#"insert into store.lane (lane)

@@ -24,12 +24,12 @@ pub(super) struct Owners {
 }
 
 impl Pieces {
-    pub fn new() -> Self {
+    pub(super) fn new() -> Self {
         Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))
     }
 
     /// The owners of these events, each once.
-    pub fn of(&mut self, events: &[Recorded]) -> Owners {
+    pub(super) fn of(&mut self, events: &[Recorded]) -> Owners {
         let mut owner_id: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.owner_id)).collect();
         // Neighbours first: mostly one run follows itself, and sorting a few is nothing.
         owner_id.dedup();
@@ -40,7 +40,7 @@ impl Pieces {
     }
 
     /// Remembers what a statement that was carried out has noted up to its last position.
-    pub fn note(&mut self, owners: Owners, last_position: i64) {
+    pub(super) fn note(&mut self, owners: Owners, last_position: i64) {
         for owner in owners.owner_id {
             self.0.put(owner, last_position / PIECE_POSITIONS);
         }

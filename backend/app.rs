@@ -100,7 +100,7 @@ async fn look_after(
 ) {
     let work = async {
         let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
-        let mut time = tokio::time::interval(TIME_EVERY);
+        let mut time = tokio::time::interval_at(tokio::time::Instant::now() + TIME_EVERY, TIME_EVERY);
         let mut tidy = tokio::time::interval(METRICS_EVERY);
         loop {
             tokio::select! {

@@ -81,6 +81,12 @@ pub(super) async fn build(
     };
     let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(&clock).await?;
+    if let Err(error) = store.note_recent_pieces().await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "recent events of older servers may be missing in feeds"
+        );
+    }
     if database.endpoint.is_some() {
         store::query::let_reader_log_in(&database.options).await?;
     }

@@ -47,6 +47,18 @@ mod tests {
     const LEASE: Duration = Duration::from_secs(30);
 
     #[tokio::test(start_paused = true)]
+    async fn work_whose_lease_cannot_be_renewed_is_left_before_the_lease_lapses() {
+        let began = Instant::now();
+        let renew = || std::future::ready(Err(store::Error::timeout()));
+        assert_eq!(keep(LEASE, std::future::pending::<()>(), renew).await, None);
+        let silent = || std::future::pending();
+        assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+        let began = Instant::now();
+        assert_eq!(keep(LEASE, std::future::pending::<()>(), silent).await, None);
+        assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+    }
+
+    #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_in_time_as_long_as_the_work_takes() {
         let renewed = Cell::new(0);
         let renew = || {

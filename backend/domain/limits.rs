@@ -72,6 +72,8 @@ pub const DATABASE_LOOK_MS: u64 = 500;
 pub const HEADS_MAX: usize = 100_000;
 /// Owners of whom a writer lane remembers where it last noted events.
 pub const PIECE_OWNERS_MAX: usize = 10_000;
+/// Positions of each lane that a server looks through when it starts, for events of servers of earlier releases.
+pub const PIECE_RECENT_POSITIONS: i64 = 50_000;
 /// Run contexts kept in memory for readers and writers.
 pub const CONTEXTS_MAX: u64 = 100_000;
 /// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.

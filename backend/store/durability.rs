@@ -47,3 +47,18 @@ impl Durability {
         self.synchronous_commit != "off"
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_waited_for_at_least_until_it_is_on_the_disk() {
+        let level = |said: &str| {
+            let on = || "on".to_owned();
+            let settings = Durability { fsync: on(), full_page_writes: on(), synchronous_commit: said.to_owned() };
+            settings.commit_level().to_owned()
+        };
+        assert_eq!(["off", "local", "on", "remote_apply"].map(level), ["on", "local", "on", "remote_apply"]);
+    }
+}

@@ -7,7 +7,11 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use lru::LruCache;
 
-use crate::domain::{event::Recorded, limits::PIECE_OWNERS_MAX};
+use super::{Error, Store, bounded};
+use crate::domain::{
+    event::Recorded,
+    limits::{PIECE_OWNERS_MAX, PIECE_RECENT_POSITIONS, READ_WAIT_MS_MAX},
+};
 
 /// Positions of one piece; the statements that note and read pieces hold the same number.
 const PIECE_POSITIONS: i64 = 512;
@@ -44,5 +48,26 @@ impl Pieces {
         for owner in owners.owner_id {
             self.0.put(owner, last_position / PIECE_POSITIONS);
         }
+    }
+}
+
+impl Store {
+    /// Notes what the last events of every lane have not been noted by: those of a server of an earlier release, which
+    /// does not know of the notes and may have written until a moment ago.
+    pub async fn note_recent_pieces(&self) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            sqlx::query!(
+                r#"insert into store.owner_piece (owner_id, lane, piece)
+                   select distinct e.owner_id, e.lane, e.position / 512
+                   from store.lane l join store.run_event e on e.lane = l.lane and e.position > l.position - $1
+                   on conflict do nothing"#,
+                PIECE_RECENT_POSITIONS
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(())
+        })
+        .await
     }
 }

@@ -106,7 +106,7 @@ async fn look_after(
             tokio::select! {
                 _ = tidy.tick() => metrics.run_upkeep(),
                 _ = time.tick() => {
-                    if let Err(error) = timeline.store().tell_time(timeline.clock()).await {
+                    if let Err(error) = Box::pin(timeline.store().tell_time(timeline.clock())).await {
                         tracing::warn!(error = &error as &dyn std::error::Error, "the database's clock was not read");
                     }
                 }

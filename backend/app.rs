@@ -18,6 +18,8 @@ use crate::{
 
 /// How often the partitions of the coming months are looked after.
 const PARTITIONS_EVERY: Duration = Duration::from_hours(6);
+/// How often the server looks at the database's clock.
+const TIME_EVERY: Duration = Duration::from_mins(1);
 /// How often the metrics' histograms are tidied.
 const METRICS_EVERY: Duration = Duration::from_secs(5);
 
@@ -33,9 +35,9 @@ pub struct App {
 }
 
 impl App {
-    /// Starts everything but the accept loop, with the machine's clock.
+    /// Starts everything but the accept loop, with the database's clock.
     pub async fn start(args: &ServeArgs, secrets: &Secrets) -> anyhow::Result<Self> {
-        let clock = Clock::System;
+        let clock = Clock::database();
         Self::start_with(args, secrets, clock.clone(), IdSource::random(clock)).await
     }
 
@@ -107,10 +109,16 @@ async fn look_after(
 ) {
     let work = async {
         let mut partitions = tokio::time::interval(PARTITIONS_EVERY);
+        let mut time = tokio::time::interval_at(tokio::time::Instant::now() + TIME_EVERY, TIME_EVERY);
         let mut tidy = tokio::time::interval(METRICS_EVERY);
         loop {
             tokio::select! {
                 _ = tidy.tick() => metrics.run_upkeep(),
+                _ = time.tick() => {
+                    if let Err(error) = Box::pin(timeline.store().tell_time(timeline.clock())).await {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "the database's clock was not read");
+                    }
+                }
                 _ = partitions.tick() => {
                     let now = timeline.clock().now();
                     if let Err(error) = timeline.store().ensure_partitions(now).await {

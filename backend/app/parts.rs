@@ -20,7 +20,12 @@ use crate::{
     },
     database::Database,
     dispatch::{self, Dispatch},
-    domain::{id::Name, limits::RUNTIME_PLACES, principal::OwnerId, session::inbound::ChannelName},
+    domain::{
+        id::Name,
+        limits::{DATABASE_LOOK_MS, OWN_CONNECTIONS_MIN, OWN_CONNECTIONS_PART, RUNTIME_OWN_PLACES, RUNTIME_PLACES},
+        principal::OwnerId,
+        session::inbound::ChannelName,
+    },
     http::{self, Server},
     runners::Runners,
     sessions::{
@@ -64,12 +69,24 @@ pub(super) async fn build(
     clock: Clock,
     ids: IdSource,
 ) -> anyhow::Result<Built> {
-    let store = Store::connect(store::Settings {
+    let settings = store::Settings {
         options: database.options.clone(),
         connections_max: args.db_connections,
+        own_connections_max: match args.auth.auth {
+            // Everybody is the same one.
+            Auth::Off => args.db_connections,
+            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
+        },
         lanes: args.lanes,
-    })
-    .await?;
+    };
+    let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
+    store.tell_time(&clock).await?;
+    if let Err(error) = store.note_recent_pieces().await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "recent events of older servers may be missing in feeds"
+        );
+    }
     if database.endpoint.is_some() {
         store::query::let_reader_log_in(&database.options).await?;
     }
@@ -88,7 +105,7 @@ pub(super) async fn build(
     if database.endpoint.is_some() {
         // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
         channels.take_back_all().await?;
-        store.take_back_jobs(&Name::trusted(RUNTIME), plan.clock.now()).await?;
+        store.take_back_jobs(&Name::trusted(RUNTIME), plan.clock.held()).await?;
     }
     let raised = store.raise_counters().await?;
     if raised > 0 {
@@ -134,6 +151,20 @@ where
 {
     let stop = supervisor.stop().clone();
     supervisor.keep(name, move || run(part.clone(), stop.clone()));
+}
+
+/// Connects, and waits for a database that is not there yet. One that is there and refuses is not waited for.
+async fn connect(settings: store::Settings, wait: Duration) -> Result<Store, store::Error> {
+    let until = tokio::time::Instant::now() + wait;
+    loop {
+        match Store::connect(settings.clone()).await {
+            Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "the database is not there yet");
+                tokio::time::sleep(Duration::from_millis(DATABASE_LOOK_MS)).await;
+            }
+            done => return done,
+        }
+    }
 }
 
 /// Whose a channel with a webhook is.
@@ -271,6 +302,10 @@ impl Plan<'_> {
             stopwatch,
             name: Name::trusted(RUNTIME),
             places: RUNTIME_PLACES,
+            own_places: match self.args.auth.auth {
+                Auth::Off => RUNTIME_PLACES,
+                Auth::Jwt => RUNTIME_OWN_PLACES,
+            },
         })
     }
 }

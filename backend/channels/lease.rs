@@ -3,22 +3,29 @@
 
 use std::time::Duration;
 
+use tokio::time::Instant;
+
 use crate::store;
 
 /// Works, and renews the lease beside it every third of its length. `None`, with the work left where it stands, when the
-/// renewal says that somebody else has it now.
+/// renewal says that somebody else has it now, or could not be made before the lease lapses: as far as this process's
+/// monotonic clock knows, whatever the time is here or there.
 pub(super) async fn keep<T, R>(length: Duration, work: impl Future<Output = T>, renew: impl Fn() -> R) -> Option<T>
 where
     R: Future<Output = Result<bool, store::Error>>,
 {
+    let safe = length.mul_f64(0.9);
     let lost = async {
+        let mut until = Instant::now() + safe;
         loop {
-            tokio::time::sleep(length / 3).await;
-            match renew().await {
-                Ok(true) => {}
-                Ok(false) => return,
+            tokio::time::sleep_until(until.min(Instant::now() + length / 3)).await;
+            let asked = Instant::now();
+            match tokio::time::timeout_at(until, renew()).await {
+                Ok(Ok(true)) => until = asked + safe,
+                Ok(Ok(false)) | Err(_) => return,
                 // Whose it is then will be told by the next one that is heard.
-                Err(error) => {
+                Ok(Err(_)) if asked >= until => return,
+                Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "a lease on a delivery was not renewed");
                 }
             }
@@ -38,6 +45,18 @@ mod tests {
     use super::*;
 
     const LEASE: Duration = Duration::from_secs(30);
+
+    #[tokio::test(start_paused = true)]
+    async fn work_whose_lease_cannot_be_renewed_is_left_before_the_lease_lapses() {
+        let began = Instant::now();
+        let renew = || std::future::ready(Err(store::Error::timeout()));
+        assert_eq!(keep(LEASE, std::future::pending::<()>(), renew).await, None);
+        let silent = || std::future::pending();
+        assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+        let began = Instant::now();
+        assert_eq!(keep(LEASE, std::future::pending::<()>(), silent).await, None);
+        assert!(began.elapsed() < LEASE, "{:?}", began.elapsed());
+    }
 
     #[tokio::test(start_paused = true)]
     async fn a_lease_is_renewed_in_time_as_long_as_the_work_takes() {

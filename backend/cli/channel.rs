@@ -55,9 +55,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         return Err(Complaint::usage("a code is good for at most 24 hours").into());
     }
     let database = Database::visit(&whose.data).await?;
-    let settings = Settings { options: database.options.clone(), connections_max: 2, lanes: 1 };
+    let settings = Settings { options: database.options.clone(), connections_max: 2, own_connections_max: 2, lanes: 1 };
     let store = Store::connect(settings).await?;
-    let clock = Clock::System;
+    let clock = Clock::database();
+    store.tell_time(&clock).await?;
     let ids = IdSource::random(clock.clone());
     let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
     let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);

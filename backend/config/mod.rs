@@ -15,7 +15,7 @@ use clap::{Args, ValueEnum};
 
 use crate::domain::{
     cursor::LANES_MAX,
-    limits::{JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX},
+    limits::{DATABASE_WAIT_MS_DEFAULT, JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX},
 };
 
 mod artifacts;
@@ -144,6 +144,9 @@ pub struct ServeArgs {
     /// Database connections for reading (each writer lane, the bell and the relay have their own).
     #[arg(long, env = "RUNREEL_DB_CONNECTIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub db_connections: u32,
+    /// How long a server that starts waits for a database that is not there yet, milliseconds.
+    #[arg(long, env = "RUNREEL_DATABASE_WAIT_MS", default_value_t = DATABASE_WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
+    pub database_wait_ms: u64,
     /// Writer lanes of a new database; the number stands once there are runs.
     #[arg(long, env = "RUNREEL_LANES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LANES_MAX as i64))]
     pub lanes: u8,
@@ -269,6 +272,7 @@ impl ServeArgs {
             ("jwt_audience", "RUNREEL_JWT_AUDIENCE", text(&self.auth.jwt_audience)),
             ("pepper", "RUNREEL_PEPPER", set(secrets.pepper.is_some())),
             ("db_connections", "RUNREEL_DB_CONNECTIONS", self.db_connections.to_string()),
+            ("database_wait_ms", "RUNREEL_DATABASE_WAIT_MS", self.database_wait_ms.to_string()),
             ("lanes", "RUNREEL_LANES", self.lanes.to_string()),
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
             ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),

@@ -2,10 +2,15 @@
 //!
 //! One task renews all leases of the process in one statement and looks at all their runs in another, so the cost does
 //! not grow with the number of jobs that are under way.
+//!
+//! Invariant kept here: a holder stops before its lease lapses in the database. How long ago a lease was taken or renewed
+//! is measured here, from before the question was sent, so no clock that is set and no database that is out of reach
+//! makes two holders of one job.
 
 use std::{
     collections::HashMap,
     sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError},
+    time::Duration,
 };
 
 use tokio::time::Instant;
@@ -30,6 +35,8 @@ pub enum Fate {
 #[derive(Clone, Debug)]
 struct Kept {
     run_id: RunId,
+    /// Given up then, unless it is renewed.
+    until: Instant,
     stop: CancellationToken,
     fate: Arc<OnceLock<Fate>>,
 }
@@ -47,10 +54,32 @@ impl Keeper {
 
     fn end(&self, lease: Uuid, fate: Fate) {
         if let Some(kept) = self.kept().get(&lease) {
-            // The first reason is the reason.
-            _ = kept.fate.set(fate);
-            kept.stop.cancel();
+            kept.end(fate);
         }
+    }
+
+    fn renewed(&self, leases: &[Uuid], until: Instant) {
+        let mut held = self.kept();
+        for lease in leases {
+            if let Some(kept) = held.get_mut(lease) {
+                kept.until = until;
+            }
+        }
+    }
+
+    /// Gives up what could not be renewed in time; says when to look again.
+    fn give_up(&self, now: Instant) -> Option<Instant> {
+        let held = self.kept();
+        held.values().filter(|kept| kept.until <= now).for_each(|kept| kept.end(Fate::Lost));
+        held.values().map(|kept| kept.until).filter(|until| *until > now).min()
+    }
+}
+
+impl Kept {
+    fn end(&self, fate: Fate) {
+        // The first reason is the reason.
+        _ = self.fate.set(fate);
+        self.stop.cancel();
     }
 }
 
@@ -83,11 +112,21 @@ impl Drop for Hold {
 impl Dispatch {
     /// Renews the lease of an assignment and watches its run, for as long as the answer is kept.
     pub fn hold(&self, assignment: &Assignment) -> Hold {
-        let kept = Kept { run_id: assignment.context.run_id, stop: CancellationToken::new(), fate: Arc::default() };
+        let kept = Kept {
+            run_id: assignment.context.run_id,
+            until: assignment.asked_at + self.safe(),
+            stop: CancellationToken::new(),
+            fate: Arc::default(),
+        };
         self.keeper.kept().insert(assignment.lease_id, kept.clone());
         // What happened between the claim and now would not ring again.
         self.nudge();
         Hold { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
+    }
+
+    /// How long after it was asked for a lease is surely held: a holder needs a while to stop.
+    fn safe(&self) -> Duration {
+        self.settings.lease.mul_f64(0.9)
     }
 
     /// Renews and looks until `stop`.
@@ -109,7 +148,16 @@ impl Dispatch {
                 }
             }
         };
-        stop.run_until_cancelled(work).await;
+        let watch = async {
+            loop {
+                // Also a lease that was taken meanwhile is renewed or given up within a third of its time.
+                let look = Instant::now() + self.settings.lease / 3;
+                let due = self.keeper.give_up(Instant::now()).map_or(look, |until| until.min(look));
+                tokio::time::sleep_until(due).await;
+            }
+        };
+        let both = async { tokio::join!(work, watch) };
+        stop.run_until_cancelled(both).await;
     }
 
     /// One look at everything that is held here.
@@ -119,7 +167,15 @@ impl Dispatch {
             return Ok(());
         }
         let leases: Vec<Uuid> = held.iter().map(|(_, lease)| *lease).collect();
-        let lost = if renewing { self.renew(&leases).await? } else { Vec::new() };
+        let lost = if renewing {
+            let until = Instant::now() + self.safe();
+            let lost = self.renew(&leases).await?;
+            let renewed: Vec<Uuid> = leases.iter().filter(|lease| !lost.contains(lease)).copied().collect();
+            self.keeper.renewed(&renewed, until);
+            lost
+        } else {
+            Vec::new()
+        };
         for standing in self.standings(&held).await? {
             let ended = standing.status.filter(|status| status.is_terminal());
             match (ended, standing.held) {

@@ -60,6 +60,8 @@ pub struct Assignment {
     pub last_seq: Seq,
     pub lease_id: Uuid,
     pub lease_until: chrono::DateTime<chrono::Utc>,
+    /// Before the lease was asked for.
+    pub asked_at: Instant,
     /// 1 for the first assignment; never the same twice for a run.
     pub attempt: i32,
 }
@@ -103,7 +105,7 @@ impl Dispatch {
         Ok(done)
     }
 
-    /// Gives up to `most` jobs of these agents to a claimer, the oldest first.
+    /// Gives up to `most` jobs of these agents to a claimer. Owners take turns, and of one owner's the oldest is first.
     ///
     /// Runs of one thread come one after the other. Of any number of claimers, in any number of processes, exactly one
     /// gets a job.
@@ -113,6 +115,7 @@ impl Dispatch {
             return Ok(Vec::new());
         }
         let leases: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
+        let asked_at = Instant::now();
         let jobs = self.timeline.store().claim_jobs(who, agents, &leases, self.term()).await?;
         for job in &jobs {
             let kind = if job.attempt == 1 { "first" } else { "again" };
@@ -121,14 +124,15 @@ impl Dispatch {
                 tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "a job of a silent holder goes on");
             }
         }
-        Ok(jobs.into_iter().map(Assignment::from).collect())
+        Ok(jobs.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
     }
 
     /// Gives the live leases of a session to whoever comes back to it. Their ids are new, the attempts are not.
     pub async fn adopt(&self, who: &Claimer, most: usize) -> Result<Vec<Assignment>, store::Error> {
         let fresh: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
+        let asked_at = Instant::now();
         let leased = self.timeline.store().adopt_jobs(who, &fresh, self.term()).await?;
-        Ok(leased.into_iter().map(Assignment::from).collect())
+        Ok(leased.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
     }
 
     /// Renews leases; gives those that are lost. A lease whose time is over is lost even if nobody has the job yet.
@@ -172,7 +176,7 @@ impl Dispatch {
 
     fn term(&self) -> Term {
         let lease_ms = i64::try_from(self.settings.lease.as_millis()).unwrap_or(i64::MAX);
-        Term { now: self.timeline.clock().now(), lease_ms }
+        Term { now: self.timeline.clock().held(), lease_ms }
     }
 
     /// Rings whenever the life of a run may have changed, here or in another process, but not more often than it helps.
@@ -188,8 +192,8 @@ impl Dispatch {
     }
 }
 
-impl From<Leased> for Assignment {
-    fn from(leased: Leased) -> Self {
+impl Assignment {
+    fn of(leased: Leased, asked_at: Instant) -> Self {
         let Leased { run, lease_id, attempt, lease_until, .. } = leased;
         Self {
             context: Arc::new(run.context),
@@ -201,6 +205,7 @@ impl From<Leased> for Assignment {
             last_seq: run.head.last_seq,
             lease_id,
             lease_until,
+            asked_at,
             attempt,
         }
     }

@@ -42,7 +42,7 @@ impl Dispatch {
 
     /// One look at a bounded number of jobs; says where the next one begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
-        let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().now()).await?;
+        let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().held()).await?;
         // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
             if let Err(error) = self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await {

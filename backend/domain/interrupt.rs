@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 use super::{
     checkpoint::{CheckpointId, Namespace},
+    event::Recorded,
     id::{EventId, SpanId},
     json::Json,
 };
@@ -44,6 +45,16 @@ impl Answer {
     /// What the server says when nobody answered.
     pub fn of_nobody(interrupt_id: SpanId, decision: Decision) -> Self {
         Self { interrupt_id, decision, value: None }
+    }
+
+    /// Reads it back from the event that records it; `None` when no server has recorded it so.
+    pub fn recorded(event: &Recorded) -> Option<Self> {
+        let payload = &event.payload;
+        let interrupt_id: SpanId = payload.member("interrupt_id")?;
+        let answer = Self { interrupt_id, decision: payload.member("decision")?, value: payload.raw_member("value") };
+        let is_own =
+            event.span_id.as_ref() == Some(&answer.interrupt_id) && event.event_id.as_ref() == Some(&answer.event_id());
+        is_own.then_some(answer)
     }
 
     /// The id of the event that records the answer: the same for every answer, so that there is only one.

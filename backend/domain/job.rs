@@ -17,6 +17,8 @@ pub struct Claimer {
     pub session: Uuid,
     /// Only jobs of this owner; `None` takes everybody's, as only the server's own executor may.
     pub owner: Option<OwnerId>,
+    /// How many leases of this session one owner may have.
+    pub own_max: i64,
 }
 
 /// The code in `error` of a run whose holders all fell silent.

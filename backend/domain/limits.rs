@@ -78,8 +78,24 @@ pub const ANSWER_MS_MAX: u64 = 4_900;
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
 /// Longest a try whether events can be stored may take, milliseconds.
 pub const PROBE_MS_MAX: u64 = 1_200;
+/// Longest a statement of a read may take, milliseconds; over it the read is refused as too large for now.
+pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
+/// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
+pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
+/// One principal may hold one in so many of the readers' connections…
+pub const OWN_CONNECTIONS_PART: u32 = 3;
+/// … and at least so many.
+pub const OWN_CONNECTIONS_MIN: u32 = 2;
+/// How long a server that starts waits for its database when it is told nothing else, milliseconds.
+pub const DATABASE_WAIT_MS_DEFAULT: u64 = 60_000;
+/// Pause between two looks whether the database is there yet, milliseconds.
+pub const DATABASE_LOOK_MS: u64 = 500;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
+/// Owners of whom a writer lane remembers where it last noted events.
+pub const PIECE_OWNERS_MAX: usize = 10_000;
+/// Positions of each lane that a server looks through when it starts, for events of servers of earlier releases.
+pub const PIECE_RECENT_POSITIONS: i64 = 50_000;
 /// Run contexts kept in memory for readers and writers.
 pub const CONTEXTS_MAX: u64 = 100_000;
 /// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.
@@ -168,6 +184,14 @@ pub const BODY_GRACE_MS: u64 = 10_000;
 pub const BODY_BYTES_PER_S_MIN: u64 = 1_024;
 /// Runs that one process's own agents are at work on at a time; runs that wait do not count.
 pub const RUNTIME_PLACES: usize = 64;
+/// Of these, those that one principal's runs may take where there are several principals.
+pub const RUNTIME_OWN_PLACES: usize = 48;
+/// Jobs of one principal that have not ended; over it no run is queued for an agent.
+pub const JOBS_OWN_MAX: i64 = 10_000;
+/// Owners one claim looks at; the next looks at others.
+pub const JOB_LOOK_OWNERS: i32 = 200;
+/// Jobs of one owner and agent that one claim looks at, from the oldest on.
+pub const JOB_LOOK_ROWS: i64 = 500;
 /// Lease of a job when the server is told no other, milliseconds.
 pub const JOB_LEASE_MS_DEFAULT: u64 = 30_000;
 /// Longest lease of a job, milliseconds.
@@ -364,6 +388,8 @@ pub const OWN_PAYLOAD_BYTES_MAX: usize = 256 * 1024;
 pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
 /// How far back the time inside the id of a run may lie that is imported, milliseconds.
 pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
+/// Months of the log there may be, over which an import makes none; time makes them all the same.
+pub const IMPORT_MONTHS_MAX: i64 = 60;
 /// How often an import looks again at a run into which others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
 /// Imports that one process works on at a time; others wait.

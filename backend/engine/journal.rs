@@ -45,7 +45,7 @@ impl JournalError {
 
 impl From<store::Error> for JournalError {
     fn from(error: store::Error) -> Self {
-        Self { transient: error.is_unavailable(), reason: error.to_string() }
+        Self { transient: error.is_unavailable() || matches!(error, store::Error::Busy), reason: error.to_string() }
     }
 }
 

@@ -183,6 +183,10 @@ impl From<ImportError> for Problem {
                 };
                 Self::new(code, detail)
             }
+            ImportError::Forged { seq, .. } => Self::new(Code::InvalidEvent, detail).field(format!("seq {seq}")),
+            ImportError::TooManyMonths => Self::new(Code::InvalidRequest, detail)
+                .field("run_id")
+                .hint("nothing was stored; import older runs into another server"),
             ImportError::OtherArtifact { seq } => Self::new(Code::ArtifactExists, detail)
                 .field(format!("seq {seq}"))
                 .hint("nothing was changed; bytes that no event tells of go by themselves after an hour"),

@@ -262,6 +262,17 @@ impl From<Flaw> for Problem {
 impl From<store::Error> for Problem {
     fn from(error: store::Error) -> Self {
         match error {
+            store::Error::Busy => Self::new(Code::Busy, "too many other requests of yours are being answered")
+                .hint("nothing was done; try again after Retry-After, with fewer at a time"),
+            store::Error::Unavailable(_) if error.is_too_slow() => {
+                tracing::warn!(error = &error as &dyn std::error::Error, "a request was too much for the database");
+                Self::new(Code::Busy, "the database could not answer this in the time a request has")
+                    .hint("ask for less at once, or try again after Retry-After")
+            }
+            store::Error::Unavailable(None) => {
+                tracing::warn!("a request got no answer from the database in time");
+                Self::new(Code::Unavailable, "the database did not answer in time").hint("try again after Retry-After")
+            }
             store::Error::Unavailable(_) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a request found no database");
                 let outage = error.outage().unwrap_or(store::Outage::Unreachable);

@@ -20,7 +20,7 @@ use super::{
 use crate::{
     domain::{
         id::{RunId, ThreadId, Title},
-        limits::{NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
@@ -62,6 +62,10 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
         Some(parent) => Some(timeline.context(owner, parent).await?.ok_or_else(Problem::not_found)?),
     };
     let spec = request.into_spec(owner, run, parent.as_deref())?;
+    if spec.is_job() && timeline.store().has_jobs(owner, JOBS_OWN_MAX).await? {
+        let detail = format!("{JOBS_OWN_MAX} runs of yours are queued for agents or under way");
+        return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));
+    }
     let hash = spec.content_hash();
     let ack = timeline.open_run(spec, hash).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;

@@ -76,7 +76,7 @@ pub(super) struct Connection {
 pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
     let (sink, mut stream) = socket.split();
     let session = hub.dispatch.timeline().ids().uuid();
-    let who = Claimer { name: Name::trusted("-"), session, owner: Some(peer.owner.clone()) };
+    let who = Claimer { name: Name::trusted("-"), session, owner: Some(peer.owner.clone()), own_max: i64::MAX };
     let mut connection = Connection {
         hub,
         peer,

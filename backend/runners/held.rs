@@ -134,6 +134,7 @@ mod tests {
             last_seq: Seq::ZERO,
             lease_id: uuid::Uuid::nil(),
             lease_until: DateTime::UNIX_EPOCH,
+            asked_at: tokio::time::Instant::now(),
             attempt: 1,
         };
         Held::new(job, acked)

@@ -13,7 +13,7 @@ use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use self::columns::{Births, Events, Heads};
-use super::{Error, Store};
+use super::{Error, Store, pieces::Pieces};
 use crate::domain::{
     event::Recorded,
     history::Tag,
@@ -90,6 +90,7 @@ pub struct Appender {
     connection: PgConnection,
     lane: i16,
     mark: Mark,
+    pieces: Pieces,
 }
 
 impl Store {
@@ -98,7 +99,7 @@ impl Store {
         let mut connection = self.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
-        Ok(Appender { connection, lane, mark })
+        Ok(Appender { connection, lane, mark, pieces: Pieces::new() })
     }
 }
 
@@ -127,6 +128,7 @@ impl Appender {
         let events = Events::of(batch);
         let heads = Heads::of(&batch.heads);
         let births = Births::of(&batch.heads);
+        let owners = self.pieces.of(&batch.events);
         let rows = sqlx::query_file!(
             "backend/store/sql/append_events.sql",
             self.lane,
@@ -176,11 +178,14 @@ impl Appender {
             &births.created_at,
             &births.is_job,
             &heads.owner_id as &[&str],
+            &owners.owner_id.iter().map(AsRef::as_ref).collect::<Vec<&str>>() as &[&str],
+            &owners.noted as &[Option<i64>],
         )
         .fetch_all(&mut self.connection)
         .await?;
         let Some(before) = rows.first().map(|row| row.before) else { return Ok(Outcome::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
+        self.pieces.note(owners, self.mark.position);
         let shifts = rows.iter().filter_map(|row| {
             let (run, stood) = (RunId::trusted(row.run_id?), row.seq_before?);
             let believed = batch.heads.iter().find(|head| head.run_id == run)?.seq_before.get();

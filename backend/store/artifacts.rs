@@ -5,7 +5,6 @@
 //! What stops half-way is found by [`Store::settle_artifacts`] and [`super::content`].
 
 use chrono::{DateTime, Utc};
-use sqlx::Connection as _;
 use uuid::Uuid;
 
 use super::{Error, Store, bounded, content::signed};
@@ -286,8 +285,7 @@ impl Store {
     /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
     pub async fn settle_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Settled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let mut tx = connection.begin().await?;
+            let mut tx = self.upkeep_transaction().await?;
             let old = sqlx::query_scalar!(
                 r#"select artifact_id from store.artifact where not settled and touched_at < $1
                    order by touched_at limit $2 for update skip locked"#,

@@ -1,9 +1,8 @@
 //! Users of channels that ask for a one-time code, and the codes.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{Postgres, Transaction};
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, transaction::Tx};
 use crate::domain::{
     limits::{CODE_CHANNEL_TRIES_MAX, CODE_TRIES_MAX, CODE_WAITING_MAX, CODE_WINDOW_S, CODES_MAX, READ_WAIT_MS_MAX},
     principal::OwnerId,
@@ -208,7 +207,7 @@ impl Store {
 
 /// Adds to the wrong codes of a user (or, as "", of the channel) in the window that is running, and says how many.
 async fn tries(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Tx,
     (owner, channel, user): (&OwnerId, &ChannelName, &str),
     now: DateTime<Utc>,
     more: i32,

@@ -6,6 +6,9 @@ pub enum Error {
     /// The database cannot be reached or does not answer in time. Trying again later may help.
     #[error("the database cannot be reached")]
     Unavailable(#[source] Option<sqlx::Error>),
+    /// The principal has as many reads under way as one may have. Nothing was done.
+    #[error("too many other requests of the same principal are being answered")]
+    Busy,
     /// A fence held: another writer was there first. Nothing was written.
     #[error("another writer was faster")]
     Conflict(#[source] sqlx::Error),
@@ -60,6 +63,12 @@ impl Error {
         matches!(self, Self::Unavailable(Some(sqlx::Error::Io(_) | sqlx::Error::Protocol(_))))
             || matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
                 if error.code().is_some_and(|code| code.starts_with("57P")))
+    }
+
+    /// Whether the database gave a statement up because it took too long.
+    pub fn is_too_slow(&self) -> bool {
+        matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
+            if error.code().is_some_and(|code| code == "57014"))
     }
 
     /// Whether the statement may have been carried out although no answer came.

@@ -1,4 +1,8 @@
 //! Pages of many runs' logs at once, in the order of their lanes' positions.
+//!
+//! Invariant kept here: what a page costs follows from what its owner has, however much of others lies between. An
+//! owner's events are found by the pieces of the log that are noted as holding some (`pieces`), those of a thread or a
+//! tree by the keys of its runs.
 
 use uuid::Uuid;
 
@@ -14,7 +18,7 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Positions one page of a feed looks at.
+/// Positions one page of some runs looks at, from the first event on that it finds.
 const FEED_PIECE_MAX: i64 = 50_000;
 
 /// Which runs of an owner a feed shows.
@@ -40,8 +44,7 @@ impl Store {
     pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.unowned().await?;
-            let rows =
-                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
+            let rows = sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
             tx.commit().await?;
             let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
             Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
@@ -65,15 +68,20 @@ impl Store {
                 page.complete = false;
                 break;
             }
-            // A page looks at a bounded piece of the log, so that it gets on even where nothing is the owner's.
-            let (from, to) = (after.at(lane), position.min(after.at(lane).saturating_add(FEED_PIECE_MAX)));
+            let (mut from, mut to) = (after.at(lane), position);
             if from >= to {
                 continue;
             }
-            match scope {
-                Scope::Everything => self.owner_range(owner, lane, from, to, &mut filling).await?,
-                Scope::Thread(thread) => self.thread_range(owner, thread, lane, from, to, &mut filling).await?,
-                Scope::Tree(root) => self.tree_range(owner, *root, lane, from, to, &mut filling).await?,
+            let runs = self.scope_runs(owner, scope).await?;
+            if let Some(runs) = &runs {
+                let first = self.first_of_runs(owner, runs, lane, from).await?;
+                from = first.map_or(to, |first| first - 1).clamp(from, to);
+                to = to.min(from.saturating_add(FEED_PIECE_MAX));
+            }
+            match runs {
+                _ if from == to => filling.is_exhausted = true,
+                None => self.owner_range(owner, lane, from, to, &mut filling).await?,
+                Some(runs) => self.runs_range(owner, &runs, lane, from, to, &mut filling).await?,
             }
             let last = filling.events.last().filter(|_| !filling.is_exhausted);
             let reached = last.map_or(to, |(place, _)| place.position);
@@ -97,11 +105,19 @@ impl Store {
             let limit = page.rows_left();
             let rows = sqlx::query_as!(
                 Row,
-                r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
-                          parent_span_id, event_id, at, payload::text as "payload!"
-                   from store.run_event
-                   where owner_id = $1 and lane = $2 and position > $3 and position <= $4
-                   order by position limit $5"#,
+                r#"select e.run_id as "run_id!", e.seq as "seq!", e.lane as "lane!", e.position as "position!",
+                          e.owner_id as "owner_id!", e.type as "event_type!", e.role as "role!", e.agent, e.span_id,
+                          e.parent_span_id, e.event_id, e.at as "at!", e.payload::text as "payload!"
+                   from store.owner_piece p
+                   cross join lateral (
+                       select * from store.run_event e
+                       where e.lane = $2 and e.owner_id = $1
+                         and e.position > greatest($3, p.piece * 512 - 1)
+                         and e.position <= least($4, p.piece * 512 + 511)
+                       order by e.position limit $5
+                   ) e
+                   where p.owner_id = $1 and p.lane = $2 and p.piece between $3 / 512 and $4 / 512
+                   order by p.piece, e.position limit $5"#,
                 owner.as_str(),
                 i16::from(lane),
                 from,
@@ -114,61 +130,36 @@ impl Store {
         .await
     }
 
-    async fn thread_range(
-        &self,
-        owner: &OwnerId,
-        thread: &ThreadId,
-        lane: u8,
-        from: i64,
-        to: i64,
-        page: &mut Filling,
-    ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            let runs = sqlx::query_scalar!(
-                "select run_id from store.run where owner_id = $1 and thread_id = $2 and lane = $3 and last_position > $4",
-                owner.as_str(),
-                thread.as_str(),
-                i16::from(lane),
-                from
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            runs_range(&mut tx, owner, &runs, from, to, page).await?;
-            Ok(tx.commit().await?)
+    /// The runs a feed shows; `None` for all of the owner's.
+    async fn scope_runs(&self, owner: &OwnerId, scope: &Scope) -> Result<Option<Vec<Uuid>>, Error> {
+        Ok(match scope {
+            Scope::Everything => None,
+            Scope::Tree(root) => Some(self.tree(owner, *root).await?.into_iter().map(|(run, _)| run.uuid()).collect()),
+            Scope::Thread(thread) => Some(self.thread_runs(owner, thread).await?),
         })
-        .await
     }
 
-    async fn tree_range(
-        &self,
-        owner: &OwnerId,
-        root: RunId,
-        lane: u8,
-        from: i64,
-        to: i64,
-        page: &mut Filling,
-    ) -> Result<(), Error> {
+    /// The first position after `from` at which one of these runs has an event.
+    async fn first_of_runs(&self, owner: &OwnerId, runs: &[Uuid], lane: u8, from: i64) -> Result<Option<i64>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            // A union without duplicates ends whatever the rows say, also on parents that go in a circle.
-            let runs = sqlx::query_scalar!(
-                r#"with recursive tree as (
-                       select run_id, lane, last_position from store.run where run_id = $2 and owner_id = $1
-                       union
-                       select r.run_id, r.lane, r.last_position
-                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
-                   )
-                   select run_id as "run_id!" from tree where lane = $3 and last_position > $4"#,
+            let first = sqlx::query_scalar!(
+                r#"select min(e.position) from store.run r
+                   cross join lateral (
+                       select position from store.run_event e
+                       where e.run_id = r.run_id and e.owner_id = $1 and e.seq > (select store.seq_at(r.run_id, $4))
+                       order by e.seq limit 1
+                   ) e
+                   where r.run_id = any ($2) and r.owner_id = $1 and r.lane = $3 and r.last_position > $4"#,
                 owner.as_str(),
-                root.uuid(),
+                runs,
                 i16::from(lane),
                 from
             )
-            .fetch_all(&mut *tx)
+            .fetch_one(&mut *tx)
             .await?;
-            runs_range(&mut tx, owner, &runs, from, to, page).await?;
-            Ok(tx.commit().await?)
+            tx.commit().await?;
+            Ok(first)
         })
         .await
     }
@@ -199,33 +190,80 @@ impl Store {
     /// The cursor after which the last `count` events of a feed follow, in each lane.
     pub async fn feed_before_tail(&self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
         let tail = self.feed_tail().await?;
-        let runs = match scope {
-            Scope::Everything => None,
-            Scope::Tree(root) => Some(self.tree(owner, *root).await?.into_iter().map(|(run, _)| run.uuid()).collect()),
-            Scope::Thread(thread) => Some(self.thread_runs(owner, thread).await?),
-        };
+        let runs = self.scope_runs(owner, scope).await?;
+        let mut cursor = FeedCursor::start().of_history(tail.history());
+        for (lane, position) in tail.lanes() {
+            let first = match &runs {
+                None => self.last_of_owner(owner, lane, position, count).await?,
+                Some(runs) => self.last_of_runs(owner, runs, lane, position, count).await?,
+            };
+            cursor.advance(lane, first.map_or(position, |first| first - 1));
+        }
+        Ok(cursor)
+    }
+
+    /// Where the last `count` events of an owner in a lane begin.
+    async fn last_of_owner(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Option<i64>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let mut cursor = FeedCursor::start().of_history(tail.history());
-            for (lane, position) in tail.lanes() {
-                let before = sqlx::query_scalar!(
-                    r#"select min(position) as "first" from (
-                           select position from store.run_event
-                           where owner_id = $1 and lane = $2 and position <= $3
-                             and ($4::uuid[] is null or run_id = any ($4))
-                           order by position desc limit $5) as last"#,
-                    owner.as_str(),
-                    i16::from(lane),
-                    position,
-                    runs.as_deref(),
-                    count
-                )
-                .fetch_one(&mut *tx)
-                .await?;
-                cursor.advance(lane, before.map_or(position, |first| first - 1));
-            }
+            let first = sqlx::query_scalar!(
+                r#"select min(position) from (
+                       select e.position from store.owner_piece p
+                       cross join lateral (
+                           select position from store.run_event e
+                           where e.lane = $2 and e.owner_id = $1
+                             and e.position >= p.piece * 512 and e.position <= least($3, p.piece * 512 + 511)
+                           order by e.position desc limit $4
+                       ) e
+                       where p.owner_id = $1 and p.lane = $2 and p.piece <= $3 / 512
+                       order by p.piece desc, e.position desc limit $4) as last"#,
+                owner.as_str(),
+                i16::from(lane),
+                to,
+                count
+            )
+            .fetch_one(&mut *tx)
+            .await?;
             tx.commit().await?;
-            Ok(cursor)
+            Ok(first)
+        })
+        .await
+    }
+
+    /// The same of some runs. The last events are in the runs that were the last to have one, so it looks at no others.
+    async fn last_of_runs(
+        &self,
+        owner: &OwnerId,
+        runs: &[Uuid],
+        lane: u8,
+        to: i64,
+        count: i64,
+    ) -> Result<Option<i64>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let first = sqlx::query_scalar!(
+                r#"select min(position) from (
+                       select e.position from (
+                           select run_id from store.run
+                           where run_id = any ($2) and owner_id = $1 and lane = $3
+                           order by last_position desc limit $5
+                       ) r
+                       cross join lateral (
+                           select position from store.run_event e
+                           where e.run_id = r.run_id and e.owner_id = $1 and e.position <= $4
+                           order by e.seq desc limit $5
+                       ) e
+                       order by e.position desc limit $5) as last"#,
+                owner.as_str(),
+                runs,
+                i16::from(lane),
+                to,
+                count
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(first)
         })
         .await
     }
@@ -262,40 +300,48 @@ impl Store {
         })
         .await
     }
-}
 
-/// The events of some runs of one lane in a range of positions.
-///
-/// In a run positions grow with seqs, so each run's start is found by bisection over its primary key, and the work
-/// depends on what is returned rather than on how long the runs are. The inner `select` makes Postgres bisect once per
-/// run: under row-level security it would otherwise do so for every row.
-async fn runs_range(
-    tx: &mut sqlx::Transaction<'static, sqlx::Postgres>,
-    owner: &OwnerId,
-    runs: &[Uuid],
-    from: i64,
-    to: i64,
-    page: &mut Filling,
-) -> Result<(), Error> {
-    let limit = page.rows_left();
-    let rows = sqlx::query_as!(
-        Row,
-        r#"select e.run_id as "run_id!", e.seq as "seq!", e.lane as "lane!", e.position as "position!",
-                  e.owner_id as "owner_id!", e.type as "event_type!", e.role as "role!", e.agent, e.span_id,
-                  e.parent_span_id, e.event_id, e.at as "at!", e.payload::text as "payload!"
-           from unnest($2::uuid[]) as r (run_id)
-           cross join lateral (
-               select * from store.run_event e
-               where e.run_id = r.run_id and e.owner_id = $1 and e.seq > (select store.seq_at(r.run_id, $3))
-                 and e.position > $3 and e.position <= $4
-               order by e.seq limit $5
-           ) e
-           order by e.position limit $5"#,
-        owner.as_str(),
-        runs,
-        from,
-        to,
-        limit
-    );
-    page.take(limit, rows.fetch(&mut **tx)).await
+    /// The events of some runs of one lane in a range of positions.
+    ///
+    /// In a run positions grow with seqs, so each run's start is found by bisection over its primary key, and the work
+    /// depends on what is returned rather than on how long the runs are. The inner `select` makes Postgres bisect once
+    /// per run: under row-level security it would otherwise do so for every row.
+    async fn runs_range(
+        &self,
+        owner: &OwnerId,
+        runs: &[Uuid],
+        lane: u8,
+        from: i64,
+        to: i64,
+        page: &mut Filling,
+    ) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let limit = page.rows_left();
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select e.run_id as "run_id!", e.seq as "seq!", e.lane as "lane!", e.position as "position!",
+                          e.owner_id as "owner_id!", e.type as "event_type!", e.role as "role!", e.agent, e.span_id,
+                          e.parent_span_id, e.event_id, e.at as "at!", e.payload::text as "payload!"
+                   from store.run r
+                   cross join lateral (
+                       select * from store.run_event e
+                       where e.run_id = r.run_id and e.owner_id = $1 and e.seq > (select store.seq_at(r.run_id, $4))
+                         and e.position > $4 and e.position <= $5
+                       order by e.seq limit $6
+                   ) e
+                   where r.run_id = any ($2) and r.owner_id = $1 and r.lane = $3 and r.last_position > $4
+                   order by e.position limit $6"#,
+                owner.as_str(),
+                runs,
+                i16::from(lane),
+                from,
+                to,
+                limit
+            );
+            page.take(limit, rows.fetch(&mut *tx)).await?;
+            Ok(tx.commit().await?)
+        })
+        .await
+    }
 }

@@ -6,14 +6,14 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::{Connection as _, PgConnection};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, Store, bounded, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
-    limits::{JOB_ATTEMPTS_MAX, JOB_SWEEP_ROWS, READ_WAIT_MS_MAX},
+    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, READ_WAIT_MS_MAX},
     principal::OwnerId,
     run::Status,
 };
@@ -30,17 +30,12 @@ pub struct Leased {
     pub lease_until: DateTime<Utc>,
 }
 
-/// How long a lease lasts.
+/// How long a lease lasts, and from when.
 #[derive(Clone, Copy, Debug)]
 pub struct Term {
-    pub now: DateTime<Utc>,
+    /// `None`, but in tests: the database's own time, which is the same for all servers.
+    pub now: Option<DateTime<Utc>>,
     pub lease_ms: i64,
-}
-
-impl Term {
-    fn until(self) -> DateTime<Utc> {
-        self.now + chrono::TimeDelta::milliseconds(self.lease_ms)
-    }
 }
 
 /// Where a job stands that somebody holds or held.
@@ -81,12 +76,30 @@ impl Store {
         .await
     }
 
+    /// Whether the owner has so many jobs.
+    pub async fn has_jobs(&self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let reached = sqlx::query_scalar!(
+                r#"select exists (select from store.job where owner_id = $1 offset $2) as "reached!""#,
+                owner.as_str(),
+                count - 1
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(reached)
+        })
+        .await
+    }
+
     /// Ends the leases of a holder that is known to be no more; how many it had.
-    pub async fn take_back_jobs(&self, holder: &Name, now: DateTime<Utc>) -> Result<u64, Error> {
+    pub async fn take_back_jobs(&self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let done = sqlx::query!(
-                "update store.job set lease_until = $1 where lease_until > $1 and lease_id is not null and runner = $2",
+                r#"update store.job set lease_until = coalesce($1, now())
+                   where lease_until > coalesce($1, now()) and lease_id is not null and runner = $2"#,
                 now,
                 holder.as_str()
             )
@@ -97,7 +110,7 @@ impl Store {
         .await
     }
 
-    /// Gives jobs to a claimer, the oldest first: as many as there are lease ids, or fewer.
+    /// Gives jobs to a claimer: as many as there are lease ids, or fewer. Owners take turns; of one the oldest is first.
     pub async fn claim_jobs(
         &self,
         who: &Claimer,
@@ -107,8 +120,7 @@ impl Store {
     ) -> Result<Vec<Leased>, Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let mut tx = connection.begin().await?;
+            let mut tx = self.upkeep_transaction().await?;
             let rows = sqlx::query_file!(
                 "backend/store/sql/claim_jobs.sql",
                 &agents as &[&str],
@@ -119,7 +131,9 @@ impl Store {
                 who.name.as_str(),
                 who.session,
                 term.lease_ms,
-                term.until()
+                who.own_max,
+                JOB_LOOK_OWNERS,
+                JOB_LOOK_ROWS
             )
             .fetch_all(&mut *tx)
             .await?;
@@ -140,27 +154,26 @@ impl Store {
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
     pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: Term) -> Result<Vec<Leased>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let mut tx = connection.begin().await?;
+            let mut tx = self.upkeep_transaction().await?;
             let leases = sqlx::query_as!(
                 Lease,
                 r#"with mine as (
                        select run_id, row_number() over (order by created_at, run_id) as n from store.job
                        where session_id = $1 and ($2::text is null or owner_id = $2) and lease_id is not null
-                         and lease_until > $3
+                         and lease_until > coalesce($3, now())
                    )
                    update store.job j
-                   set lease_id = l.lease_id, runner = $5, lease_ms = $6, lease_until = $7
+                   set lease_id = l.lease_id, runner = $5, lease_ms = $6,
+                       lease_until = coalesce($3, now()) + $6::bigint * interval '1 millisecond'
                    from mine join unnest($4::uuid[]) with ordinality l (lease_id, n) on l.n = mine.n
-                   where j.run_id = mine.run_id and j.session_id = $1 and j.lease_until > $3
+                   where j.run_id = mine.run_id and j.session_id = $1 and j.lease_until > coalesce($3, now())
                    returning j.run_id, j.lease_id as "lease_id!", j.attempt, j.lapses, j.lease_until as "lease_until!""#,
                 who.session,
                 who.owner.as_ref().map(OwnerId::as_str),
                 term.now,
                 fresh,
                 who.name.as_str(),
-                term.lease_ms,
-                term.until()
+                term.lease_ms
             )
             .fetch_all(&mut *tx)
             .await?;
@@ -176,14 +189,15 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let renewed = sqlx::query_scalar!(
-                r#"update store.job set lease_until = $3, lease_ms = $4 where run_id in (
-                       select run_id from store.job where lease_id = any ($1) and lease_until > $2
+                r#"update store.job
+                   set lease_until = coalesce($2, now()) + $3::bigint * interval '1 millisecond', lease_ms = $3
+                   where run_id in (
+                       select run_id from store.job where lease_id = any ($1) and lease_until > coalesce($2, now())
                        order by run_id for update)
-                     and lease_id = any ($1) and lease_until > $2
+                     and lease_id = any ($1) and lease_until > coalesce($2, now())
                    returning lease_id as "lease_id!""#,
                 leases,
                 term.now,
-                term.until(),
                 term.lease_ms
             )
             .fetch_all(&mut *connection)
@@ -251,7 +265,7 @@ impl Store {
 
     /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
     /// that fell silent, and gives those that have spent their attempts.
-    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: DateTime<Utc>) -> Result<Swept, Error> {
+    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<Swept, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let page = sqlx::query_scalar!(
@@ -275,7 +289,7 @@ impl Store {
             let removed = removed.len() as u64;
             sqlx::query!(
                 r#"update store.job j set lease_id = null, runner = null, session_id = null from store.run r
-                   where j.lease_id is not null and j.lease_until <= $1 and r.run_id = j.run_id
+                   where j.lease_id is not null and j.lease_until <= coalesce($1, now()) and r.run_id = j.run_id
                      and r.status in ('waiting', 'interrupted')"#,
                 now
             )
@@ -284,7 +298,7 @@ impl Store {
             let spent = sqlx::query!(
                 r#"select j.owner_id, j.run_id, j.lease_id as "lease_id!" from store.job j
                    join store.run r on r.run_id = j.run_id
-                   where j.lease_id is not null and j.lease_until <= $1 and j.lapses + 1 >= $2
+                   where j.lease_id is not null and j.lease_until <= coalesce($1, now()) and j.lapses + 1 >= $2
                      and r.status in ('queued', 'running')
                    order by j.lease_until limit $3"#,
                 now,

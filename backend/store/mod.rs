@@ -16,6 +16,7 @@ pub mod checkpoints;
 pub mod codes;
 pub mod content;
 mod deliveries;
+mod durability;
 mod error;
 pub mod events;
 pub mod feed;
@@ -27,6 +28,7 @@ pub mod jobs;
 pub mod listen;
 pub mod outbox;
 pub mod pepper;
+mod pieces;
 pub mod prune;
 pub mod query;
 pub mod retention;
@@ -34,21 +36,31 @@ pub mod runs;
 pub mod said;
 pub mod sessions;
 pub mod threads;
+mod time;
 pub mod tokens;
+mod transaction;
 pub mod trees;
 
 use std::{future::Future, sync::Arc, time::Duration};
 
 use sqlx::{
-    Connection, PgConnection, PgPool, Postgres, Transaction,
+    Connection, PgConnection, PgPool,
     migrate::Migrator,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
+use tokio_util::task::TaskTracker;
 
-pub use self::error::{Error, Outage};
-use crate::domain::{
-    limits::{PROBE_MS_MAX, READ_WAIT_MS_MAX},
-    principal::OwnerId,
+use self::transaction::Tx;
+pub use self::{
+    durability::Durability,
+    error::{Error, Outage},
+};
+use crate::{
+    domain::{
+        limits::{PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
+        principal::OwnerId,
+    },
+    quota::Quota,
 };
 
 /// The schema, compiled in.
@@ -59,6 +71,11 @@ pub static MIGRATOR: Migrator = sqlx::migrate!();
 pub struct Store {
     /// Readers, as `runreel_app`.
     pool: PgPool,
+    /// What principals may hold of `pool`; whoever is nobody yet counts as one.
+    readers: Quota,
+    nobody: OwnerId,
+    /// Rollbacks that are under way.
+    rollbacks: TaskTracker,
     /// Two connections as `runreel_writer` for what serves all owners at once: the relay and heartbeats.
     upkeep: PgPool,
     /// Shared, because a handle is cloned for every request.
@@ -71,6 +88,8 @@ pub struct Settings {
     pub options: PgConnectOptions,
     /// Connections for reading; each writer lane, the doorbell and the listener have one of their own besides.
     pub connections_max: u32,
+    /// How many of them one principal may hold at a time.
+    pub own_connections_max: u32,
     /// Writer lanes of a database without runs. Which lane a run is in follows from its id and the number of lanes, so
     /// the number stands once there are runs.
     pub lanes: u8,
@@ -81,7 +100,11 @@ impl Store {
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         // Named outright: the default path begins with a schema named like the user, and there may be one.
         let options = settings.options.application_name("runreel").options([("search_path", "public")]);
-        let mut owner = PgConnection::connect_with(&options).await?;
+        let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await?;
+        let durability = Durability::of(&mut owner).await?;
+        durability.check()?;
+        // Named outright too: a setting that is changed under a running server weakens no connection of it.
+        let options = options.options([("synchronous_commit", durability.commit_level())]);
         migrate(&mut owner).await?;
         sqlx::query!(
             r#"insert into store.lane (lane)
@@ -95,31 +118,52 @@ impl Store {
         owner.close().await?;
         // The readers' connections are not asked first whether they still live, which would cost every request a round
         // trip: whoever uses one finds out.
-        let pool = |role, connections_max, asked| {
+        let pool = |options, connections_max, asked| {
             PgPoolOptions::new()
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
                 .idle_timeout(Duration::from_mins(1))
                 .test_before_acquire(asked)
-                .connect_lazy_with(as_role(&options, role))
+                .connect_lazy_with(options)
         };
+        // A statement that takes too long is told as such, so it ends before its request does.
+        let readers =
+            as_role(&options, "runreel_app").options([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
+        let (all, own) = (settings.connections_max, settings.own_connections_max);
         Ok(Self {
-            pool: pool("runreel_app", settings.connections_max, false),
-            upkeep: pool("runreel_writer", 2, true),
+            pool: pool(readers, settings.connections_max, false),
+            readers: Quota::new(all as usize, own as usize),
+            nobody: OwnerId::trusted(""),
+            rollbacks: TaskTracker::new(),
+            upkeep: pool(as_role(&options, "runreel_writer"), 2, true),
             options: Arc::new(options),
         })
     }
 
     /// A short transaction that sees only what belongs to `owner`.
-    async fn owned(&self, owner: &OwnerId) -> Result<Transaction<'static, Postgres>, Error> {
-        let mut tx = self.unowned().await?;
+    async fn owned(&self, owner: &OwnerId) -> Result<Tx, Error> {
+        let mut tx = self.admitted(owner).await?;
         sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str()).fetch_one(&mut *tx).await?;
         Ok(tx)
     }
 
     /// A short transaction that sees what belongs to nobody.
-    async fn unowned(&self) -> Result<Transaction<'static, Postgres>, Error> {
-        self.again_on_a_lost_connection(|| async move { Ok(self.pool.begin().await?) }).await
+    async fn unowned(&self) -> Result<Tx, Error> {
+        self.admitted(&self.nobody).await
+    }
+
+    /// A transaction on one of the readers' connections, of which one principal never holds all.
+    async fn admitted(&self, owner: &OwnerId) -> Result<Tx, Error> {
+        let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
+        let share = tokio::time::timeout(wait, self.readers.take(owner, 1)).await;
+        let share = share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
+        let begin = || async { Tx::begin(self.pool.acquire().await?, self.rollbacks.clone()).await };
+        Ok(self.again_on_a_lost_connection(begin).await?.holding(share))
+    }
+
+    /// A transaction of the program's own upkeep, which sees all owners.
+    async fn upkeep_transaction(&self) -> Result<Tx, Error> {
+        Tx::begin(self.relay_connection().await?, self.rollbacks.clone()).await
     }
 
     /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server
@@ -196,6 +240,8 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         ("tcp_user_timeout", "4000"),
         ("enable_seqscan", "off"),
         ("random_page_cost", "1.1"),
+        // Compiling a statement takes longer than any of them.
+        ("jit", "off"),
     ])
 }
 

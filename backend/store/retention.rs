@@ -4,7 +4,11 @@ use chrono::{DateTime, Months, Utc};
 use sqlx::Connection as _;
 
 use super::{Error, Store, bounded};
-use crate::domain::{id::RunId, limits::READ_WAIT_MS_MAX, principal::OwnerId};
+use crate::domain::{
+    id::RunId,
+    limits::{IMPORT_MONTHS_MAX, READ_WAIT_MS_MAX},
+    principal::OwnerId,
+};
 
 /// What became of a request to delete a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -69,21 +73,23 @@ impl Store {
         .await
     }
 
-    /// Makes sure that the events of a run have their partition, which those of an imported one may not have.
-    pub async fn ensure_partition_of(&self, run: RunId) -> Result<(), Error> {
+    /// Makes sure that the events of a run have their partition, which those of an imported one may not have; `false` when
+    /// there are so many that no import makes another.
+    pub async fn ensure_partition_of(&self, run: RunId) -> Result<bool, Error> {
         let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.unowned().await?;
             let month = moment.format("%Y_%m").to_string();
-            let is_there = sqlx::query_scalar!(
-                r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!""#,
+            let months = sqlx::query!(
+                r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!",
+                          (select count(*) from pg_inherits where inhparent = 'store.run_event'::regclass) as "count!""#,
                 month
             )
             .fetch_one(&mut *tx)
             .await?;
             tx.commit().await?;
-            if is_there {
-                return Ok(());
+            if months.is_there || months.count >= IMPORT_MONTHS_MAX {
+                return Ok(months.is_there);
             }
             // Making one waits for whoever reads the table at the moment, and everybody waits behind it: not for long.
             let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
@@ -94,9 +100,9 @@ impl Store {
             match made {
                 // Another import made it at the same time.
                 Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
-                    Ok(())
+                    Ok(true)
                 }
-                made => Ok(made.map(|_| ())?),
+                made => Ok(made.map(|_| true)?),
             }
         })
         .await

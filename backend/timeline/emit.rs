@@ -94,6 +94,9 @@ impl From<store::Error> for EmitError {
         if let Some(outage) = error.outage() {
             return Self::Unavailable(outage);
         }
+        if matches!(error, store::Error::Busy) {
+            return Self::Busy;
+        }
         tracing::error!(error = &error as &dyn std::error::Error, "an emit failed in the database");
         Self::Broken
     }

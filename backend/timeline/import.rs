@@ -8,7 +8,7 @@
 //! The runs of a tree may come in any order, and each finds its place when it comes: no run is above itself, a child has
 //! the root of its parent, and no tree is deeper than one that grew here.
 
-use std::sync::Arc;
+use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Timeline,
@@ -22,7 +22,8 @@ use crate::{
             Piece, Subject,
             index::{Mention, mention},
         },
-        id::{EventId, Seq},
+        id::{EventId, RunId, Seq, SpanId},
+        interrupt::Answer,
         limits::{IMPORT_TRIES_MAX, REPLAY_ROWS},
         principal::OwnerId,
         run::{self, Refusal, Spec, Status},
@@ -60,6 +61,12 @@ pub enum ImportError {
     /// The bytes that are here for an event are other than it says.
     #[error("seq {seq} says something else of its artifact than what is here")]
     OtherArtifact { seq: Seq },
+    /// The log of no server holds such an event.
+    #[error("seq {seq} is no event that a server has recorded: {rule}")]
+    Forged { seq: Seq, rule: &'static str },
+    /// The run's month is not among those of the log, and there are so many that imports add none.
+    #[error("the log holds as many months as an import may open, and the run's is none of them")]
+    TooManyMonths,
     #[error(transparent)]
     Emit(#[from] EmitError),
     #[error(transparent)]
@@ -85,6 +92,7 @@ impl Timeline {
                 return Err(ImportError::NotThere);
             }
             check_life(record.as_ref().map_or(Status::Queued, |record| record.head.status), fresh)?;
+            self.check_own(owner, run, fresh).await?;
             self.check_artifacts(owner, fresh).await?;
             // Two that would be above each other must not both look before either is there.
             let _turn = if record.is_none() { Some(self.shared.births.lock().await) } else { None };
@@ -131,6 +139,37 @@ impl Timeline {
         Ok(compared)
     }
 
+    /// Checks what only a server records, and what people and programs therefore believe: an answer answers a question
+    /// that was asked before it, under the one id that answers have, and an artifact is told of in full.
+    async fn check_own(&self, owner: &OwnerId, run: RunId, events: &[Recorded]) -> Result<(), ImportError> {
+        let mut asked: Option<HashSet<SpanId>> = None;
+        for (n, event) in events.iter().enumerate() {
+            let seq = event.seq.unwrap_or_default();
+            match event.event_type.as_str() {
+                "artifact.created" if mention(event).is_none() => {
+                    return Err(ImportError::Forged { seq, rule: "it does not say which artifact was made" });
+                }
+                "interrupt.resolved" => {
+                    let answer = Answer::recorded(event)
+                        .ok_or(ImportError::Forged { seq, rule: "it is not in the form of an answer" })?;
+                    let before = events[..n].iter().any(|event| {
+                        event.event_type.as_str() == "interrupt.requested"
+                            && event.span_id.as_ref() == Some(&answer.interrupt_id)
+                    });
+                    if asked.is_none() && !before {
+                        let known = self.store().asked_interrupts(owner, &[run]).await?;
+                        asked = Some(known.into_iter().map(|known| known.interrupt_id).collect());
+                    }
+                    if !before && !asked.as_ref().is_some_and(|asked| asked.contains(&answer.interrupt_id)) {
+                        return Err(ImportError::Forged { seq, rule: "it answers what was not asked before it" });
+                    }
+                }
+                _ => {}
+            }
+        }
+        Ok(())
+    }
+
     /// Compares what events tell of their artifacts with those whose bytes came before them.
     async fn check_artifacts(&self, owner: &OwnerId, events: &[Recorded]) -> Result<(), ImportError> {
         let mentions: Vec<Mention> = events.iter().filter_map(mention).collect();
@@ -151,7 +190,9 @@ impl Timeline {
     async fn birth(&self, spec: &Spec) -> Result<Birth, ImportError> {
         let context = &spec.context;
         let depth = depth_at(self.store().place_in_tree(context).await?)?;
-        self.store().ensure_partition_of(context.run_id).await?;
+        if !self.store().ensure_partition_of(context.run_id).await? {
+            return Err(ImportError::TooManyMonths);
+        }
         Ok(Birth { spec: spec.clone(), depth, request_hash: IMPORTED })
     }
 

@@ -20,7 +20,7 @@ const JOBS: &str = "select count(*) from store.job";
 
 /// Somebody who works for everybody.
 fn claimer(name: &str) -> Claimer {
-    Claimer { name: Name::trusted(name), session: uuid::Uuid::now_v7(), owner: None }
+    Claimer { name: Name::trusted(name), session: uuid::Uuid::now_v7(), owner: None, own_max: i64::MAX }
 }
 
 fn agents(names: &[&str]) -> Vec<Name> {

@@ -26,6 +26,7 @@ mod dispatch;
 mod embedded;
 mod emit;
 mod export;
+mod fairness;
 mod feeds;
 mod interrupts;
 mod isolation;

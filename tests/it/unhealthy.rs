@@ -2,14 +2,21 @@
 
 use std::time::{Duration, Instant};
 
+use runreel::{
+    app::App,
+    config::Secrets,
+    postgres::{Cluster, Options},
+    store::{Durability, Settings, Store},
+};
 use serde_json::json;
+use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 
 use crate::support::{
     api::{Reply, stream_of},
-    cluster::Db,
+    cluster::{Db, execute},
     proxy::{Fate, Proxy},
     runs::{assert_contiguous, new_run_id, numbered, seqs},
-    server::{Server, setup},
+    server::{Server, serve_args, setup},
     sse::envelopes,
     until,
 };
@@ -163,4 +170,72 @@ async fn many_emits_through_a_flapping_connection_are_each_stored_once() {
     };
     tokio::join!(producing, flapping);
     assert_contiguous(&server.events(&run).await, 52);
+}
+
+#[tokio::test]
+async fn a_read_that_is_given_up_leaves_no_transaction_open() {
+    let server = Server::start().await;
+    let store = server.inner.timeline.store();
+    for step in 0..400 {
+        let _ = tokio::time::timeout(Duration::from_micros(step * 5), store.feed_tail()).await;
+    }
+    let open = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'";
+    server.db.until_number("every transaction to end", open, 0).await;
+}
+
+#[tokio::test]
+async fn a_server_that_starts_waits_for_its_database_but_not_for_one_that_refuses_it() {
+    let db = Db::new().await;
+    let proxy = Proxy::to(db.upstream()).await;
+    proxy.cut();
+    let starting = tokio::spawn(setup().on(&db).through(db.url_through(proxy.port)).start());
+    proxy.until_refused().await;
+    assert!(!starting.is_finished());
+    proxy.mend();
+    starting.await.unwrap().start_run().await;
+    let url = db.url_through(proxy.port).replace("postgres://", "postgres://nobody-of-this-name-");
+    let flags = ["--listen", "127.0.0.1:0", "--database-url", &url];
+    let refused = within_s(5, App::start(&serve_args(&flags), &Secrets::default())).await;
+    assert!(refused.is_err(), "a role that is not there is not waited for");
+}
+
+async fn within_s<T>(seconds: u64, work: impl Future<Output = T>) -> T {
+    tokio::time::timeout(Duration::from_secs(seconds), work).await.expect("it is known at once")
+}
+
+#[tokio::test]
+async fn a_database_that_forgets_in_a_power_loss_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let options = Options { data_dir: folder.path().to_owned(), pg_bin: None, path_env: std::env::var_os("PATH") };
+    let cluster = Cluster::start(options).await.unwrap();
+    let endpoint = cluster.endpoint();
+    let options = PgConnectOptions::new_without_pgpass()
+        .socket(&endpoint.socket_dir)
+        .port(endpoint.port)
+        .username(&endpoint.user)
+        .database(&endpoint.database);
+    let mut owner = PgConnection::connect_with(&options).await.unwrap();
+    let settings = Settings { options: options.clone(), connections_max: 1, own_connections_max: 1, lanes: 1 };
+    for name in ["fsync", "full_page_writes"] {
+        for value in ["off", "on"] {
+            execute(&mut owner, format!("alter system set {name} = {value}")).await;
+            execute(&mut owner, "select pg_reload_conf()".to_owned()).await;
+            until("the setting", || async {
+                let mut other = PgConnection::connect_with(&options).await.unwrap();
+                let durability = Durability::of(&mut other).await.unwrap();
+                durability.check().is_err() == (value == "off")
+            })
+            .await;
+            let connected = Store::connect(settings.clone()).await;
+            match value {
+                "off" => {
+                    let refusal = connected.err().unwrap().to_string();
+                    assert!(refusal.contains(name) && refusal.contains("alter system"), "{refusal}");
+                }
+                _ => connected.unwrap().close().await,
+            }
+        }
+    }
+    owner.close().await.unwrap();
+    cluster.stop().await.unwrap();
 }

@@ -39,6 +39,8 @@ pub struct Runtime {
     pub name: Name,
     /// Jobs under way at a time; runs that wait do not count.
     pub places: usize,
+    /// Of these, how many one owner's jobs may take.
+    pub own_places: usize,
 }
 
 impl Runtime {
@@ -49,7 +51,7 @@ impl Runtime {
             return;
         }
         let session = self.dispatch.timeline().ids().uuid();
-        let who = Claimer { name: self.name.clone(), session, owner: None };
+        let who = Claimer { name: self.name.clone(), session, owner: None, own_max: self.own_places as i64 };
         let (places, tasks) = (Arc::new(Semaphore::new(self.places)), TaskTracker::new());
         let mut bell = self.dispatch.bell();
         while !stop.is_cancelled() {

@@ -7,6 +7,7 @@ use crate::{
     config::{DataArgs, Secrets},
     database::Database,
     postgres,
+    store::{self, Durability},
 };
 
 pub(super) fn secrets() -> Outcome {
@@ -81,11 +82,23 @@ pub(super) async fn database(data: &DataArgs) -> Outcome {
     let look = async {
         let mut connection = sqlx::PgConnection::connect_with(&options).await?;
         let version: String = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
+        let durability = Durability::of(&mut connection).await?;
         connection.close().await?;
-        Ok::<_, sqlx::Error>(version)
+        Ok::<_, store::Error>((version, durability))
     };
     match tokio::time::timeout(PATIENCE, look).await {
-        Ok(Ok(version)) => Outcome::Good(format!("Postgres {version} answers")),
+        Ok(Ok((version, durability))) => match durability.check() {
+            Err(unfit) => Outcome::Bad(
+                unfit.to_string(),
+                "alter system set fsync = on; alter system set full_page_writes = on; select pg_reload_conf()",
+            ),
+            Ok(()) if durability.is_commit_waited_for() => {
+                Outcome::Good(format!("Postgres {version} answers, and keeps what it has acknowledged"))
+            }
+            Ok(()) => Outcome::Good(format!(
+                "Postgres {version} answers; its synchronous_commit is off, which runreel turns on for itself"
+            )),
+        },
         Ok(Err(_)) => Outcome::Bad(
             "the database refuses the connection".to_owned(),
             "check DATABASE_URL: host, port, user, password",

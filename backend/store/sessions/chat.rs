@@ -1,7 +1,6 @@
 //! A chat while its row is locked: its open session and its counter.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{Postgres, Transaction};
 
 use super::{EndReason, Keeping, Settled};
 use crate::{
@@ -13,12 +12,12 @@ use crate::{
             thread::{ThreadBase, counter_above},
         },
     },
-    store::{Error, Store},
+    store::{Error, Store, transaction::Tx},
 };
 
 /// A chat whose row is locked until the transaction ends.
 pub(super) struct Locked<'a> {
-    pub(super) tx: Transaction<'static, Postgres>,
+    pub(super) tx: Tx,
     owner: &'a OwnerId,
     chat: &'a Chat,
     base: ThreadBase,
@@ -74,11 +73,7 @@ impl Store {
 
 impl<'a> Locked<'a> {
     /// Takes the chat's row in a transaction of its owner.
-    pub(super) async fn take(
-        mut tx: Transaction<'static, Postgres>,
-        owner: &'a OwnerId,
-        chat: &'a Chat,
-    ) -> Result<Self, Error> {
+    pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &'a Chat) -> Result<Self, Error> {
         let base = ThreadBase::of(&chat.channel, &chat.chat_id);
         let counter = sqlx::query_scalar!(
             r#"insert into store.chat as c (owner_id, channel, chat_id, thread_base) values ($1, $2, $3, $4)

@@ -1,7 +1,6 @@
 //! A thread that begins with a state from elsewhere, and the session of the chat that it is called like.
 
 use chrono::{DateTime, TimeDelta, Utc};
-use sqlx::{Postgres, Transaction};
 
 use super::{EndReason, Keeping, chat::Locked};
 use crate::{
@@ -14,6 +13,7 @@ use crate::{
     store::{
         Error, Store, bounded,
         checkpoints::{NewCheckpoint, put},
+        transaction::Tx,
     },
 };
 
@@ -61,7 +61,7 @@ impl Store {
 /// Keeps a checkpoint in a thread that holds none. Whoever does the same at once waits here for the thread's row, and
 /// finds this one then.
 async fn put_first(
-    tx: &mut Transaction<'static, Postgres>,
+    tx: &mut Tx,
     owner: &OwnerId,
     thread: &ThreadId,
     new: &NewCheckpoint,

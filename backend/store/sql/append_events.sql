@@ -67,6 +67,15 @@ with recursive claimed as (
              with ordinality
              as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
     left join moved m using (run_id)
+), noted as (
+    -- $48 the owners of the batch, $49 the last piece that is known to be noted for each. A piece between two events of
+    -- an owner may be noted without any of the owner's in it; that costs a look.
+    insert into store.owner_piece (owner_id, lane, piece)
+    select o.owner_id, $1, p.piece
+    from claimed c
+    cross join unnest($48::text[], $49::bigint[]) as o (owner_id, noted)
+    cross join generate_series(greatest((c.before + 1) / 512, o.noted + 1), (c.before + $4) / 512) as p (piece)
+    on conflict do nothing
 )
 select c.before as "before!", m.run_id, m.seq_before,
        case when (select count(*) from moved) + (select count(*) from born) < cardinality($16::uuid[])

@@ -169,3 +169,52 @@ async fn a_log_that_lacks_its_beginning_is_not_exported() {
     std::fs::write(file.path(), &said.stdout).unwrap();
     check(&super::world::command(&server, &["import", "--check", file.path().to_str().unwrap()], "").await, 0);
 }
+
+#[tokio::test]
+async fn what_only_a_server_records_is_not_brought_in_by_hand() {
+    let server = Server::start().await;
+    let asked = ("interrupt.requested", r#"{"kind":"approval"}"#);
+    let answer = ("interrupt.resolved", r#"{"interrupt_id":"i","decision":"approve","value":null}"#);
+    let import = async |events: &[(&str, &str)], key: Option<usize>| {
+        let run = new_run_id();
+        let mut lines = lines_below(&run, None, events);
+        if let Some(seq) = key {
+            // The one id that the answer to this interrupt has.
+            lines[seq] = lines[seq].replace(&format!("key-{seq}"), "runreel:interrupt:i");
+        }
+        server.import_text(&run, piece(&lines)).await
+    };
+    for (events, key) in [
+        // Nobody asked, or only later.
+        (vec![answer], Some(3)),
+        (vec![answer, asked], Some(3)),
+        // Under another id a second answer would fit in beside it.
+        (vec![asked, answer], None),
+        (vec![asked, ("interrupt.resolved", r#"{"interrupt_id":"i","decision":"grant"}"#)], Some(4)),
+        (vec![asked, ("interrupt.resolved", r#"{"interrupt_id":"j","decision":"approve"}"#)], Some(4)),
+        (vec![("artifact.created", r#"{"name":"a.txt"}"#)], None),
+    ] {
+        let problem = import(&events, key).await.refused(400, "invalid_event");
+        assert!(problem["field"].as_str().unwrap().starts_with("seq "), "{problem}");
+    }
+    import(&[asked, answer], Some(4)).await.expect(201);
+}
+
+#[tokio::test]
+async fn imports_open_a_bounded_number_of_months() {
+    let server = Server::start().await;
+    let now = server.clock.now();
+    let mut refused = 0;
+    for month in 1..=70 {
+        let run = run_id_at(now - TimeDelta::days(30 * month));
+        let reply = server.import_text(&run, piece(&lines_of(&run, 1))).await;
+        if reply.status != 201 {
+            assert_eq!(reply.refused(400, "invalid_request")["field"], "run_id");
+            refused += 1;
+        }
+    }
+    assert!(refused > 5);
+    let months = "select count(*) from pg_inherits where inhparent = 'store.run_event'::regclass";
+    assert_eq!(server.db.number(months).await, 60);
+    server.start_run().await;
+}

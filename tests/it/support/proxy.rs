@@ -46,6 +46,8 @@ struct Shared {
     mode: watch::Sender<Mode>,
     /// Grows with every cut of what is open.
     cuts: watch::Sender<u64>,
+    /// Connections that came while everything was cut.
+    refused: watch::Sender<u64>,
     trap: Arc<Mutex<Option<Trap>>>,
 }
 
@@ -59,11 +61,18 @@ impl Proxy {
     pub async fn to(upstream: Upstream) -> Self {
         let listener = TcpListener::bind("127.0.0.1:0").await.unwrap();
         let port = listener.local_addr().unwrap().port();
-        let shared = Shared { mode: watch::Sender::new(Mode::Open), cuts: watch::Sender::new(0), trap: Arc::default() };
+        let shared = Shared {
+            mode: watch::Sender::new(Mode::Open),
+            cuts: watch::Sender::new(0),
+            trap: Arc::default(),
+            refused: watch::Sender::new(0),
+        };
         let ours = shared.clone();
         tokio::spawn(async move {
             while let Ok((client, _)) = listener.accept().await {
-                if *ours.mode.borrow() != Mode::Cut {
+                if *ours.mode.borrow() == Mode::Cut {
+                    ours.refused.send_modify(|refused| *refused += 1);
+                } else {
                     tokio::spawn(carry(client, upstream.clone(), ours.clone()));
                 }
             }
@@ -84,6 +93,13 @@ impl Proxy {
     pub fn cut(&self) {
         self.shared.mode.send_replace(Mode::Cut);
         self.drop_all();
+    }
+
+    /// Waits until a connection has come while everything was cut.
+    pub async fn until_refused(&self) {
+        super::patiently("a connection", self.shared.refused.subscribe().wait_for(|refused| *refused > 0))
+            .await
+            .unwrap();
     }
 
     /// Cuts what is open now; new connections pass.

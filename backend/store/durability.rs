@@ -1,0 +1,64 @@
+//! Whether the database keeps what it has acknowledged when the power goes.
+
+use sqlx::PgConnection;
+
+use super::Error;
+
+/// The settings of a database on which an acknowledged event depends.
+#[derive(Clone, Debug)]
+pub struct Durability {
+    fsync: String,
+    full_page_writes: String,
+    synchronous_commit: String,
+}
+
+impl Durability {
+    /// As they are for this connection.
+    pub async fn of(connection: &mut PgConnection) -> Result<Self, Error> {
+        Ok(sqlx::query_as!(
+            Self,
+            r#"select current_setting('fsync') as "fsync!", current_setting('full_page_writes') as "full_page_writes!",
+                      current_setting('synchronous_commit') as "synchronous_commit!""#
+        )
+        .fetch_one(connection)
+        .await?)
+    }
+
+    /// Refuses a database that loses or breaks what it has acknowledged, which nothing here could make good.
+    pub fn check(&self) -> Result<(), Error> {
+        for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
+            if value != "on" {
+                return Err(Error::Unfit(format!(
+                    "the database runs with {name} = {value} and would lose acknowledged events in a power loss; set \
+                     {name} = on (alter system set {name} = on; select pg_reload_conf()) and start again"
+                )));
+            }
+        }
+        Ok(())
+    }
+
+    /// How far a commit is waited for: as the operator says, but at least until it is on the database's own disk.
+    pub fn commit_level(&self) -> &str {
+        if self.synchronous_commit == "off" { "on" } else { &self.synchronous_commit }
+    }
+
+    /// What `synchronous_commit` is for everybody else.
+    pub fn is_commit_waited_for(&self) -> bool {
+        self.synchronous_commit != "off"
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_commit_is_waited_for_at_least_until_it_is_on_the_disk() {
+        let level = |said: &str| {
+            let on = || "on".to_owned();
+            let settings = Durability { fsync: on(), full_page_writes: on(), synchronous_commit: said.to_owned() };
+            settings.commit_level().to_owned()
+        };
+        assert_eq!(["off", "local", "on", "remote_apply"].map(level), ["on", "local", "on", "remote_apply"]);
+    }
+}

@@ -1,0 +1,73 @@
+//! Which pieces of a lane are noted as holding events of an owner (`store.owner_piece`).
+//!
+//! A feed finds its owner's events by these notes, so the statement that appends makes them. What this process has noted
+//! it remembers: most appends have nothing to note, and ask nothing.
+
+use std::{num::NonZeroUsize, sync::Arc};
+
+use lru::LruCache;
+
+use super::{Error, Store, bounded};
+use crate::domain::{
+    event::Recorded,
+    limits::{PIECE_OWNERS_MAX, PIECE_RECENT_POSITIONS, READ_WAIT_MS_MAX},
+};
+
+/// Positions of one piece; the statements that note and read pieces hold the same number.
+const PIECE_POSITIONS: i64 = 512;
+
+/// The last piece of a lane that is noted, by owner.
+#[derive(Debug)]
+pub(super) struct Pieces(LruCache<Arc<str>, i64>);
+
+/// The owners of a batch, and for each the last piece that is known to be noted.
+#[derive(Debug, Default)]
+pub(super) struct Owners {
+    pub owner_id: Vec<Arc<str>>,
+    pub noted: Vec<Option<i64>>,
+}
+
+impl Pieces {
+    pub(super) fn new() -> Self {
+        Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))
+    }
+
+    /// The owners of these events, each once.
+    pub(super) fn of(&mut self, events: &[Recorded]) -> Owners {
+        let mut owner_id: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.owner_id)).collect();
+        // Neighbours first: mostly one run follows itself, and sorting a few is nothing.
+        owner_id.dedup();
+        owner_id.sort_unstable();
+        owner_id.dedup();
+        let noted = owner_id.iter().map(|owner| self.0.get(owner).copied()).collect();
+        Owners { owner_id, noted }
+    }
+
+    /// Remembers what a statement that was carried out has noted up to its last position.
+    pub(super) fn note(&mut self, owners: Owners, last_position: i64) {
+        for owner in owners.owner_id {
+            self.0.put(owner, last_position / PIECE_POSITIONS);
+        }
+    }
+}
+
+impl Store {
+    /// Notes what the last events of every lane have not been noted by: those of a server of an earlier release, which
+    /// does not know of the notes and may have written until a moment ago.
+    pub async fn note_recent_pieces(&self) -> Result<(), Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            sqlx::query!(
+                r#"insert into store.owner_piece (owner_id, lane, piece)
+                   select distinct e.owner_id, e.lane, e.position / 512
+                   from store.lane l join store.run_event e on e.lane = l.lane and e.position > l.position - $1
+                   on conflict do nothing"#,
+                PIECE_RECENT_POSITIONS
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(())
+        })
+        .await
+    }
+}

@@ -1,0 +1,207 @@
+//! What one principal has, asks for or does wrong costs the others nothing.
+
+use std::{collections::HashMap, time::Duration};
+
+use runreel::{
+    clock::Clock,
+    dispatch::{Assignment, Dispatch, keep::Fate},
+    domain::{cursor::FeedCursor, id::Name, job::Claimer, principal::OwnerId},
+    store::feed::Scope,
+};
+use serde_json::json;
+
+use crate::support::{
+    api::Api,
+    cluster::{Db, execute},
+    patiently,
+    proxy::Proxy,
+    server::{Server, setup},
+    until,
+};
+
+/// A log of somebody else's, at the end of what there is.
+const FOREIGN: &str = "
+    with tail as (select position from store.lane where lane = 0), born as (
+        insert into store.run (run_id, lane, owner_id, root_run_id, role, metadata, tags, request_hash, status, last_seq,
+                               last_position, created_at, last_event_at)
+        select id, 0, repeat('e', 64), id, 'agent', '{}', '{}', '', 'running', 120000, position + 120000, now(), now()
+        from tail cross join (select store.first_run_id(now()) as id) as fresh returning run_id
+    ), written as (
+        insert into store.run_event (run_id, seq, lane, position, owner_id, type, role, at, payload)
+        select run_id, n, 0, position + n, repeat('e', 64), 'custom.n', 'agent', now(), '{}'
+        from tail cross join born cross join generate_series(1, 120000) n
+    )
+    update store.lane set position = position + 120000 where lane = 0";
+
+#[tokio::test]
+async fn a_feed_passes_over_what_others_have_in_one_step() {
+    let server = Server::start().await;
+    let first = server.create(json!({ "thread_id": "t" })).await;
+    execute(&mut server.db.connect().await, FOREIGN.to_owned()).await;
+    let second = server.create(json!({ "thread_id": "t", "parent_run_id": first })).await;
+    let owner = OwnerId::trusted(server.run(&first).await["owner_id"].as_str().unwrap());
+    let store = server.inner.timeline.store();
+    let root = first.parse().unwrap();
+    for scope in [Scope::Everything, Scope::Thread("t".parse().unwrap()), Scope::Tree(root)] {
+        let mut seen: HashMap<String, i64> = HashMap::new();
+        let (mut after, mut pages) = (FeedCursor::start(), 0);
+        loop {
+            let page = store.feed_page(&owner, &scope, &after, 1_000).await.unwrap();
+            for (place, event) in &page.events {
+                seen.insert(event.run_id.to_string(), place.seq.get());
+            }
+            pages += 1;
+            after = page.tail;
+            if page.complete {
+                break;
+            }
+        }
+        assert_eq!(seen, HashMap::from([(first.clone(), 2), (second.clone(), 2)]), "{scope:?}");
+        // Of runs, one page up to what others have and one behind it.
+        assert!(pages <= if scope == Scope::Everything { 1 } else { 2 }, "{scope:?} took {pages} pages");
+        // The last three events begin on the other side of it.
+        let cursor = store.feed_before_tail(&owner, &scope, 3).await.unwrap();
+        let page = store.feed_page(&owner, &scope, &cursor, 1_000).await.unwrap();
+        assert_eq!(page.events.len(), 3, "{scope:?}");
+    }
+}
+
+#[tokio::test]
+async fn slow_reads_of_one_principal_leave_connections_to_the_others() {
+    let server = setup().jwt().flags(&["--db-connections", "3"]).start().await;
+    let (slow, other) = (server.as_subject("slow"), server.as_subject("other"));
+    let run = slow.create(json!({ "thread_id": "t" })).await;
+    other.create(json!({ "thread_id": "t" })).await;
+    let owner = slow.run(&run).await["owner_id"].as_str().unwrap().to_owned();
+    // Whoever reads this owner's threads reads for half a minute.
+    let policy = format!(
+        "create policy slow on store.thread as restrictive for select to runreel_app
+         using (case when owner_id = '{owner}' then pg_sleep(30) is not null else true end)"
+    );
+    execute(&mut server.db.connect().await, policy).await;
+    let asked = (0..8).map(|_| slow.get("/api/threads/t"));
+    let answers = futures::future::join_all(asked);
+    let others = async {
+        let sleeping =
+            "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+        server.db.until_number("the slow reads to begin", sleeping, 2).await;
+        other.get("/api/threads/t").await.expect(200);
+        assert_eq!(server.db.number(sleeping).await, 2, "the slow reads are still going on");
+    };
+    let (answers, ()) = tokio::join!(answers, others);
+    for answer in answers {
+        assert_eq!(answer.headers["retry-after"], "1");
+        answer.refused(429, "busy");
+    }
+}
+
+async fn queue(api: &Api, jobs: usize) {
+    for _ in 0..jobs {
+        api.create(json!({ "agent": "a", "start": false })).await;
+    }
+}
+
+fn claimer(own_max: i64) -> Claimer {
+    Claimer { name: Name::trusted("w"), session: uuid::Uuid::now_v7(), owner: None, own_max }
+}
+
+async fn claim(dispatch: &Dispatch, who: &Claimer, most: usize) -> Vec<Assignment> {
+    dispatch.claim(who, &[Name::trusted("a")], most).await.unwrap()
+}
+
+#[tokio::test]
+async fn owners_take_turns_at_being_carried_out() {
+    let server = setup().jwt().start().await;
+    let (many, one) = (server.as_subject("many"), server.as_subject("one"));
+    queue(&many, 200).await;
+    queue(&one, 1).await;
+    let dispatch = server.inner.runners.dispatch();
+    let (who, of_one) = (claimer(i64::MAX), server.inner.authenticator.owner("", "one"));
+    let first = claim(dispatch, &who, 1).await;
+    assert_ne!(first[0].context.owner_id, of_one, "nobody has a lease, so the oldest job is first");
+    let second = claim(dispatch, &who, 1).await;
+    assert_eq!(second[0].context.owner_id, of_one);
+    queue(&one, 3).await;
+    let third = claim(dispatch, &who, 4).await;
+    assert_eq!(third.iter().filter(|job| job.context.owner_id == of_one).count(), 2, "turn by turn");
+    // One owner's jobs do not take all places, however many are free.
+    let bounded = claimer(5);
+    let got = claim(dispatch, &bounded, 50).await;
+    assert_eq!(got.len(), 5 + 1);
+    assert!(claim(dispatch, &bounded, 50).await.is_empty());
+}
+
+#[tokio::test]
+async fn a_principal_has_a_bounded_number_of_jobs() {
+    let server = setup().jwt().start().await;
+    let (greedy, other) = (server.as_subject("greedy"), server.as_subject("other"));
+    queue(&greedy, 1).await;
+    let more = "
+        with fresh as (
+            insert into store.run (run_id, lane, owner_id, root_run_id, role, agent, metadata, tags, request_hash, status,
+                                   last_seq, last_position, created_at, last_event_at)
+            select gen_random_uuid(), 0, owner_id, run_id, 'agent', 'a', '{}', '{}', '', 'queued', 1, 1, now(), now()
+            from store.run cross join generate_series(1, 9999) returning run_id, owner_id)
+        insert into store.job (run_id, owner_id, agent, line_run_id, line_at, created_at)
+        select run_id, owner_id, 'a', run_id, now(), now() from fresh";
+    execute(&mut server.db.connect().await, more.to_owned()).await;
+    let job = json!({ "agent": "a", "start": false });
+    greedy.post("/api/runs", job.clone()).await.refused(429, "busy");
+    greedy.post("/api/runs", json!({})).await.expect(201);
+    other.post("/api/runs", job).await.expect(201);
+    let first = claim(server.inner.runners.dispatch(), &claimer(i64::MAX), 2).await;
+    let owners: Vec<&OwnerId> = first.iter().map(|job| &job.context.owner_id).collect();
+    assert_ne!(owners[0], owners[1], "ten thousand of one do not stand before the one of another");
+}
+
+#[tokio::test]
+async fn a_server_whose_clock_is_wrong_takes_no_live_job_and_loses_none() {
+    let db = Db::new().await;
+    let wrong = Clock::database();
+    let (right, off) = (setup().on(&db).start().await, setup().on(&db).clock(&wrong).start().await);
+    queue(&right, 1).await;
+    let (mine, theirs) = (right.inner.runners.dispatch(), off.inner.runners.dispatch());
+    for days in [300, -600] {
+        wrong.follow(wrong.now() + chrono::TimeDelta::days(days));
+        let held = claim(mine, &claimer(i64::MAX), 1).await.remove(0);
+        assert!(claim(theirs, &claimer(i64::MAX), 1).await.is_empty(), "{days}: the lease lives");
+        theirs.sweep_once(None).await.unwrap();
+        assert!(mine.renew(&[held.lease_id]).await.unwrap().is_empty(), "{days}: the lease is still held");
+        assert!(mine.release(held.lease_id).await.unwrap());
+        // And what it takes itself is nobody else's.
+        let taken = claim(theirs, &claimer(i64::MAX), 1).await.remove(0);
+        assert!(claim(mine, &claimer(i64::MAX), 1).await.is_empty(), "{days}: its lease lives");
+        assert!(theirs.renew(&[taken.lease_id]).await.unwrap().is_empty());
+        assert!(theirs.release(taken.lease_id).await.unwrap());
+    }
+}
+
+/// What a server is told of the database's time, it goes by from then on.
+#[tokio::test]
+async fn a_server_goes_by_the_databases_clock() {
+    let wrong = Clock::database();
+    wrong.follow(wrong.now() + chrono::TimeDelta::days(300));
+    let server = setup().clock(&wrong).start().await;
+    let off = server.clock.now() - Clock::System.now();
+    assert!(off.abs() < chrono::TimeDelta::seconds(5), "{off}");
+    let skew = server.get("/metrics").await.text;
+    assert!(skew.contains("runreel_clock_skew_seconds"), "{skew}");
+}
+
+#[tokio::test]
+async fn a_holder_that_cannot_renew_stops_before_its_lease_lapses() {
+    let db = Db::new().await;
+    let proxy = Proxy::to(db.upstream()).await;
+    let lease = Duration::from_secs(3);
+    let server = setup().on(&db).through(db.url_through(proxy.port)).flags(&["--lease-ms", "3000"]).start().await;
+    queue(&server, 1).await;
+    let dispatch = server.inner.runners.dispatch();
+    let job = claim(dispatch, &claimer(i64::MAX), 1).await.remove(0);
+    let hold = dispatch.hold(&job);
+    proxy.stall();
+    patiently("the holder to be told", hold.stop().cancelled()).await;
+    assert_eq!(hold.fate(), Some(Fate::Lost));
+    assert!(job.asked_at.elapsed() < lease, "{:?}", job.asked_at.elapsed());
+    proxy.mend();
+    until("the server to be ready again", || async { server.get("/readyz").await.status == 200 }).await;
+}

@@ -18,6 +18,7 @@ use crate::{
         self, ArtifactStore, Auth, File, Secrets, ServeArgs,
         channels::{ChannelConfig, TELEGRAM},
     },
+    confine::{self, Walls},
     database::Database,
     dispatch::{self, Dispatch},
     domain::{id::Name, limits::RUNTIME_PLACES, principal::OwnerId, session::inbound::ChannelName},
@@ -221,7 +222,14 @@ impl Plan<'_> {
 
     /// What carries out the runs of the configured agents.
     fn runtime(&self, dispatch: &Dispatch, threads: &Threads) -> anyhow::Result<Runtime> {
-        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path())?;
+        let walls = Walls::around(self.args.kept(&self.file, self.secrets)?);
+        if self.file.starts_programs() && !confine::hold() {
+            tracing::warn!(
+                "this kernel has no Landlock, so programs that tools start can reach the database and the secrets of \
+                 this server: let agents with such tools work in a runner under another user (runreel runner --config)"
+            );
+        }
+        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;
         let stopwatch = monotonic();
         let roster = Configured::new(agents, Reach::local(dispatch.timeline()), Arc::clone(&stopwatch));
         Ok(Runtime {

@@ -18,6 +18,7 @@ mod channels;
 mod chat;
 mod checkpoints;
 mod cli;
+mod confined;
 mod credentials;
 mod deletion;
 mod demo;

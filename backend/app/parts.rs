@@ -11,7 +11,7 @@ use crate::{
         runtime::Runtime,
     },
     artifacts::{Artifacts, Shelf, disk::Disk, remote::Remote},
-    auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
+    auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
     config::{
@@ -84,6 +84,7 @@ pub(super) async fn build(
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, tasks, stop);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
+    let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
         // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
@@ -101,7 +102,7 @@ pub(super) async fn build(
     tasks.spawn(artifacts.clone().run(stop.clone()));
     tasks.spawn(channels.clone().run(stop.clone()));
     tasks.spawn(super::look_after(timeline.clone(), metrics.clone(), stop.clone()));
-    tasks.spawn(plan.runtime(&dispatch, &threads)?.run(stop.clone()));
+    tasks.spawn(plan.runtime(&dispatch, &threads, authenticator.admission())?.run(stop.clone()));
     let runners = Runners::new(dispatch.clone(), tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
     let parts =
@@ -221,7 +222,7 @@ impl Plan<'_> {
     }
 
     /// What carries out the runs of the configured agents.
-    fn runtime(&self, dispatch: &Dispatch, threads: &Threads) -> anyhow::Result<Runtime> {
+    fn runtime(&self, dispatch: &Dispatch, threads: &Threads, admission: &Admission) -> anyhow::Result<Runtime> {
         let walls = Walls::around(self.args.kept(&self.file, self.secrets)?);
         if self.file.starts_programs() && !confine::hold() {
             tracing::warn!(
@@ -232,6 +233,7 @@ impl Plan<'_> {
         let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;
         let stopwatch = monotonic();
         let roster = Configured::new(agents, Reach::local(dispatch.timeline()), Arc::clone(&stopwatch));
+        let roster = roster.admitting(admission.clone());
         Ok(Runtime {
             dispatch: dispatch.clone(),
             threads: threads.clone(),

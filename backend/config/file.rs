@@ -153,6 +153,16 @@ impl File {
         }
     }
 
+    /// An agent that runs commands for whoever asks.
+    pub(super) fn open_shell(&self) -> Option<&str> {
+        let is_shell = |tool: &String| {
+            !self.sections.mcp.contains_key(tool) && self.tool(tool).is_ok_and(|(kind, _)| kind == ToolKind::Shell)
+        };
+        let mut agents = self.sections.agents.iter();
+        let open = agents.find(|(_, agent)| agent.allow.is_none() && agent.tools.iter().any(is_shell));
+        open.map(|(name, _)| name.as_str())
+    }
+
     /// The files that secrets of models and tool servers come from.
     pub(super) fn secret_files(&self) -> Vec<PathBuf> {
         let models = self.sections.agents.values().filter_map(|agent| self.model(&agent.model).ok()?.key);

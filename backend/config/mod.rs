@@ -216,7 +216,14 @@ impl Secrets {
 impl ServeArgs {
     /// Refuses what would be unsafe or cannot work.
     pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
-        self.file()?.channels()?.check_owners(self.auth.auth, secrets)?;
+        let file = self.file()?;
+        file.channels()?.check_owners(self.auth.auth, secrets)?;
+        if let Some(agent) = file.open_shell().filter(|_| self.auth.auth == Auth::Jwt) {
+            return Err(error(format!(
+                "[agents.{agent}] has a shell, and with --auth jwt everybody with a credential could use it: name who \
+                 may, with allow = [\"SUB\"] in its section"
+            )));
+        }
         self.artifact_store(secrets)?;
         match self.auth.auth {
             Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(

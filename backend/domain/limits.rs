@@ -307,3 +307,5 @@ pub const IMPORT_TRIES_MAX: usize = 8;
 pub const IMPORTS_MAX: usize = 4;
 /// Longest an import waits for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;
+/// Lines a second in the log about refused credentials; the rest are counted.
+pub const REFUSED_LINES_PER_S_MAX: u32 = 5;

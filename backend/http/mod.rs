@@ -18,6 +18,7 @@ mod interrupts;
 mod model;
 mod openapi;
 pub mod problem;
+mod refusals;
 mod runners;
 mod runs;
 mod saved_sessions;
@@ -43,7 +44,10 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use utoipa_axum::router::OpenApiRouter;
 
-use self::problem::{Code, Problem};
+use self::{
+    problem::{Code, Problem},
+    refusals::Refusals,
+};
 use crate::{
     auth::{Authenticator, Revocations},
     channels::Channels,
@@ -138,6 +142,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// The whole service: the API, its documents, the UI.
 pub fn router(server: Server) -> Router {
     let (api, document) = api().split_for_parts();
+    let refusals = Arc::new(Refusals::default());
     let nosniff = SetResponseHeaderLayer::overriding(
         HeaderName::from_static("x-content-type-options"),
         HeaderValue::from_static("nosniff"),
@@ -149,6 +154,10 @@ pub fn router(server: Server) -> Router {
         .fallback(ui::serve) //             /, /runs/{run_id}, /assets/…
         .layer(CatchPanicLayer::custom(panicked))
         .layer(map_response(plain_errors_are_problems))
+        .layer(map_response(move |response: axum::response::Response| {
+            refusals.note(&response);
+            std::future::ready(response)
+        }))
         .layer(nosniff)
         .with_state(server)
 }

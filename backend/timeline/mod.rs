@@ -147,6 +147,11 @@ impl Timeline {
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
     }
 
+    /// The identity of a run of whomever; for callers that decide themselves whether it may be known.
+    pub async fn any_context(&self, run: RunId) -> Result<Option<RunContext>, store::Error> {
+        Ok(self.shared.store.contexts(&[run]).await?.pop())
+    }
+
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, store::Error> {
         self.shared.store.run(owner, run).await

@@ -11,6 +11,7 @@
 )]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod admission;
 mod agents;
 mod artifacts;
 mod auth;

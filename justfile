@@ -103,10 +103,12 @@ openapi: build
     {{ bin }} openapi > tests/it/snapshots/openapi.json
     cd web && npm run generate
 
-# Licences, sources and versions of everything we depend on.
+# Licences, sources, versions and known weaknesses of everything we depend on.
 deny:
     command -v cargo-deny >/dev/null || cargo install cargo-deny --version 0.20.2 --locked
-    cargo deny check bans licenses sources
+    if cargo deny fetch db; then cargo deny check advisories bans licenses sources; else \
+        echo "WARNING: the database of advisories cannot be fetched, so they are NOT checked" >&2; \
+        cargo deny check bans licenses sources; fi
 
 # Postgres's programs, when there are none.
 [private]

@@ -53,7 +53,8 @@ impl Database {
         Some(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: None })
     }
 
-    /// How a person's own query connects: on the embedded database as the role it reads as, which may log in there.
+    /// How a person's own query connects: on the embedded database as the role it reads as, which may log in there
+    /// with the same password.
     pub fn reader(&self, role: &str) -> PgConnectOptions {
         let options = self.options.clone();
         if self.endpoint.is_some() { options.username(role) } else { options }
@@ -74,7 +75,7 @@ fn options(endpoint: &Endpoint) -> PgConnectOptions {
         .socket(&endpoint.socket_dir)
         .port(endpoint.port)
         .username(&endpoint.user)
-        .password("")
+        .password(endpoint.password.expose())
         .database(&endpoint.database)
         .ssl_mode(PgSslMode::Disable)
 }

@@ -38,6 +38,7 @@ pub mod cli;
 pub mod client;
 pub mod clock;
 pub mod config;
+pub mod confine;
 pub mod database;
 pub mod dispatch;
 pub mod domain;

@@ -54,6 +54,8 @@ fn describe() {
         "runreel_stream_lags_total",
         "Times a reader was too slow and went back to the database"
     );
+    metrics::describe_counter!("runreel_refused_total", "Requests whose credential was refused, by reason");
+    metrics::describe_counter!("runreel_artifacts_damaged_total", "Downloads that ended in bytes of another hash");
     metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
     metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
     metrics::describe_counter!(

@@ -22,6 +22,7 @@ use crate::{
         models::{ModelConfig, Source},
         sections::{Agent, Tool as ToolSection, ToolKind},
     },
+    confine::Walls,
     domain::{context::RunContext, id::Name},
 };
 
@@ -70,16 +71,22 @@ pub struct Agents {
     path: Option<std::ffi::OsString>,
     web: Web,
     servers: Servers,
+    walls: Walls,
 }
 
 impl Agents {
     /// Makes every agent once, so that what is wrong is found at the start. Tool servers are not started yet.
     ///
-    /// `path` is the `PATH` of commands and tool servers.
-    pub fn new(file: File, data_dir: PathBuf, path: Option<std::ffi::OsString>) -> Result<Self, ResolveError> {
+    /// `path` is the `PATH` of commands and tool servers, `walls` what they cannot reach.
+    pub fn new(
+        file: File,
+        data_dir: PathBuf,
+        path: Option<std::ffi::OsString>,
+        walls: Walls,
+    ) -> Result<Self, ResolveError> {
         let web = Web::new().map_err(|why| ResolveError::Unfit { agent: "(any)".to_owned(), why })?;
-        let agents =
-            Self { file: Arc::new(file), data_dir, servers: Servers::new(web.clone(), path.clone()), path, web };
+        let servers = Servers::new(web.clone(), path.clone(), walls.clone());
+        let agents = Self { file: Arc::new(file), data_dir, servers, path, web, walls };
         for (name, agent) in &agents.file.sections.agents {
             let unfit = |why| ResolveError::Unfit { agent: name.clone(), why };
             agents.model(agent).map_err(unfit)?;
@@ -174,6 +181,10 @@ impl Agents {
         let time_max = section.timeout_s.map_or(TIME_MAX_DEFAULT, Duration::from_secs);
         let bytes_max = section.bytes_max.unwrap_or(BYTES_MAX_DEFAULT);
         // Without a folder of the operator's choice every owner has one of their own.
+        let held = section.root.as_ref().and_then(|root| self.walls.within(&self.file.path(root)));
+        if let Some(held) = held {
+            return Err(format!("its folder holds {}, which is the server's own: name another root", held.display()));
+        }
         let root = match &section.root {
             Some(root) => files::Root::open(&self.file.path(root), false),
             None => files::Root::open(&self.data_dir.join("files"), true),
@@ -192,6 +203,7 @@ impl Agents {
                 path: self.path.clone(),
                 output_bytes_max: bytes_max,
                 time_max,
+                walls: self.walls.clone(),
             }))],
         })
     }

@@ -12,6 +12,7 @@ use super::{
     spill::Spill,
 };
 use crate::{
+    auth::Admission,
     clock::Stopwatch,
     domain::{context::RunContext, id::Name},
     engine::Limits,
@@ -34,11 +35,18 @@ pub struct Configured {
     agents: Agents,
     reach: Reach,
     stopwatch: Stopwatch,
+    admission: Admission,
 }
 
 impl Configured {
     pub fn new(agents: Agents, reach: Reach, stopwatch: Stopwatch) -> Self {
-        Self { agents, reach, stopwatch }
+        Self { agents, reach, stopwatch, admission: Admission::default() }
+    }
+
+    /// With rules on whose runs are carried out: here, because no way by which a run was made gets past.
+    #[must_use]
+    pub fn admitting(self, admission: Admission) -> Self {
+        Self { admission, ..self }
     }
 
     fn hired(&self, spec: AgentSpec) -> Hired {
@@ -67,8 +75,11 @@ impl Roster for Configured {
         self.agents.names()
     }
 
-    fn resolve<'a>(&'a self, agent: &'a Name, _: &'a RunContext) -> BoxFuture<'a, Result<Hired, String>> {
+    fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Hired, String>> {
         Box::pin(async move {
+            if !self.admission.may_use(&run.owner_id, agent) {
+                return Err(format!("the agent {agent} is not for whoever this run belongs to"));
+            }
             let spec = self.agents.resolve(agent.as_str()).await.map_err(|error| error.to_string())?;
             Ok(self.hired(spec))
         })

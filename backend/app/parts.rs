@@ -11,13 +11,14 @@ use crate::{
         runtime::Runtime,
     },
     artifacts::{Artifacts, OwnBounds, Shelf, disk::Disk, remote::Remote},
-    auth::{Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
+    auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
     config::{
         self, ArtifactStore, Auth, File, Secrets, ServeArgs,
         channels::{ChannelConfig, TELEGRAM},
     },
+    confine::{self, Walls},
     database::Database,
     dispatch::{self, Dispatch},
     domain::{
@@ -101,6 +102,7 @@ pub(super) async fn build(
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
+    let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
         // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
@@ -113,7 +115,7 @@ pub(super) async fn build(
     }
     let revocations = Revocations::default();
     let metrics = telemetry::metrics();
-    let runtime = plan.runtime(&dispatch, &threads)?;
+    let runtime = plan.runtime(&dispatch, &threads, authenticator.admission())?;
     keep(&supervisor, "revocations", (revocations.clone(), store.clone()), |(revocations, store), stop| {
         revocations.run(store, stop)
     });
@@ -291,10 +293,18 @@ impl Plan<'_> {
     }
 
     /// What carries out the runs of the configured agents.
-    fn runtime(&self, dispatch: &Dispatch, threads: &Threads) -> anyhow::Result<Runtime> {
-        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path())?;
+    fn runtime(&self, dispatch: &Dispatch, threads: &Threads, admission: &Admission) -> anyhow::Result<Runtime> {
+        let walls = Walls::around(self.args.kept(&self.file, self.secrets)?);
+        if self.file.starts_programs() && !confine::hold() {
+            tracing::warn!(
+                "this kernel has no Landlock, so programs that tools start can reach the database and the secrets of \
+                 this server: let agents with such tools work in a runner under another user (runreel runner --config)"
+            );
+        }
+        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;
         let stopwatch = monotonic();
         let roster = Configured::new(agents, Reach::local(dispatch.timeline()), Arc::clone(&stopwatch));
+        let roster = roster.admitting(admission.clone());
         Ok(Runtime {
             dispatch: dispatch.clone(),
             threads: threads.clone(),

@@ -261,6 +261,9 @@ impl Artifacts {
     }
 
     /// The bytes of an owner's artifact from `from` on, `length` of them.
+    ///
+    /// The whole is held against its hash on the way: of damaged bytes the last piece is an error, so that nobody takes
+    /// them for whole. A part says nothing of the hash, and goes out as it is.
     pub async fn read(
         &self,
         owner: &OwnerId,
@@ -274,9 +277,30 @@ impl Artifacts {
             Shelf::Disk(disk) => disk.read(hash, size, from, length).await?,
             Shelf::Remote(remote) => remote.read(hash, size, from, length).await?,
         };
+        let bytes = if length == size { checked(bytes, hash, size).boxed() } else { bytes };
         // Given back with the last of them.
         Ok(bytes.map(move |bytes| (bytes, &share).0).boxed())
     }
+}
+
+/// The bytes as they come; where they are not those of the hash, an error in the place of the last of them.
+fn checked(
+    bytes: BoxStream<'static, io::Result<Bytes>>,
+    hash: Hash,
+    size: u64,
+) -> impl Stream<Item = io::Result<Bytes>> + Send + 'static {
+    let (mut digest, mut passed) = (Sha256::new(), 0);
+    bytes.map(move |piece| {
+        let piece = piece?;
+        digest.update(&piece);
+        passed += piece.len() as u64;
+        if passed < size || digest.clone().finalize().as_slice() == hash.as_bytes() {
+            return Ok(piece);
+        }
+        metrics::counter!("runreel_artifacts_damaged_total").increment(1);
+        tracing::error!(sha256 = %hash, "the bytes of an artifact are damaged; restore this file from a backup");
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the bytes of this artifact are damaged"))
+    })
 }
 
 impl Shelf {

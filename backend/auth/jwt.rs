@@ -3,7 +3,7 @@
 use std::fmt;
 
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
 use serde::Deserialize;
 
 use super::Error;
@@ -56,6 +56,10 @@ impl JwtRules {
         const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this server");
         if token.len() > TOKEN_BYTES_MAX {
             return Err(NOT_VALID);
+        }
+        // What a header calls critical has to be understood (RFC 7515, 4.1.11), and no extension is.
+        if decode_header(token).map_err(|_| NOT_VALID)?.crit.is_some() {
+            return Err(Error::Invalid("the token's header names extensions that this server does not know"));
         }
         let body = decode::<Body>(token, &self.key, &self.validation()).map_err(|_| NOT_VALID)?.claims;
         // Times are checked against the server's clock, which tests can move.
@@ -148,6 +152,18 @@ mod tests {
         assert!(check(&claims, Algorithm::HS256, b"another", &rules).is_err());
         let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.";
         assert!(rules.verify(none, DateTime::UNIX_EPOCH).is_err());
+    }
+
+    #[test]
+    fn a_header_that_calls_something_critical_is_refused() {
+        let rules = JwtRules::hs256(SECRET, None, None);
+        for names in [vec![], vec!["b64"], vec!["exp"], vec!["urn:example:unknown"]] {
+            let crit = Some(names.into_iter().map(str::to_owned).collect());
+            let header = Header { crit, ..Header::new(Algorithm::HS256) };
+            let claims = json!({"sub": "a", "exp": NOW + 60});
+            let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET)).unwrap();
+            assert!(rules.verify(&token, DateTime::from_timestamp(NOW, 0).unwrap()).is_err(), "{token}");
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Authenticator::authenticate`].
 
+mod admission;
 mod jwt;
 mod revocations;
 mod token;
@@ -15,12 +16,14 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 pub use self::{
+    admission::Admission,
     jwt::JwtRules,
     revocations::{Revocations, Watched},
     token::{Issued, issue},
 };
 use crate::{
     clock::Clock,
+    config::sections::{Agent, Named},
     domain::principal::{OwnerId, Principal},
     store::{self, Store},
 };
@@ -62,6 +65,7 @@ pub struct Authenticator {
     pepper: Arc<[u8]>,
     store: Store,
     clock: Clock,
+    admission: Admission,
 }
 
 /// The subject everybody is when authentication is off.
@@ -69,7 +73,22 @@ pub const LOCAL_SUBJECT: &str = "local";
 
 impl Authenticator {
     pub fn new(mode: Mode, pepper: &[u8], store: Store, clock: Clock) -> Self {
-        Self { mode, pepper: Arc::from(pepper), store, clock }
+        Self { mode, pepper: Arc::from(pepper), store, clock, admission: Admission::default() }
+    }
+
+    /// With the rules of these agents. Where everybody is one principal, they say nothing.
+    #[must_use]
+    pub fn admitting(self, agents: &Named<Agent>) -> Self {
+        if self.is_off() {
+            return self;
+        }
+        let admission = Admission::of(agents, |issuer, subject| self.owner(issuer, subject));
+        Self { admission, ..self }
+    }
+
+    /// Who may use which agent.
+    pub fn admission(&self) -> &Admission {
+        &self.admission
     }
 
     pub fn is_off(&self) -> bool {

@@ -48,13 +48,7 @@ pub(super) async fn verify(store: &Store, presented: &str, now: DateTime<Utc>) -
         return Err(UNKNOWN);
     }
     Ok(Caller {
-        principal: Principal {
-            owner_id: record.owner_id,
-            run_id: record.run_id,
-            read: record.scopes.contains(&Scope::Read),
-            emit: record.scopes.contains(&Scope::Emit),
-            admin: record.scopes.contains(&Scope::Admin),
-        },
+        principal: Principal { owner_id: record.owner_id, run_id: record.run_id, scopes: record.scopes },
         expires_at: record.expires_at,
         token_id: Some(record.token_id),
     })

@@ -20,6 +20,7 @@ use crate::{
     client::{Client, Kind},
     clock::{Clock, IdSource, monotonic},
     config::{self, DataArgs, File, LogFormat},
+    confine::Walls,
     domain::{id::Name, limits::RUNNER_CAPACITY_MAX},
     runners::{
         agents::Agents,
@@ -101,7 +102,8 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
     if let Some(command) = args.exec.clone() {
-        let exec = Exec { command, url: args.connection.url.clone() };
+        let walls = Walls::around(args.data().kept(&File::default())?);
+        let exec = Exec { command, url: args.connection.url.clone(), walls };
         let settings = args.settings(args.agents.clone(), EXEC_CAPACITY)?;
         return work(settings, exec).await;
     }
@@ -129,6 +131,11 @@ impl Args {
         })
     }
 
+    /// Where a server of this user keeps its data, which tools are kept away from.
+    fn data(&self) -> DataArgs {
+        DataArgs { data_dir: self.data_dir.clone(), database_url: None, pg_bin: None }
+    }
+
     /// The file with the agents, as it was named.
     fn file(&self) -> anyhow::Result<PathBuf> {
         let named = self.config.clone().or_else(|| config::variable("RUNREEL_CONFIG").map(PathBuf::from));
@@ -142,8 +149,9 @@ impl Args {
     /// The agents of the file, made of what this machine has.
     fn roster(&self) -> anyhow::Result<Arc<dyn Roster>> {
         let file = File::read(&self.file()?).map_err(|error| Complaint::usage(error.to_string()))?;
-        let data = DataArgs { data_dir: self.data_dir.clone(), database_url: None, pg_bin: None };
-        let agents = registry::Agents::new(file, data.data_dir()?, config::path());
+        let data = self.data();
+        let walls = Walls::around(data.kept(&file)?);
+        let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
         let agents = agents.map_err(|error| Complaint::usage(error.to_string()))?;
         let reach = Reach::remote(&self.connection.client()?, ids(), monotonic());
         Ok(Arc::new(Configured::new(agents, reach, monotonic())))

@@ -125,6 +125,10 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
         Some(sub) => scoped(database, args.iss.as_deref().unwrap_or_default(), sub).await?,
         None => READER.to_owned(),
     };
+    if database.endpoint.is_some() {
+        // Its password may be newer than the server that ran here last.
+        query::let_reader_log_in(&database.options).await.map_err(|error| wrong::unreachable(&error))?;
+    }
     let options = database.reader(&role);
     let reader = Reader { options, role, timeout: Duration::from_secs(args.timeout) };
     match text {

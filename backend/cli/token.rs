@@ -83,8 +83,13 @@ pub(super) struct Whose {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WireScope {
+    /// See runs, their events and streams.
     Read,
+    /// Make runs and emit their events.
     Emit,
+    /// Answer what runs ask.
+    Approve,
+    /// Everything.
     Admin,
 }
 
@@ -93,6 +98,7 @@ impl From<WireScope> for Scope {
         match scope {
             WireScope::Read => Self::Read,
             WireScope::Emit => Self::Emit,
+            WireScope::Approve => Self::Approve,
             WireScope::Admin => Self::Admin,
         }
     }

@@ -175,6 +175,11 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
             file.tool(tool).map_err(|what| ("tools", what))?;
         }
     }
+    for (key, subjects) in [("allow", &agent.allow), ("approvers", &agent.approvers)] {
+        if subjects.iter().flatten().any(|subject| subject.sub().is_empty()) {
+            return Err((key, "a subject is not empty".to_owned()));
+        }
+    }
     for worker in &agent.workers {
         if !file.sections.agents.contains_key(worker) {
             return Err(("workers", format!("there is no section [agents.{worker}]")));

@@ -140,6 +140,36 @@ impl File {
         }
     }
 
+    /// Whether a tool of it starts programs.
+    pub fn starts_programs(&self) -> bool {
+        let starts = |agent: &Agent| agent.tools.iter().any(|tool| self.starts_program(tool));
+        self.sections.agents.values().any(starts)
+    }
+
+    fn starts_program(&self, tool: &str) -> bool {
+        match self.sections.mcp.get(tool) {
+            Some(server) => server.command.is_some(),
+            None => self.tool(tool).is_ok_and(|(kind, _)| kind == ToolKind::Shell),
+        }
+    }
+
+    /// An agent that runs commands for whoever asks.
+    pub(super) fn open_shell(&self) -> Option<&str> {
+        let is_shell = |tool: &String| {
+            !self.sections.mcp.contains_key(tool) && self.tool(tool).is_ok_and(|(kind, _)| kind == ToolKind::Shell)
+        };
+        let mut agents = self.sections.agents.iter();
+        let open = agents.find(|(_, agent)| agent.allow.is_none() && agent.tools.iter().any(is_shell));
+        open.map(|(name, _)| name.as_str())
+    }
+
+    /// The files that secrets of models and tool servers come from.
+    pub(super) fn secret_files(&self) -> Vec<PathBuf> {
+        let models = self.sections.agents.values().filter_map(|agent| self.model(&agent.model).ok()?.key);
+        let servers = self.sections.mcp.values().flat_map(|mcp| mcp.env_from.values().chain(mcp.headers_env.values()));
+        models.chain(servers.cloned().map(SecretSource::Env)).filter_map(|secret| secret.file()).collect()
+    }
+
     /// What an agent's model is told first.
     pub fn system(&self, agent: &Agent) -> Result<String, Error> {
         match &agent.system_file {

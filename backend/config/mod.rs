@@ -111,6 +111,13 @@ impl DataArgs {
         }
     }
 
+    /// What programs of tools are kept away from: the data, and the files of secrets.
+    pub fn kept(&self, file: &File) -> Result<Vec<PathBuf>, Error> {
+        let own = own_variables().into_iter().filter_map(|name| name.into_string().ok());
+        let own = own.filter(|name| name.ends_with("_FILE")).filter_map(|name| variable(&name).map(PathBuf::from));
+        Ok([self.data_dir()?].into_iter().chain(own).chain(file.secret_files()).collect())
+    }
+
     /// How the embedded database is to be found and started.
     pub fn postgres(&self) -> Result<crate::postgres::Options, Error> {
         Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env: path() })
@@ -220,7 +227,14 @@ impl Secrets {
 impl ServeArgs {
     /// Refuses what would be unsafe or cannot work.
     pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
-        self.file()?.channels()?.check_owners(self.auth.auth, secrets)?;
+        let file = self.file()?;
+        file.channels()?.check_owners(self.auth.auth, secrets)?;
+        if let Some(agent) = file.open_shell().filter(|_| self.auth.auth == Auth::Jwt) {
+            return Err(error(format!(
+                "[agents.{agent}] has a shell, and with --auth jwt everybody with a credential could use it: name who \
+                 may, with allow = [\"SUB\"] in its section"
+            )));
+        }
         self.artifact_store(secrets)?;
         match self.auth.auth {
             Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(
@@ -233,6 +247,16 @@ impl ServeArgs {
             )),
             _ => Ok(()),
         }
+    }
+
+    /// As [`DataArgs::kept`], with the folders of this server's own.
+    pub fn kept(&self, file: &File, secrets: &Secrets) -> Result<Vec<PathBuf>, Error> {
+        let mut kept = self.data.kept(file)?;
+        kept.push(self.sessions_dir()?);
+        if let ArtifactStore::Folder(folder) = self.artifact_store(secrets)? {
+            kept.push(folder);
+        }
+        Ok(kept)
     }
 
     /// The folder of saved sessions.

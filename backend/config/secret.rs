@@ -52,6 +52,14 @@ pub enum SecretSource {
 }
 
 impl SecretSource {
+    /// The file it comes from, if it does.
+    pub(super) fn file(&self) -> Option<PathBuf> {
+        match self {
+            Self::Env(name) => variable(&format!("{name}_FILE")).map(PathBuf::from),
+            Self::File(path) => Some(path.clone()),
+        }
+    }
+
     /// The secret; the error says where it was looked for.
     pub fn read(&self) -> Result<Secret, Error> {
         let text = match self {

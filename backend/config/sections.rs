@@ -155,6 +155,37 @@ fn start_time() -> u64 {
     30
 }
 
+/// Somebody as a credential names him: a JWT's `sub`, with its `iss` where it has one.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Subject {
+    Sub(String),
+    Issued(IssuedSubject),
+}
+
+/// `{ sub = "…", iss = "…" }`
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(deny_unknown_fields)]
+pub struct IssuedSubject {
+    pub sub: String,
+    pub iss: String,
+}
+
+impl Subject {
+    pub fn sub(&self) -> &str {
+        match self {
+            Self::Sub(sub) | Self::Issued(IssuedSubject { sub, .. }) => sub,
+        }
+    }
+
+    pub fn iss(&self) -> &str {
+        match self {
+            Self::Sub(_) => "",
+            Self::Issued(IssuedSubject { iss, .. }) => iss,
+        }
+    }
+}
+
 /// `[agents.NAME]`
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
@@ -171,6 +202,10 @@ pub struct Agent {
     /// Agents that it may give work to.
     #[serde(default)]
     pub workers: Vec<String>,
+    /// Whose runs it carries out, as supervisor and as worker. Default: everybody's.
+    pub allow: Option<Vec<Subject>>,
+    /// Who answers what its runs ask. Default: whoever the run belongs to.
+    pub approvers: Option<Vec<Subject>>,
     /// Most answers of the model in one run.
     #[serde(default = "steps")]
     pub max_steps: u32,

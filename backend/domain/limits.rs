@@ -398,3 +398,5 @@ pub const IMPORTS_MAX: usize = 4;
 pub const IMPORTS_OWN_MAX: usize = 1;
 /// Longest an import waits for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;
+/// Lines a second in the log about refused credentials; the rest are counted.
+pub const REFUSED_LINES_PER_S_MAX: u32 = 5;

@@ -56,6 +56,8 @@ pub enum Scope {
     Read,
     /// Create runs and emit events.
     Emit,
+    /// Answer what runs ask.
+    Approve,
     /// Everything, deletion included.
     Admin,
 }
@@ -66,23 +68,17 @@ pub struct Principal {
     pub owner_id: OwnerId,
     /// When present the credential speaks for this run (and its stream) alone.
     pub run_id: Option<RunId>,
-    pub read: bool,
-    pub emit: bool,
-    pub admin: bool,
+    pub scopes: Vec<Scope>,
 }
 
 impl Principal {
     /// A person or service that may do everything with what it owns.
     pub fn full(owner_id: OwnerId) -> Self {
-        Self { owner_id, run_id: None, read: true, emit: true, admin: true }
+        Self { owner_id, run_id: None, scopes: vec![Scope::Admin] }
     }
 
     pub fn allows(&self, scope: Scope) -> bool {
-        match scope {
-            Scope::Read => self.read || self.admin,
-            Scope::Emit => self.emit || self.admin,
-            Scope::Admin => self.admin,
-        }
+        self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
     }
 
     /// Whether the credential may address this run at all; the store's owner predicate comes on top.

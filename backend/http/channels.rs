@@ -133,6 +133,7 @@ impl MessageOutcome {
     ("wait" = Option<bool>, Query, description = "`true` or `1`: hold until the agent's run has ended, at most 60 s")),
     request_body = PostMessage, responses((status = 202, description = "Accepted", body = MessageOutcome),
     (status = 200, description = "Filtered", body = MessageOutcome), (status = 400, body = Problem, description = "Invalid"),
+    (status = 403, body = Problem, description = "The channel's agent is for others"),
     (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a bound")))]
 async fn post(
     State(server): State<Server>,
@@ -142,7 +143,8 @@ async fn post(
     body: Body,
 ) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
-    server.channels.config(&channel).ok_or_else(Problem::not_found)?;
+    let config = server.channels.config(&channel).ok_or_else(Problem::not_found)?;
+    caller.may_use(&server, &config.agent)?;
     let wait = wants_wait(&query)?;
     let now = server.timeline.clock().now();
     let inbound = body.json::<PostMessage>()?.into_inbound(now)?;

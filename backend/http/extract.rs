@@ -49,6 +49,15 @@ impl Caller {
         if self.0.principal.reaches(run) { self.needs(scope) } else { Err(Problem::not_found()) }
     }
 
+    /// Refuses an agent of the configuration that is for others.
+    pub(super) fn may_use(&self, server: &Server, agent: &Name) -> Result<(), Problem> {
+        if server.authenticator.admission().may_use(self.owner(), agent) {
+            return Ok(());
+        }
+        let rule = format!("the agent {agent} is not for this subject");
+        Err(Problem::new(Code::Forbidden, rule).hint("whoever runs the server names who may use an agent: allow"))
+    }
+
     /// As [`Caller::needs`], for what spans more than one run.
     pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
         if self.0.principal.run_id.is_some() {

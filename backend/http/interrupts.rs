@@ -1,5 +1,7 @@
 //! Answers to interrupts.
 
+use std::sync::Arc;
+
 use axum::{Json as Reply, extract::State, http::StatusCode};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
@@ -13,11 +15,13 @@ use super::{
 };
 use crate::{
     domain::{
+        context::RunContext,
+        id::RunId,
         id::SpanId,
         interrupt::{Answer, Decision},
         json::Json,
         limits::PAYLOAD_BYTES_MAX,
-        principal::Scope,
+        principal::{OwnerId, Scope},
     },
     timeline::interrupts::AnswerError,
 };
@@ -46,14 +50,14 @@ struct Resume {
 /// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
 #[utoipa::path(post, operation_id = "resume_run", path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
-    (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
+    (status = 403, body = Problem, description = "Its answers are its approvers'"), (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
 async fn resume(
     State(server): State<Server>,
     caller: Caller,
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<Run>), Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let asker = caller.needs_run(Scope::Approve, run)?.owner();
     let Resume { interrupt_id, decision, value } = body.json()?;
     if !decision.is_an_answer() {
         let rule = "a decision is one of approve, reject, respond";
@@ -63,10 +67,22 @@ async fn resume(
         return Err(Problem::new(Code::TooLarge, "a value may have 64 KiB").field("value"));
     }
     let timeline = &server.timeline;
-    let context = timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let context = answerable(&server, asker, run).await?;
     timeline.answer_interrupt(&context, &Answer { interrupt_id, decision, value }).await?;
-    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let record = timeline.run(&context.owner_id, run).await?.ok_or_else(Problem::not_found)?;
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+}
+
+/// A run for which `asker` may answer: one of his own, or of an agent whose approver he is.
+async fn answerable(server: &Server, asker: &OwnerId, run: RunId) -> Result<Arc<RunContext>, Problem> {
+    let admission = server.authenticator.admission();
+    let may = |context: &RunContext| admission.may_answer(asker, context.agent.as_ref(), &context.owner_id);
+    if let Some(own) = server.timeline.context(asker, run).await? {
+        let rule = "what this agent asks is answered by its approvers";
+        return if may(&own) { Ok(own) } else { Err(Problem::new(Code::Forbidden, rule)) };
+    }
+    let foreign = if admission.answers_for_others(asker) { server.timeline.any_context(run).await? } else { None };
+    foreign.filter(|context| may(context)).map(Arc::new).ok_or_else(Problem::not_found)
 }
 
 impl From<AnswerError> for Problem {

@@ -19,6 +19,7 @@ mod interrupts;
 mod model;
 mod openapi;
 pub mod problem;
+mod refusals;
 mod runners;
 mod runs;
 mod saved_sessions;
@@ -42,7 +43,10 @@ use tokio_util::sync::CancellationToken;
 use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLayer};
 use utoipa_axum::router::OpenApiRouter;
 
-use self::problem::{Code, Problem};
+use self::{
+    problem::{Code, Problem},
+    refusals::Refusals,
+};
 use crate::{
     auth::{Authenticator, Revocations},
     channels::Channels,
@@ -155,6 +159,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// The whole service: the API, its documents, the UI.
 pub fn router(server: Server) -> Router {
     let (api, document) = api().split_for_parts();
+    let refusals = Arc::new(Refusals::default());
     let always = |name, value| {
         SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
@@ -166,6 +171,10 @@ pub fn router(server: Server) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(map_response(plain_errors_are_problems))
         .layer(from_fn(refuse_ambiguous))
+        .layer(map_response(move |response: axum::response::Response| {
+            refusals.note(&response);
+            std::future::ready(response)
+        }))
         .layer(always("x-content-type-options", "nosniff"))
         .layer(always("cross-origin-resource-policy", "same-origin"))
         .with_state(server)

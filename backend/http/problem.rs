@@ -10,6 +10,7 @@ use axum::{
 use serde::Serialize;
 use utoipa::ToSchema;
 
+use super::refusals::Refused;
 use crate::{
     auth,
     domain::{id::Malformed, json::Flaw, run::Refusal},
@@ -139,7 +140,7 @@ impl Code {
         }
     }
 
-    fn word(self) -> String {
+    pub(super) fn word(self) -> String {
         serde_json::to_value(self).ok().and_then(|value| value.as_str().map(str::to_owned)).unwrap_or_default()
     }
 }
@@ -234,7 +235,11 @@ impl Problem {
 impl IntoResponse for Problem {
     fn into_response(self) -> Response {
         let (code, retry_after_s) = (self.code, self.retry_after_s);
+        let refused = Refused::is_by(code).then(|| Refused { code, detail: self.detail.clone() });
         let mut response = (code.status(), Json(self)).into_response();
+        if let Some(refused) = refused {
+            response.extensions_mut().insert(refused);
+        }
         let headers = response.headers_mut();
         headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("application/problem+json"));
         if let Some(seconds) = retry_after_s {

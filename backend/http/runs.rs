@@ -46,10 +46,14 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 #[utoipa::path(post, operation_id = "create_run", path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
     (status = 201, description = "Created; `Location` names it", body = Run),
     (status = 200, description = "It was there already", body = Run),
+    (status = 403, body = Problem, description = "The agent is for others"),
     (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
     let request: CreateRun = body.json()?;
+    if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
+        caller.may_use(&server, agent)?;
+    }
     let timeline = &server.timeline;
     let now = timeline.clock().now();
     if request.run_id.is_some_and(|run| !run.is_of_today(now.timestamp_millis())) {

@@ -147,6 +147,7 @@ async fn save(State(server): State<Server>, caller: Caller, body: Body) -> Resul
     let owner = caller.needs_all(Scope::Emit)?.owner();
     let SaveThread { name, thread_id, description } = body.json()?;
     let name: SavedName = name.parse().map_err(|rule: Malformed| bad_name(rule.0))?;
+    name.check_new().map_err(|rule| bad_name(rule.0))?;
     let long = description.as_ref().is_some_and(|text| text.chars().count() > SAVED_DESCRIPTION_CHARS_MAX);
     if long {
         let detail = format!("a description has at most {SAVED_DESCRIPTION_CHARS_MAX} characters");
@@ -178,6 +179,7 @@ async fn import(
     body: FileBody,
 ) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
+    name.check_new().map_err(|rule| bad_name(rule.0))?;
     let named = SavedSession::named(&body.bytes).map_err(Error::Refused)?;
     if named.is_some_and(|named| named != name.as_str()) {
         let detail = "the file is of a session that is called otherwise";

@@ -46,6 +46,15 @@ impl Home {
         self.root.join("runreel.lock")
     }
 
+    pub(super) fn password(&self) -> PathBuf {
+        self.root.join("postgres.pass")
+    }
+
+    /// Who may connect to the cluster, and how.
+    pub(super) fn rules(&self) -> PathBuf {
+        self.cluster().join("pg_hba.conf")
+    }
+
     pub(super) fn log(&self) -> PathBuf {
         self.root.join("postgres.log")
     }

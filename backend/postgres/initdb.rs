@@ -44,29 +44,39 @@ pub(super) async fn create(home: &Home, programs: &Programs, account: Account) -
 async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(), Error> {
     let initdb = programs.initdb();
     let mut init = command::on_directory(&initdb, fresh, account)?;
-    // Synced once, at the end, instead of by each program. Trust: see `socket::make`.
+    // Synced once, at the end, instead of by each program. Nobody may come in before there is a password.
     init.command
         .arg("-D")
         .arg(&init.directory)
-        .args(["--username", NAME, "--auth=trust", "--encoding=UTF8", "--locale=C"])
+        .args(["--username", NAME, "--auth=reject", "--encoding=UTF8", "--locale=C"])
         .args(["--data-checksums", "--no-sync", "--no-instructions"]);
     finish(&initdb, init, "").await?;
 
     // The database is made here, by a Postgres without a server, so that the rename covers it as well.
-    let postgres = programs.postgres();
-    let mut single = command::on_directory(&postgres, fresh, account)?;
-    single.command.args(["--single", "-D"]).arg(&single.directory).args([
-        "-c",
-        "exit_on_error=on",
-        "-c",
-        "fsync=off",
-        "postgres",
-    ]);
-    finish(&postgres, single, &format!("create database {NAME}\n")).await?;
+    let settings = ["exit_on_error=on", "fsync=off"];
+    single(fresh, programs, account, &settings, &format!("create database {NAME}\n")).await?;
 
     let mut sync = command::on_directory(&initdb, fresh, account)?;
     sync.command.arg("-D").arg(&sync.directory).arg("--sync-only");
     finish(&initdb, sync, "").await
+}
+
+/// Has one statement carried out by a Postgres that nobody can connect to.
+pub(super) async fn single(
+    cluster: &Path,
+    programs: &Programs,
+    account: Account,
+    settings: &[&str],
+    statement: &str,
+) -> Result<(), Error> {
+    let postgres = programs.postgres();
+    let mut single = command::on_directory(&postgres, cluster, account)?;
+    single.command.args(["--single", "-D"]).arg(&single.directory);
+    for setting in settings {
+        single.command.args(["-c", setting]);
+    }
+    single.command.arg("postgres");
+    finish(&postgres, single, statement).await
 }
 
 async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), Error> {

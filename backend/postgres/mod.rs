@@ -7,7 +7,8 @@
 //! Start reading at [`Cluster::start`], which is the whole story on one screen; then `site` (adopt or launch),
 //! `supervise` (what happens later), `initdb` (the first time) and `command` (how privileges are dropped).
 //!
-//! In the data directory: `runreel.lock` (the owner's pid), `postgres/` (the cluster), `postgres.log`, `socket/`.
+//! In the data directory: `runreel.lock` (the owner's pid), `postgres/` (the cluster), `postgres.log`,
+//! `postgres.pass` (see `secret`), `socket/`.
 
 #![expect(
     clippy::disallowed_methods,
@@ -24,6 +25,7 @@ mod lock;
 mod orphans;
 mod pidfile;
 mod postmaster;
+mod secret;
 mod site;
 mod socket;
 mod supervise;
@@ -35,6 +37,7 @@ use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use error::Error;
+pub use secret::Password;
 
 use account::Account;
 use home::Home;
@@ -58,7 +61,7 @@ pub struct Options {
     pub path_env: Option<OsString>,
 }
 
-/// Where the cluster listens. There is no password: whoever may enter `socket_dir` may connect.
+/// Where the cluster listens, and what it asks for.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// An absolute folder; libpq and sqlx take it as the host.
@@ -67,15 +70,13 @@ pub struct Endpoint {
     /// The superuser.
     pub user: String,
     pub database: String,
+    /// The superuser's, and of every other role that may log in.
+    pub password: Password,
 }
 
 impl Endpoint {
-    fn at(socket_dir: PathBuf) -> Self {
-        Self { socket_dir, port: PORT, user: NAME.to_owned(), database: NAME.to_owned() }
-    }
-
-    fn socket(&self) -> PathBuf {
-        self.socket_dir.join(socket::file_name(self.port))
+    fn at(socket_dir: PathBuf, password: Password) -> Self {
+        Self { socket_dir, port: PORT, user: NAME.to_owned(), database: NAME.to_owned(), password }
     }
 }
 
@@ -102,12 +103,12 @@ impl Cluster {
         let programs = find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home, made_by).await?;
         let socket_dir = socket::folder(&home, account);
         socket::make(&socket_dir, account)?;
-        let endpoint = Endpoint::at(socket_dir);
         initdb::remove_unfinished(&home)?;
         if made_by.is_none() {
             initdb::create(&home, &programs, account).await?;
         }
-        let site = Site::new(home, programs, account, endpoint.clone())?;
+        let site = Site::new(home, programs, account, socket_dir.clone())?;
+        let endpoint = Endpoint::at(socket_dir, site.password().await?);
         let postmaster = site.bring_up().await?;
         let (stop, stopped) = oneshot::channel();
         let task = tokio::spawn(supervise::supervise(site, postmaster, lock, stopped));
@@ -162,5 +163,7 @@ pub fn running_endpoint(data_dir: &Path) -> Option<Endpoint> {
     let pidfile = Pidfile::read(&home.cluster())?;
     let alive = pidfile.owner(home.cluster_inode().ok()?) == Owner::Ours;
     (alive && pidfile.status == Status::Ready)
-        .then(|| Endpoint { port: pidfile.port, ..Endpoint::at(pidfile.socket_dir) })
+        .then(|| secret::read(&home))
+        .flatten()
+        .map(|password| Endpoint { port: pidfile.port, ..Endpoint::at(pidfile.socket_dir, password) })
 }

@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io;
+use std::path::PathBuf;
 use std::time::Duration;
 
 use rustix::process::{Pid, Signal};
@@ -10,6 +11,7 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
+use super::PORT;
 use super::account::Account;
 use super::command;
 use super::error::Error;
@@ -18,8 +20,8 @@ use super::home::Home;
 use super::orphans;
 use super::pidfile::{self, Owner, Pidfile, Status};
 use super::postmaster::Postmaster;
+use super::secret::{self, Password};
 use super::socket;
-use super::{Endpoint, PORT};
 
 /// Recovery after a crash replays up to `max_wal_size`, on slow disks for minutes.
 const READY_MAX: Duration = Duration::from_mins(5);
@@ -56,7 +58,7 @@ pub(super) struct Site {
     home: Home,
     programs: Programs,
     account: Account,
-    endpoint: Endpoint,
+    socket_dir: PathBuf,
     cluster_inode: u64,
 }
 
@@ -68,9 +70,9 @@ enum Answer {
 }
 
 impl Site {
-    pub(super) fn new(home: Home, programs: Programs, account: Account, endpoint: Endpoint) -> Result<Self, Error> {
+    pub(super) fn new(home: Home, programs: Programs, account: Account, socket_dir: PathBuf) -> Result<Self, Error> {
         let cluster_inode = home.cluster_inode()?;
-        Ok(Self { home, programs, account, endpoint, cluster_inode })
+        Ok(Self { home, programs, account, socket_dir, cluster_inode })
     }
 
     /// Returns a postmaster that accepts connections at the endpoint.
@@ -90,6 +92,17 @@ impl Site {
                 done => return done,
             }
         }
+    }
+
+    /// The cluster's password. Where none holds, one is made, for which a postmaster left running has to end.
+    pub(super) async fn password(&self) -> Result<Password, Error> {
+        if let Some(password) = secret::standing(&self.home) {
+            return Ok(password);
+        }
+        if let Some(mut postmaster) = self.adopt().await? {
+            postmaster.stop().await?;
+        }
+        secret::make(&self.home, &self.programs, self.account).await
     }
 
     /// The postmaster that already runs here, once it is ready; `None` when there is none or no longer one.
@@ -155,7 +168,7 @@ impl Site {
     async fn ask(&self) -> Answer {
         const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
         let exchange = async {
-            let mut stream = UnixStream::connect(self.endpoint.socket()).await?;
+            let mut stream = UnixStream::connect(self.socket_dir.join(socket::file_name(PORT))).await?;
             stream.write_all(&SSL_REQUEST).await?;
             stream.read_u8().await
         };
@@ -168,14 +181,14 @@ impl Site {
 
     async fn launch(&self) -> Result<Postmaster, Error> {
         // Again at every start: something may have cleaned `/tmp` since the last.
-        socket::make(&self.endpoint.socket_dir, self.account)?;
-        socket::remove_stale_lock(&self.endpoint.socket_dir)?;
+        socket::make(&self.socket_dir, self.account)?;
+        socket::remove_stale_lock(&self.socket_dir)?;
         let program = self.programs.postgres();
         let (log, logged) = self.home.open_log()?;
         let errors = log.try_clone().map_err(Error::file(&self.home.log()))?;
         let mut on = command::on_directory(&program, &self.home.cluster(), self.account)?;
         on.command.arg("-D").arg(&on.directory).arg("-p").arg(PORT.to_string());
-        on.command.arg("-k").arg(&self.endpoint.socket_dir);
+        on.command.arg("-k").arg(&self.socket_dir);
         for setting in SETTINGS {
             on.command.args(["-c", setting]);
         }

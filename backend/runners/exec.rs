@@ -17,6 +17,7 @@ use tokio::{
 use super::client::{Executor, Work};
 use crate::{
     config,
+    confine::Walls,
     domain::{
         event::{EventType, NewEvent},
         id::{EventId, SpanId},
@@ -40,6 +41,8 @@ pub struct Exec {
     pub command: String,
     /// The server's address, for the command.
     pub url: String,
+    /// What the command cannot reach.
+    pub walls: Walls,
 }
 
 /// A line of stdout that is an event.
@@ -72,7 +75,7 @@ impl Exec {
             // What was answered before follows the assignment at once.
             _ = tokio::time::timeout(Duration::from_millis(300), work.answers.changed()).await;
         }
-        let child = self.command(&work).spawn();
+        let child = self.walls.spawn(self.command(&work), None).await;
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {

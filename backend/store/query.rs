@@ -74,22 +74,42 @@ impl Taker for Table {
     }
 }
 
-/// Lets the reading role log in, on a cluster that only this machine's user can reach: its sessions then have no other
-/// role to fall back to.
+/// Lets the reading roles log in on the embedded cluster, with the password of the role that says so: their sessions
+/// then have no other role to fall back to. What is copied is the verifier, so no statement holds the password.
+const LET_READERS_LOG_IN: &str = "do $$
+declare
+    reader name;
+    verifier text := (select rolpassword from pg_authid where rolname = current_user);
+begin
+    for reader in
+        select rolname from pg_authid
+        where rolname in ('runreel_reader', 'runreel_scoped', current_setting('runreel.reader', true))
+          and not (rolcanlogin and rolpassword is not distinct from verifier)
+    loop
+        execute format('alter role %I login password %L', reader, verifier);
+    end loop;
+end
+$$";
+
+/// Lets the reading role log in, on the embedded cluster.
 pub async fn let_reader_log_in(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = PgConnection::connect_with(options).await?;
-    sqlx::raw_sql("alter role runreel_reader login").execute(&mut owner).await?;
+    sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;
     owner.close().await
 }
 
-/// The name of the role that sees this owner's rows alone; made when there is none and the owner has anything. On a
-/// cluster that only this machine's user can reach it may log in, as the other reader may. The schema stays as it is.
+/// The name of the role that sees this owner's rows alone; made when there is none and the owner has anything. On the
+/// embedded cluster it may log in, as the other reader may. The schema stays as it is.
 pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
     let mut connection = PgConnection::connect_with(options).await?;
     let role =
         sqlx::query_scalar!(r#"select store.scoped_reader($1, $2)::text as "role!""#, owner.as_str(), may_log_in)
             .fetch_one(&mut connection)
             .await?;
+    if may_log_in {
+        sqlx::query("select set_config('runreel.reader', $1, false)").bind(&role).execute(&mut connection).await?;
+        sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut connection).await?;
+    }
     connection.close().await?;
     Ok(role)
 }

@@ -238,7 +238,8 @@ impl Store {
         .await
     }
 
-    /// The contexts of these runs, for frames of many runs; not narrowed to an owner, so only the relay asks.
+    /// The contexts of these runs, for frames of many runs; not narrowed to an owner, so only the relay asks,
+    /// and whoever looks whether a principal may answer for it.
     pub(crate) async fn contexts(&self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         bounded(READ_WAIT_MS_MAX, async {

@@ -27,12 +27,13 @@ fn scope_word(scope: Scope) -> &'static str {
     match scope {
         Scope::Read => "read",
         Scope::Emit => "emit",
+        Scope::Approve => "approve",
         Scope::Admin => "admin",
     }
 }
 
 fn scopes(words: &[String]) -> Vec<Scope> {
-    let all = [Scope::Read, Scope::Emit, Scope::Admin];
+    let all = [Scope::Read, Scope::Emit, Scope::Approve, Scope::Admin];
     all.into_iter().filter(|scope| words.iter().any(|word| word == scope_word(*scope))).collect()
 }
 

@@ -190,6 +190,11 @@ impl Timeline {
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
     }
 
+    /// The identity of a run of whomever; for callers that decide themselves whether it may be known.
+    pub async fn any_context(&self, run: RunId) -> Result<Option<RunContext>, store::Error> {
+        Ok(self.shared.store.contexts(&[run]).await?.pop())
+    }
+
     /// Whether what a reader of a run claims to have seen is part of its log as it is now.
     ///
     /// The page that follows says whether that is still the history this process knows.

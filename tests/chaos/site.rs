@@ -248,8 +248,9 @@ impl Shared {
 
     pub(crate) fn url(&self) -> String {
         let endpoint = self.cluster.endpoint();
-        let (user, database, port) = (&endpoint.user, &endpoint.database, endpoint.port);
-        format!("postgres://{user}@localhost/{database}?host={}&port={port}", endpoint.socket_dir.display())
+        let (user, password, port) = (&endpoint.user, endpoint.password.expose(), endpoint.port);
+        let (database, host) = (&endpoint.database, endpoint.socket_dir.display());
+        format!("postgres://{user}:{password}@localhost/{database}?host={host}&port={port}")
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {

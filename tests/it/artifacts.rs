@@ -77,6 +77,25 @@ async fn equal_bytes_lie_on_the_disk_once_whoever_sends_them() {
 }
 
 #[tokio::test]
+async fn bytes_that_changed_on_the_disk_never_arrive_whole() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    for size in [1, 1_000, 300_000] {
+        let bytes = vec![b'a'; size];
+        let artifact = server.upload(&run, "a", bytes.clone()).await;
+        let path = format!("/api/artifacts/{}", artifact["artifact_id"].as_str().unwrap());
+        let file = server.db.artifacts.path().to_owned();
+        let file = files(&file).into_iter().find(|file| file.ends_with(hash(&bytes))).unwrap();
+        let mut changed = bytes.clone();
+        changed[size / 2] ^= 1;
+        std::fs::write(file, changed).unwrap();
+        let whole = async { server.request(reqwest::Method::GET, &path).send().await?.bytes().await };
+        assert!(whole.await.is_err(), "{size}");
+    }
+    assert!(server.get("/metrics").await.text.contains("runreel_artifacts_damaged_total"));
+}
+
+#[tokio::test]
 async fn a_part_of_an_artifact_is_given_as_the_standard_says() {
     let server = Server::start().await;
     let run = server.start_run().await;

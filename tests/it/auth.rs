@@ -19,7 +19,7 @@ struct Row {
     owner: u16,
     /// Somebody else with a good credential.
     other: u16,
-    /// A token of the owner for this run alone, with the scopes read and emit.
+    /// A token of the owner for this run alone, with the scopes read, emit and approve.
     run_token: u16,
     /// A token of the owner with the scope read.
     read_token: u16,
@@ -199,7 +199,10 @@ async fn every_route_answers_every_caller_as_it_should() {
     for row in rows() {
         let run = interrupted_run(&alice).await;
         let both = format!("{run}/{}", alice.upload(&run, "a", "bytes").await["artifact_id"].as_str().unwrap());
-        let run_token = server.api_token("alice", &[Scope::Read, Scope::Emit], Some(&run), None).await;
+        let run_token = {
+            let scopes = [Scope::Read, Scope::Emit, Scope::Approve];
+            server.api_token("alice", &scopes, Some(&run), None).await
+        };
         // Whoever may not comes first: had it worked, the others would see it.
         for (who, api, status) in [
             ("anonymous", &server.api, row.nobody),

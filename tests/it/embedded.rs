@@ -126,6 +126,31 @@ async fn what_was_acknowledged_survives_the_death_of_the_server() {
 }
 
 #[tokio::test]
+async fn a_cluster_that_let_everybody_in_gets_a_password_and_loses_nothing() {
+    let data_dir = DataDir::new().await;
+    let (mut served, api, _) = start(data_dir.path()).await;
+    let run = api.ended_run(10).await;
+    // As older versions left it, with its Postgres running.
+    let rules = data_dir.path().join("postgres/pg_hba.conf");
+    let database = runreel::database::Database::running(data_dir.path()).unwrap();
+    std::fs::write(&rules, "local all all trust\n").unwrap();
+    rustix::process::kill_process(postmaster(data_dir.path()), rustix::process::Signal::HUP).unwrap();
+    let open = database.options.clone().password("");
+    until("everybody to be let in", || async { sqlx::PgConnection::connect_with(&open).await.is_ok() }).await;
+    served.child.kill().await.unwrap();
+    std::fs::remove_file(data_dir.path().join("postgres.pass")).unwrap();
+    let (served, api, _) = start(data_dir.path()).await;
+    assert_contiguous(&api.events(&run).await, 13);
+    for options in [open, database.options] {
+        let refused = sqlx::PgConnection::connect_with(&options).await.unwrap_err();
+        let code = refused.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
+        assert_eq!(code.as_deref(), Some("28P01"), "{refused}");
+    }
+    assert!(std::fs::read_to_string(&rules).unwrap().contains("scram-sha-256"));
+    stop(served).await;
+}
+
+#[tokio::test]
 async fn a_killed_postgres_comes_back_by_itself_with_everything_acknowledged() {
     let data_dir = DataDir::new().await;
     let (served, api, _) = start(data_dir.path()).await;

@@ -11,6 +11,7 @@
 )]
 #![expect(unreachable_pub, reason = "nothing is outside of a test binary")]
 
+mod admission;
 mod agents;
 mod artifacts;
 mod auth;
@@ -19,6 +20,7 @@ mod channels;
 mod chat;
 mod checkpoints;
 mod cli;
+mod confined;
 mod credentials;
 mod deletion;
 mod demo;

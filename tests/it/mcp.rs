@@ -9,6 +9,7 @@ use runreel::{
         tools::{ToolError, parts},
     },
     config::File,
+    confine::Walls,
     domain::context::{Role, RunContext},
 };
 use serde_json::{Value, json};
@@ -26,7 +27,7 @@ fn server() -> PathBuf {
 
 fn agents(dir: &std::path::Path, section: &str) -> Agents {
     let text = format!("[mcp.every]\n{section}\n[agents.a]\nmodel = \"echo\"\ntools = [\"every\"]\n");
-    Agents::new(File::parse(&text, dir).unwrap(), dir.to_owned(), std::env::var_os("PATH")).unwrap()
+    Agents::new(File::parse(&text, dir).unwrap(), dir.to_owned(), std::env::var_os("PATH"), Walls::default()).unwrap()
 }
 
 /// The server as a program that leaves its pid.

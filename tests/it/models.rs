@@ -8,6 +8,7 @@ use runreel::{
         registry::{AgentSpec, Agents},
     },
     config::File,
+    confine::Walls,
 };
 use serde_json::{Value, json};
 
@@ -28,7 +29,7 @@ async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> AgentSpec {
          [agents.a]\nmodel = \"m\"\nsystem = \"Be brief.\"\ntools = [\"files\"]\nmax_tokens = 100\ntemperature = 0.5\n"
     );
     let file = File::parse(&text, dir).unwrap();
-    let agents = Agents::new(file, dir.to_owned(), None).unwrap();
+    let agents = Agents::new(file, dir.to_owned(), None, Walls::default()).unwrap();
     agents.resolve("a").await.unwrap()
 }
 
@@ -224,7 +225,8 @@ async fn without_a_key_no_key_is_sent() {
     let text =
         format!("[models.m]\nmodel = \"openai:own\"\nbase_url = \"{}/v1\"\n[agents.a]\nmodel = \"m\"\n", server.base);
     let dir = tempfile::tempdir().unwrap();
-    let agents = Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None).unwrap();
+    let agents =
+        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
     let agent = agents.resolve("a").await.unwrap();
     assert_eq!(ask(&agent, &question()).await.0.unwrap().message.text(), "free");
     let asked = server.asked();

@@ -74,6 +74,7 @@ impl Place {
             .socket(&endpoint.socket_dir)
             .port(endpoint.port)
             .username(&endpoint.user)
+            .password(endpoint.password.expose())
             .database(&endpoint.database);
         PgConnection::connect_with(&options).await.unwrap()
     }

@@ -9,6 +9,7 @@ use axum::{
 use runreel::{
     agents::{registry::Agents, tools::ToolError},
     config::File,
+    confine::Walls,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -46,7 +47,8 @@ async fn a_fetch_reaches_allowed_hosts_and_no_private_address_by_any_way() {
          [tools.open]\nkind = \"fetch\"\nallow = [\"*\", \"*:{port}\"]\n\
          [agents.a]\nmodel = \"echo\"\ntools = [\"web\", \"open\"]\n"
     );
-    let agents = Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None).unwrap();
+    let agents =
+        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
     let agent = agents.resolve("a").await.unwrap();
     let cancel = CancellationToken::new();
     let get = async |tool: &str, url: String| call(&agent, tool, json!({ "url": url }), &cancel).await;

@@ -1,7 +1,8 @@
 //! `shell`: a command in one folder, once somebody agreed to it.
 //!
-//! The command is the operator's risk: it runs as the server's own user, and a folder is no wall. What is kept here is
-//! that it gets none of the server's environment, is bounded in time and output, and leaves no process behind.
+//! The command is the operator's risk: it runs as the server's own user, and its folder is no wall. What is kept here is
+//! that it gets none of the server's environment and none of its data, is bounded in time and output, and leaves no
+//! process behind.
 
 use std::{ffi::OsString, path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -16,6 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{failed, files::Root, text};
 use crate::{
     agents::tools::{Called, Tool, ToolError},
+    confine::Walls,
     domain::context::RunContext,
 };
 
@@ -32,6 +34,8 @@ pub struct Settings {
     /// Most bytes of output kept, of each stream; the rest is read and thrown away.
     pub output_bytes_max: usize,
     pub time_max: Duration,
+    /// What they cannot reach.
+    pub walls: Walls,
 }
 
 /// The tool.
@@ -98,7 +102,7 @@ impl Shell {
         shell.env("HOME", dir).env("LANG", "C.UTF-8").env("PATH", self.0.path.clone().unwrap_or_default());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell.process_group(0).kill_on_drop(true);
-        let mut child = shell.spawn().map_err(failed)?;
+        let mut child = self.0.walls.spawn(shell, Some(dir)).await.map_err(failed)?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let group = Group(pid);
         let (mut out, mut err) = (Kept::new(self.0.output_bytes_max), Kept::new(self.0.output_bytes_max));
@@ -174,6 +178,7 @@ mod tests {
             path: Some("/usr/bin:/bin".into()),
             output_bytes_max: 100,
             time_max: Duration::from_secs(5),
+            walls: Walls::default(),
         })
     }
 

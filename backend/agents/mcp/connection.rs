@@ -25,6 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     agents::models::Web,
     config::{File, sections::Mcp},
+    confine::Walls,
     domain::limits::MCP_MESSAGE_BYTES_MAX,
 };
 
@@ -35,6 +36,15 @@ pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
     /// A program that was started for it; it ends with the connection.
     process: Mutex<Option<Process>>,
+}
+
+/// What programs are started with.
+pub(super) struct Means<'a> {
+    /// Their `PATH`.
+    pub(super) path: Option<&'a OsString>,
+    pub(super) walls: &'a Walls,
+    /// Where their complaints are heard.
+    pub(super) tasks: &'a TaskTracker,
 }
 
 /// A program and all it started (a launcher often starts the server proper).
@@ -64,9 +74,9 @@ impl Connection {
         command: &str,
         config: &Mcp,
         file: &File,
-        path: Option<&OsString>,
-        tasks: &TaskTracker,
+        means: Means<'_>,
     ) -> Result<Self, String> {
+        let Means { path, walls, tasks } = means;
         let dir = file.path(config.dir.as_deref().unwrap_or_else(|| std::path::Path::new(".")));
         // A path with a slash is the file's own; a bare word is looked for in PATH.
         let program = if command.contains('/') { file.path(command.as_ref()) } else { command.into() };
@@ -79,7 +89,8 @@ impl Connection {
         }
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         program.process_group(0).kill_on_drop(true);
-        let mut child = program.spawn().map_err(|error| format!("{command} cannot be started: {error}"))?;
+        let child = walls.spawn(program, None).await;
+        let mut child = child.map_err(|error| format!("{command} cannot be started: {error}"))?;
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = Process { group, _child: child };

@@ -17,9 +17,12 @@ mod connection;
 mod result;
 mod tool;
 
-use self::connection::Connection;
+use self::connection::{Connection, Means};
 use super::{models::Web, tools::Tool};
-use crate::config::{File, sections::Mcp};
+use crate::{
+    config::{File, sections::Mcp},
+    confine::Walls,
+};
 
 /// The place of one server: nobody else connects while somebody does.
 type Place = Arc<Mutex<Option<Arc<Connection>>>>;
@@ -30,13 +33,14 @@ pub struct Servers {
     places: Arc<Mutex<BTreeMap<String, Place>>>,
     web: Web,
     path: Option<OsString>,
+    walls: Walls,
     tasks: TaskTracker,
 }
 
 impl Servers {
-    /// `path` is the `PATH` of the programs that are started.
-    pub fn new(web: Web, path: Option<OsString>) -> Self {
-        Self { places: Arc::default(), web, path, tasks: TaskTracker::new() }
+    /// `path` is the `PATH` of the programs that are started, `walls` what they cannot reach.
+    pub fn new(web: Web, path: Option<OsString>, walls: Walls) -> Self {
+        Self { places: Arc::default(), web, path, walls, tasks: TaskTracker::new() }
     }
 
     /// The server's tools as they are now; it is started when it is not there.
@@ -68,7 +72,10 @@ impl Servers {
 
     async fn connect(&self, name: &str, config: &Mcp, file: &File) -> Result<Connection, String> {
         match (&config.command, &config.url) {
-            (Some(command), _) => Connection::start(name, command, config, file, self.path.as_ref(), &self.tasks).await,
+            (Some(command), _) => {
+                let means = Means { path: self.path.as_ref(), walls: &self.walls, tasks: &self.tasks };
+                Connection::start(name, command, config, file, means).await
+            }
             (None, Some(url)) => Connection::reach(url, config, &self.web).await,
             (None, None) => Err("there is neither a command nor a url".to_owned()),
         }

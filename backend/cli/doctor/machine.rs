@@ -5,6 +5,7 @@ use sqlx::Connection as _;
 use super::{Outcome, PATIENCE};
 use crate::{
     config::{DataArgs, Secrets},
+    confine,
     database::Database,
     postgres,
     store::{self, Durability},
@@ -60,6 +61,23 @@ pub(super) async fn programs(data: &DataArgs) -> Outcome {
         Ok(found) => Outcome::Good(found),
         Err(error) => Outcome::Bad(error.to_string(), "apt-get install postgresql, or --pg-bin DIR, or DATABASE_URL"),
     }
+}
+
+/// What keeps programs that tools start from the data.
+pub(super) async fn walls(data: &DataArgs) -> Outcome {
+    let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
+    if let Some(database) = running {
+        let open = database.options.password("");
+        let look = tokio::time::timeout(PATIENCE, sqlx::PgConnection::connect_with(&open));
+        if matches!(look.await, Ok(Ok(_))) {
+            let what = "the embedded database lets every program of its user in".to_owned();
+            return Outcome::Bad(what, "stop the server, remove postgres.pass in the data directory, start again");
+        }
+    }
+    if confine::hold() {
+        return Outcome::Good("Landlock keeps programs of tools from the data and the secrets".to_owned());
+    }
+    Outcome::Open("no Landlock here: programs that tools start can read what the server's user can".to_owned())
 }
 
 pub(super) async fn database(data: &DataArgs) -> Outcome {

@@ -18,6 +18,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
     if let Some(endpoint) = &database.endpoint {
         psql.arg("-h").arg(&endpoint.socket_dir).arg("-p").arg(endpoint.port.to_string());
         psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
+        psql.env("PGPASSWORD", endpoint.password.expose());
     } else {
         // By variables, not by arguments: those show in the list of processes.
         let options = &database.options;

@@ -42,6 +42,12 @@ impl SavedName {
         &self.0
     }
 
+    /// Refuses what no new session may be called, though one of an older version may be: programs that are given the
+    /// file's name would take it for an option.
+    pub fn check_new(&self) -> Result<(), Malformed> {
+        if self.as_str().starts_with('-') { Err(Malformed("a name does not begin with a hyphen")) } else { Ok(()) }
+    }
+
     /// The name of its file.
     pub fn file_name(&self) -> String {
         format!("{}.json", self.as_str())
@@ -106,6 +112,16 @@ mod tests {
             assert_eq!(named(good).unwrap().file_name(), format!("{good}.json"));
         }
         assert!(named(&"x".repeat(64)).is_ok());
+    }
+
+    #[test]
+    fn what_looks_like_an_option_is_found_and_is_no_new_name() {
+        for old in ["-", "-rf", "--help", "-a.b"] {
+            let name = named(old).unwrap();
+            assert!(name.check_new().is_err(), "{old}");
+            assert_eq!(SavedName::of_file(&name.file_name()), Some(name));
+        }
+        assert!(["a-", "_-", "0-1"].iter().all(|good| named(good).unwrap().check_new().is_ok()));
     }
 
     #[test]

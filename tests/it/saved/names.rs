@@ -194,6 +194,25 @@ async fn a_name_that_breaks_a_rule_is_refused_everywhere_and_writes_nothing() {
 }
 
 #[tokio::test]
+async fn what_looks_like_an_option_is_no_new_name_and_an_old_one_is_still_read_and_removed() {
+    let ground = Ground::new();
+    let server = ground.server().await;
+    server.create(json!({ "thread_id": "t" })).await;
+    server.post(SAVED, super::save_of("good", "t")).await.expect(201);
+    std::fs::rename(ground.file("good.json"), ground.file("-rf.json")).unwrap();
+    let text = std::fs::read_to_string(ground.file("-rf.json")).unwrap().replace("\"good\"", "\"-rf\"");
+    std::fs::write(ground.file("-rf.json"), &text).unwrap();
+    for name in ["-rf", "-", "--help"] {
+        let refused = server.post(SAVED, super::save_of(name, "t")).await.refused(400, "invalid_request");
+        assert_eq!(refused["field"], "name");
+        server.put_text(&format!("{SAVED}/{name}"), &text.replace("-rf", name)).await.refused(400, "invalid_request");
+    }
+    server.get(&format!("{SAVED}/-rf")).await.expect(200);
+    server.delete(&format!("{SAVED}/-rf")).await.expect(204);
+    assert!(!ground.file("-rf.json").exists());
+}
+
+#[tokio::test]
 async fn the_command_refuses_them_before_it_asks_anybody() {
     let names: Vec<String> = corpus().into_iter().filter(|name| !name.contains('\0')).collect();
     for some in names.chunks(16) {

@@ -78,7 +78,8 @@ impl Db {
     pub fn url(&self) -> String {
         if let Some(endpoint) = &self.shared.endpoint {
             let host = endpoint.socket_dir.display().to_string().replace('/', "%2F");
-            return format!("postgres://{}@localhost/{}?host={host}&port={}", endpoint.user, self.name, endpoint.port);
+            let (user, password) = (&endpoint.user, endpoint.password.expose());
+            return format!("postgres://{user}:{password}@localhost/{}?host={host}&port={}", self.name, endpoint.port);
         }
         let mut url = reqwest::Url::parse(self.shared.url.as_deref().unwrap()).unwrap();
         url.set_path(&self.name);
@@ -88,7 +89,8 @@ impl Db {
     /// The URL that goes through something that listens on a TCP port.
     pub fn url_through(&self, port: u16) -> String {
         let user = self.shared.options.get_username();
-        format!("postgres://{user}@127.0.0.1:{port}/{}?sslmode=disable", self.name)
+        let password = self.shared.endpoint.as_ref().map_or("", |endpoint| endpoint.password.expose());
+        format!("postgres://{user}:{password}@127.0.0.1:{port}/{}?sslmode=disable", self.name)
     }
 
     /// Where the socket file is, for a proxy.
@@ -157,6 +159,7 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
             .socket(&endpoint.socket_dir)
             .port(endpoint.port)
             .username(&endpoint.user)
+            .password(endpoint.password.expose())
             .database(&endpoint.database);
         (options, Some(endpoint), cluster)
     };

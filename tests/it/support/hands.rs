@@ -11,6 +11,7 @@ use runreel::{
     client::Client,
     clock::{Clock, IdSource, monotonic},
     config::{self, File},
+    confine::Walls,
     domain::id::Name,
     runners::{
         agents::Agents,
@@ -39,7 +40,7 @@ impl Hands {
     pub fn through(setup: &Setup, server: &Api, http: &str) -> Self {
         let folder = setup.folder();
         let file = File::read(&folder.path().join("runreel.toml")).unwrap();
-        let agents = registry::Agents::new(file, folder.path().join("data"), config::path()).unwrap();
+        let agents = registry::Agents::new(file, folder.path().join("data"), config::path(), Walls::default()).unwrap();
         let (client, ids) = (Client::new(http, server.token.clone()).unwrap(), IdSource::random(Clock::System));
         let reach = Reach::remote(&client, ids, monotonic());
         let roster = Arc::new(Configured::new(agents, reach, monotonic()));

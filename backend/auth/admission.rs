@@ -1,0 +1,58 @@
+//! [`Admission`]: who may use which agent of the configuration, and who may answer what its runs ask.
+
+use std::{
+    collections::{HashMap, HashSet},
+    sync::Arc,
+};
+
+use crate::{
+    config::sections::{Agent, Named, Subject},
+    domain::{id::Name, principal::OwnerId},
+};
+
+/// The rules of all agents. An agent that has none is everybody's. Cheap to clone.
+#[derive(Clone, Debug, Default)]
+pub struct Admission {
+    agents: Arc<HashMap<Name, Rules>>,
+}
+
+#[derive(Debug)]
+struct Rules {
+    /// Everybody, where nobody is named.
+    users: Option<HashSet<OwnerId>>,
+    /// Whoever the run belongs to, where nobody is named.
+    approvers: Option<HashSet<OwnerId>>,
+}
+
+impl Admission {
+    /// The rules of the configuration's agents, of subjects as `owner` derives their keys.
+    pub(super) fn of(agents: &Named<Agent>, owner: impl Fn(&str, &str) -> OwnerId) -> Self {
+        let keys = |subjects: &Option<Vec<Subject>>| {
+            let key = |subject: &Subject| owner(subject.iss(), subject.sub());
+            subjects.as_ref().map(|subjects| subjects.iter().map(key).collect())
+        };
+        let rules = |agent: &Agent| Rules { users: keys(&agent.allow), approvers: keys(&agent.approvers) };
+        let rules = agents.iter().filter_map(|(name, agent)| Some((name.parse().ok()?, rules(agent))));
+        Self { agents: Arc::new(rules.collect()) }
+    }
+
+    /// Whether a run of this agent may belong to `owner`, whatever way it was made.
+    pub fn may_use(&self, owner: &OwnerId, agent: &Name) -> bool {
+        let users = self.agents.get(agent).and_then(|rules| rules.users.as_ref());
+        users.is_none_or(|users| users.contains(owner))
+    }
+
+    /// Whether `asker` may answer for a run of this agent that belongs to `owner`.
+    pub fn may_answer(&self, asker: &OwnerId, agent: Option<&Name>, owner: &OwnerId) -> bool {
+        let rules = agent.and_then(|agent| self.agents.get(agent));
+        match rules.and_then(|rules| rules.approvers.as_ref()) {
+            Some(approvers) => approvers.contains(asker),
+            None => asker == owner,
+        }
+    }
+
+    /// Whether there is an agent of which `asker` may answer for others' runs.
+    pub fn answers_for_others(&self, asker: &OwnerId) -> bool {
+        self.agents.values().filter_map(|rules| rules.approvers.as_ref()).any(|approvers| approvers.contains(asker))
+    }
+}

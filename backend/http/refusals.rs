@@ -1,0 +1,74 @@
+//! Refused credentials: each is counted, and a few a second are logged. Neither holds what was presented, nor by whom.
+
+use std::sync::{Mutex, PoisonError};
+
+use axum::response::Response;
+use tokio::time::{Duration, Instant};
+
+use super::problem::Code;
+use crate::domain::limits::REFUSED_LINES_PER_S_MAX;
+
+/// What a refusal leaves in its response for this file.
+#[derive(Clone, Debug)]
+pub(super) struct Refused {
+    pub(super) code: Code,
+    pub(super) detail: String,
+}
+
+impl Refused {
+    /// Whether a problem of this kind is about who asks.
+    pub(super) fn is_by(code: Code) -> bool {
+        matches!(code, Code::Unauthorized | Code::Forbidden | Code::ForeignHost | Code::TokenInUrl)
+    }
+}
+
+/// The lines of the current second.
+#[derive(Debug, Default)]
+pub(super) struct Refusals(Mutex<Lines>);
+
+#[derive(Debug, Default)]
+struct Lines {
+    since: Option<Instant>,
+    told: u32,
+    untold: u64,
+}
+
+impl Refusals {
+    /// Takes note of a response.
+    pub(super) fn note(&self, response: &Response) {
+        let Some(Refused { code, detail }) = response.extensions().get() else { return };
+        metrics::counter!("runreel_refused_total", "reason" => code.word()).increment(1);
+        if let Some(untold) = self.may_tell(Instant::now()) {
+            tracing::warn!(reason = code.word(), untold, "a credential was refused: {detail}");
+        }
+    }
+
+    /// How many were not told since the last line, if there may be one now.
+    fn may_tell(&self, now: Instant) -> Option<u64> {
+        let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if lines.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {
+            (lines.since, lines.told) = (Some(now), 0);
+        }
+        if lines.told < REFUSED_LINES_PER_S_MAX {
+            lines.told += 1;
+            return Some(std::mem::take(&mut lines.untold));
+        }
+        lines.untold += 1;
+        None
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_flood_is_a_few_lines_a_second_and_the_number_of_the_rest() {
+        let (refusals, began) = (Refusals::default(), Instant::now());
+        let told = (0..1_000).filter_map(|_| refusals.may_tell(began)).count();
+        assert_eq!(told, REFUSED_LINES_PER_S_MAX as usize);
+        let later = began + Duration::from_secs(1);
+        assert_eq!(refusals.may_tell(later), Some(1_000 - u64::from(REFUSED_LINES_PER_S_MAX)));
+        assert_eq!(refusals.may_tell(later), Some(0));
+    }
+}

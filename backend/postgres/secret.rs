@@ -1,0 +1,90 @@
+//! The password of the embedded cluster. The kernel keeps programs of one user apart only where they are told to
+//! (see [`crate::confine`]), so a socket alone would let every program of the cluster's user in.
+//!
+//! It lies in the data directory as a password file of libpq (`PGPASSFILE`), closed to others. Without that file, or
+//! with rules of another's, the next start makes a new one: so clusters of older versions come to theirs, and so an
+//! operator changes it.
+
+use std::fmt;
+use std::fs::{self, File, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::OpenOptionsExt;
+
+use tracing::info;
+
+use super::NAME;
+use super::account::Account;
+use super::error::Error;
+use super::find::Programs;
+use super::home::{Home, NO_LINK};
+use super::initdb;
+
+/// Who may come in, and how: `pg_hba.conf`.
+const RULES: &str = "# Written by runreel; a change is undone, with a new password, at the next start.\n\
+                     local all         all scram-sha-256\n\
+                     local replication all scram-sha-256\n";
+/// What stands before the password in its file: any host, port, database and role.
+const ANYWHERE: &str = "*:*:*:*:";
+
+/// Shown to nobody by accident.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Password(String);
+
+impl Password {
+    pub fn expose(&self) -> &str {
+        &self.0
+    }
+}
+
+impl fmt::Debug for Password {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("Password(…)")
+    }
+}
+
+/// The password, if it is there.
+pub(super) fn read(home: &Home) -> Option<Password> {
+    let text = fs::read_to_string(home.password()).ok()?;
+    let password = text.strip_prefix(ANYWHERE)?.trim_end();
+    (!password.is_empty()).then(|| Password(password.to_owned()))
+}
+
+/// The password that holds on this cluster, if its rules are still ours.
+pub(super) fn standing(home: &Home) -> Option<Password> {
+    let rules = fs::read_to_string(home.rules()).ok()?;
+    read(home).filter(|_| rules == RULES)
+}
+
+/// A new password for the cluster, which nobody runs now.
+///
+/// A crash on the way leaves no file, or the rules of another's, so the next start makes another password.
+pub(super) async fn make(home: &Home, programs: &Programs, account: Account) -> Result<Password, Error> {
+    info!("the database gets a new password");
+    let path = home.password();
+    fs::remove_file(&path).or_else(|error| match error.kind() {
+        io::ErrorKind::NotFound => Ok(()),
+        _ => Err(Error::file(&path)(error)),
+    })?;
+    let password = hex::encode(rand::random::<[u8; 32]>());
+    // Hexadecimal digits need no quoting.
+    let statement = format!("alter role {NAME} password '{password}'\n");
+    let settings = ["exit_on_error=on", "password_encryption=scram-sha-256"];
+    initdb::single(&home.cluster(), programs, account, &settings, &statement).await?;
+    let rules = home.rules();
+    // The file keeps its owner, whom Postgres runs as.
+    let opened = OpenOptions::new().write(true).truncate(true).custom_flags(NO_LINK).open(&rules);
+    write(opened, RULES).map_err(Error::file(&rules))?;
+    let fresh = home.root().join("postgres.pass.new");
+    let opened =
+        OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(NO_LINK).open(&fresh);
+    write(opened, &format!("{ANYWHERE}{password}\n")).map_err(Error::file(&fresh))?;
+    fs::rename(&fresh, &path).map_err(Error::file(&path))?;
+    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))?;
+    Ok(Password(password))
+}
+
+fn write(opened: io::Result<File>, text: &str) -> io::Result<()> {
+    let mut file = opened?;
+    file.write_all(text.as_bytes())?;
+    file.sync_all()
+}

@@ -31,6 +31,8 @@ mod threads;
 mod timeline;
 mod ui;
 
+use std::sync::Arc;
+
 use axum::{
     Router,
     extract::Request,

@@ -157,7 +157,7 @@ async fn run(
             let cursor: RunCursor =
                 cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
             if !server.timeline.admits(&owner, run, cursor).await? {
-                return Err(cursor_ahead(&record.head.last_seq.to_string()));
+                return Err(cursor_ahead(&record.head.last_seq.to_string()).into());
             }
             cursor.seq
         }

@@ -44,7 +44,8 @@ impl Store {
     pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.unowned().await?;
-            let rows = sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
+            let rows =
+                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
             tx.commit().await?;
             let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
             Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))

@@ -59,8 +59,7 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// A publisher for which everything up to `tail` counts as published.
     pub(crate) fn new(bus: Bus, tail: &FeedCursor, histories: Histories) -> Self {
-        let gate =
-            Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default() };
+        let gate = Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default() };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,

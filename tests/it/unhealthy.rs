@@ -188,11 +188,12 @@ async fn a_server_that_starts_waits_for_its_database_but_not_for_one_that_refuse
     let db = Db::new().await;
     let proxy = Proxy::to(db.upstream()).await;
     proxy.cut();
-    let starting = tokio::spawn(setup().on(&db).through(db.url_through(proxy.port)).start());
-    proxy.until_refused().await;
-    assert!(!starting.is_finished());
-    proxy.mend();
-    starting.await.unwrap().start_run().await;
+    let mending = async {
+        proxy.until_refused().await;
+        proxy.mend();
+    };
+    let (server, ()) = tokio::join!(setup().on(&db).through(db.url_through(proxy.port)).start(), mending);
+    server.start_run().await;
     let url = db.url_through(proxy.port).replace("postgres://", "postgres://nobody-of-this-name-");
     let flags = ["--listen", "127.0.0.1:0", "--database-url", &url];
     let refused = within_s(5, App::start(&serve_args(&flags), &Secrets::default())).await;

@@ -5,6 +5,10 @@ use std::process::ExitCode;
 use clap::Parser;
 use runreel::cli::{self, Cli};
 
+/// Gives memory back once it is no longer used, which the system's allocator does not: docs/performance.md.
+#[global_allocator]
+static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {

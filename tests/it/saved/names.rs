@@ -205,7 +205,7 @@ async fn what_looks_like_an_option_is_no_new_name_and_an_old_one_is_still_read_a
     for name in ["-rf", "-", "--help"] {
         let refused = server.post(SAVED, super::save_of(name, "t")).await.refused(400, "invalid_request");
         assert_eq!(refused["field"], "name");
-        server.put_text(&format!("{SAVED}/{name}"), &text.replace("-rf", name)).await.refused(400, "invalid_request");
+        server.put_text(&format!("{SAVED}/{name}"), text.replace("-rf", name)).await.refused(400, "invalid_request");
     }
     server.get(&format!("{SAVED}/-rf")).await.expect(200);
     server.delete(&format!("{SAVED}/-rf")).await.expect(204);

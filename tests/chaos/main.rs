@@ -11,15 +11,21 @@
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
+mod alone;
+mod cluster;
 mod graph;
 mod judge;
+mod peers;
+mod pulse;
 mod reader;
 mod save;
 mod scenarios;
 mod self_check;
+mod setback;
 mod site;
 mod stage;
 mod storm;
+mod switch;
 mod table;
 mod talk;
 mod wire;
@@ -36,6 +42,7 @@ use std::{
 use clap::{Parser, ValueEnum};
 
 use crate::{
+    peers::Loss,
     stage::Verdict,
     storm::{Fault, Plan, storm},
 };
@@ -59,9 +66,15 @@ enum Wanted {
     GraphKills,
     TalkKills,
     SaveKills,
+    Freeze,
+    BlackHole,
+    SetBack,
+    Skew,
+    Floods,
+    Truthful,
 }
 
-const SCENARIOS: [Wanted; 12] = [
+const SCENARIOS: [Wanted; 18] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -74,6 +87,12 @@ const SCENARIOS: [Wanted; 12] = [
     Wanted::GraphKills,
     Wanted::TalkKills,
     Wanted::SaveKills,
+    Wanted::Freeze,
+    Wanted::BlackHole,
+    Wanted::SetBack,
+    Wanted::Skew,
+    Wanted::Floods,
+    Wanted::Truthful,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -97,6 +116,9 @@ struct Args {
     /// The server to test.
     #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
     server: PathBuf,
+    /// The harness is in a network and with mounts of its own already.
+    #[arg(long, hide = true)]
+    alone: bool,
 }
 
 /// Says what is being done, on stderr.
@@ -109,6 +131,7 @@ fn main() -> anyhow::Result<ExitCode> {
         return graph::child::main().map(|()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
+    alone::enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         tokio::select! {
@@ -204,6 +227,12 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
         Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
         Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(8, 100))).await,
+        Wanted::Freeze | Wanted::BlackHole => {
+            let loss = if scenario == Wanted::Freeze { Loss::Freeze } else { Loss::BlackHole };
+            let held = Duration::from_secs(pick(6, 8) as u64);
+            peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
+        }
+        Wanted::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
         _ => return Vec::new(),
     };
     vec![(name, verdict)]

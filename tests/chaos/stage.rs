@@ -92,15 +92,30 @@ impl Stage {
     ) -> anyhow::Result<Self> {
         let site = Site::new()?;
         let shared = if processes > 1 { Some(Shared::start(&site).await?) } else { None };
+        let home = || shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
+        let homes = (0..processes).map(|_| home()).collect();
+        let mut stage = Self::on(program, site, homes, runs, seed, flags).await?;
+        stage.shared = shared;
+        Ok(stage)
+    }
+
+    /// A server in each of these homes, and a tree of runs.
+    pub(crate) async fn on(
+        program: &Path,
+        site: Site,
+        homes: Vec<Home>,
+        runs: usize,
+        seed: u64,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let mut servers = Vec::new();
-        for number in 0..processes {
-            let home = shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
+        for (number, home) in homes.into_iter().enumerate() {
             servers.push(Server::start(program, &site, home, number, flags).await?);
         }
         let mut stage = Self {
             readers: Vec::new(),
             servers,
-            shared,
+            shared: None,
             site,
             traffic: Arc::default(),
             run_ids: Vec::new(),

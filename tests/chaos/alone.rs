@@ -10,6 +10,8 @@ use anyhow::Context as _;
 
 /// Said by the harness to itself once it is alone.
 pub(crate) const FLAG: &str = "--alone";
+/// Why what needs it is not run.
+pub(crate) const MISSING: &str = "packets can only be dropped by root, with unshare, ip and iptables";
 const ENTER: &str = "ip link set lo up && exec \"$0\" \"$@\"";
 
 /// Becomes the same program in a network and with mounts of its own, where that is allowed; returns where it is not.

@@ -80,8 +80,12 @@ impl Cluster {
     pub(crate) async fn start(&self) -> anyhow::Result<()> {
         let mut start = self.program("pg_ctl");
         start.args(["-w", "-t", "60", "-s", "-o"]).arg(format!("-p {}", self.port)).arg("-D").arg(&self.dir);
-        start.arg("-l").arg(self.dir.with_extension("log")).arg("start");
-        run(start).await
+        let log = self.dir.with_extension("log");
+        start.arg("-l").arg(&log).arg("start");
+        run(start).await.with_context(|| {
+            let text = fs::read_to_string(&log).unwrap_or_default();
+            text.lines().rev().take(8).collect::<Vec<_>>().join(" < ")
+        })
     }
 
     /// As a crash of the machine would: nothing is written any more.

@@ -16,6 +16,7 @@ use tokio::{
 use crate::{
     judge::Run,
     reader::lock,
+    self_check::Plant,
     site::is_ready,
     writer::Traffic,
 };
@@ -200,4 +201,17 @@ pub(crate) fn longest_gap(stored: &[Instant], from: Instant, to: Instant) -> Dur
     within.sort_unstable();
     let moments: Vec<Instant> = std::iter::once(before).chain(within).chain([to]).collect();
     moments.windows(2).map(|pair| pair[1] - pair[0]).max().unwrap_or_default()
+}
+
+pub(crate) fn plants() -> Vec<Plant> {
+    let now = Instant::now();
+    let at = |ms: &[u64]| ms.iter().map(|ms| now + Duration::from_millis(*ms)).collect::<Vec<_>>();
+    let gap = |ms: &[u64]| longest_gap(&at(ms), now + Duration::from_secs(1), now + Duration::from_secs(9)).as_millis();
+    vec![
+        Plant { name: "acknowledgements without a gap", seen: gap(&[500, 2_500, 4_500, 6_500, 8_500]) == 2_000 },
+        Plant { name: "a gap in the middle", seen: gap(&[500, 1_500, 7_500, 8_500]) == 6_000 },
+        Plant { name: "a gap that begins before", seen: gap(&[0, 6_000, 8_000]) == 6_000 },
+        Plant { name: "a gap without an end", seen: gap(&[900, 2_000]) == 7_000 },
+        Plant { name: "no acknowledgement at all", seen: gap(&[]) == 8_000 },
+    ]
 }

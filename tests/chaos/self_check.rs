@@ -9,8 +9,9 @@ use anyhow::ensure;
 
 use crate::{
     judge::{Ack, Attempts, Connection, Delivery, Row, Table, Tally, Trial, judge_reader, judge_table, print_of},
-    setback,
+    pulse, setback, skew,
     stage::Verdict,
+    truthful,
     wire::{Frame, Frames},
 };
 
@@ -154,7 +155,9 @@ impl Tally {
 /// Plants everything and says what was not seen.
 pub(crate) fn run() -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
-    let plants: Vec<Plant> = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?).chain(setback::plants()).collect();
+    let streams = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?);
+    let others = setback::plants().into_iter().chain(skew::plants()).chain(truthful::plants()).chain(pulse::plants());
+    let plants: Vec<Plant> = streams.chain(others).collect();
     for plant in &plants {
         verdict.require(plant.seen, || format!("planted and not judged rightly: {}", plant.name));
     }

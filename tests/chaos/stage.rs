@@ -57,9 +57,15 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
     /// Figures for the summary line.
     pub(crate) facts: Vec<String>,
+    /// Why the machine does not allow it to be run: neither passed nor failed.
+    pub(crate) cannot: Option<String>,
 }
 
 impl Verdict {
+    pub(crate) fn cannot(why: &str) -> Self {
+        Self { cannot: Some(why.to_owned()), ..Self::default() }
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
         self.tally.is_clean() && self.violations.is_empty()
     }
@@ -77,7 +83,10 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.tally, self.facts.join(", "))
+        match &self.cannot {
+            Some(why) => write!(f, "cannot be run here: {why}"),
+            None => write!(f, "{}; {}", self.tally, self.facts.join(", ")),
+        }
     }
 }
 

@@ -70,7 +70,7 @@ impl Trouble {
     fn words(self) -> &'static [&'static str] {
         match self {
             // Postgres writes nothing on such a disk, also not the log it would start from: it goes away.
-            Self::Stands | Self::Gone | Self::DiskReadOnly => &["reach", "read-only"],
+            Self::Stands | Self::Gone | Self::DiskReadOnly => &["reach", "silent", "read-only"],
             Self::ReadOnly => &["read-only"],
             Self::Forbidden => &["permission", "may not", "not allowed", "privilege", "refuse"],
             Self::Full => &["full", "space", "room"],
@@ -268,6 +268,8 @@ impl<'a> Ground<'a> {
             Trouble::DiskReadOnly => {
                 self.cluster.crash().await?;
                 disk()?.repair().await?;
+                // Nobody could remove it, and the process it names may not have been waited for yet.
+                let _ = fs::remove_file(self.cluster.dir.join("postmaster.pid"));
                 self.cluster.start().await?;
             }
         }

@@ -1,7 +1,7 @@
 //! Two servers on one database, of which one has a clock that is wrong by minutes or by months.
 //!
-//! Both carry out the same agents. Each job writes line after line into a file of its own, with pauses that are longer
-//! together than a lease: effects outside, which no journal takes back. Whoever believes too early that a lease has run
+//! Both carry out the same agents. Each job writes line after line into a file of its own, with pauses
+//! between: effects outside, which no journal takes back. Whoever believes too early that a lease has run
 //! out takes a job that is alive, and writes a line again. Only the server's process sees the wrong time, not Postgres.
 
 use std::{
@@ -25,7 +25,8 @@ use crate::{
 
 /// How wrong the second server's clock is, as libfaketime takes it.
 const SKEWS: [&str; 5] = ["+60s", "-60s", "+300d", "-300d", "+0s"];
-const LEASE_MS: &str = "1500";
+/// Less than the clocks differ, and more than a job takes: whoever loses its lease finds out too late.
+const LEASE_MS: &str = "20000";
 /// Effects of a job, and the pause before each.
 const TURNS: usize = 8;
 const TURN_MS: u64 = 400;

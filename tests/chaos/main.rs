@@ -11,17 +11,25 @@
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
+mod alone;
+mod cluster;
 mod graph;
 mod judge;
+mod peers;
+mod pulse;
 mod reader;
 mod save;
 mod scenarios;
 mod self_check;
+mod setback;
 mod site;
+mod skew;
 mod stage;
 mod storm;
+mod switch;
 mod table;
 mod talk;
+mod truthful;
 mod wire;
 mod writer;
 
@@ -36,6 +44,7 @@ use std::{
 use clap::{Parser, ValueEnum};
 
 use crate::{
+    peers::Loss,
     stage::Verdict,
     storm::{Fault, Plan, storm},
 };
@@ -59,9 +68,15 @@ enum Wanted {
     GraphKills,
     TalkKills,
     SaveKills,
+    Freeze,
+    BlackHole,
+    SetBack,
+    Skew,
+    Floods,
+    Truthful,
 }
 
-const SCENARIOS: [Wanted; 12] = [
+const SCENARIOS: [Wanted; 18] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -74,6 +89,12 @@ const SCENARIOS: [Wanted; 12] = [
     Wanted::GraphKills,
     Wanted::TalkKills,
     Wanted::SaveKills,
+    Wanted::Freeze,
+    Wanted::BlackHole,
+    Wanted::SetBack,
+    Wanted::Skew,
+    Wanted::Floods,
+    Wanted::Truthful,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -97,6 +118,9 @@ struct Args {
     /// The server to test.
     #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
     server: PathBuf,
+    /// The harness is in a network and with mounts of its own already.
+    #[arg(long, hide = true)]
+    alone: bool,
 }
 
 /// Says what is being done, on stderr.
@@ -109,6 +133,7 @@ fn main() -> anyhow::Result<ExitCode> {
         return graph::child::main().map(|()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
+    alone::enter()?;
     let runtime = tokio::runtime::Builder::new_multi_thread().enable_all().build()?;
     let code = runtime.block_on(async {
         tokio::select! {
@@ -127,23 +152,27 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     writeln!(out, "chaos seed {seed}, server {}", args.server.display())?;
     let small = args.small || args.wanted == Wanted::Quick;
     let all = matches!(args.wanted, Wanted::Quick | Wanted::Full);
-    let (mut passed, mut failed) = (0, 0);
+    let (mut passed, mut failed, mut absent) = (0, 0, 0);
     let began = Instant::now();
     for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
         let began = Instant::now();
         for (name, verdict) in play(args, scenario, small, seed).await {
-            let clean = verdict.as_ref().is_ok_and(Verdict::is_clean);
-            (passed, failed) = if clean { (passed + 1, failed) } else { (passed, failed + 1) };
-            print(&name, verdict, clean)?;
+            let (count, word) = match &verdict {
+                Ok(verdict) if verdict.cannot.is_some() => (&mut absent, "ABSENT"),
+                Ok(verdict) if verdict.is_clean() => (&mut passed, "ok    "),
+                _ => (&mut failed, "FAILED"),
+            };
+            *count += 1;
+            print(&name, verdict, word)?;
         }
         progress(format_args!("{} s", began.elapsed().as_secs()))?;
     }
-    writeln!(out, "{passed} passed, {failed} failed, in {} s", began.elapsed().as_secs())?;
+    let absent = if absent > 0 { format!(", {absent} cannot be run here") } else { String::new() };
+    writeln!(out, "{passed} passed, {failed} failed{absent}, in {} s", began.elapsed().as_secs())?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(name: &str, verdict: anyhow::Result<Verdict>, clean: bool) -> std::io::Result<()> {
-    let word = if clean { "ok    " } else { "FAILED" };
+fn print(name: &str, verdict: anyhow::Result<Verdict>, word: &str) -> std::io::Result<()> {
     match verdict {
         Ok(verdict) => {
             writeln!(std::io::stdout(), "{word} {name}: {verdict}")?;
@@ -204,6 +233,18 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
         Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
         Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(8, 100))).await,
+        Wanted::BlackHole if !args.alone => Ok(Verdict::cannot(alone::MISSING)),
+        Wanted::Freeze | Wanted::BlackHole => {
+            let loss = if scenario == Wanted::Freeze { Loss::Freeze } else { Loss::BlackHole };
+            let held = Duration::from_secs(pick(6, 8) as u64);
+            peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
+        }
+        Wanted::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
+        Wanted::Skew => skew::run(program, pick(2, 5), pick(6, 24)).await,
+        Wanted::Truthful => match truthful::run(program, small, args.alone).await {
+            Ok(played) => return played,
+            Err(error) => Err(error),
+        },
         _ => return Vec::new(),
     };
     vec![(name, verdict)]

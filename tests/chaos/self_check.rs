@@ -9,7 +9,9 @@ use anyhow::ensure;
 
 use crate::{
     judge::{Ack, Attempts, Connection, Delivery, Row, Table, Tally, Trial, judge_reader, judge_table, print_of},
+    pulse, setback, skew,
     stage::Verdict,
+    truthful,
     wire::{Frame, Frames},
 };
 
@@ -64,9 +66,9 @@ fn judged(blocks: &[String]) -> anyhow::Result<Tally> {
 }
 
 /// Whether exactly this kind of damage is counted.
-struct Plant {
-    name: &'static str,
-    seen: bool,
+pub(crate) struct Plant {
+    pub(crate) name: &'static str,
+    pub(crate) seen: bool,
 }
 
 fn planted_streams() -> anyhow::Result<Vec<Plant>> {
@@ -153,7 +155,9 @@ impl Tally {
 /// Plants everything and says what was not seen.
 pub(crate) fn run() -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
-    let plants: Vec<Plant> = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?).collect();
+    let streams = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?);
+    let others = setback::plants().into_iter().chain(skew::plants()).chain(truthful::plants()).chain(pulse::plants());
+    let plants: Vec<Plant> = streams.chain(others).collect();
     for plant in &plants {
         verdict.require(plant.seen, || format!("planted and not judged rightly: {}", plant.name));
     }

@@ -10,8 +10,12 @@ use std::{
 };
 
 use anyhow::{Context as _, bail};
-use runreel::postgres::{Cluster, Options};
+use runreel::{
+    database::Database,
+    postgres::{Cluster, Options},
+};
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
+use sqlx::postgres::PgConnectOptions;
 use tokio::time::{Instant, sleep};
 
 use crate::wire;
@@ -28,6 +32,7 @@ const LOG_LINES: usize = 12;
 #[derive(Debug)]
 pub(crate) struct Site {
     dir: tempfile::TempDir,
+    database: Option<PgConnectOptions>,
 }
 
 impl Site {
@@ -37,7 +42,7 @@ impl Site {
             .permissions(fs::Permissions::from_mode(0o711))
             .tempdir()
             .context("no temporary folder can be made")?;
-        Ok(Self { dir })
+        Ok(Self { dir, database: None })
     }
 
     pub(crate) fn data_dir(&self) -> PathBuf {
@@ -49,28 +54,46 @@ impl Site {
         self.dir.path().join(name)
     }
 
-    /// The postmaster of the embedded cluster, if there is one.
-    pub(crate) fn postmaster(&self) -> Option<Pid> {
-        let text = fs::read_to_string(self.data_dir().join("postgres/postmaster.pid")).ok()?;
-        let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
-        // The pid of a file that was left behind may be another's by now.
-        let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
-        line.windows(8).any(|word| word == b"postgres").then_some(pid)
+    /// The servers' database is not the embedded one.
+    pub(crate) fn lives_on(&mut self, database: PgConnectOptions) {
+        self.database = Some(database);
     }
 
-    /// The postmaster and every process it started, itself first.
-    pub(crate) fn postgres_processes(&self) -> Vec<Pid> {
-        let Some(postmaster) = self.postmaster() else { return Vec::new() };
-        let children = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
-            let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
-            (parent_of(pid)? == postmaster.as_raw_nonzero().get()).then(|| Pid::from_raw(pid))?
-        });
-        std::iter::once(postmaster).chain(children).collect()
+    /// The database of the servers, for SQL of the harness's own.
+    pub(crate) fn database(&self) -> anyhow::Result<PgConnectOptions> {
+        if let Some(database) = &self.database {
+            return Ok(database.clone());
+        }
+        Ok(Database::running(&self.data_dir()).context("the database does not run")?.options)
+    }
+
+    /// The postmaster of the embedded cluster, if there is one.
+    pub(crate) fn postmaster(&self) -> Option<Pid> {
+        postmaster_in(&self.data_dir().join("postgres"))
     }
 
     pub(crate) fn signal_postgres(&self, signal: Signal) -> usize {
-        self.postgres_processes().into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count()
+        processes_of(self.postmaster()).into_iter().filter(|pid| kill_process(*pid, signal).is_ok()).count()
     }
+}
+
+/// The postmaster of the cluster in this folder, if it runs.
+pub(crate) fn postmaster_in(cluster: &Path) -> Option<Pid> {
+    let text = fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
+    let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
+    // The pid of a file that was left behind may be another's by now.
+    let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
+    line.windows(8).any(|word| word == b"postgres").then_some(pid)
+}
+
+/// A postmaster and every process it started, itself first.
+pub(crate) fn processes_of(postmaster: Option<Pid>) -> Vec<Pid> {
+    let Some(postmaster) = postmaster else { return Vec::new() };
+    let children = fs::read_dir("/proc").into_iter().flatten().filter_map(|entry| {
+        let pid: i32 = entry.ok()?.file_name().to_str()?.parse().ok()?;
+        (parent_of(pid)? == postmaster.as_raw_nonzero().get()).then(|| Pid::from_raw(pid))?
+    });
+    std::iter::once(postmaster).chain(children).collect()
 }
 
 impl Drop for Site {
@@ -113,6 +136,7 @@ pub(crate) struct Server {
     data_dir: PathBuf,
     log: PathBuf,
     flags: Vec<String>,
+    env: Vec<(String, String)>,
 }
 
 impl Server {
@@ -123,6 +147,18 @@ impl Server {
         home: Home,
         number: usize,
         flags: &[&str],
+    ) -> anyhow::Result<Self> {
+        Self::start_with(program, site, home, number, flags, &[]).await
+    }
+
+    /// The same with variables of the environment.
+    pub(crate) async fn start_with(
+        program: &Path,
+        site: &Site,
+        home: Home,
+        number: usize,
+        flags: &[&str],
+        env: &[(&str, &str)],
     ) -> anyhow::Result<Self> {
         let data_dir = match &home {
             Home::Embedded => site.data_dir(),
@@ -136,6 +172,7 @@ impl Server {
             data_dir,
             log: site.dir.path().join(format!("server-{number}.log")),
             flags: flags.iter().map(|flag| (*flag).to_owned()).collect(),
+            env: env.iter().map(|(name, value)| ((*name).to_owned(), (*value).to_owned())).collect(),
         };
         server.spawn()?;
         server.ready().await?;
@@ -155,6 +192,7 @@ impl Server {
         let mut command = Command::new(&self.program);
         command.arg("serve").arg("--listen").arg(self.address.to_string()).arg("--data-dir").arg(&self.data_dir);
         command.args(&self.flags).env_remove("DATABASE_URL").env_remove("RUNREEL_DATA_DIR");
+        command.envs(self.env.iter().map(|(name, value)| (name, value)));
         if let Home::Shared(url) = &self.home {
             command.arg("--database-url").arg(url);
         }
@@ -178,6 +216,11 @@ impl Server {
         Ok(())
     }
 
+    pub(crate) fn signal(&self, signal: Signal) -> anyhow::Result<()> {
+        let pid = Pid::from_raw(i32::try_from(self.pid())?).context("the server has no pid")?;
+        Ok(kill_process(pid, signal)?)
+    }
+
     /// As a crash would: no signal handler runs.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         let mut child = self.child.take().context("there is no server to kill")?;
@@ -188,9 +231,8 @@ impl Server {
 
     /// Asks the server to end, and waits; `None` when it has not ended in time.
     pub(crate) async fn terminate(&mut self, wait_max: Duration) -> anyhow::Result<Option<ExitStatus>> {
+        self.signal(Signal::TERM)?;
         let child = self.child.as_mut().context("there is no server to end")?;
-        let pid = Pid::from_raw(i32::try_from(child.id())?).context("the server has no pid")?;
-        kill_process(pid, Signal::TERM)?;
         let began = Instant::now();
         while began.elapsed() < wait_max {
             if let Some(status) = child.try_wait()? {

@@ -57,9 +57,15 @@ pub(crate) struct Verdict {
     pub(crate) violations: Vec<String>,
     /// Figures for the summary line.
     pub(crate) facts: Vec<String>,
+    /// Why the machine does not allow it to be run: neither passed nor failed.
+    pub(crate) cannot: Option<String>,
 }
 
 impl Verdict {
+    pub(crate) fn cannot(why: &str) -> Self {
+        Self { cannot: Some(why.to_owned()), ..Self::default() }
+    }
+
     pub(crate) fn is_clean(&self) -> bool {
         self.tally.is_clean() && self.violations.is_empty()
     }
@@ -77,7 +83,10 @@ impl Verdict {
 
 impl fmt::Display for Verdict {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}; {}", self.tally, self.facts.join(", "))
+        match &self.cannot {
+            Some(why) => write!(f, "cannot be run here: {why}"),
+            None => write!(f, "{}; {}", self.tally, self.facts.join(", ")),
+        }
     }
 }
 
@@ -92,15 +101,30 @@ impl Stage {
     ) -> anyhow::Result<Self> {
         let site = Site::new()?;
         let shared = if processes > 1 { Some(Shared::start(&site).await?) } else { None };
+        let home = || shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
+        let homes = (0..processes).map(|_| home()).collect();
+        let mut stage = Self::on(program, site, homes, runs, seed, flags).await?;
+        stage.shared = shared;
+        Ok(stage)
+    }
+
+    /// A server in each of these homes, and a tree of runs.
+    pub(crate) async fn on(
+        program: &Path,
+        site: Site,
+        homes: Vec<Home>,
+        runs: usize,
+        seed: u64,
+        flags: &[&str],
+    ) -> anyhow::Result<Self> {
         let mut servers = Vec::new();
-        for number in 0..processes {
-            let home = shared.as_ref().map_or(Home::Embedded, |shared| Home::Shared(shared.url()));
+        for (number, home) in homes.into_iter().enumerate() {
             servers.push(Server::start(program, &site, home, number, flags).await?);
         }
         let mut stage = Self {
             readers: Vec::new(),
             servers,
-            shared,
+            shared: None,
             site,
             traffic: Arc::default(),
             run_ids: Vec::new(),

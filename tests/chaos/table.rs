@@ -1,8 +1,8 @@
 //! The truth: the rows as Postgres holds them, and the lines the server tells of them.
 
-use anyhow::{Context as _, ensure};
+use anyhow::ensure;
 use serde::Deserialize;
-use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
+use sqlx::{Connection as _, PgConnection};
 
 use crate::{
     judge::{Row, Table, print_of},
@@ -11,9 +11,7 @@ use crate::{
 
 /// The database behind a scenario, for SQL of the harness's own.
 pub(crate) async fn connect(site: &crate::site::Site) -> anyhow::Result<PgConnection> {
-    let database = runreel::database::Database::running(&site.data_dir()).context("the database does not run")?;
-    let options: PgConnectOptions = database.options;
-    Ok(PgConnection::connect_with(&options).await?)
+    Ok(PgConnection::connect_with(&site.database()?).await?)
 }
 
 /// Reads every run twice: with SQL and from the page endpoint. The two must tell the same rows.

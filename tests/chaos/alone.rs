@@ -1,0 +1,37 @@
+//! The harness in a network and with mounts of its own, so that packets may be dropped and disks filled, and nothing of it
+//! stays whatever happens: both end with the last process in them.
+
+use std::{
+    os::unix::process::CommandExt as _,
+    process::{Command, Stdio},
+};
+
+use anyhow::Context as _;
+
+/// Said by the harness to itself once it is alone.
+pub(crate) const FLAG: &str = "--alone";
+/// Why what needs it is not run.
+pub(crate) const MISSING: &str = "packets can only be dropped by root, with unshare, ip and iptables";
+const ENTER: &str = "ip link set lo up && exec \"$0\" \"$@\"";
+
+/// Becomes the same program in a network and with mounts of its own, where that is allowed; returns where it is not.
+pub(crate) fn enter() -> anyhow::Result<()> {
+    let arguments: Vec<_> = std::env::args_os().collect();
+    if arguments.iter().any(|argument| argument == FLAG) || !may() {
+        return Ok(());
+    }
+    let mut again = unshare();
+    again.arg("sh").arg("-c").arg(ENTER).arg(std::env::current_exe()?).args(&arguments[1..]).arg(FLAG);
+    Err(again.exec()).context("unshare does not start")
+}
+
+/// Whether packets can be dropped and disks be mounted here, without anybody outside being hit.
+fn may() -> bool {
+    unshare().args(["sh", "-c", "ip link set lo up && iptables -w -L -n"]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+}
+
+fn unshare() -> Command {
+    let mut unshare = Command::new("unshare");
+    unshare.args(["--net", "--mount", "--"]);
+    unshare
+}

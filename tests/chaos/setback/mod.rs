@@ -1,0 +1,32 @@
+//! A database that goes back under a running server: a failover to a standby that lagged, or a backup that was restored.
+//!
+//! In each round events are acknowledged and read, a copy is cut off or taken, more events follow which the copy does not
+//! have, and then the copy takes the place of the database. What was acknowledged and is gone is the operator's loss. What
+//! must not be is that anybody is misled: [`judge`] says how. Every third round the server is killed meanwhile and
+//! started again; in the others it has to find out by itself.
+
+mod ground;
+mod judge;
+mod reader;
+
+use std::path::Path;
+
+use anyhow::Context as _;
+
+pub(crate) use self::judge::plants;
+use self::ground::{Ground, Way};
+use crate::{progress, stage::Verdict};
+
+/// So many failovers, then so many restores.
+pub(crate) async fn run(program: &Path, seed: u64, times: usize) -> anyhow::Result<Verdict> {
+    let mut verdict = Verdict::default();
+    for way in [Way::Failover, Way::Restore] {
+        let mut ground = Ground::open(program, seed, way).await?;
+        for number in 0..times {
+            ground.round(number, &mut verdict).await.with_context(|| format!("{way:?} {number}"))?;
+            progress(format_args!("{way:?} {} of {times}", number + 1))?;
+        }
+        ground.close(&mut verdict).await?;
+    }
+    Ok(verdict)
+}

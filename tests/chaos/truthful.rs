@@ -1,0 +1,357 @@
+//! Health and refusals that tell what is so: faults under which no event can be stored, each with its own name.
+//!
+//! Emits go on all the while. Soon after the first one that fails `/readyz` must be 503, the refusals must say which
+//! trouble it is, and once it is mended both are well again by themselves. [`judge`] is pure; what brings the faults
+//! about is in [`Trouble`].
+
+use std::{
+    fs,
+    io::Write as _,
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
+
+use anyhow::Context as _;
+use runreel::client::Client;
+use rustix::process::Signal;
+use serde_json::json;
+use sqlx::Connection as _;
+use tokio::{
+    process::Command,
+    time::{Instant, sleep, timeout},
+};
+
+use crate::{
+    cluster::{self, Cluster, url_at},
+    progress,
+    pulse::{Answer, Health, Pulse},
+    self_check::Plant,
+    site::{Home, Server, Site},
+    stage::{END_MAX, Verdict},
+    writer::Traffic,
+};
+
+/// `/readyz` is 503 in this time after the first emit that fails.
+const TOLD_MAX: Duration = Duration::from_secs(2);
+/// Everything is well again in this time after the trouble has ended.
+const BACK_MAX: Duration = Duration::from_secs(5);
+/// An emit is answered in this time, whatever happens.
+const ANSWER_MAX: Duration = Duration::from_secs(5);
+/// Longest wait for an emit to fail.
+const FAILING_MAX: Duration = Duration::from_secs(15);
+/// How long a trouble lasts after that.
+const LASTS: Duration = Duration::from_secs(4);
+/// Payload of each emit: a table that grows needs room soon.
+const FILL_BYTES: usize = 6_000;
+const DISK_BYTES: u64 = 200 << 20;
+
+/// Why no event can be stored.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Trouble {
+    /// Every Postgres process is stopped.
+    Stands,
+    /// Postgres has crashed and nobody starts it.
+    Gone,
+    /// Postgres takes no writes.
+    ReadOnly,
+    /// The writer's role may not insert.
+    Forbidden,
+    /// The disk of the tables is full; that of the write-ahead log is not.
+    Full,
+    /// The disk turns read-only, as after an error of the device.
+    DiskReadOnly,
+}
+
+impl Trouble {
+    const ALL: [Self; 6] = [Self::Stands, Self::Gone, Self::ReadOnly, Self::Forbidden, Self::Full, Self::DiskReadOnly];
+
+    /// One of these words must be in the refusal.
+    fn words(self) -> &'static [&'static str] {
+        match self {
+            // Postgres writes nothing on such a disk, also not the log it would start from: it goes away.
+            Self::Stands | Self::Gone | Self::DiskReadOnly => &["reach", "silent", "read-only"],
+            Self::ReadOnly => &["read-only"],
+            Self::Forbidden => &["permission", "may not", "not allowed", "privilege", "refuse"],
+            Self::Full => &["full", "space", "room"],
+        }
+    }
+}
+
+/// What was seen of one trouble; moments are since its beginning.
+#[derive(Clone, Debug)]
+pub(crate) struct Seen {
+    trouble: Trouble,
+    /// The first emit that failed.
+    failing: Option<Duration>,
+    /// `/readyz` first said 503.
+    told: Option<Duration>,
+    /// Of the refusals.
+    slowest: Duration,
+    /// Status and detail of the last refusal.
+    last: (Option<u16>, String),
+    /// After its end: an event was stored, and `/readyz` said so.
+    stored: Option<Duration>,
+    ready: Option<Duration>,
+}
+
+fn judge(seen: &Seen) -> Vec<String> {
+    let mut wrong = Vec::new();
+    let mut require = |holds: bool, otherwise: String| if !holds { wrong.push(format!("{:?}: {otherwise}", seen.trouble)) };
+    let Some(failing) = seen.failing else {
+        require(false, "no emit failed, which proves nothing".to_owned());
+        return wrong;
+    };
+    let told = seen.told.is_some_and(|told| told <= failing + TOLD_MAX);
+    require(told, format!("emits fail after {failing:?}, and /readyz is 503 after {:?}", seen.told));
+    let (status, detail) = &seen.last;
+    require(*status == Some(503), format!("an emit was answered {status:?}: {detail}"));
+    let names = seen.trouble.words().iter().any(|word| detail.to_lowercase().contains(word));
+    require(names, format!("the refusal does not say which trouble it is: {detail}"));
+    require(seen.slowest <= ANSWER_MAX, format!("an emit was answered after {:?}", seen.slowest));
+    let back = |when: Option<Duration>| when.is_some_and(|when| when <= BACK_MAX);
+    require(back(seen.stored), format!("an event is stored {:?} after the end", seen.stored));
+    require(back(seen.ready), format!("/readyz is 200 {:?} after the end", seen.ready));
+    wrong
+}
+
+pub(crate) fn plants() -> Vec<Plant> {
+    let s = Duration::from_secs;
+    let healthy = Seen {
+        trouble: Trouble::Full,
+        failing: Some(s(1)),
+        told: Some(s(2)),
+        slowest: s(4),
+        last: (Some(503), "the database's disk is full".to_owned()),
+        stored: Some(s(1)),
+        ready: Some(s(1)),
+    };
+    let wrong = |name, seen: &Seen| Plant { name, seen: judge(seen).len() == 1 };
+    let reached = (Some(503), "the database cannot be reached".to_owned());
+    vec![
+        Plant { name: "a disk that is full and told to be", seen: judge(&healthy).is_empty() },
+        wrong("a health that never says so", &Seen { told: None, ..healthy.clone() }),
+        wrong("a health that says so late", &Seen { told: Some(s(4)), ..healthy.clone() }),
+        wrong("a full disk that is told to be out of reach", &Seen { last: reached, ..healthy.clone() }),
+        wrong("an internal error", &Seen { last: (Some(500), "full".to_owned()), ..healthy.clone() }),
+        wrong("a trouble without a failure", &Seen { failing: None, ..healthy.clone() }),
+        wrong("a health that stays red", &Seen { ready: None, ..healthy.clone() }),
+        wrong("writers that stay away", &Seen { stored: Some(s(9)), ..healthy.clone() }),
+        wrong("an emit without an answer", &Seen { slowest: s(6), ..healthy }),
+    ]
+}
+
+/// The troubles one after the other, those of a disk only where one can be mounted.
+pub(crate) async fn run(program: &Path, quick: bool, disks: bool) -> anyhow::Result<Vec<(String, anyhow::Result<Verdict>)>> {
+    let (mut verdict, mut played) = (Verdict::default(), Vec::new());
+    let site = Site::new()?;
+    let disk = if disks { Disk::mount(&site).await } else { Err(anyhow::anyhow!("not root, or no namespaces")) };
+    let dir = disk.as_ref().map_or_else(|_| site.file("cluster"), |disk| disk.folder.join("cluster"));
+    let ground = Ground::open(program, &site, &dir, disk.as_ref().ok()).await?;
+    for trouble in Trouble::ALL {
+        let needs_disk = matches!(trouble, Trouble::Full | Trouble::DiskReadOnly);
+        if needs_disk && disk.is_err() || quick && trouble == Trouble::Stands {
+            continue;
+        }
+        progress(format_args!("{trouble:?}"))?;
+        if let Err(error) = ground.suffer(trouble, &mut verdict).await {
+            verdict.violations.push(format!("{trouble:?}: {error:#}"));
+            break;
+        }
+    }
+    ground.close(&mut verdict).await?;
+    played.push(("truthful".to_owned(), Ok(verdict)));
+    if let Err(error) = disk {
+        played.push(("truthful (disk)".to_owned(), Ok(Verdict::cannot(&format!("no disk can be mounted: {error:#}")))));
+    }
+    Ok(played)
+}
+
+struct Ground<'a> {
+    server: Server,
+    health: Health,
+    pulse: Pulse,
+    cluster: Cluster,
+    disk: Option<&'a Disk>,
+}
+
+impl<'a> Ground<'a> {
+    async fn open(program: &Path, site: &Site, dir: &Path, disk: Option<&'a Disk>) -> anyhow::Result<Self> {
+        let cluster = Cluster::create(dir, Some(&site.file("wal"))).await?;
+        let server = Server::start(program, site, Home::Shared(url_at(cluster.address())), 0, &[]).await?;
+        let client = Client::new(&server.url(), None)?;
+        let run = client.create_run(&json!({ "agent": "truthful" })).await?;
+        let run_id = run["run_id"].as_str().context("a run without an id")?.to_owned();
+        let pulse = Pulse::start(&client, (0, &run_id), &Arc::<Traffic>::default(), "pulse", FILL_BYTES);
+        Ok(Self { health: Health::watch(server.address), server, pulse, cluster, disk })
+    }
+
+    async fn suffer(&self, trouble: Trouble, verdict: &mut Verdict) -> anyhow::Result<()> {
+        let quiet = Instant::now();
+        sleep(Duration::from_millis(500)).await;
+        let calm = self.health.ready_percent(quiet, Instant::now());
+        verdict.require(calm == 100, || format!("before {trouble:?}: ready in {calm} of 100 looks although nothing is wrong"));
+        let began = Instant::now();
+        self.begin(trouble).await?;
+        let failing = timeout(FAILING_MAX, self.first_failure(began)).await.ok();
+        let told = self.health.until(began, false, LASTS).await;
+        sleep(LASTS).await;
+        let refused: Vec<Answer> = self.pulse.answers(began).into_iter().filter(|answer| !answer.is_stored()).collect();
+        self.end(trouble).await?;
+        let ended = Instant::now();
+        let stored = self.pulse.stored_after(ended, BACK_MAX * 2).await;
+        let ready = self.health.until(ended, true, BACK_MAX * 2).await;
+        let after = |since: Instant, at: Option<Instant>| at.map(|at| at - since);
+        let seen = Seen {
+            trouble,
+            failing: after(began, failing),
+            told: after(began, told),
+            slowest: refused.iter().map(|answer| answer.at - answer.began).max().unwrap_or_default(),
+            last: refused.last().map(|answer| (answer.status, answer.detail.clone())).unwrap_or_default(),
+            stored: after(ended, stored),
+            ready: after(ended, ready),
+        };
+        verdict.violations.extend(judge(&seen));
+        let ms = |at: Option<Duration>| at.map_or_else(|| "never".to_owned(), |at| format!("{} ms", at.as_millis()));
+        verdict.fact(format!(
+            "{trouble:?}: emits fail after {}, not ready told after {}, mended: stored after {}, ready after {}",
+            ms(seen.failing), ms(seen.told), ms(seen.stored), ms(seen.ready)
+        ));
+        Ok(())
+    }
+
+    async fn first_failure(&self, since: Instant) -> Instant {
+        loop {
+            match self.pulse.answers(since).into_iter().find(|answer| !answer.is_stored()) {
+                Some(answer) => return answer.at,
+                None => sleep(Duration::from_millis(5)).await,
+            }
+        }
+    }
+
+    async fn sql(&self, statements: &[&'static str]) -> anyhow::Result<()> {
+        let mut database = self.cluster.connect().await?;
+        for statement in statements {
+            sqlx::raw_sql(*statement).execute(&mut database).await?;
+        }
+        Ok(database.close().await?)
+    }
+
+    async fn begin(&self, trouble: Trouble) -> anyhow::Result<()> {
+        let disk = || self.disk.context("there is no disk");
+        match trouble {
+            Trouble::Stands => _ = self.cluster.signal(Signal::STOP),
+            Trouble::Gone => self.cluster.crash().await?,
+            Trouble::ReadOnly => {
+                let statements = ["alter system set default_transaction_read_only = on", "select pg_reload_conf()"];
+                self.sql(&statements).await?;
+            }
+            Trouble::Forbidden => self.sql(&["revoke insert on store.run_event from runreel_writer"]).await?,
+            Trouble::Full => disk()?.fill()?,
+            Trouble::DiskReadOnly => disk()?.fail().await?,
+        }
+        Ok(())
+    }
+
+    async fn end(&self, trouble: Trouble) -> anyhow::Result<()> {
+        let disk = || self.disk.context("there is no disk");
+        match trouble {
+            Trouble::Stands => _ = self.cluster.signal(Signal::CONT),
+            Trouble::Gone => self.cluster.start().await?,
+            Trouble::ReadOnly => {
+                let writes = "set default_transaction_read_only = off";
+                let statements = ["alter system reset default_transaction_read_only", "select pg_reload_conf()"];
+                self.sql(&[writes, statements[0], statements[1]]).await?;
+            }
+            Trouble::Forbidden => self.sql(&["grant insert on store.run_event to runreel_writer"]).await?,
+            Trouble::Full => disk()?.free()?,
+            Trouble::DiskReadOnly => {
+                self.cluster.crash().await?;
+                disk()?.repair().await?;
+                // Nobody could remove it, and the process it names may not have been waited for yet.
+                let _ = fs::remove_file(self.cluster.dir.join("postmaster.pid"));
+                self.cluster.start().await?;
+            }
+        }
+        Ok(())
+    }
+
+    async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
+        drop(self.pulse);
+        let status = self.server.terminate(END_MAX).await?;
+        verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
+        verdict.violations.extend(self.server.panics());
+        Ok(())
+    }
+}
+
+/// A small disk in a file. It is mounted in a namespace of the harness's own and goes with that.
+struct Disk {
+    image: PathBuf,
+    folder: PathBuf,
+}
+
+impl Disk {
+    async fn mount(site: &Site) -> anyhow::Result<Self> {
+        let disk = Self { image: site.file("disk.img"), folder: site.file("disk") };
+        fs::File::create(&disk.image)?.set_len(DISK_BYTES)?;
+        cluster::run(disk.command("mkfs.ext4", &["-q", "-m", "0"])).await?;
+        fs::create_dir(&disk.folder)?;
+        disk.attach().await?;
+        Ok(disk)
+    }
+
+    /// A program on the image.
+    fn command(&self, program: &str, arguments: &[&str]) -> Command {
+        let mut command = Command::new(program);
+        command.args(arguments).arg(&self.image).stdout(std::process::Stdio::null());
+        command
+    }
+
+    async fn attach(&self) -> anyhow::Result<()> {
+        let mut mount = self.command("mount", &["-o", "loop,errors=remount-ro"]);
+        mount.arg(&self.folder);
+        cluster::run(mount).await
+    }
+
+    fn filler(&self) -> PathBuf {
+        self.folder.join("filler")
+    }
+
+    fn fill(&self) -> anyhow::Result<()> {
+        let mut filler = fs::File::create(self.filler())?;
+        // By smaller and smaller pieces, so that nothing is left over.
+        for piece in [1 << 20, 64 << 10, 4 << 10, 512] {
+            let piece = vec![0x55; piece];
+            while filler.write_all(&piece).is_ok() {}
+            let _ = filler.sync_all();
+        }
+        Ok(())
+    }
+
+    fn free(&self) -> anyhow::Result<()> {
+        Ok(fs::remove_file(self.filler())?)
+    }
+
+    /// What the kernel does after an error of the device.
+    async fn fail(&self) -> anyhow::Result<()> {
+        let mut mount = Command::new("mount");
+        mount.args(["-o", "remount,abort"]).arg(&self.folder);
+        cluster::run(mount).await
+    }
+
+    async fn repair(&self) -> anyhow::Result<()> {
+        let mut umount = Command::new("umount");
+        umount.arg(&self.folder);
+        cluster::run(umount).await?;
+        // It says that it has mended something by a status of its own.
+        let _ = self.command("e2fsck", &["-fy"]).stderr(std::process::Stdio::null()).status().await?;
+        self.attach().await
+    }
+}
+
+impl Drop for Disk {
+    fn drop(&mut self) {
+        let _ = std::process::Command::new("umount").arg("-l").arg(&self.folder).status();
+    }
+}

@@ -19,6 +19,7 @@ use crate::domain::{
 };
 
 mod artifacts;
+mod auth;
 mod bounds;
 mod check;
 pub mod file;
@@ -28,6 +29,7 @@ pub mod sections;
 
 pub use self::{
     artifacts::{ArtifactStore, BucketUrl, S3, S3Settings},
+    auth::{Auth, AuthArgs},
     bounds::Bounds,
     file::File,
     secret::{Secret, SecretSource},
@@ -40,15 +42,6 @@ pub struct Error(String);
 
 fn error(text: impl Into<String>) -> Error {
     Error(text.into())
-}
-
-/// Which credentials the server takes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Auth {
-    /// None; only on a loopback address.
-    Off,
-    /// JWTs (HS256) and API tokens.
-    Jwt,
 }
 
 /// How log lines look.
@@ -124,20 +117,6 @@ impl DataArgs {
     }
 }
 
-/// Who the server believes.
-#[derive(Clone, Debug, Args)]
-pub struct AuthArgs {
-    /// Which credentials are taken.
-    #[arg(long, env = "RUNREEL_AUTH", value_enum, default_value_t = Auth::Off)]
-    pub auth: Auth,
-    /// The issuer a JWT must name.
-    #[arg(long, env = "RUNREEL_JWT_ISSUER", value_name = "ISS")]
-    pub jwt_issuer: Option<String>,
-    /// The audience a JWT must name.
-    #[arg(long, env = "RUNREEL_JWT_AUDIENCE", value_name = "AUD")]
-    pub jwt_audience: Option<String>,
-}
-
 /// `runreel serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
@@ -163,8 +142,8 @@ pub struct ServeArgs {
     /// How often other processes' commits are looked for when no notification came, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
-    /// Says that the database was restored from a backup: the log goes on as another history, and cursors of readers that
-    /// saw more are refused instead of being taken for places in what follows. Once, at the first start afterwards
+    /// Says that the database was restored from a backup: readers' cursors beyond it are refused from then on. Give it at
+    /// the first start afterwards, where the server cannot tell by itself.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub new_history: bool,
     /// How long an executor or a runner may be silent before its runs are given to another, milliseconds.

@@ -1,6 +1,5 @@
-//! Every bound of the product in one place; `docs/protocol.md` repeats this table for users.
-//!
-//! A request over a bound is refused with 413 or 429, never served slowly.
+//! Every bound of the product in one place; `docs/protocol.md` repeats this table for users. A request over a bound is
+//! refused with 413 or 429, never served slowly.
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -82,7 +81,7 @@ pub const PROBE_MS_MAX: u64 = 1_200;
 pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
 /// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
 pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
-/// One principal may hold one in so many of the readers' connections…
+/// One principal may hold one in so many of the readers' connections, …
 pub const OWN_CONNECTIONS_PART: u32 = 3;
 /// … and at least so many.
 pub const OWN_CONNECTIONS_MIN: u32 = 2;
@@ -254,8 +253,7 @@ pub const UPLOAD_SILENCE_MS_MAX: u64 = 30_000;
 pub const UPLOAD_GRACE_MS: u64 = 30_000;
 /// What an upload brings in every second after that, bytes.
 pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1_024;
-/// How old bytes without an artifact, an artifact without its event, and unfinished uploads are before they go,
-/// milliseconds.
+/// How old bytes without an artifact, an artifact without its event, and unfinished uploads get, milliseconds.
 pub const ARTIFACT_GRACE_MS: i64 = 60 * 60 * 1_000;
 /// How often what is old enough is looked for, milliseconds.
 pub const ARTIFACT_SWEEP_MS: u64 = 5 * 60 * 1_000;

@@ -50,7 +50,10 @@ pub(crate) async fn run(program: &Path, skews: usize, jobs: usize) -> anyhow::Re
 /// The variant for programs with threads, wherever a distribution puts it.
 fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
-    folders.map(|folder| folder.join("faketime/libfaketimeMT.so.1")).chain(["/usr/lib/faketime/libfaketimeMT.so.1".into()]).find(|file| file.exists())
+    folders
+        .map(|folder| folder.join("faketime/libfaketimeMT.so.1"))
+        .chain(["/usr/lib/faketime/libfaketimeMT.so.1".into()])
+        .find(|file| file.exists())
 }
 
 async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &mut Verdict) -> anyhow::Result<()> {
@@ -120,7 +123,10 @@ pub(crate) fn plants() -> Vec<Plant> {
     let (once, mut twice, mut never) = ([1; TURNS], [1; TURNS], [1; TURNS]);
     (twice[3], never[TURNS - 1]) = (2, 0);
     vec![
-        Plant { name: "jobs whose effects happened once", seen: judge(&statuses("completed"), &[once, once]).is_empty() },
+        Plant {
+            name: "jobs whose effects happened once",
+            seen: judge(&statuses("completed"), &[once, once]).is_empty(),
+        },
         Plant { name: "an effect that is repeated", seen: judge(&statuses("completed"), &[once, twice]).len() == 1 },
         Plant { name: "an effect that is missing", seen: judge(&statuses("completed"), &[never, once]).len() == 1 },
         Plant { name: "a job that is given up", seen: judge(&statuses("failed"), &[once, once]).len() == 1 },

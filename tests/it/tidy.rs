@@ -199,7 +199,6 @@ fn one_path_leads_into_the_log_and_onto_the_bus() {
     assert!(appends.is_subset(&lane), "{appends:?}");
     assert_eq!(holders(&["appender.append("]), set(&["backend/timeline/writer.rs"]));
     assert_eq!(holders(&["append_events.sql"]), set(&["backend/store/append.rs"]));
-    assert_eq!(holders(&["insert_run.sql"]), set(&["backend/store/append.rs"]));
     assert_eq!(holders(&["Emission {"]), set(&["backend/timeline/emit.rs"]));
 }
 

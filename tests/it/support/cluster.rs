@@ -38,6 +38,8 @@ pub struct Db {
     pub name: String,
     /// Where its artifacts lie.
     pub artifacts: tempfile::TempDir,
+    /// The data directory of its servers.
+    pub data: tempfile::TempDir,
     shared: &'static Shared,
     _place: SemaphorePermit<'static>,
 }
@@ -50,8 +52,8 @@ impl Db {
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
         execute(&mut connection, format!("create database {name} template {}", shared.template)).await;
-        let artifacts = tempfile::tempdir().unwrap();
-        Arc::new(Self { name, artifacts, shared, _place: place })
+        let (artifacts, data) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        Arc::new(Self { name, artifacts, data, shared, _place: place })
     }
 
     /// How the superuser reaches the database.

@@ -106,7 +106,7 @@ impl Setup {
         let url = self.url.unwrap_or_else(|| db.url());
         let artifacts = db.artifacts.path().display().to_string();
         let saved = db.artifacts.path().join("saved").display().to_string();
-        let data = db.artifacts.path().join("data").display().to_string();
+        let data = db.data.path().display().to_string();
         let mut flags = vec![
             "--listen",
             "127.0.0.1:0",

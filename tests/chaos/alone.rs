@@ -27,7 +27,12 @@ pub(crate) fn enter() -> anyhow::Result<()> {
 
 /// Whether packets can be dropped and disks be mounted here, without anybody outside being hit.
 fn may() -> bool {
-    unshare().args(["sh", "-c", "ip link set lo up && iptables -w -L -n"]).stdout(Stdio::null()).stderr(Stdio::null()).status().is_ok_and(|status| status.success())
+    unshare()
+        .args(["sh", "-c", "ip link set lo up && iptables -w -L -n"])
+        .stdout(Stdio::null())
+        .stderr(Stdio::null())
+        .status()
+        .is_ok_and(|status| status.success())
 }
 
 fn unshare() -> Command {

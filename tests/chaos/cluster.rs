@@ -45,7 +45,9 @@ impl Cluster {
         let cluster = Self { dir: dir.to_owned(), port: free_port()?, programs, account: account()? };
         cluster.make_dir(dir)?;
         let mut initdb = cluster.program("initdb");
-        initdb.args(["-U", NAME, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1", "-D"]).arg(dir);
+        initdb
+            .args(["-U", NAME, "-A", "trust", "-E", "UTF8", "--locale=C", "--no-sync", "--wal-segsize=1", "-D"])
+            .arg(dir);
         if let Some(wal_dir) = wal_dir {
             cluster.make_dir(wal_dir)?;
             initdb.arg("-X").arg(wal_dir);

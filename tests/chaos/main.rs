@@ -13,6 +13,7 @@
 
 mod alone;
 mod cluster;
+mod floods;
 mod graph;
 mod judge;
 mod peers;
@@ -115,6 +116,9 @@ struct Args {
     /// Run a single scenario at small scale.
     #[arg(long)]
     small: bool,
+    /// One kind of the floods; without it all of them.
+    #[arg(long, value_enum)]
+    kind: Option<floods::attack::Kind>,
     /// The server to test.
     #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
     server: PathBuf,
@@ -131,6 +135,9 @@ fn progress(text: fmt::Arguments<'_>) -> std::io::Result<()> {
 fn main() -> anyhow::Result<ExitCode> {
     if graph::child::is_wanted() {
         return graph::child::main().map(|()| ExitCode::SUCCESS);
+    }
+    if floods::attack::is_wanted() {
+        return floods::attack::main().map(|()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
     alone::enter()?;
@@ -240,7 +247,8 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
             peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
         }
         Wanted::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
-        Wanted::Skew => skew::run(program, pick(2, 5), pick(6, 24)).await,
+        Wanted::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
+        Wanted::Floods => return floods::run(program, args.kind, small).await,
         Wanted::Truthful => match truthful::run(program, small, args.alone).await {
             Ok(played) => return played,
             Err(error) => Err(error),

@@ -78,7 +78,8 @@ pub(crate) async fn peers(
     let writers = start_writers(&stage, &stop)?;
     let database = table::connect(&stage.site).await?;
     let (rng, notes) = (StdRng::seed_from_u64(seed), Verdict::default());
-    let mut watch = Watch { stage: &stage, cluster: &cluster, loss, held, pulses, health, database, rng, notes, worst: Vec::new() };
+    let mut watch =
+        Watch { stage: &stage, cluster: &cluster, loss, held, pulses, health, database, rng, notes, worst: Vec::new() };
     let mut trials = Vec::new();
     for number in 0..moments {
         let mark = stage.traffic.acknowledged();
@@ -136,7 +137,7 @@ impl Watch<'_> {
     async fn moment(&mut self, number: usize) -> anyhow::Result<()> {
         let (lost, other) = if self.rng.random_bool(0.5) { (0, 1) } else { (1, 0) };
         sleep(Duration::from_millis(self.rng.random_range(BEFORE_MS))).await;
-        let open = self.strike(lost, number % 2 == 0).await?;
+        let open = self.strike(lost, number.is_multiple_of(2)).await?;
         let began = Instant::now();
         sleep_until(began + self.held).await;
         self.mend(lost).await?;
@@ -154,7 +155,9 @@ impl Watch<'_> {
                 gap.as_millis()
             )
         });
-        self.notes.require(back.is_some(), || format!("moment {number}: server {lost} does not work again after {BACK_MAX:?}"));
+        self.notes.require(back.is_some(), || {
+            format!("moment {number}: server {lost} does not work again after {BACK_MAX:?}")
+        });
         self.worst.push(Moment { open, gap, back: back.map_or(BACK_MAX, |back| back - ended) });
         Ok(())
     }

@@ -13,13 +13,7 @@ use tokio::{
     time::{Instant, sleep, timeout},
 };
 
-use crate::{
-    judge::Run,
-    reader::lock,
-    self_check::Plant,
-    site::is_ready,
-    writer::Traffic,
-};
+use crate::{judge::Run, reader::lock, self_check::Plant, site::is_ready, writer::Traffic};
 
 /// Emits under way at a time: one that waits for its answer hides nothing.
 const AT_ONCE: usize = 5;

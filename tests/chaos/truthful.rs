@@ -97,7 +97,11 @@ pub(crate) struct Seen {
 
 fn judge(seen: &Seen) -> Vec<String> {
     let mut wrong = Vec::new();
-    let mut require = |holds: bool, otherwise: String| if !holds { wrong.push(format!("{:?}: {otherwise}", seen.trouble)) };
+    let mut require = |holds: bool, otherwise: String| {
+        if !holds {
+            wrong.push(format!("{:?}: {otherwise}", seen.trouble));
+        }
+    };
     let Some(failing) = seen.failing else {
         require(false, "no emit failed, which proves nothing".to_owned());
         return wrong;
@@ -142,7 +146,11 @@ pub(crate) fn plants() -> Vec<Plant> {
 }
 
 /// The troubles one after the other, those of a disk only where one can be mounted.
-pub(crate) async fn run(program: &Path, quick: bool, disks: bool) -> anyhow::Result<Vec<(String, anyhow::Result<Verdict>)>> {
+pub(crate) async fn run(
+    program: &Path,
+    quick: bool,
+    disks: bool,
+) -> anyhow::Result<Vec<(String, anyhow::Result<Verdict>)>> {
     let (mut verdict, mut played) = (Verdict::default(), Vec::new());
     let site = Site::new()?;
     let disk = if disks { Disk::mount(&site).await } else { Err(anyhow::anyhow!("not root, or no namespaces")) };
@@ -190,7 +198,9 @@ impl<'a> Ground<'a> {
         let quiet = Instant::now();
         sleep(Duration::from_millis(500)).await;
         let calm = self.health.ready_percent(quiet, Instant::now());
-        verdict.require(calm == 100, || format!("before {trouble:?}: ready in {calm} of 100 looks although nothing is wrong"));
+        verdict.require(calm == 100, || {
+            format!("before {trouble:?}: ready in {calm} of 100 looks although nothing is wrong")
+        });
         let began = Instant::now();
         self.begin(trouble).await?;
         let failing = timeout(FAILING_MAX, self.first_failure(began)).await.ok();
@@ -215,7 +225,10 @@ impl<'a> Ground<'a> {
         let ms = |at: Option<Duration>| at.map_or_else(|| "never".to_owned(), |at| format!("{} ms", at.as_millis()));
         verdict.fact(format!(
             "{trouble:?}: emits fail after {}, not ready told after {}, mended: stored after {}, ready after {}",
-            ms(seen.failing), ms(seen.told), ms(seen.stored), ms(seen.ready)
+            ms(seen.failing),
+            ms(seen.told),
+            ms(seen.stored),
+            ms(seen.ready)
         ));
         Ok(())
     }

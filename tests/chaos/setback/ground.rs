@@ -99,19 +99,35 @@ impl Ground {
         }
         let (health, rng) = (Health::watch(server.address), StdRng::seed_from_u64(seed));
         let (acknowledged, gone, backs, figures) = (Vec::new(), Vec::new(), Vec::new(), Figures::default());
-        Ok(Self { health, server, cluster, switch, site, client, way, rng, run_ids, acknowledged, gone, backs, figures })
+        Ok(Self {
+            health,
+            server,
+            cluster,
+            switch,
+            site,
+            client,
+            way,
+            rng,
+            run_ids,
+            acknowledged,
+            gone,
+            backs,
+            figures,
+        })
     }
 
     /// Emits into each run and gives the last seqs.
     async fn emit(&mut self, name: &str, count: u64, stays: bool) -> anyhow::Result<Vec<u64>> {
         let mut lasts = Vec::new();
         for (run, run_id) in self.run_ids.iter().enumerate() {
-            let event = |n| json!({ "type": "custom.setback", "event_id": format!("{name}-{n}"), "payload": { "n": n } });
+            let event =
+                |n| json!({ "type": "custom.setback", "event_id": format!("{name}-{n}"), "payload": { "n": n } });
             let events: Vec<_> = (0..count).map(event).collect();
             let ack = self.client.emit_until_stored(run_id, &events, PATIENCE).await;
             let ack = ack.with_context(|| format!("{name} is not stored"))?;
             lasts.push(ack.last_seq.context("an acknowledgement without a seq")?.unsigned_abs());
-            let told = ack.events.into_iter().filter_map(|event| Some((run, event.event_id?, event.seq?.unsigned_abs())));
+            let told =
+                ack.events.into_iter().filter_map(|event| Some((run, event.event_id?, event.seq?.unsigned_abs())));
             self.acknowledged.extend(told.filter(|_| stays));
         }
         Ok(lasts)
@@ -210,7 +226,8 @@ impl Ground {
         let until = back.unwrap_or_else(Instant::now);
         // A look falls just before the first acknowledgement now and then.
         let lied = self.health.ready_percent(reachable + TRUTH_MAX, until - Duration::from_millis(500));
-        verdict.require(lied == 0, || format!("{name}: nothing was stored, and ready in {lied} of 100 looks at /readyz"));
+        verdict
+            .require(lied == 0, || format!("{name}: nothing was stored, and ready in {lied} of 100 looks at /readyz"));
         if let Some(back) = back {
             let ready = self.health.until(back, true, TRUTH_MAX).await;
             verdict.require(ready.is_some(), || format!("{name}: /readyz does not say that events are stored again"));
@@ -237,7 +254,12 @@ impl Ground {
     }
 
     /// Everybody comes back: with the cursors of what is gone, of this round and all before it, and of what was kept.
-    async fn look_at_cursors(&mut self, name: &str, kept: &[(Feed, Mark)], verdict: &mut Verdict) -> anyhow::Result<()> {
+    async fn look_at_cursors(
+        &mut self,
+        name: &str,
+        kept: &[(Feed, Mark)],
+        verdict: &mut Verdict,
+    ) -> anyhow::Result<()> {
         let (address, mut wrong) = (self.server.address, Vec::new());
         for (round, feed, id) in &self.gone {
             self.figures.asked += 1;

@@ -15,7 +15,11 @@ use crate::{judge::Run, self_check::Plant};
 /// What a stream says.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
-    Event { run: Run, seq: u64, id: String },
+    Event {
+        run: Run,
+        seq: u64,
+        id: String,
+    },
     /// A control frame's name.
     Control(String),
     Closed,
@@ -132,7 +136,11 @@ pub(super) fn judge_log(rows: &[(Run, u64, String)], acknowledged: &[(Run, Strin
 }
 
 /// What is wrong with the ids of a log that is read anew: those of kept events changed, or one that is gone given again.
-pub(super) fn judge_ids(words: &[Word], kept: &HashMap<(Run, u64), String>, gone: &HashMap<(Run, u64), String>) -> Vec<String> {
+pub(super) fn judge_ids(
+    words: &[Word],
+    kept: &HashMap<(Run, u64), String>,
+    gone: &HashMap<(Run, u64), String>,
+) -> Vec<String> {
     let mut wrong = Vec::new();
     for word in words {
         let Word::Event { run, seq, id } = word else { continue };
@@ -152,7 +160,8 @@ fn event(seq: u64) -> Word {
 
 /// Lies, and what is none.
 pub(crate) fn plants() -> Vec<Plant> {
-    let (caught_up, draining) = (Word::Control("stream.caught_up".to_owned()), Word::Control("stream.draining".to_owned()));
+    let (caught_up, draining) =
+        (Word::Control("stream.caught_up".to_owned()), Word::Control("stream.draining".to_owned()));
     let refused = |status, code: &str| After::Refused { status, code: code.to_owned() };
     let said = |words: &[&Word]| After::Said(words.iter().map(|word| (*word).clone()).collect());
     let mark = Mark { id: "9".to_owned(), heads: BTreeMap::from([(0, 9)]) };

@@ -13,8 +13,8 @@ use std::path::Path;
 
 use anyhow::Context as _;
 
-pub(crate) use self::judge::plants;
 use self::ground::{Ground, Way};
+pub(crate) use self::judge::plants;
 use crate::{progress, stage::Verdict};
 
 /// So many failovers, then so many restores.

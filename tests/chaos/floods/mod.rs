@@ -39,7 +39,6 @@ use self::{
     stranger::measure,
 };
 use crate::{
-    progress,
     pulse::Health,
     site::{Home, Server, Site, processes_of},
     stage::{END_MAX, Verdict},
@@ -68,19 +67,15 @@ impl Scale {
     }
 }
 
-/// Each kind on a server of its own, or the few of the quick tier.
-pub(crate) async fn run(program: &Path, only: Option<Kind>, small: bool) -> Vec<(String, anyhow::Result<Verdict>)> {
-    let (scale, mut played) = (Scale::of(small), Vec::new());
-    let wanted = |kind: &Kind| only.map_or(!small || kind.is_quick(), |only| only == *kind);
-    for kind in Kind::value_variants().iter().filter(|kind| wanted(kind)) {
-        let name = format!("floods ({})", kind.name());
-        let _ = progress(format_args!("{name}"));
-        played.push((name, one(program, *kind, scale).await));
-    }
-    played
+/// One kind, or all of the tier.
+pub(crate) fn kinds(only: Option<Kind>, small: bool) -> impl Iterator<Item = Kind> {
+    let wanted = move |kind: &Kind| only.map_or(!small || kind.is_quick(), |only| only == *kind);
+    Kind::value_variants().iter().copied().filter(wanted)
 }
 
-async fn one(program: &Path, kind: Kind, scale: Scale) -> anyhow::Result<Verdict> {
+/// One kind on a server of its own.
+pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Result<Verdict> {
+    let scale = Scale::of(small);
     let site = Site::new()?;
     std::fs::write(site.file("runreel.toml"), "[agents.slow]\nmodel = \"script:slow.toml\"\n")?;
     std::fs::write(site.file("slow.toml"), format!("[[turns]]\ntext = \"done\"\ndelay_ms = {JOB_MS}\n"))?;

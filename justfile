@@ -40,12 +40,17 @@ integration: postgres nginx mcp
         cargo test --test it
 
 # The fault harness, small: the tier that every change passes.
-chaos-quick: postgres build
+chaos-quick: postgres faults build
     cargo test --test chaos -- quick
 
 # The fault harness, whole.
-chaos *args: postgres build
+chaos *args: postgres faults build
     cargo test --test chaos -- full {{ args }}
+
+# One scenario of the fault harness against the release build, as docs/reliability.md quotes it.
+chaos-release scenario *args: postgres faults
+    cargo build --release --bin runreel
+    cargo test --test chaos -- {{ scenario }} --server target/release/runreel {{ args }}
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
 sdk *args: postgres build python
@@ -125,6 +130,15 @@ nginx:
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
             echo "installing nginx" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx >/dev/null; \
         else echo "nginx is missing: apt-get install nginx (or brew install nginx)" >&2; exit 1; fi; fi
+
+# What the fault harness breaks things with. Without it (or without root) it says what it cannot run.
+[private]
+faults:
+    @if ! { command -v iptables && command -v ip && command -v mkfs.ext4 && command -v taskset && ls /usr/lib/*/faketime/libfaketimeMT.so.1; } >/dev/null 2>&1; then \
+        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
+            echo "installing iproute2, iptables, e2fsprogs, libfaketime" >&2; apt-get update -qq; \
+            DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends iproute2 iptables e2fsprogs util-linux libfaketime >/dev/null; \
+        else echo "some faults cannot be brought about: apt-get install iproute2 iptables e2fsprogs libfaketime" >&2; fi; fi
 
 # A virtual environment for the Python package's tests, made anew when what it holds has changed.
 [private]

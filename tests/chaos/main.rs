@@ -13,6 +13,7 @@
 
 mod alone;
 mod cluster;
+mod floods;
 mod graph;
 mod judge;
 mod peers;
@@ -115,6 +116,9 @@ struct Args {
     /// Run a single scenario at small scale.
     #[arg(long)]
     small: bool,
+    /// One kind of the floods; without it all of them.
+    #[arg(long, value_enum)]
+    kind: Option<floods::attack::Kind>,
     /// The server to test.
     #[arg(long, default_value = env!("CARGO_BIN_EXE_runreel"))]
     server: PathBuf,
@@ -131,6 +135,9 @@ fn progress(text: fmt::Arguments<'_>) -> std::io::Result<()> {
 fn main() -> anyhow::Result<ExitCode> {
     if graph::child::is_wanted() {
         return graph::child::main().map(|()| ExitCode::SUCCESS);
+    }
+    if floods::attack::is_wanted() {
+        return floods::attack::main().map(|()| ExitCode::SUCCESS);
     }
     let args = Args::parse();
     alone::enter()?;
@@ -152,33 +159,49 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     writeln!(out, "chaos seed {seed}, server {}", args.server.display())?;
     let small = args.small || args.wanted == Wanted::Quick;
     let all = matches!(args.wanted, Wanted::Quick | Wanted::Full);
-    let (mut passed, mut failed, mut absent) = (0, 0, 0);
-    let began = Instant::now();
+    let (mut score, began) = (Score::default(), Instant::now());
     for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
         let began = Instant::now();
+        // Each flood is told when it is over: all of them together take a quarter of an hour.
+        for kind in floods::kinds(args.kind, small).filter(|_| scenario == Wanted::Floods) {
+            progress(format_args!("floods ({})", kind.name()))?;
+            score.tell(&format!("floods ({})", kind.name()), floods::run(&args.server, kind, small).await)?;
+        }
         for (name, verdict) in play(args, scenario, small, seed).await {
-            let (count, word) = match &verdict {
-                Ok(verdict) if verdict.cannot.is_some() => (&mut absent, "ABSENT"),
-                Ok(verdict) if verdict.is_clean() => (&mut passed, "ok    "),
-                _ => (&mut failed, "FAILED"),
-            };
-            *count += 1;
-            print(&name, verdict, word)?;
+            score.tell(&name, verdict)?;
         }
         progress(format_args!("{} s", began.elapsed().as_secs()))?;
     }
+    let Score { passed, failed, absent } = score;
     let absent = if absent > 0 { format!(", {absent} cannot be run here") } else { String::new() };
     writeln!(out, "{passed} passed, {failed} failed{absent}, in {} s", began.elapsed().as_secs())?;
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn print(name: &str, verdict: anyhow::Result<Verdict>, word: &str) -> std::io::Result<()> {
-    match verdict {
-        Ok(verdict) => {
-            writeln!(std::io::stdout(), "{word} {name}: {verdict}")?;
-            verdict.violations.iter().try_for_each(|violation| progress(format_args!("{name}: {violation}")))
+/// How many scenarios came to what.
+#[derive(Default)]
+struct Score {
+    passed: usize,
+    failed: usize,
+    /// The machine lacks what they need.
+    absent: usize,
+}
+
+impl Score {
+    fn tell(&mut self, name: &str, verdict: anyhow::Result<Verdict>) -> std::io::Result<()> {
+        let (count, word) = match &verdict {
+            Ok(verdict) if verdict.cannot.is_some() => (&mut self.absent, "ABSENT"),
+            Ok(verdict) if verdict.is_clean() => (&mut self.passed, "ok    "),
+            _ => (&mut self.failed, "FAILED"),
+        };
+        *count += 1;
+        match verdict {
+            Ok(verdict) => {
+                writeln!(std::io::stdout(), "{word} {name}: {verdict}")?;
+                verdict.violations.iter().try_for_each(|violation| progress(format_args!("{name}: {violation}")))
+            }
+            Err(error) => writeln!(std::io::stdout(), "{word} {name}: {error:#}"),
         }
-        Err(error) => writeln!(std::io::stdout(), "{word} {name}: {error:#}"),
     }
 }
 
@@ -240,7 +263,7 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
             peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
         }
         Wanted::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
-        Wanted::Skew => skew::run(program, pick(2, 5), pick(6, 24)).await,
+        Wanted::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
         Wanted::Truthful => match truthful::run(program, small, args.alone).await {
             Ok(played) => return played,
             Err(error) => Err(error),

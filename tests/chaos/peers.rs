@@ -137,7 +137,7 @@ impl Watch<'_> {
     async fn moment(&mut self, number: usize) -> anyhow::Result<()> {
         let (lost, other) = if self.rng.random_bool(0.5) { (0, 1) } else { (1, 0) };
         sleep(Duration::from_millis(self.rng.random_range(BEFORE_MS))).await;
-        let open = self.strike(lost, number % 2 == 0).await?;
+        let open = self.strike(lost, number.is_multiple_of(2)).await?;
         let began = Instant::now();
         sleep_until(began + self.held).await;
         self.mend(lost).await?;

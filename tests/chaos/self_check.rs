@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 use anyhow::ensure;
 
 use crate::{
+    floods,
     judge::{Ack, Attempts, Connection, Delivery, Row, Table, Tally, Trial, judge_reader, judge_table, print_of},
     pulse, setback, skew,
     stage::Verdict,
@@ -156,7 +157,12 @@ impl Tally {
 pub(crate) fn run() -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
     let streams = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?);
-    let others = setback::plants().into_iter().chain(skew::plants()).chain(truthful::plants()).chain(pulse::plants());
+    let others = setback::plants()
+        .into_iter()
+        .chain(skew::plants())
+        .chain(truthful::plants())
+        .chain(pulse::plants())
+        .chain(floods::plants());
     let plants: Vec<Plant> = streams.chain(others).collect();
     for plant in &plants {
         verdict.require(plant.seen, || format!("planted and not judged rightly: {}", plant.name));

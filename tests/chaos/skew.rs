@@ -1,8 +1,9 @@
 //! Two servers on one database, of which one has a clock that is wrong by minutes or by months.
 //!
-//! Both carry out the same agents. Each job writes line after line into a file of its own, with pauses
-//! between: effects outside, which no journal takes back. Whoever believes too early that a lease has run
-//! out takes a job that is alive, and writes a line again. Only the server's process sees the wrong time, not Postgres.
+//! The first server is in the middle of its jobs, each with a lease and a tool call that takes its time, when the second one
+//! comes up. Whoever believes that these leases have run out takes jobs that are alive, and makes their calls again: each
+//! writes a line, an effect outside which no journal takes back. Where the clock is ahead it is the second server's, where
+//! it is behind the first one's, whose leases then look old. Only that process sees the wrong time, not Postgres.
 
 use std::{
     fmt::Write as _,
@@ -13,7 +14,7 @@ use std::{
 use anyhow::{Context as _, ensure};
 use runreel::client::Client;
 use serde_json::json;
-use tokio::time::{Instant, sleep};
+use tokio::time::{Instant, sleep, timeout};
 
 use crate::{
     cluster::{Cluster, url_at},
@@ -23,17 +24,17 @@ use crate::{
     stage::{END_MAX, Verdict},
 };
 
-/// How wrong the second server's clock is, as libfaketime takes it.
+/// How wrong a clock is, as libfaketime takes it.
 const SKEWS: [&str; 5] = ["+60s", "-60s", "+300d", "-300d", "+0s"];
 /// Less than the clocks differ, and more than a job takes: whoever loses its lease finds out too late.
-const LEASE_MS: &str = "20000";
-/// Effects of a job, and the pause before each.
-const TURNS: usize = 8;
-const TURN_MS: u64 = 400;
+const LEASE_MS: &str = "25000";
+/// How long the second server has for a theft while all calls of the first one are under way.
+const TEMPTED: Duration = Duration::from_secs(2);
+/// The calls end when this file is there.
+const GO: &str = "work/go";
 /// Longest wait for all jobs of one clock.
 const JOBS_MAX: Duration = Duration::from_mins(1);
-/// Between two jobs, so that both servers get some.
-const PAUSE: Duration = Duration::from_millis(60);
+const LOOK_EVERY: Duration = Duration::from_millis(50);
 
 pub(crate) async fn run(program: &Path, skews: usize, jobs: usize) -> anyhow::Result<Verdict> {
     let Some(library) = library() else {
@@ -60,39 +61,47 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
     let site = Site::new()?;
     let config = write_config(&site, jobs)?;
     let cluster = Cluster::create(&site.file("cluster"), None).await?;
-    let home = || Home::Shared(url_at(cluster.address()));
     let flags = ["--config", &config, "--poll-ms", "100", "--lease-ms", LEASE_MS];
-    let right = Server::start(program, &site, home(), 0, &flags).await?;
     let library_name = library.to_str().context("the library's name is no text")?;
-    let env = [("LD_PRELOAD", library_name), ("FAKETIME", skew), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
-    let wrong = Server::start_with(program, &site, home(), 1, &flags, &env).await?;
-    let maps = std::fs::read_to_string(format!("/proc/{}/maps", wrong.pid()))?;
-    ensure!(maps.contains("libfaketime"), "the second server's clock is not wrong");
-    let clients = [Client::new(&right.url(), None)?, Client::new(&wrong.url(), None)?];
+    let wrong = [("LD_PRELOAD", library_name), ("FAKETIME", skew), ("FAKETIME_DONT_FAKE_MONOTONIC", "1")];
+    let start = async |number: usize, is_wrong: bool| {
+        let env: &[(&str, &str)] = if is_wrong { &wrong } else { &[] };
+        let server =
+            Server::start_with(program, &site, Home::Shared(url_at(cluster.address())), number, &flags, env).await?;
+        let maps = std::fs::read_to_string(format!("/proc/{}/maps", server.pid()))?;
+        ensure!(maps.contains("libfaketime") == is_wrong, "the clock of server {number} is not what it should be");
+        anyhow::Ok(server)
+    };
+    let is_behind = skew.starts_with('-');
+    let first = start(0, is_behind).await?;
+    let client = Client::new(&first.url(), None)?;
     let mut runs = Vec::new();
     for job in 0..jobs {
         let body = json!({ "agent": format!("agent-{job}"), "start": false, "input": "go" });
-        let run = clients[job % 2].create_run(&body).await.with_context(|| format!("job {job}"))?;
+        let run = client.create_run(&body).await.with_context(|| format!("job {job}"))?;
         runs.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
-        sleep(PAUSE).await;
     }
-    let mut statuses = vec![String::new(); jobs];
-    let began = Instant::now();
-    while began.elapsed() < JOBS_MAX && statuses.iter().any(|status| !is_end(status)) {
-        for (run_id, status) in runs.iter().zip(&mut statuses).filter(|(_, status)| !is_end(status)) {
-            let run = clients[0].run(run_id).await?;
-            run["status"].as_str().unwrap_or_default().clone_into(status);
+    let under_way = async {
+        while (0..jobs).any(|job| effects(&site, job) == 0) {
+            sleep(LOOK_EVERY).await;
         }
-        sleep(Duration::from_millis(100)).await;
+    };
+    timeout(JOBS_MAX, under_way).await.context("the jobs do not begin")?;
+    let second = start(1, !is_behind).await?;
+    sleep(TEMPTED).await;
+    std::fs::write(site.file(GO), "")?;
+    let (mut statuses, began) = (vec![String::new()], Instant::now());
+    while began.elapsed() < JOBS_MAX && statuses.iter().any(|status| !is_end(status)) {
+        sleep(LOOK_EVERY).await;
+        statuses = look(&client, &runs).await?;
     }
-    // A thief may be in the middle of it still.
-    sleep(Duration::from_millis(TURN_MS) * 2).await;
+    // A thief may be a moment behind.
+    sleep(Duration::from_millis(500)).await;
     let counts: Vec<_> = (0..jobs).map(|job| effects(&site, job)).collect();
-    let complaints = judge(&statuses, &counts);
-    let repeated = counts.iter().flatten().filter(|count| **count > 1).count();
-    verdict.fact(format!("{skew}: {repeated} of {} effects in {jobs} jobs repeated", jobs * TURNS));
-    verdict.violations.extend(complaints.into_iter().take(4).map(|complaint| format!("{skew}: {complaint}")));
-    for mut server in [right, wrong] {
+    let repeated = counts.iter().filter(|count| **count > 1).count();
+    verdict.fact(format!("{skew}: {repeated} of {jobs} effects repeated"));
+    verdict.violations.extend(judge(&statuses, &counts).into_iter().take(4).map(|wrong| format!("{skew}: {wrong}")));
+    for mut server in [first, second] {
         let status = server.terminate(END_MAX).await?;
         verdict.require(status.is_some_and(|status| status.success()), || format!("a server ended with {status:?}"));
         verdict.violations.extend(server.panics());
@@ -100,19 +109,27 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
     Ok(())
 }
 
+async fn look(client: &Client, runs: &[String]) -> anyhow::Result<Vec<String>> {
+    let mut statuses = Vec::new();
+    for run_id in runs {
+        statuses.push(client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned());
+    }
+    Ok(statuses)
+}
+
 fn is_end(status: &str) -> bool {
     matches!(status, "completed" | "failed" | "cancelled")
 }
 
-/// Each job is completed, and each of its effects happened once.
-fn judge(statuses: &[String], effects: &[[usize; TURNS]]) -> Vec<String> {
+/// Each job is completed, and its effect happened once.
+fn judge(statuses: &[String], effects: &[usize]) -> Vec<String> {
     let mut wrong = Vec::new();
-    for (job, (status, counts)) in statuses.iter().zip(effects).enumerate() {
+    for (job, (status, count)) in statuses.iter().zip(effects).enumerate() {
         if status != "completed" {
             wrong.push(format!("job {job} is {status}"));
         }
-        if counts.iter().any(|count| *count != 1) {
-            wrong.push(format!("the effects of job {job} happened {counts:?} times"));
+        if *count != 1 {
+            wrong.push(format!("the effect of job {job} happened {count} times"));
         }
     }
     wrong
@@ -120,40 +137,31 @@ fn judge(statuses: &[String], effects: &[[usize; TURNS]]) -> Vec<String> {
 
 pub(crate) fn plants() -> Vec<Plant> {
     let statuses = |status: &str| vec!["completed".to_owned(), status.to_owned()];
-    let (once, mut twice, mut never) = ([1; TURNS], [1; TURNS], [1; TURNS]);
-    (twice[3], never[TURNS - 1]) = (2, 0);
     vec![
-        Plant {
-            name: "jobs whose effects happened once",
-            seen: judge(&statuses("completed"), &[once, once]).is_empty(),
-        },
-        Plant { name: "an effect that is repeated", seen: judge(&statuses("completed"), &[once, twice]).len() == 1 },
-        Plant { name: "an effect that is missing", seen: judge(&statuses("completed"), &[never, once]).len() == 1 },
-        Plant { name: "a job that is given up", seen: judge(&statuses("failed"), &[once, once]).len() == 1 },
+        Plant { name: "jobs whose effects happened once", seen: judge(&statuses("completed"), &[1, 1]).is_empty() },
+        Plant { name: "an effect that is repeated", seen: judge(&statuses("completed"), &[1, 2]).len() == 1 },
+        Plant { name: "an effect that is missing", seen: judge(&statuses("completed"), &[0, 1]).len() == 1 },
+        Plant { name: "a job that is given up", seen: judge(&statuses("failed"), &[1, 1]).len() == 1 },
     ]
 }
 
-/// One agent for each job, so that each effect has a name.
+/// One agent for each job, so that each effect has a file of its own.
 fn write_config(site: &Site, jobs: usize) -> anyhow::Result<String> {
-    let mut config = "[tools.files]\nroot = \"work\"\n".to_owned();
+    let mut config = "[tools.shell]\nroot = \"work\"\napproval = false\n".to_owned();
     for job in 0..jobs {
-        let turn = |turn| {
-            format!(
-                "[[turns]]\ndelay_ms = {TURN_MS}\ntool_calls = [{{ name = \"files_write\", args = \
-                 {{ path = \"effects-{job}\", text = \"{turn}\\n\", mode = \"append\" }} }}]\n"
-            )
-        };
-        let script = (0..TURNS).map(turn).chain(["[[turns]]\ntext = \"done\"\n".to_owned()]).collect::<String>();
+        let script = format!(
+            "[[turns]]\ntool_calls = [{{ name = \"shell\", args = {{ command = \"echo x >> effects-{job}; until [ -e go ]; do sleep 0.1; done\" }} }}]\n\
+             [[turns]]\ntext = \"done\"\n"
+        );
         std::fs::write(site.file(&format!("script-{job}.toml")), script)?;
-        write!(config, "[agents.agent-{job}]\nmodel = \"script:script-{job}.toml\"\ntools = [\"files\"]\n")?;
+        write!(config, "[agents.agent-{job}]\nmodel = \"script:script-{job}.toml\"\ntools = [\"shell\"]\n")?;
     }
     let file = site.file("runreel.toml");
     std::fs::write(&file, config)?;
     Ok(file.to_str().context("the folder's name is no text")?.to_owned())
 }
 
-/// How often each effect of a job happened.
-fn effects(site: &Site, job: usize) -> [usize; TURNS] {
-    let text = std::fs::read_to_string(site.file(&format!("work/effects-{job}"))).unwrap_or_default();
-    std::array::from_fn(|turn| text.lines().filter(|line| *line == turn.to_string()).count())
+/// How often the effect of a job happened.
+fn effects(site: &Site, job: usize) -> usize {
+    std::fs::read_to_string(site.file(&format!("work/effects-{job}"))).unwrap_or_default().lines().count()
 }

@@ -99,7 +99,7 @@ fn judge(seen: &Seen) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut require = |holds: bool, otherwise: String| {
         if !holds {
-            wrong.push(format!("{:?}: {otherwise}", seen.trouble))
+            wrong.push(format!("{:?}: {otherwise}", seen.trouble));
         }
     };
     let Some(failing) = seen.failing else {

@@ -17,6 +17,9 @@ model = "echo"
 allow = ["alice"]
 [agents.open]
 model = "echo"
+[agents.lead]
+model = "script:lead.toml"
+workers = ["mine"]
 [agents.asked]
 model = "echo"
 approvers = ["boss", { sub = "ann", iss = "https://id.example" }]
@@ -35,7 +38,11 @@ fn answer(run: &str) -> (String, Value) {
 
 #[tokio::test]
 async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
-    let server = setup().jwt().config(CONFIG).start().await;
+    let setup = setup().jwt().config(CONFIG);
+    let call = r#"{ name = "spawn_worker", args = { agent = "mine", task = "t", title = "t" } }"#;
+    let script = format!("[[turns]]\ntool_calls = [{call}]\n[[turns]]\ntext = \"done\"\n");
+    std::fs::write(setup.folder().path().join("lead.toml"), script).unwrap();
+    let server = setup.start().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let job = |agent: &str| json!({ "agent": agent, "start": false, "input": "hello" });
     let message = json!({ "chat_id": "1", "user_id": "1", "text": "hello" });
@@ -46,11 +53,13 @@ async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
         let run = api.create(job(agent)).await;
         until("the run to end", || async { api.run(&run).await["status"] == "completed" }).await;
     }
-    // A run that bob calls so himself is his; once it waits for an executor, nobody carries it out.
-    let run = asking(&bob, "mine").await;
-    let (path, body) = answer(&run);
-    bob.post(&path, body).await.expect(202);
-    until("the run to fail", || async { bob.run(&run).await["status"] == "failed" }).await;
+    // Nor does it work for bob below an agent that does.
+    for (api, status) in [(&bob, "failed"), (&alice, "completed")] {
+        let lead = api.create(job("lead")).await;
+        until("the supervisor to end", || async { api.run(&lead).await["status"] == "completed" }).await;
+        let worker = api.get(&format!("/api/runs?parent_run_id={lead}")).await.json();
+        assert_eq!(worker["runs"][0]["status"], status, "{worker}");
+    }
 }
 
 #[tokio::test]

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     api::Api,
-    server::{JWT_SECRET, serve_args, setup},
+    server::{JWT_SECRET, Server, serve_args, setup},
     until,
 };
 
@@ -25,6 +25,14 @@ model = "echo"
 approvers = ["boss", { sub = "ann", iss = "https://id.example" }]
 "#;
 
+async fn configured() -> Server {
+    let setup = setup().jwt().config(CONFIG);
+    let call = r#"{ name = "spawn_worker", args = { agent = "mine", task = "t", title = "t" } }"#;
+    let script = format!("[[turns]]\ntool_calls = [{call}]\n[[turns]]\ntext = \"done\"\n");
+    std::fs::write(setup.folder().path().join("lead.toml"), script).unwrap();
+    setup.start().await
+}
+
 /// A run of the caller's own that waits for an answer.
 async fn asking(api: &Api, agent: &str) -> String {
     let run = api.create(json!({ "agent": agent })).await;
@@ -38,11 +46,7 @@ fn answer(run: &str) -> (String, Value) {
 
 #[tokio::test]
 async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
-    let setup = setup().jwt().config(CONFIG);
-    let call = r#"{ name = "spawn_worker", args = { agent = "mine", task = "t", title = "t" } }"#;
-    let script = format!("[[turns]]\ntool_calls = [{call}]\n[[turns]]\ntext = \"done\"\n");
-    std::fs::write(setup.folder().path().join("lead.toml"), script).unwrap();
-    let server = setup.start().await;
+    let server = configured().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let job = |agent: &str| json!({ "agent": agent, "start": false, "input": "hello" });
     let message = json!({ "chat_id": "1", "user_id": "1", "text": "hello" });
@@ -64,7 +68,7 @@ async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
 
 #[tokio::test]
 async fn what_a_run_asks_is_answered_by_the_approvers_of_its_agent_and_by_nobody_else() {
-    let server = setup().jwt().config(CONFIG).start().await;
+    let server = configured().await;
     let (alice, bob, boss) = (server.as_subject("alice"), server.as_subject("bob"), server.as_subject("boss"));
     let run = asking(&alice, "asked").await;
     let (path, body) = answer(&run);

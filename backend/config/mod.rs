@@ -23,6 +23,7 @@ mod auth;
 mod bounds;
 mod check;
 pub mod file;
+mod kept;
 pub mod models;
 pub mod secret;
 pub mod sections;
@@ -102,13 +103,6 @@ impl DataArgs {
             Some(url) if !url.is_empty() => Ok(Some(url.clone())),
             _ => secret_from_file("DATABASE_URL"),
         }
-    }
-
-    /// What programs of tools are kept away from: the data, and the files of secrets.
-    pub fn kept(&self, file: &File) -> Result<Vec<PathBuf>, Error> {
-        let own = own_variables().into_iter().filter_map(|name| name.into_string().ok());
-        let own = own.filter(|name| name.ends_with("_FILE")).filter_map(|name| variable(&name).map(PathBuf::from));
-        Ok([self.data_dir()?].into_iter().chain(own).chain(file.secret_files()).collect())
     }
 
     /// How the embedded database is to be found and started.
@@ -226,16 +220,6 @@ impl ServeArgs {
             )),
             _ => Ok(()),
         }
-    }
-
-    /// As [`DataArgs::kept`], with the folders of this server's own.
-    pub fn kept(&self, file: &File, secrets: &Secrets) -> Result<Vec<PathBuf>, Error> {
-        let mut kept = self.data.kept(file)?;
-        kept.push(self.sessions_dir()?);
-        if let ArtifactStore::Folder(folder) = self.artifact_store(secrets)? {
-            kept.push(folder);
-        }
-        Ok(kept)
     }
 
     /// The folder of saved sessions.

@@ -50,11 +50,6 @@ impl Home {
         self.root.join("postgres.pass")
     }
 
-    /// Who may connect to the cluster, and how.
-    pub(super) fn rules(&self) -> PathBuf {
-        self.cluster().join("pg_hba.conf")
-    }
-
     pub(super) fn log(&self) -> PathBuf {
         self.root.join("postgres.log")
     }

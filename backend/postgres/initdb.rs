@@ -18,6 +18,7 @@ use super::command::{self, OnDirectory};
 use super::error::Error;
 use super::find::Programs;
 use super::home::Home;
+use super::secret::{self, Password, SCRAM};
 
 const UNFINISHED: &str = "postgres.new-";
 /// As much of a program's output as an error message carries.
@@ -30,18 +31,21 @@ pub(super) async fn create(home: &Home, programs: &Programs, account: Account) -
         lchown(&fresh, Some(uid), Some(gid)).map_err(Error::file(&fresh))?;
     }
     info!(data_dir = %home.root().display(), major = programs.major, "making a new Postgres cluster");
-    if let Err(error) = fill(&fresh, programs, account).await {
+    let password = Password::fresh();
+    if let Err(error) = fill(&fresh, programs, account, &password).await {
         // A full disk is the likeliest reason, so what was written is given back at once.
         let _ = fs::remove_dir_all(&fresh);
         return Err(error);
     }
+    // Before the cluster has its name: a start that is cut in between makes another of each.
+    secret::keep(home, &password)?;
     let cluster = home.cluster();
     fs::rename(&fresh, &cluster).map_err(Error::file(&cluster))?;
     // The rename itself lasts only once the folder that records it is on disk.
     File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
 }
 
-async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(), Error> {
+async fn fill(fresh: &Path, programs: &Programs, account: Account, password: &Password) -> Result<(), Error> {
     let initdb = programs.initdb();
     let mut init = command::on_directory(&initdb, fresh, account)?;
     // Synced once, at the end, instead of by each program. Nobody may come in before there is a password.
@@ -53,21 +57,22 @@ async fn fill(fresh: &Path, programs: &Programs, account: Account) -> Result<(),
     finish(&initdb, init, "").await?;
 
     // The database is made here, by a Postgres without a server, so that the rename covers it as well.
-    let settings = ["exit_on_error=on", "fsync=off"];
-    single(fresh, programs, account, &settings, &format!("create database {NAME}\n")).await?;
+    let statements = format!("create database {NAME}\n{}", password.statement());
+    single(fresh, programs, account, &["exit_on_error=on", "fsync=off", SCRAM], &statements).await?;
+    secret::close(fresh)?;
 
     let mut sync = command::on_directory(&initdb, fresh, account)?;
     sync.command.arg("-D").arg(&sync.directory).arg("--sync-only");
     finish(&initdb, sync, "").await
 }
 
-/// Has one statement carried out by a Postgres that nobody can connect to.
+/// Has statements, one a line, carried out by a Postgres that nobody can connect to.
 pub(super) async fn single(
     cluster: &Path,
     programs: &Programs,
     account: Account,
     settings: &[&str],
-    statement: &str,
+    statements: &str,
 ) -> Result<(), Error> {
     let postgres = programs.postgres();
     let mut single = command::on_directory(&postgres, cluster, account)?;
@@ -76,7 +81,7 @@ pub(super) async fn single(
         single.command.args(["-c", setting]);
     }
     single.command.arg("postgres");
-    finish(&postgres, single, statement).await
+    finish(&postgres, single, statements).await
 }
 
 async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), Error> {

@@ -9,6 +9,7 @@ use std::fmt;
 use std::fs::{self, File, OpenOptions};
 use std::io::{self, Write};
 use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
 
 use tracing::info;
 
@@ -17,12 +18,15 @@ use super::account::Account;
 use super::error::Error;
 use super::find::Programs;
 use super::home::{Home, NO_LINK};
-use super::initdb;
+use super::{initdb, pidfile};
 
 /// Who may come in, and how: `pg_hba.conf`.
+const RULES_FILE: &str = "pg_hba.conf";
 const RULES: &str = "# Written by runreel; a change is undone, with a new password, at the next start.\n\
                      local all         all scram-sha-256\n\
                      local replication all scram-sha-256\n";
+/// How Postgres keeps a password.
+pub(super) const SCRAM: &str = "password_encryption=scram-sha-256";
 /// What stands before the password in its file: any host, port, database and role.
 const ANYWHERE: &str = "*:*:*:*:";
 
@@ -33,6 +37,15 @@ pub struct Password(String);
 impl Password {
     pub fn expose(&self) -> &str {
         &self.0
+    }
+
+    pub(super) fn fresh() -> Self {
+        Self(hex::encode(rand::random::<[u8; 32]>()))
+    }
+
+    /// What makes it the superuser's. Hexadecimal digits need no quoting.
+    pub(super) fn statement(&self) -> String {
+        format!("alter role {NAME} password '{}'\n", self.0)
     }
 }
 
@@ -51,7 +64,7 @@ pub(super) fn read(home: &Home) -> Option<Password> {
 
 /// The password that holds on this cluster, if its rules are still ours.
 pub(super) fn standing(home: &Home) -> Option<Password> {
-    let rules = fs::read_to_string(home.rules()).ok()?;
+    let rules = fs::read_to_string(home.cluster().join(RULES_FILE)).ok()?;
     read(home).filter(|_| rules == RULES)
 }
 
@@ -65,22 +78,30 @@ pub(super) async fn make(home: &Home, programs: &Programs, account: Account) -> 
         io::ErrorKind::NotFound => Ok(()),
         _ => Err(Error::file(&path)(error)),
     })?;
-    let password = hex::encode(rand::random::<[u8; 32]>());
-    // Hexadecimal digits need no quoting.
-    let statement = format!("alter role {NAME} password '{password}'\n");
-    let settings = ["exit_on_error=on", "password_encryption=scram-sha-256"];
-    initdb::single(&home.cluster(), programs, account, &settings, &statement).await?;
-    let rules = home.rules();
-    // The file keeps its owner, whom Postgres runs as.
+    let (cluster, password) = (home.cluster(), Password::fresh());
+    // Marked, so that a start after a crash knows it for ours and waits for its end.
+    let mark = pidfile::mark(home.cluster_inode()?);
+    initdb::single(&cluster, programs, account, &["exit_on_error=on", SCRAM, &mark], &password.statement()).await?;
+    close(&cluster)?;
+    keep(home, &password)?;
+    Ok(password)
+}
+
+/// Lets nobody into a cluster without a password. The file keeps its owner, whom Postgres runs as.
+pub(super) fn close(cluster: &Path) -> Result<(), Error> {
+    let rules = cluster.join(RULES_FILE);
     let opened = OpenOptions::new().write(true).truncate(true).custom_flags(NO_LINK).open(&rules);
-    write(opened, RULES).map_err(Error::file(&rules))?;
-    let fresh = home.root().join("postgres.pass.new");
+    write(opened, RULES).map_err(Error::file(&rules))
+}
+
+/// Puts the password where [`read`] finds it.
+pub(super) fn keep(home: &Home, password: &Password) -> Result<(), Error> {
+    let (path, fresh) = (home.password(), home.root().join("postgres.pass.new"));
     let opened =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(NO_LINK).open(&fresh);
-    write(opened, &format!("{ANYWHERE}{password}\n")).map_err(Error::file(&fresh))?;
+    write(opened, &format!("{ANYWHERE}{}\n", password.0)).map_err(Error::file(&fresh))?;
     fs::rename(&fresh, &path).map_err(Error::file(&path))?;
-    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))?;
-    Ok(Password(password))
+    File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
 }
 
 fn write(opened: io::Result<File>, text: &str) -> io::Result<()> {

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use crate::support::{
     api::Api,
-    server::{JWT_SECRET, serve_args, setup},
+    server::{JWT_SECRET, Server, serve_args, setup},
     until,
 };
 
@@ -17,10 +17,21 @@ model = "echo"
 allow = ["alice"]
 [agents.open]
 model = "echo"
+[agents.lead]
+model = "script:lead.toml"
+workers = ["mine"]
 [agents.asked]
 model = "echo"
 approvers = ["boss", { sub = "ann", iss = "https://id.example" }]
 "#;
+
+async fn configured() -> Server {
+    let setup = setup().jwt().config(CONFIG);
+    let call = r#"{ name = "spawn_worker", args = { agent = "mine", task = "t", title = "t" } }"#;
+    let script = format!("[[turns]]\ntool_calls = [{call}]\n[[turns]]\ntext = \"done\"\n");
+    std::fs::write(setup.folder().path().join("lead.toml"), script).unwrap();
+    setup.start().await
+}
 
 /// A run of the caller's own that waits for an answer.
 async fn asking(api: &Api, agent: &str) -> String {
@@ -35,7 +46,7 @@ fn answer(run: &str) -> (String, Value) {
 
 #[tokio::test]
 async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
-    let server = setup().jwt().config(CONFIG).start().await;
+    let server = configured().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
     let job = |agent: &str| json!({ "agent": agent, "start": false, "input": "hello" });
     let message = json!({ "chat_id": "1", "user_id": "1", "text": "hello" });
@@ -46,16 +57,18 @@ async fn an_agent_works_for_those_whom_it_names_whatever_way_a_run_was_made() {
         let run = api.create(job(agent)).await;
         until("the run to end", || async { api.run(&run).await["status"] == "completed" }).await;
     }
-    // A run that bob calls so himself is his; once it waits for an executor, nobody carries it out.
-    let run = asking(&bob, "mine").await;
-    let (path, body) = answer(&run);
-    bob.post(&path, body).await.expect(202);
-    until("the run to fail", || async { bob.run(&run).await["status"] == "failed" }).await;
+    // Nor does it work for bob below an agent that does.
+    for (api, status) in [(&bob, "failed"), (&alice, "completed")] {
+        let lead = api.create(job("lead")).await;
+        until("the supervisor to end", || async { api.run(&lead).await["status"] == "completed" }).await;
+        let worker = api.get(&format!("/api/runs?parent_run_id={lead}")).await.json();
+        assert_eq!(worker["runs"][0]["status"], status, "{worker}");
+    }
 }
 
 #[tokio::test]
 async fn what_a_run_asks_is_answered_by_the_approvers_of_its_agent_and_by_nobody_else() {
-    let server = setup().jwt().config(CONFIG).start().await;
+    let server = configured().await;
     let (alice, bob, boss) = (server.as_subject("alice"), server.as_subject("bob"), server.as_subject("boss"));
     let run = asking(&alice, "asked").await;
     let (path, body) = answer(&run);

@@ -97,7 +97,7 @@ pub(super) async fn build(
     let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
     let store = &plan.store;
     let artifacts = plan.artifacts().await?;
-    let timeline = plan.timeline(&artifacts, &draining).await?;
+    let timeline = plan.timeline(&artifacts, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
@@ -197,13 +197,20 @@ impl Plan<'_> {
         Ok(Artifacts::new(self.store.clone(), place, self.clock.clone(), self.ids.clone(), own))
     }
 
-    async fn timeline(&self, artifacts: &Artifacts, draining: &CancellationToken) -> anyhow::Result<Timeline> {
+    async fn timeline(
+        &self,
+        artifacts: &Artifacts,
+        draining: &CancellationToken,
+        embedded: bool,
+    ) -> anyhow::Result<Timeline> {
+        let volume = if embedded { Some(self.args.data.data_dir()?) } else { None };
         let Self { args, store, clock, ids, supervisor, .. } = self;
         let settings = timeline::Settings {
             bus_frames: args.bus_frames,
             poll: Duration::from_millis(args.poll_ms),
             marks_dir: args.data.data_dir()?.join("history"),
             new_history: args.new_history,
+            volume,
         };
         let timeline = Timeline::start(
             store.clone(),

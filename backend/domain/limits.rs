@@ -1,5 +1,4 @@
-//! Every bound of the product in one place; `docs/protocol.md` repeats this table for users. A request over a bound is
-//! refused with 413 or 429, never served slowly.
+//! Every bound of the product; `docs/protocol.md` has the table for users. Over one a request is refused, not slowed down.
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -77,13 +76,15 @@ pub const ANSWER_MS_MAX: u64 = 4_900;
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
 /// Longest a try whether events can be stored may take, milliseconds.
 pub const PROBE_MS_MAX: u64 = 1_200;
+/// Room on the volume of an embedded database below which it counts as full, bytes.
+pub const VOLUME_BYTES_MIN: u64 = 1024 * 1024;
 /// Longest a statement of a read may take, milliseconds; over it the read is refused as too large for now.
 pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
 /// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
 pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
-/// One principal may hold one in so many of the readers' connections, …
+/// One principal may hold one in so many of the readers' connections.
 pub const OWN_CONNECTIONS_PART: u32 = 3;
-/// … and at least so many.
+/// And at least so many.
 pub const OWN_CONNECTIONS_MIN: u32 = 2;
 /// How long a server that starts waits for its database when it is told nothing else, milliseconds.
 pub const DATABASE_WAIT_MS_DEFAULT: u64 = 60_000;
@@ -367,8 +368,7 @@ pub const RUNNER_RESUMED_MAX: usize = 1_024;
 pub const RUNNERS_MAX: usize = 2_000;
 /// Of these, those of one principal when the server is told no other number.
 pub const RUNNERS_OWN_DEFAULT: usize = 256;
-/// Messages of all runners of a process that are arriving or wait for their commit, bytes together; over it nothing
-/// more is read from those who would need more.
+/// Messages of all runners of a process that arrive or wait for their commit, bytes; over it nothing more is read.
 pub const RUNNERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of these, those of one principal's runners, bytes together.
 pub const RUNNERS_OWN_BYTES_MAX: usize = 64 * 1024 * 1024;

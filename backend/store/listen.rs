@@ -8,7 +8,7 @@ use sqlx::{
 
 use super::{
     Error, Store, as_role, bounded,
-    events::{Placed, Row},
+    events::{Filling, Placed, Row},
 };
 use crate::domain::{cursor::FeedCursor, limits::READ_WAIT_MS_MAX};
 
@@ -38,7 +38,8 @@ impl Store {
         .await
     }
 
-    /// Everything any process committed in a lane after a position, whoever owns it; only the relay reads so.
+    /// What any process committed in a lane after a position, whoever owns it, as much as fits a page; only the relay
+    /// reads so.
     pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<Placed>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
@@ -50,10 +51,10 @@ impl Store {
                 i16::from(lane),
                 after,
                 limit
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            Ok(rows.into_iter().map(Placed::from).collect())
+            );
+            let mut page = Filling::new(limit);
+            page.take(limit, rows.fetch(&mut *connection)).await?;
+            Ok(page.events)
         })
         .await
     }

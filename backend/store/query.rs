@@ -83,7 +83,7 @@ declare
 begin
     for reader in
         select rolname from pg_authid
-        where rolname in ('runreel_reader', 'runreel_scoped', current_setting('runreel.reader', true))
+        where rolname in ('runreel_reader', current_setting('runreel.reader', true))
           and not (rolcanlogin and rolpassword is not distinct from verifier)
     loop
         execute format('alter role %I login password %L', reader, verifier);

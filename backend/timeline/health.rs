@@ -9,7 +9,10 @@ use std::{
 use tokio::time::Instant;
 
 use super::Timeline;
-use crate::store::{Outage, Store};
+use crate::{
+    domain::limits::VOLUME_BYTES_MIN,
+    store::{Outage, Store},
+};
 
 /// How long a commit that went well speaks for the next.
 const FRESH: Duration = Duration::from_millis(700);
@@ -95,6 +98,11 @@ impl Timeline {
     pub async fn ready(&self) -> Result<(), Unready> {
         if let Some(task) = self.shared.supervisor.failing() {
             return Err(Unready::Task(task));
+        }
+        // A row that is there already is written on a full volume too, so the small write does not tell.
+        let left = self.shared.volume.as_deref().and_then(|volume| rustix::fs::statvfs(volume).ok());
+        if left.is_some_and(|left| left.f_bavail.saturating_mul(left.f_frsize) < VOLUME_BYTES_MIN) {
+            return Err(Unready::Database(Outage::Full));
         }
         self.shared.health.check(self.store()).await.map_err(Unready::Database)
     }

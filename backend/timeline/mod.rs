@@ -65,6 +65,8 @@ pub struct Settings {
     pub marks_dir: PathBuf,
     /// The operator says that the database was set back.
     pub new_history: bool,
+    /// A folder of the volume that holds the database, where this process can see it.
+    pub volume: Option<PathBuf>,
 }
 
 /// A handle on the timeline. Cheap to clone.
@@ -83,6 +85,7 @@ struct Shared {
     clock: Clock,
     ids: IdSource,
     health: Health,
+    volume: Option<PathBuf>,
     supervisor: Supervisor,
     /// Held while an imported run finds its place in its tree.
     births: Mutex<()>,
@@ -148,6 +151,7 @@ impl Timeline {
             clock,
             ids,
             health,
+            volume: settings.volume,
             supervisor: supervisor.clone(),
             births,
             draining,

@@ -161,8 +161,7 @@ async fn piece(
 ) -> Result<Option<Vec<(Arc<RunContext>, Publication)>>, store::Error> {
     let events = store.lane_range(lane, from, count).await?;
     contexts.learn(&events).await?;
-    let contiguous =
-        events.len() as i64 == count && events.iter().zip(from + 1..).all(|((place, _), at)| place.position == at);
+    let contiguous = !events.is_empty() && events.iter().zip(from + 1..).all(|((place, _), at)| place.position == at);
     let known = events.into_iter().map(|(place, event)| {
         let context = contexts.known(event.run_id, &event.owner_id)?;
         Some((context, Publication::Durable(place, event)))

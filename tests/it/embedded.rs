@@ -223,7 +223,7 @@ async fn a_server_that_finds_no_postgres_or_no_port_says_what_to_do() {
     assert_eq!(said.code, Some(1));
     assert!(said.stderr.contains(&address) && said.stderr.contains("--listen"), "{}", said.stderr);
     let mut command = program(&["serve", "--listen", "127.0.0.1:0"]);
-    command.env("DATABASE_URL", "postgres://x:hunter2@127.0.0.1:9/x");
+    command.env("DATABASE_URL", "postgres://x:hunter2@127.0.0.1:9/x").env("RUNREEL_DATABASE_WAIT_MS", "0");
     let said = run(command, "").await;
     assert_eq!(said.code, Some(1));
     assert!(!said.stderr.contains("hunter2") && !said.stderr.is_empty(), "{}", said.stderr);

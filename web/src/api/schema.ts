@@ -72,7 +72,7 @@ export interface components {
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or none. */
@@ -176,12 +176,15 @@ export interface components {
         /** @description A page of a run's events. */
         EventPage: {
             events: components["schemas"]["RunEvent"][];
+            /** @description Whether there is a next page; this one may hold fewer events than were asked for. */
             has_more: boolean;
+            /** @description Its id in the run's stream: send it back as `after` for the next page, or to follow the run from here. */
+            last_id: string;
             /** Format: int64 */
             last_seq: number;
             /**
              * Format: int64
-             * @description Send it back as `after` for the next page.
+             * @description The seq of the last event of the page.
              */
             next_after: number;
         };
@@ -191,6 +194,8 @@ export interface components {
             run_ids: string[];
         };
         Health: {
+            /** @description Why no event can be stored. */
+            reason?: string | null;
             /** @description `ok`, `draining` or `unavailable`. */
             status: string;
             version: string;
@@ -631,7 +636,7 @@ export interface components {
         Strategy: "keep_latest" | "delete";
         /** @description Sums over one run. */
         Summary: {
-            /** @description Events by type. */
+            /** @description Events by type. Each of these tables has at most 1 000 names; what has others is summed up as `(others)`. */
             counts: {
                 [key: string]: number;
             };

@@ -70,27 +70,7 @@ pub(super) async fn build(
     clock: Clock,
     ids: IdSource,
 ) -> anyhow::Result<Built> {
-    let settings = store::Settings {
-        options: database.options.clone(),
-        connections_max: args.db_connections,
-        own_connections_max: match args.auth.auth {
-            // Everybody is the same one.
-            Auth::Off => args.db_connections,
-            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
-        },
-        lanes: args.lanes,
-    };
-    let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
-    store.tell_time(&clock).await?;
-    if let Err(error) = store.note_recent_pieces().await {
-        tracing::warn!(
-            error = &error as &dyn std::error::Error,
-            "recent events of older servers may be missing in feeds"
-        );
-    }
-    if database.endpoint.is_some() {
-        store::query::let_reader_log_in(&database.options).await?;
-    }
+    let store = open_store(database, args, &clock).await?;
     let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
     let supervisor = Supervisor::new(tasks.clone(), stop.clone());
@@ -153,6 +133,32 @@ where
 {
     let stop = supervisor.stop().clone();
     supervisor.keep(name, move || run(part.clone(), stop.clone()));
+}
+
+/// The database, ready to be worked on.
+async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<Store> {
+    let settings = store::Settings {
+        options: database.options.clone(),
+        connections_max: args.db_connections,
+        own_connections_max: match args.auth.auth {
+            // Everybody is the same one.
+            Auth::Off => args.db_connections,
+            Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
+        },
+        lanes: args.lanes,
+    };
+    let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
+    store.tell_time(clock).await?;
+    if let Err(error) = store.note_recent_pieces().await {
+        tracing::warn!(
+            error = &error as &dyn std::error::Error,
+            "recent events of older servers may be missing in feeds"
+        );
+    }
+    if database.endpoint.is_some() {
+        store::query::let_reader_log_in(&database.options).await?;
+    }
+    Ok(store)
 }
 
 /// Connects, and waits for a database that is not there yet. One that is there and refuses is not waited for.

@@ -171,7 +171,7 @@ impl Lane {
     async fn tries(&mut self, turn: &Turn, emissions: &mut Vec<Emission>, deadline: Instant) -> Result<(), Failure> {
         let mut conflict = None;
         for nth in 0..TRIES_MAX {
-            match self.attempt(turn, emissions, nth > 0, deadline).await {
+            match Box::pin(self.attempt(turn, emissions, nth > 0, deadline)).await {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {

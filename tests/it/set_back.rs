@@ -48,9 +48,9 @@ async fn fourteen(server: &Server) -> Followed {
         server.emit(&run, numbered(n)).await;
     }
     let (mut own, mut feed) = (server.stream(&stream_of(&run)).await, server.stream("/api/stream/runs").await);
-    let (seen, fed) = (own.durable(14).await, feed.durable(14).await);
+    let (seen, of_all) = (own.durable(14).await, feed.durable(14).await);
     assert_eq!(ids(&seen).last().map(String::as_str), Some("14"));
-    let feed_cursor = ids(&fed).pop().unwrap();
+    let feed_cursor = ids(&of_all).pop().unwrap();
     Followed { run, own, feed, feed_cursor }
 }
 
@@ -94,9 +94,9 @@ async fn check_new_history(server: &Server, run: &str, old_feed_cursor: &str) {
     let rest = server.get(&format!("{page}?after={}", tagged[2])).await.json();
     assert_eq!(rest["events"][0]["seq"], 13);
     let mut feed = server.stream("/api/stream/runs?after=p9").await;
-    let fed = ids(&feed.durable(1).await);
-    assert!(fed[0].ends_with(tag), "{fed:?}");
-    let mut feed = server.stream_after("/api/stream/runs", Some(&fed[0])).await;
+    let of_all = ids(&feed.durable(1).await);
+    assert!(of_all[0].ends_with(tag), "{of_all:?}");
+    let mut feed = server.stream_after("/api/stream/runs", Some(&of_all[0])).await;
     assert_eq!(seqs(&envelopes(&feed.durable(1).await)), [11]);
     assert_eq!(server.get("/readyz").await.status, StatusCode::OK.as_u16());
 }

@@ -145,7 +145,7 @@ impl Stranger {
     }
 
     async fn read(self, _: u64) -> Came {
-        self.client.events_page(&self.run_id, 0, 50).await.map(drop).map_err(|error| said(&error))
+        self.client.events_page(&self.run_id, "0", 50).await.map(drop).map_err(|error| said(&error))
     }
 
     async fn upload(self, number: u64) -> Came {

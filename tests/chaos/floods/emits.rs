@@ -59,7 +59,7 @@ pub(super) async fn events(attacker: &Attacker, run_id: &str, count: usize) {
 
 /// Large deltas on many runs, on some connections; their spans are closed before they are too long.
 pub(super) async fn tokens(attacker: &Attacker, runs: &[String]) {
-    let connections = runs.chunks(5).map(|runs| async {
+    let connections = runs.chunks(5).map(|runs| async move {
         let Ok(client) = attacker.client() else { return };
         let text = "x".repeat(PAYLOAD);
         for round in 0_u64.. {

@@ -199,7 +199,8 @@ fn account() -> anyhow::Result<Option<(u32, u32)>> {
         return Ok(None);
     }
     let passwd = fs::read_to_string("/etc/passwd")?;
-    let line = passwd.lines().find(|line| line.starts_with("postgres:")).context("there is no account postgres")?;
+    let named = |name: &str| passwd.lines().find(|line| line.starts_with(name));
+    let line = named("postgres:").or_else(|| named("nobody:")).context("there is no account for Postgres")?;
     let field = |index| line.split(':').nth(index).and_then(|id| id.parse().ok()).context("an account without ids");
     Ok(Some((field(2)?, field(3)?)))
 }

@@ -7,7 +7,9 @@
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
 //! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] and [`talk`]
 //! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is. So does
-//! [`save`]: files that a killed server was writing.
+//! [`save`]: files that a killed server was writing. [`peers`], [`setback`], [`skew`], [`truthful`] and [`floods`] are
+//! about everybody else: who must go on, and who must be told, when a server, a database, a clock, a disk or a neighbour
+//! goes wrong. They share [`cluster`], a Postgres that things happen to, and [`pulse`], which sees every moment.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 

@@ -47,8 +47,10 @@ pub(crate) const GAP_MAX: Duration = Duration::from_secs(5);
 const BACK_MAX: Duration = Duration::from_secs(15);
 /// Random pause before a moment, milliseconds.
 const BEFORE_MS: std::ops::Range<u64> = 0..500;
-/// How often a moment is looked for at which a transaction is open.
-const TRIES_MAX: usize = 25;
+/// How often a moment is looked for at which a transaction is open: a freeze is taken back at once, and what was dropped
+/// has to be sent again first.
+const FREEZES_MAX: usize = 25;
+const DROPS_MAX: usize = 8;
 const RUNS: usize = 3;
 /// Postgres is reached by each server at an address of its own.
 const ADDRESSES: [[u8; 4]; 2] = [[127, 0, 0, 2], [127, 0, 0, 3]];
@@ -165,7 +167,7 @@ impl Watch<'_> {
     /// Loses the server; where it is wanted at a moment at which a transaction stands open, if there is one. Says
     /// whether one does.
     async fn strike(&mut self, lost: usize, within: bool) -> anyhow::Result<bool> {
-        for _ in 0..TRIES_MAX {
+        for _ in 0..if self.loss == Loss::Freeze { FREEZES_MAX } else { DROPS_MAX } {
             self.lose(lost).await?;
             let open = stands_open(&mut self.database).await?;
             if open || !within {

@@ -115,7 +115,7 @@ impl Attacker {
             match kind {
                 Kind::OpenText => emits::deltas(&self, &runs[0]).await,
                 Kind::Singles => emits::events(&self, &runs[0], 1).await,
-                Kind::Batches => emits::events(&self, &runs[0], 2_000).await,
+                Kind::Batches => emits::events(&self, &runs[0], 5_000).await,
                 Kind::Timelines => reads::again(&self, &format!("/api/runs/{}/timeline", runs[0]), 8).await,
                 Kind::Pages => reads::again(&self, &format!("/api/runs/{}/events?limit=1000", runs[0]), 10).await,
                 Kind::Feeds => reads::feeds(&self, 20).await,

@@ -50,24 +50,29 @@ pub(super) async fn deltas(attacker: &Attacker, run_id: &str) {
     again(attacker, run_id, delta).await;
 }
 
+/// Events of a size at which the largest batch is almost the largest body.
 pub(super) async fn events(attacker: &Attacker, run_id: &str, count: usize) {
-    let event = |n| json!({ "type": "custom.flood", "payload": { "n": n, "fill": "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx" } });
+    let fill = "x".repeat(1_400);
+    let event = |n| json!({ "type": "custom.flood", "payload": { "n": n, "fill": fill } });
     again(attacker, run_id, |_| (0..count).map(event).collect()).await;
 }
 
-/// Large deltas on many runs, whose spans are closed before they are too long.
+/// Large deltas on many runs, on some connections; their spans are closed before they are too long.
 pub(super) async fn tokens(attacker: &Attacker, runs: &[String]) {
-    let Ok(client) = attacker.client() else { return };
-    let text = "x".repeat(PAYLOAD);
-    for round in 0_u64.. {
-        for run_id in runs {
-            let delta =
-                |_| json!({ "type": "message.delta", "span_id": format!("t{round}"), "payload": { "text": text } });
-            let mut events: Vec<Value> = (0..15).map(delta).collect();
-            events.push(json!({ "type": "message.completed", "span_id": format!("t{round}"), "payload": {} }));
-            attacker.emit(&client, run_id, &events).await;
+    let connections = runs.chunks(5).map(|runs| async move {
+        let Ok(client) = attacker.client() else { return };
+        let text = "x".repeat(PAYLOAD);
+        for round in 0_u64.. {
+            let span = format!("t{round}");
+            for run_id in runs {
+                let delta = |_| json!({ "type": "message.delta", "span_id": span, "payload": { "text": text } });
+                let mut events: Vec<Value> = (0..15).map(delta).collect();
+                events.push(json!({ "type": "message.completed", "span_id": span, "payload": {} }));
+                attacker.emit(&client, run_id, &events).await;
+            }
         }
-    }
+    });
+    futures::future::join_all(connections).await;
 }
 
 /// Jobs that take seconds each, as soon as there may be more.

@@ -77,8 +77,6 @@ struct Figures {
     asked: usize,
     misled: usize,
     needlessly: usize,
-    pages_refused: usize,
-    pages_answered: usize,
     streams: usize,
     untold: usize,
     folders: usize,
@@ -268,8 +266,12 @@ impl Ground {
                 wrong.push(format!("{name}: the cursor {id} of round {round} on {} {why}", feed.path));
             }
             if let Some(page) = feed.page(id) {
-                let refused = wire::get(address, &page, &[]).await?.status == 409;
-                *(if refused { &mut self.figures.pages_refused } else { &mut self.figures.pages_answered }) += 1;
+                self.figures.asked += 1;
+                let status = wire::get(address, &page, &[]).await?.status;
+                if !matches!(status, 409 | 410) {
+                    self.figures.misled += 1;
+                    wrong.push(format!("{name}: the page after {id} of round {round} is answered {status}"));
+                }
             }
         }
         for (feed, mark) in kept {
@@ -322,11 +324,10 @@ impl Ground {
 
     pub(super) async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
         self.backs.sort_unstable();
-        let Figures { asked, misled, needlessly, pages_refused, pages_answered, streams, untold, .. } = self.figures;
+        let Figures { asked, misled, needlessly, streams, untold, .. } = self.figures;
         verdict.fact(format!(
-            "{} × {:?}: acknowledged again after {} ms (median), {} ms (longest); {misled} of {asked} cursors of gone events \
-             misled, {untold} of {streams} open streams not told, {needlessly} kept cursors refused, of the pages after a \
-             gone seq {pages_refused} refused and {pages_answered} answered",
+            "{} × {:?}: acknowledged again after {} ms (median), {} ms (longest); {misled} of {asked} requests with cursors \
+             of gone events misled, {untold} of {streams} open streams not told, {needlessly} kept cursors refused",
             self.backs.len(),
             self.way,
             percentile(&self.backs, 500).as_millis(),

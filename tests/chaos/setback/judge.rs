@@ -60,6 +60,8 @@ pub(super) fn judge_gone(after: &After) -> Option<String> {
         After::Refused { status: 409 | 410, code } if !code.is_empty() => None,
         After::Refused { status, code } => Some(format!("was answered {status} {code}")),
         After::Said(words) => match words.first() {
+            // A server that drains or is busy says nothing about the cursor.
+            Some(Word::Control(name)) if name == "stream.draining" => Some("was told to come back".to_owned()),
             Some(word) if word.announces() => None,
             Some(Word::Event { id, .. }) => Some(format!("silently went on with {id}")),
             Some(_) => Some("was told that it has everything".to_owned()),
@@ -160,8 +162,8 @@ fn event(seq: u64) -> Word {
 
 /// Lies, and what is none.
 pub(crate) fn plants() -> Vec<Plant> {
-    let (caught_up, draining) =
-        (Word::Control("stream.caught_up".to_owned()), Word::Control("stream.draining".to_owned()));
+    let [caught_up, draining, reset] =
+        ["stream.caught_up", "stream.draining", "stream.reset"].map(|name| Word::Control(name.to_owned()));
     let refused = |status, code: &str| After::Refused { status, code: code.to_owned() };
     let said = |words: &[&Word]| After::Said(words.iter().map(|word| (*word).clone()).collect());
     let mark = Mark { id: "9".to_owned(), heads: BTreeMap::from([(0, 9)]) };
@@ -173,7 +175,8 @@ pub(crate) fn plants() -> Vec<Plant> {
     let plant = |name, seen| Plant { name, seen };
     vec![
         plant("a gone cursor that is refused", judge_gone(&refused(409, "cursor_ahead")).is_none()),
-        plant("a gone cursor that is told", judge_gone(&said(&[&draining, &event(1)])).is_none()),
+        plant("a gone cursor that is told", judge_gone(&said(&[&reset])).is_none()),
+        plant("a gone cursor that is put off", judge_gone(&said(&[&draining])).is_some()),
         plant("a gone cursor that skips", judge_gone(&said(&[&event(15), &caught_up])).is_some()),
         plant("a gone cursor that has caught up", judge_gone(&said(&[&caught_up])).is_some()),
         plant("a gone cursor whose run has ended", judge_gone(&refused(204, "")).is_some()),

@@ -51,11 +51,10 @@ impl Feed {
         feeds
     }
 
-    /// The page of events after a run's seq.
+    /// The page of events after an id of a run's stream.
     pub(super) fn page(&self, id: &str) -> Option<String> {
         let run = self.path.strip_prefix("/api/stream").filter(|path| self.shows.len() == 1 && !path.contains('?'))?;
-        let seq: String = id.chars().take_while(char::is_ascii_digit).collect();
-        Some(format!("/api{run}/events?limit=1&after={seq}"))
+        Some(format!("/api{run}/events?limit=1&after={id}"))
     }
 
     /// Reads a stream from a cursor on and passes on every word of it, until `word` says enough.

@@ -36,6 +36,8 @@ pub enum Outage {
     ReadOnly,
     #[error("the database has no connection left")]
     Crowded,
+    #[error("the database gives the server no permission to write")]
+    Forbidden,
 }
 
 impl Error {
@@ -51,11 +53,19 @@ impl Error {
         };
         Some(match error.code().as_deref() {
             Some("53100") => Outage::Full,
+            Some("42501") if !is_read_only_volume(error.as_ref()) => Outage::Forbidden,
             Some("25006" | "42501") => Outage::ReadOnly,
             Some("53300") => Outage::Crowded,
             Some("57014" | "55P03") => Outage::Slow,
             _ => Outage::Unreachable,
         })
+    }
+
+    /// Whether the database has answered that it did not carry out the statement. One that shuts down or loses its
+    /// connection says nothing about it.
+    pub fn is_refusal(&self) -> bool {
+        matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
+            if error.code().is_some_and(|code| !code.starts_with("57P") && !code.starts_with("08")))
     }
 
     /// Whether a connection failed, rather than none being had.
@@ -87,17 +97,15 @@ impl From<sqlx::Error> for Error {
             E::Database(database) => match database.code().as_deref() {
                 Some("23505" | "40001" | "40P01") => Self::Conflict(error),
                 // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock,
-                // 25006 read-only, 25P03 idle in a transaction, 58030 input and output.
+                // 25006 read-only, 25P03 idle in a transaction, 42501 a privilege or a read-only volume, 58030 input and output.
                 Some(code)
                     if code.starts_with("08")
                         || code.starts_with("57P")
                         || code.starts_with("53")
-                        || matches!(code, "57014" | "55P03" | "25006" | "25P03" | "58030") =>
+                        || matches!(code, "57014" | "55P03" | "25006" | "25P03" | "42501" | "58030") =>
                 {
                     Self::Unavailable(Some(error))
                 }
-                // A file system that became read-only is told as a lack of privilege.
-                Some("42501") if database.message().contains("Read-only file system") => Self::Unavailable(Some(error)),
                 // 22 data exception, 54 program limit exceeded (a row too large for an index, say).
                 Some(code) if code.starts_with("22") || code.starts_with("54") => Self::Unstorable(error),
                 _ => Self::Broken(error),
@@ -105,4 +113,9 @@ impl From<sqlx::Error> for Error {
             _ => Self::Broken(error),
         }
     }
+}
+
+/// A volume that became read-only is told as a lack of privilege.
+fn is_read_only_volume(error: &dyn sqlx::error::DatabaseError) -> bool {
+    error.message().contains("Read-only file system")
 }

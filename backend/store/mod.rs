@@ -198,6 +198,10 @@ impl Store {
                 .await?;
                 sqlx::query!("delete from store.probe").execute(&mut *connection).await?;
             }
+            // No row, but the right to add one.
+            sqlx::query!("insert into store.run_event select * from store.run_event where false")
+                .execute(&mut *connection)
+                .await?;
             sqlx::query!("update store.lane set position = position where lane = $1", i16::from(lane))
                 .execute(&mut *connection)
                 .await?;

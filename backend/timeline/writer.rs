@@ -120,7 +120,7 @@ impl Lane {
             Err(failure) => failure,
         };
         match failure {
-            Failure::During(plan, error) if error.is_unavailable() => {
+            Failure::During(plan, error) if error.is_unavailable() && !error.is_refusal() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "a commit got no answer");
                 self.lost(&error, backlog);
                 match self.resolve(&plan, &mut emissions, backlog).await {
@@ -138,7 +138,7 @@ impl Lane {
                 drop(turn);
                 self.settle_history(backlog).await;
             }
-            Failure::Before(error) if error.is_unavailable() => {
+            Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "the writer lost its database");
                 self.lost(&error, backlog);
                 backlog.put_back(emissions);

@@ -83,7 +83,7 @@ impl Health {
             // A full disk may have room for a row that is already there, and none for an event.
             match store.try_lane(lane, failed.is_some()).await {
                 Ok(()) => self.wrote(lane),
-                Err(error) => self.failed(lane, error.outage().unwrap_or(Outage::Unreachable)),
+                Err(error) => self.failed(lane, error.outage().or(failed).unwrap_or(Outage::Forbidden)),
             }
         }
         match self.lanes().iter().flatten().find_map(|state| state.outage) {

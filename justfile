@@ -65,17 +65,20 @@ unit:
 integration: postgres nginx mcp web
     #!/usr/bin/env bash
     set -euo pipefail
-    export RUNREEL_TEST_CLUSTER="$PWD/target/tmp/cluster"
+    cluster=target/tmp/cluster memory=
     # Each test makes a database and drops it, and for each drop Postgres syncs all it has: in memory, if there is room.
-    room_kib=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }')
+    room_kib=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
     if [ "${room_kib:-0}" -ge 4000000 ]; then
-        RUNREEL_TEST_CLUSTER=$(mktemp -d /dev/shm/runreel-it-XXXXXX)
-        chmod 711 "$RUNREEL_TEST_CLUSTER"
+        memory=$(mktemp -d /dev/shm/runreel-it-XXXXXX)
+        # Postgres has a user of its own when we are root.
+        chmod 711 "$memory"
+        cluster=$memory/cluster
+        export TMPDIR=$memory RUNREEL_TEST_CLUSTER=$cluster
     fi
     finish() {
-        pid=$(head -n 1 "$RUNREEL_TEST_CLUSTER/postgres/postmaster.pid" 2>/dev/null) || true
+        pid=$(head -n 1 "$cluster/postgres/postmaster.pid" 2>/dev/null) || true
         while [ -n "$pid" ] && kill -INT "$pid" 2>/dev/null; do sleep 0.2; done
-        case $RUNREEL_TEST_CLUSTER in /dev/shm/*) rm -rf "$RUNREEL_TEST_CLUSTER" ;; esac
+        if [ -n "$memory" ]; then rm -rf "$memory"; fi
     }
     trap finish EXIT
     # More than there are cores: tests wait as well.

@@ -77,7 +77,7 @@ integration: postgres nginx mcp web
     fi
     finish() {
         pid=$(head -n 1 "$cluster/postgres/postmaster.pid" 2>/dev/null) || true
-        while [ -n "$pid" ] && kill -INT "$pid" 2>/dev/null; do sleep 0.2; done
+        for _ in $(seq 50); do [ -n "$pid" ] && kill -INT "$pid" 2>/dev/null || break; sleep 0.2; done
         if [ -n "$memory" ]; then rm -rf "$memory"; fi
     }
     trap finish EXIT

@@ -16,16 +16,43 @@ demo *args: postgres web build
 serve *args: postgres web build
     {{ bin }} serve {{ args }}
 
-# Everything that must pass, from formatting to the browser.
-test: postgres chromium web build lint unit integration chaos-quick sqlx-check sdk web-test browser
-    @echo "every test passed"
+# Everything that must pass, from formatting to the browser; at the end, what took how long.
+test:
+    #!/usr/bin/env bash
+    set -euo pipefail
+    took=$(mktemp)
+    trap 'wait; cat "$took"; rm -f "$took"' EXIT
+    lane() {
+        for step in "$@"; do
+            since=$SECONDS
+            "{{ just_executable() }}" "$step" || { echo "FAILED: $step" >> "$took"; exit 1; }
+            printf '%5d s  %s\n' $((SECONDS - since)) "$step" >> "$took"
+        done
+    }
+    lane postgres web
+    # What comes from the net, and what needs no server, while the compiler has work for one core only.
+    lane fetch web-test & beside=$!
+    # First the build that looks at a database: everything after it reuses that library.
+    lane sqlx-check compile lint
+    wait "$beside"
+    lane unit integration chaos-quick
+    # Each waits for one server at a time.
+    lane sdk & beside=$!
+    lane browser
+    wait "$beside"
+    printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
 
 # Build the program (the web UI first: it is compiled in).
 build:
     cargo build --bin runreel
 
+# Everything that the tests run, by one cargo, which has work for all cores then.
+[private]
+compile: web
+    cargo test --no-run --lib --test it --test chaos
+
 # Formatting and lints.
-lint:
+lint: web
     cargo fmt --check
     cargo clippy --all-targets -- -D warnings
     cargo clippy --test chaos -- -D warnings
@@ -35,9 +62,27 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres nginx mcp
-    trap 'kill -INT "$(head -n 1 target/tmp/cluster/postgres/postmaster.pid 2>/dev/null)" 2>/dev/null || true' EXIT; \
-        cargo test --test it
+integration: postgres nginx mcp web
+    #!/usr/bin/env bash
+    set -euo pipefail
+    cluster=target/tmp/cluster memory=
+    # Each test makes a database and drops it, and for each drop Postgres syncs all it has: in memory, if there is room.
+    room_kib=$(df -Pk /dev/shm 2>/dev/null | awk 'NR == 2 { print $4 }') || true
+    if [ "${room_kib:-0}" -ge 4000000 ]; then
+        memory=$(mktemp -d /dev/shm/runreel-it-XXXXXX)
+        # Postgres has a user of its own when we are root.
+        chmod 711 "$memory"
+        cluster=$memory/cluster
+        export TMPDIR=$memory RUNREEL_TEST_CLUSTER=$cluster
+    fi
+    finish() {
+        pid=$(head -n 1 "$cluster/postgres/postmaster.pid" 2>/dev/null) || true
+        for _ in $(seq 50); do [ -n "$pid" ] && kill -INT "$pid" 2>/dev/null || break; sleep 0.2; done
+        if [ -n "$memory" ]; then rm -rf "$memory"; fi
+    }
+    trap finish EXIT
+    # More than there are cores: tests wait as well.
+    cargo test --test it -- --test-threads 4
 
 # The fault harness, small: the tier that every change passes.
 chaos-quick: postgres faults build
@@ -89,17 +134,15 @@ web-test: web
     cd web && npm test
 
 # The UI in a real Chromium, against the real server.
-browser: postgres chromium web build
-    @cd tests/browser; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
-        npm ci --no-audit --no-fund; fi
+browser: postgres chromium playwright web build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test
 
 # Write `.sqlx` anew: after a query or a migration changed.
-sqlx: postgres
+sqlx: postgres web
     tests/sqlx .sqlx
 
 # Prove that `.sqlx` is what the queries and migrations say.
-sqlx-check: postgres build
+sqlx-check: postgres web
     tests/sqlx target/sqlx-fresh
     diff -r .sqlx target/sqlx-fresh
 
@@ -114,6 +157,10 @@ deny:
     if cargo deny fetch db; then cargo deny check advisories bans licenses sources; else \
         echo "WARNING: the database of advisories cannot be fetched, so they are NOT checked" >&2; \
         cargo deny check bans licenses sources; fi
+
+# What the tests need from the net.
+[private]
+fetch: nginx mcp python chromium playwright
 
 # Postgres's programs, when there are none.
 [private]
@@ -156,6 +203,12 @@ python:
 [private]
 mcp:
     @cd tests/mcp; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+        npm ci --no-audit --no-fund; fi
+
+# What drives Chromium.
+[private]
+playwright:
+    @cd tests/browser; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
 
 # Chromium for the browser tests, when there is none.

@@ -4,11 +4,12 @@
 //! runtime of its own, because each test has a runtime that ends with the test.
 
 use std::{
-    path::Path,
+    path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU32, Ordering},
     },
+    time::Duration,
 };
 
 use runreel::{
@@ -18,7 +19,7 @@ use runreel::{
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::until;
+use super::{patiently, until};
 
 /// How many tests may have a database at once; each has one or two servers, and the cluster has 60 connections.
 static PLACES: Semaphore = Semaphore::const_new(3);
@@ -123,7 +124,15 @@ impl Db {
 
     /// Waits until a count is what it should be.
     pub async fn until_number(&self, what: &str, query: &'static str, wanted: i64) {
-        until(what, || async { self.number(query).await == wanted }).await;
+        // One connection for all the questions: Postgres makes a process of each.
+        let mut connection = self.connect().await;
+        patiently(what, async {
+            while sqlx::query_scalar::<_, i64>(query).fetch_one(&mut connection).await.unwrap() != wanted {
+                tokio::time::sleep(Duration::from_millis(5)).await;
+            }
+        })
+        .await;
+        connection.close().await.unwrap();
     }
 }
 
@@ -183,7 +192,8 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
 
 /// Our own cluster, or the one that another process of these tests keeps at the moment.
 async fn own_or_visit() -> (Endpoint, Option<Cluster>) {
-    let data_dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster");
+    let named = std::env::var_os("RUNREEL_TEST_CLUSTER").map(PathBuf::from);
+    let data_dir = named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster"));
     let options = Options { data_dir: data_dir.clone(), pg_bin: None, path_env: std::env::var_os("PATH") };
     match Cluster::start(options).await {
         Ok(cluster) => (cluster.endpoint().clone(), Some(cluster)),

@@ -160,7 +160,7 @@ deny:
 
 # What the tests need from the net.
 [private]
-fetch: nginx mcp python chromium playwright
+fetch: nginx faults mcp python chromium playwright
 
 # Postgres's programs, when there are none.
 [private]

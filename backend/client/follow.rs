@@ -166,6 +166,7 @@ impl Follow {
         let draining = self.draining.take();
         let reason = match draining.as_ref().map(|draining| draining.reason.as_deref()) {
             Some(Some("busy" | "busy_own")) => "the server has no room for another stream".to_owned(),
+            Some(Some("reset")) => "the server's database was set back".to_owned(),
             Some(_) => "the server is shutting down".to_owned(),
             None => reason,
         };
@@ -197,6 +198,10 @@ impl Follow {
         match event.as_str() {
             "stream.end" => self.phase = Phase::Ended,
             "stream.draining" => self.draining = serde_json::from_str(&data).ok(),
+            "stream.reset" => {
+                let reset: Option<Draining> = serde_json::from_str(&data).ok();
+                self.draining = reset.map(|reset| Draining { reason: Some("reset".to_owned()), ..reset });
+            }
             _ => {}
         }
         Some(Frame { id: block.id, event, data })

@@ -155,13 +155,14 @@ impl Store {
         .await
     }
 
-    /// How long the steps of a run took, by name, milliseconds; a step that has not ended does not count.
+    /// How long the steps of a run took, by the first 256 characters of their names, milliseconds; a step that has not
+    /// ended does not count.
     pub async fn node_durations(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, f64>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let rows = sqlx::query!(
                 r#"select coalesce(name, span_id) as "node!", sum(extract(epoch from ended_at - began_at) * 1000)::float8 as "duration_ms!"
-                   from (select span_id, min(payload ->> 'name') filter (where type = 'step.started') as name,
+                   from (select span_id, min(left(payload ->> 'name', 256)) filter (where type = 'step.started') as name,
                                 min(at) filter (where type = 'step.started') as began_at,
                                 max(at) filter (where type in ('step.completed', 'step.failed')) as ended_at
                          from store.run_event

@@ -105,8 +105,9 @@ def test_a_stream_ends_when_the_run_has_ended_meanwhile(fake: Fake) -> None:
         assert seqs(client.stream(RUN)) == [1]
 
 
-def test_a_server_that_drains_is_come_back_to(fake: Fake) -> None:
-    fake.streams(SOON + frame(1) + control("stream.draining", retry_ms=1)).streams(frame(2) + END)
+@pytest.mark.parametrize("away", ["stream.draining", "stream.reset"])
+def test_a_server_that_sends_its_readers_away_is_come_back_to(fake: Fake, away: str) -> None:
+    fake.streams(frame(1) + control(away, retry_ms=1)).streams(frame(2) + END)
     with reader(fake) as client:
         assert seqs(client.stream(RUN)) == [1, 2]
 

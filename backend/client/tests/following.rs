@@ -81,18 +81,19 @@ async fn a_page_instead_of_a_stream_is_final() {
 }
 
 #[tokio::test]
-async fn a_draining_server_says_when_to_come_back_and_only_once() {
-    let draining = "event: stream.draining\ndata: {\"retry_ms\":4000}\n\n";
-    let fake = Fake::start([Answer::stream(draining), Answer::Close(Vec::new()), Answer::stream(END)]).await;
-    let (client, noted) = client_of(&fake);
-    let mut follow = client.follow("/api/stream/runs/r", None);
-    follow.next().await;
-    follow.next().await;
-    let lost = follow.next().await.unwrap().unwrap();
-    let expected = Duration::from_millis(4_250);
-    assert_eq!(lost, Notice::Lost { reason: "the server is shutting down".to_owned(), retry_in: expected });
-    story(&mut follow).await;
-    assert_eq!(noted.waits_ms(), [4_250, 500]);
+async fn a_server_that_sends_its_readers_away_says_when_to_come_back_and_only_once() {
+    for (event, reason) in [("draining", "the server is shutting down"), ("reset", "the server's database was set back")] {
+        let away = format!("event: stream.{event}\ndata: {{\"retry_ms\":4000}}\n\n");
+        let fake = Fake::start([Answer::stream(&away), Answer::Close(Vec::new()), Answer::stream(END)]).await;
+        let (client, noted) = client_of(&fake);
+        let mut follow = client.follow("/api/stream/runs/r", None);
+        follow.next().await;
+        follow.next().await;
+        let lost = follow.next().await.unwrap().unwrap();
+        assert_eq!(lost, Notice::Lost { reason: reason.to_owned(), retry_in: Duration::from_millis(4_250) });
+        story(&mut follow).await;
+        assert_eq!(noted.waits_ms(), [4_250, 500]);
+    }
 }
 
 /// The clock stands still while data flows and leaps when nothing but a timer is left to wait for.

@@ -43,6 +43,7 @@ function control(type: string, data: Record<string, unknown>): FeedMessage | nul
     case "stream.end":
       return { kind: "end", status: text(data["status"]) ?? "completed", last_seq: number(data["last_seq"]) };
     case "stream.draining":
+    case "stream.reset":
       return { kind: "draining", retry_ms: number(data["retry_ms"]) ?? 1000 };
     default:
       return null;

@@ -208,6 +208,13 @@ describe("following a stream", () => {
     expect(run.seqs).toEqual([1, 2, 5]);
   });
 
+  test.each(["stream.draining", "stream.reset"])("after %s it comes back with its cursor", async (away) => {
+    const run = follow([() => stream([...events(1, 1), frame(away, { retry_ms: 900 })]), () => stream([end(1)])]);
+    await settle(1_000);
+    expect(run.messages[1]).toEqual({ kind: "draining", retry_ms: 900 });
+    expect(run.cursors).toEqual([null, "1"]);
+  });
+
   test("a control frame of a later version is skipped", async () => {
     const run = follow([() => stream([frame("stream.unheard", {}), ...events(1, 1), end(1)])]);
     await settle();

@@ -151,7 +151,7 @@ class Following:
         elif name == "stream.caught_up":
             # In a feed: so far it was looked at, also where nothing was to be shown.
             self._cursor = data.get("cursor") or self._cursor
-        elif name == "stream.draining":
+        elif name in ("stream.draining", "stream.reset"):
             asked = data.get("retry_ms")
             self._asked = min(asked / 1_000, LONGEST_WAIT) if isinstance(asked, int) else 1.0
         elif name == "stream.gap" and self._on_gap == "raise":

@@ -89,7 +89,7 @@ impl Quota {
     pub fn grow(&self, share: &mut Share, amount: u32) -> Result<(), Full> {
         let own = Arc::clone(share.own.semaphore()).try_acquire_many_owned(amount).map_err(|_| Full::Own)?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(amount).map_err(|_| Full::All)?;
-        share.merge(Share { own, all });
+        share.join(Share { own, all });
         Ok(())
     }
 
@@ -106,14 +106,6 @@ impl Quota {
         let own = Arc::new(Semaphore::new(self.own_max));
         owners.own.insert(owner.clone(), Arc::downgrade(&own));
         own
-    }
-}
-
-impl Share {
-    /// Takes over what another share of the same principal holds.
-    pub fn merge(&mut self, other: Self) {
-        self.own.merge(other.own);
-        self.all.merge(other.all);
     }
 }
 

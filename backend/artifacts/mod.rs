@@ -11,16 +11,13 @@ pub mod disk;
 pub mod remote;
 pub mod sweep;
 
-use std::{io, sync::Arc, time::Duration};
+use std::{io, time::Duration};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::{Stream, StreamExt as _, TryStreamExt as _, stream::BoxStream};
 use sha2::{Digest as _, Sha256};
-use tokio::{
-    sync::{OwnedSemaphorePermit, Semaphore},
-    time::Instant,
-};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::{disk::Disk, remote::Remote};
@@ -29,8 +26,8 @@ use crate::{
     domain::{
         artifact::{ArtifactId, Hash},
         limits::{
-            ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, TAKES_MAX, UPLOAD_BYTES_PER_S_MIN, UPLOAD_GRACE_MS,
-            UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX,
+            ARTIFACT_BYTES_MAX, DOWNLOADS_MAX, TAKE_WAIT_MS_MAX, TAKES_MAX, TAKES_OWN_MAX, UPLOAD_BYTES_PER_S_MIN,
+            UPLOAD_GRACE_MS, UPLOAD_SILENCE_MS_MAX, UPLOADS_MAX,
         },
         pace::Pace,
         principal::OwnerId,
@@ -121,14 +118,9 @@ pub struct Upload {
     staged: Staged,
     pub sha256: Hash,
     pub size: u64,
-    _place: Place,
-}
-
-/// Room for bytes on their way in.
-#[derive(Debug)]
-enum Place {
-    Upload { _share: Share },
-    Take { _permit: OwnedSemaphorePermit },
+    /// Of an upload, until it is kept. What the server itself has taken in lies on the disk and is counted no more:
+    /// whoever takes in many before it keeps them must not wait for itself.
+    _place: Option<Share>,
 }
 
 #[derive(Debug)]
@@ -151,7 +143,7 @@ pub struct Artifacts {
     ids: IdSource,
     uploads: Quota,
     /// Of bytes that are here already: they must not wait for a client that is slow.
-    takes: Arc<Semaphore>,
+    takes: Quota,
     downloads: Quota,
 }
 
@@ -166,7 +158,7 @@ impl Artifacts {
     pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
         let uploads = Quota::new(UPLOADS_MAX, own.uploads);
         let downloads = Quota::new(DOWNLOADS_MAX, own.downloads);
-        let takes = Arc::new(Semaphore::new(TAKES_MAX));
+        let takes = Quota::new(TAKES_MAX, TAKES_OWN_MAX);
         Self { store, shelf, clock, ids, uploads, takes, downloads }
     }
 
@@ -185,24 +177,23 @@ impl Artifacts {
         body: impl Stream<Item = Result<Bytes, E>> + Send,
     ) -> Result<Upload, Broken<E>> {
         let share = self.uploads.try_take(owner, 1).map_err(Error::Busy)?;
-        self.take_in(body, Place::Upload { _share: share }).await
+        let upload = self.take_in(body).await?;
+        Ok(Upload { _place: Some(share), ..upload })
     }
 
-    /// As [`Artifacts::receive`] for bytes that are here already; waits its turn.
-    pub async fn take(&self, bytes: Bytes) -> Result<Upload, Error> {
-        let permit = Arc::clone(&self.takes).acquire_owned().await.map_err(|_| Error::Busy(Full::All))?;
+    /// As [`Artifacts::receive`] for bytes that are here already; waits its turn, but not for long.
+    pub async fn take(&self, owner: &OwnerId, bytes: Bytes) -> Result<Upload, Error> {
+        let wait = Duration::from_millis(TAKE_WAIT_MS_MAX);
+        let turn = tokio::time::timeout(wait, self.takes.take(owner, 1)).await;
+        let _turn = turn.ok().and_then(Result::ok).ok_or(Error::Busy(Full::Own))?;
         let body = futures::stream::iter([Ok::<_, std::convert::Infallible>(bytes)]);
-        self.take_in(body, Place::Take { _permit: permit }).await.map_err(|broken| match broken {
+        self.take_in(body).await.map_err(|broken| match broken {
             Broken::Source(never) => match never {},
             Broken::Store(error) => error,
         })
     }
 
-    async fn take_in<E>(
-        &self,
-        body: impl Stream<Item = Result<Bytes, E>> + Send,
-        place: Place,
-    ) -> Result<Upload, Broken<E>> {
+    async fn take_in<E>(&self, body: impl Stream<Item = Result<Bytes, E>> + Send) -> Result<Upload, Broken<E>> {
         let mut writer = self.shelf.begin(self.ids.uuid()).await?;
         let (mut digest, mut size) = (Sha256::new(), 0u64);
         let arrived = async {
@@ -229,7 +220,7 @@ impl Artifacts {
         }
         let staged = writer.finish().await?;
         metrics::counter!("runreel_artifact_bytes_received_total").increment(size);
-        Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _place: place })
+        Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _place: None })
     }
 
     /// Gives uploads their names and inserts their artifacts; afterwards all of it is durable.

@@ -48,7 +48,12 @@ impl Images for ArtifactImages {
                 // Routed again, the message finds the artifact it made.
                 event_id: Some(EventId::trusted("image")),
             };
-            let upload = self.0.artifacts().take(bytes.into()).await.map_err(|error| other(error.to_string()))?;
+            let upload = self
+                .0
+                .artifacts()
+                .take(&router.owner_id, bytes.into())
+                .await
+                .map_err(|error| other(error.to_string()))?;
             let kept = self.0.keep_artifact(&Arc::new(router.clone()), upload, draft).await;
             let artifact = kept.map_err(|error| other(error.to_string()))?.artifact;
             let reference = json!({

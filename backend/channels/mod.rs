@@ -33,6 +33,7 @@ use crate::{
         principal::OwnerId,
         session::inbound::{ChannelName, Inbound},
     },
+    quota::Share,
     sessions::steps::{Start, StartError, Started, Steps},
     store::{
         self,
@@ -151,15 +152,25 @@ impl Channels {
         self.shared.telegram.as_ref()
     }
 
-    /// Takes a message in and routes it. The work goes on when the caller leaves.
-    pub async fn receive(&self, owner: &OwnerId, channel: &ChannelName, inbound: Inbound) -> Result<Receipt, Error> {
+    /// Takes a message in and routes it. The work goes on when the caller leaves, and with it what the message takes of
+    /// the sender's room.
+    pub async fn receive(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        inbound: Inbound,
+        room: Share,
+    ) -> Result<Receipt, Error> {
         let envelope = Envelope { inbound, photo: None, target: None };
         let taken = match self.arrive(owner, channel, &envelope, false).await.map_err(Error::NotTaken)? {
             Arrived::Known(known) => return self.earlier(owner, known).await.map_err(Error::NotTaken),
             Arrived::Taken(taken) => taken,
         };
         let channels = self.clone();
-        let work = self.shared.tasks.spawn(async move { channels.carry_out(*taken).await });
+        let work = self.shared.tasks.spawn(async move {
+            let _room = room;
+            channels.carry_out(*taken).await
+        });
         let done = work.await.unwrap_or_else(|_| Err(StartError::Other("routing a message failed".to_owned())));
         done.map(Receipt::Routed).map_err(Error::Later)
     }

@@ -1,5 +1,9 @@
 //! Every bound of the product; `docs/protocol.md` has the table for users. Over one a request is refused, not slowed down.
 
+mod shares;
+
+pub use self::shares::*;
+
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Most events in one emit request.
@@ -26,6 +30,8 @@ pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 pub const RUN_DEPTH_MAX: u16 = 32;
 /// Longest list page, rows.
 pub const PAGE_ROWS_MAX: i64 = 1_000;
+/// Largest list page, bytes of what the rows hold; one row is always there.
+pub const LIST_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// List page when none is asked for, rows.
 pub const PAGE_ROWS_DEFAULT: i64 = 100;
 /// Event page when none is asked for, rows.
@@ -40,10 +46,6 @@ pub const SPANS_MAX: usize = 20_000;
 pub const SPAN_NAME_BYTES_MAX: usize = 256;
 /// Names with a sum of their own in each table of a timeline's summary; what has other names is summed up together.
 pub const SUMS_MAX: usize = 1_000;
-/// Timelines of one process that are being made or sent.
-pub const TIMELINES_MAX: usize = 16;
-/// Of these, those of one principal.
-pub const TIMELINES_OWN_MAX: usize = 2;
 /// Longest wait for the turn to make a timeline, milliseconds.
 pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
 /// How far from now the time inside a client-chosen run id may lie, milliseconds.
@@ -56,8 +58,6 @@ pub const OPEN_SPANS_MAX: usize = 256;
 pub const OPEN_RUN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// What an open span counts beside its text, bytes; this bounds how many there are.
 pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
-/// Open spans of one principal, bytes; over it its own run that was quiet longest forgets its text.
-pub const OPEN_OWN_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Open spans of the process, bytes; over it the run that was quiet longest forgets its text.
 pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Pieces an open text is kept and read in, bytes: six times as much, when all of it is escaped, still fits a chunk.
@@ -100,8 +100,6 @@ pub const PIECE_RECENT_POSITIONS: i64 = 50_000;
 pub const CONTEXTS_MAX: u64 = 100_000;
 /// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.
 pub const BUS_FRAMES_DEFAULT: usize = 256;
-/// Frames kept for all readers of one principal that are behind, bytes; the oldest go first.
-pub const BUS_OWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Silence after which a stream sends a comment, milliseconds.
 pub const PING_MS: u64 = 10_000;
 /// What a client waits before it reconnects, milliseconds.
@@ -112,10 +110,6 @@ pub const DRAINED_RETRY_MS: std::ops::Range<u64> = 500..3_000;
 pub const REFUSED_RETRY_MS: std::ops::Range<u64> = 3_000..8_000;
 /// Bytes a stream collects before it hands them to the socket.
 pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
-/// Open streams of one process.
-pub const STREAMS_MAX: usize = 20_000;
-/// Open streams of one principal when the server is told no other number.
-pub const STREAMS_OWN_DEFAULT: usize = 15_000;
 /// Producer lease when a run asks for one without saying how long, milliseconds.
 pub const LEASE_MS_DEFAULT: i64 = 60_000;
 /// Longest producer lease, milliseconds.
@@ -164,16 +158,8 @@ pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 pub const INTERRUPT_ROWS: i64 = 10_000;
 /// Events of a run that is shown with the durations of its nodes; of a longer one the timeline has them.
 pub const NODE_DURATIONS_EVENTS_MAX: i64 = 20_000;
-/// Bodies of one process that are being read or worked on, KiB together.
-pub const BODIES_KIB_MAX: usize = 256 * 1024;
-/// Of these, those of one principal when the server is told no other number, KiB together.
-pub const BODIES_OWN_KIB_DEFAULT: usize = 64 * 1024;
 /// In what steps a body takes its room as it arrives, KiB. So a principal has no more bodies under way than such steps.
 pub const BODY_STEP_KIB: u32 = 64;
-/// Bodies of one process that come to webhooks, KiB together.
-pub const WEBHOOKS_KIB_MAX: usize = 16 * 1024;
-/// Of these, those of one channel, KiB together.
-pub const WEBHOOKS_OWN_KIB_MAX: usize = 8 * 1024;
 /// Largest update of Telegram's webhook, bytes; a message of it has 4 096 characters.
 pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 /// Longest time a body takes to arrive, milliseconds.
@@ -184,10 +170,6 @@ pub const BODY_GRACE_MS: u64 = 10_000;
 pub const BODY_BYTES_PER_S_MIN: u64 = 1_024;
 /// Runs that one process's own agents are at work on at a time; runs that wait do not count.
 pub const RUNTIME_PLACES: usize = 64;
-/// Of these, those that one principal's runs may take where there are several principals.
-pub const RUNTIME_OWN_PLACES: usize = 48;
-/// Jobs of one principal that have not ended; over it no run is queued for an agent.
-pub const JOBS_OWN_MAX: i64 = 10_000;
 /// Owners one claim looks at; the next looks at others.
 pub const JOB_LOOK_OWNERS: i32 = 200;
 /// Jobs of one owner and agent that one claim looks at, from the oldest on.
@@ -238,16 +220,6 @@ pub const ARTIFACT_NAME_CHARS_MAX: usize = 255;
 pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
 /// What an event shows of a payload that became an artifact, bytes.
 pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
-/// Artifacts of one process that are being uploaded.
-pub const UPLOADS_MAX: usize = 64;
-/// Of these, those of one principal when the server is told no other number.
-pub const UPLOADS_OWN_DEFAULT: usize = 16;
-/// Payloads and results that become artifacts at once; others wait their turn.
-pub const TAKES_MAX: usize = 64;
-/// Artifacts of one process that are being downloaded.
-pub const DOWNLOADS_MAX: usize = 1_024;
-/// Of these, those of one principal when the server is told no other number.
-pub const DOWNLOADS_OWN_DEFAULT: usize = 256;
 /// Longest silence in the middle of an upload, milliseconds.
 pub const UPLOAD_SILENCE_MS_MAX: u64 = 30_000;
 /// How long an upload may come as slowly as it likes, milliseconds.
@@ -326,10 +298,6 @@ pub const SAVED_VALUES_MAX: usize = 2_000_000;
 pub const SAID_ROWS: i64 = 100;
 /// Runs of a thread in one look for those that said something.
 pub const SAID_RUNS: i64 = 50;
-/// Writers of saved sessions that work at once in a process.
-pub const SAVED_WRITERS_MAX: usize = 8;
-/// Those that may wait for them; more are refused.
-pub const SAVED_WRITERS_WAITING_MAX: usize = 64;
 /// Longest wait for the turn as a writer of a folder, milliseconds.
 pub const SAVED_WAIT_MS_MAX: u64 = 5_000;
 /// Pause between two tries to lock a folder, milliseconds.
@@ -364,14 +332,6 @@ pub const RUNNER_CAPACITY_MAX: u16 = 256;
 pub const RUNNER_AGENTS_MAX: usize = 256;
 /// Most runs a runner names when it comes back.
 pub const RUNNER_RESUMED_MAX: usize = 1_024;
-/// Connected runners of one process.
-pub const RUNNERS_MAX: usize = 2_000;
-/// Of these, those of one principal when the server is told no other number.
-pub const RUNNERS_OWN_DEFAULT: usize = 256;
-/// Messages of all runners of a process that arrive or wait for their commit, bytes; over it nothing more is read.
-pub const RUNNERS_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Of these, those of one principal's runners, bytes together.
-pub const RUNNERS_OWN_BYTES_MAX: usize = 64 * 1024 * 1024;
 /// What is read from a runner's socket at a time, bytes.
 pub const RUNNER_READ_BYTES: usize = 16 * 1024;
 /// From which size on the room for the largest message is taken at once, bytes: what has begun can then be finished.
@@ -390,10 +350,6 @@ pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
 pub const IMPORT_MONTHS_MAX: i64 = 60;
 /// How often an import looks again at a run into which others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
-/// Imports that one process works on at a time; others wait.
-pub const IMPORTS_MAX: usize = 4;
-/// Of these, those of one principal.
-pub const IMPORTS_OWN_MAX: usize = 1;
 /// Longest an import waits for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;
 /// Lines a second in the log about refused credentials; the rest are counted.

@@ -235,7 +235,7 @@ pub const RESULT_BYTES_MAX: usize = 32 * 1024;
 /// Characters kept of an error's text.
 const ERROR_CHARS_MAX: usize = 4_000;
 /// Characters kept of a result that is too long.
-const PREVIEW_CHARS: usize = 2_000;
+pub const PREVIEW_CHARS: usize = 2_000;
 
 fn bounded(value: &Value) -> (Value, bool) {
     let text = value.to_string();

@@ -208,7 +208,7 @@ async fn an_answer_reaches_the_node_that_asked() {
     let Ended::Suspended { questions, .. } = driven(&graph, &world).await else { panic!("it asks") };
     let Ended::Suspended { questions: again, .. } = driven(&graph, &world).await else { panic!("still open") };
     assert_eq!(questions, again, "the same question keeps its id");
-    let answered = Answered { decision: Decision::Respond, value: Some(json!("ada")) };
+    let answered = Answered { decision: Decision::Respond, value: Some(json!("ada")), asked: Vec::new() };
     world.kept.lock().unwrap().answers.insert(questions[0].interrupt_id.to_string(), answered);
     let Ended::Completed(state) = driven(&graph, &world).await else { panic!("answered") };
     assert_eq!(state.seen, ["ada"]);

@@ -19,6 +19,7 @@ use crate::{
         context::RunContext,
         id::{RunId, SpanId},
         interrupt::Decision,
+        json::Json,
         run::Status,
     },
     emitters::{emitter::Emitter, sink::SinkError},
@@ -39,6 +40,23 @@ pub struct Question {
 pub struct Answered {
     pub decision: Decision,
     pub value: Option<Value>,
+    /// Every question that the log holds under this id.
+    pub asked: Vec<Json>,
+}
+
+impl Answered {
+    /// Whether this is the answer to that question, and to no other: whoever may write to a run's thread can make the run
+    /// ask something else under an id that a person has answered.
+    fn is_of(&self, question: &Value) -> bool {
+        let without_time = |json: &Json| {
+            let mut members: serde_json::Map<String, Value> = serde_json::from_str(json.as_str()).unwrap_or_default();
+            // It is set when the question is asked, and the server answers by it.
+            members.remove("expires_at");
+            members
+        };
+        let wanted = without_time(&Json::of(question));
+        self.asked.iter().all(|asked| without_time(asked) == wanted)
+    }
 }
 
 /// How a run below this one ended.
@@ -170,6 +188,8 @@ impl<S> Visit<S> {
     }
 
     /// Asks a person. The run is interrupted until the answer is there; then the node is visited again and gets it here.
+    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)), and the same
+    /// at every visit, but for its `expires_at`.
     ///
     /// `key` tells the questions of one node apart. The answer may also be that nobody answered in time.
     pub async fn ask(&self, key: &str, payload: Value) -> Result<Answered, Stop> {
@@ -183,7 +203,8 @@ impl<S> Visit<S> {
         for (key, payload) in questions {
             let interrupt_id = SpanId::trusted(&self.id(&format!("ask.{key}")).await?.to_string());
             match self.step.facts.answer(&interrupt_id).await? {
-                Some(answered) => answers.push(answered),
+                Some(answered) if answered.is_of(&payload) => answers.push(answered),
+                Some(_) => return Err(Stop::failed("a question was changed after it had been asked")),
                 None => open.push(Question { interrupt_id, payload, step: self.span.clone() }),
             }
         }

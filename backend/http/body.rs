@@ -41,7 +41,14 @@ pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(super) is_ndjson: bool,
     credential: Option<Credential>,
     /// Given back when the request is done.
-    _room: Share,
+    room: Share,
+}
+
+impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
+    /// Its room, for what was made of it and outlives it.
+    pub(super) fn into_room(self) -> Share {
+        self.room
+    }
 }
 
 impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
@@ -76,7 +83,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
             return Err(Credential::refusal());
         }
-        Ok(Self { bytes, is_ndjson, credential, _room: room })
+        Ok(Self { bytes, is_ndjson, credential, room: room })
     }
 }
 

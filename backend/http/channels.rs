@@ -148,10 +148,9 @@ async fn post(
     let wait = wants_wait(&query)?;
     let now = server.timeline.clock().now();
     let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
-    drop(body);
     let busy = |full| Problem::busy(full, "streams");
     let _place = wait.then(|| server.streams.try_take(owner, 1).map_err(busy)).transpose()?;
-    let receipt = server.channels.receive(owner, &channel, inbound).await?;
+    let receipt = server.channels.receive(owner, &channel, inbound, body.into_room()).await?;
     let (started, reason) = match receipt {
         Receipt::Routed(started) => (started, None),
         Receipt::Duplicate { router_run_id, first } => {

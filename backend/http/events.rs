@@ -19,6 +19,7 @@ use super::{
     Server,
     extract::{Body, Caller, Query, RunPath},
     problem::{Code, Problem, invalid_event},
+    replies,
 };
 use crate::{
     bus::Frame,
@@ -35,6 +36,7 @@ use crate::{
         },
         principal::{OwnerId, Scope},
     },
+    quota::Share,
     store,
     timeline::{Timeline, emit::EmitError},
 };
@@ -146,6 +148,36 @@ pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<
     events.into_iter().enumerate().map(|(index, event)| check(context, index, event)).collect()
 }
 
+/// An array of events. Those over the bound are passed over, so that a small body takes no large memory.
+struct EmitEvents(Vec<EmitEvent>);
+
+impl<'de> Deserialize<'de> for EmitEvents {
+    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Array;
+
+        impl<'de> serde::de::Visitor<'de> for Array {
+            type Value = EmitEvents;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array of events")
+            }
+
+            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<EmitEvents, A::Error> {
+                let mut events = Vec::new();
+                while events.len() <= EMIT_EVENTS_MAX
+                    && let Some(event) = seq.next_element()?
+                {
+                    events.push(event);
+                }
+                while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
+                Ok(EmitEvents(events))
+            }
+        }
+
+        deserializer.deserialize_seq(Array)
+    }
+}
+
 fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     let invalid = |detail: String| Problem::new(Code::InvalidEvent, detail);
     let events: Vec<EmitEvent> = if is_ndjson {
@@ -153,9 +185,9 @@ fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
         let read = |(number, line): (usize, &str)| {
             serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", number + 1)))
         };
-        lines.map(read).collect::<Result<_, _>>()?
+        lines.take(EMIT_EVENTS_MAX + 1).map(read).collect::<Result<_, _>>()?
     } else if text.trim_start().starts_with('[') {
-        serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?
+        serde_json::from_str::<EmitEvents>(text).map_err(|error| invalid(error.to_string()))?.0
     } else {
         vec![serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?]
     };
@@ -282,7 +314,8 @@ async fn page(
         return Err(Problem::new(Code::CursorAhead, detail).field("after"));
     }
     if accept.contains("application/x-ndjson") {
-        return Ok(ndjson(server.timeline.clone(), owner, run, after, filter));
+        let room = replies::paged(&server, &owner)?;
+        return Ok(ndjson(server.timeline.clone(), (owner, room), run, after, filter));
     }
     let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
     let last_id = page.events.last().map_or(cursor, |(place, _)| server.timeline.run_cursor(*place)).to_string();
@@ -295,8 +328,9 @@ async fn page(
 }
 
 /// Streams every event there is, a page of the database at a time.
-fn ndjson(timeline: Timeline, owner: OwnerId, run: RunId, after: Seq, filter: TypeFilter) -> Response {
+fn ndjson(timeline: Timeline, (owner, room): (OwnerId, Share), run: RunId, after: Seq, filter: TypeFilter) -> Response {
     let lines = async_stream::try_stream! {
+        let _room = room;
         let mut after = after;
         loop {
             let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;

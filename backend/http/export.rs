@@ -20,6 +20,7 @@ use super::{
     events::in_time,
     extract::{Body, Caller, RunPath},
     problem::{Code, Problem},
+    replies,
 };
 use crate::{
     domain::{
@@ -28,6 +29,7 @@ use crate::{
         limits::{EMIT_EVENTS_MAX, IMPORT_WAIT_MS_MAX, REPLAY_ROWS},
         principal::{OwnerId, Scope},
     },
+    quota::Share,
     store::events::RunPage,
     timeline::{Timeline, emit::EmitError, import::ImportError},
 };
@@ -51,7 +53,8 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
         let detail = "the beginning of this run's log is gone, and a part of it proves nothing";
         return Err(Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events has what is left"));
     }
-    let lines = lines(server.timeline.clone(), owner, run, Subject::of(&record.context), first, last);
+    let room = replies::paged(&server, &owner)?;
+    let lines = lines(server.timeline.clone(), (owner, room), run, Subject::of(&record.context), first, last);
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response())
 }
 
@@ -66,7 +69,7 @@ enum Cut {
 
 fn lines(
     timeline: Timeline,
-    owner: OwnerId,
+    (owner, room): (OwnerId, Share),
     run: RunId,
     subject: Subject,
     first: RunPage,
@@ -74,6 +77,7 @@ fn lines(
 ) -> impl Stream<Item = Result<Bytes, Cut>> + Send {
     let mut page = first;
     async_stream::try_stream! {
+        let _room = room;
         let (mut telling, line) = Telling::begin(&subject);
         let (mut chunk, mut told) = (BytesMut::from(line.as_bytes()), Seq::ZERO);
         chunk.put_u8(b'\n');

@@ -13,6 +13,7 @@ use super::{
     body::Payer,
     credential::Credential,
     problem::{Code, Problem},
+    replies::Asker,
 };
 use crate::{
     auth,
@@ -81,6 +82,9 @@ impl FromRequestParts<Server> for Caller {
         };
         let caller = Self(server.authenticator.authenticate(authorization).await?);
         parts.extensions.insert(Payer(caller.owner().clone()));
+        if let Some(asker) = parts.extensions.get::<Asker>() {
+            asker.is(caller.owner());
+        }
         Ok(caller)
     }
 }

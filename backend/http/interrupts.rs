@@ -69,7 +69,10 @@ async fn resume(
     let timeline = &server.timeline;
     let context = answerable(&server, asker, run).await?;
     timeline.answer_interrupt(&context, &Answer { interrupt_id, decision, value }).await?;
-    let record = timeline.run(&context.owner_id, run).await?.ok_or_else(Problem::not_found)?;
+    let mut record = timeline.run(&context.owner_id, run).await?.ok_or_else(Problem::not_found)?;
+    if context.owner_id != *asker {
+        record.conceal();
+    }
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
 }
 

@@ -20,6 +20,7 @@ mod model;
 mod openapi;
 pub mod problem;
 mod refusals;
+mod replies;
 mod runners;
 mod runs;
 mod saved_sessions;
@@ -37,7 +38,7 @@ use axum::{
     Router,
     extract::Request,
     http::{HeaderName, HeaderValue, Response, StatusCode, header},
-    middleware::{Next, from_fn, map_response},
+    middleware::{Next, from_fn, from_fn_with_state, map_response},
     response::IntoResponse,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -55,8 +56,8 @@ use crate::{
     clock::Stopwatch,
     config::Bounds,
     domain::limits::{
-        BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, STREAMS_MAX, TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX,
-        WEBHOOKS_OWN_KIB_MAX,
+        BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, REPLIES_OWN_STEPS_MAX, REPLIES_STEPS_MAX, STREAMS_MAX,
+        TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX,
     },
     quota::Quota,
     rate::Rate,
@@ -85,6 +86,8 @@ pub struct Server {
     pub webhooks: Quota,
     /// Imports that are worked on.
     pub imports: Quota,
+    /// Large replies that are made or sent, in steps of 64 KiB.
+    pub replies: Quota,
     /// Timelines that are made or sent.
     pub timelines: Quota,
     /// Events that are emitted.
@@ -126,6 +129,7 @@ impl Server {
             bodies: Quota::new(BODIES_KIB_MAX, bounds.principal_bodies_mib * 1_024),
             webhooks: Quota::new(WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX),
             imports: Quota::new(IMPORTS_MAX, IMPORTS_OWN_MAX),
+            replies: Quota::new(REPLIES_STEPS_MAX, REPLIES_OWN_STEPS_MAX),
             timelines: Quota::new(TIMELINES_MAX, TIMELINES_OWN_MAX),
             emits: Rate::new(bounds.principal_events_per_second, stopwatch),
             leaving: CancellationToken::new(),
@@ -171,6 +175,7 @@ pub fn router(server: Server) -> Router {
         })
         .fallback(ui::serve) //             /, /runs/{run_id}, /assets/…
         .layer(CatchPanicLayer::custom(panicked))
+        .layer(from_fn_with_state(server.clone(), replies::count))
         .layer(map_response(plain_errors_are_problems))
         .layer(from_fn(refuse_ambiguous))
         .layer(map_response(move |response: axum::response::Response| {

@@ -268,7 +268,7 @@ async fn feed_cursor(
         (Some(cursor), _) => {
             let cursor: FeedCursor =
                 cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
-            let tail = store.feed_tail().await?;
+            let tail = store.feed_tail(owner).await?;
             let admitted = server.timeline.admitted(cursor).filter(|cursor| !cursor.is_ahead_of(&tail));
             admitted.ok_or_else(|| cursor_ahead(&tail.to_string()))
         }

@@ -104,9 +104,8 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let after =
         query.text("cursor").map(|text| read_threads_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
     let store = server.threads.store();
-    let mut records = store.threads(owner, search.as_ref().map(Title::as_str), after.as_ref(), limit + 1).await?;
-    let more = records.len() as i64 > limit;
-    records.truncate(usize::try_from(limit).unwrap_or(0));
+    let search = search.as_ref().map(Title::as_str);
+    let (records, more) = store.threads(owner, search, after.as_ref(), limit).await?;
     let next_cursor = records
         .last()
         .filter(|_| more)
@@ -373,9 +372,7 @@ async fn messages(
         Some((run.parse().ok()?, Seq::new(seq.parse().ok()?)?))
     };
     let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
-    let mut found = server.threads.store().messages(owner, &thread, after, limit + 1).await?;
-    let more = found.len() as i64 > limit;
-    found.truncate(usize::try_from(limit).unwrap_or(0));
+    let (found, more) = server.threads.store().messages(owner, &thread, after, limit).await?;
     let next_cursor = found.last().filter(|_| more).map(|last| format!("m{}.{}", last.run_id, last.seq));
     Ok(Reply(MessageList { messages: found.into_iter().map(ThreadMessage::from).collect(), next_cursor }))
 }

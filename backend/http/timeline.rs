@@ -8,8 +8,6 @@ use axum::{
     http::header,
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
-use futures::{Stream, StreamExt as _};
 use serde::Serialize;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -18,16 +16,14 @@ use super::{
     Server,
     extract::{Caller, RunPath},
     problem::{Code, Problem},
+    replies::pieces,
 };
-use crate::{
-    domain::{
-        event::timestamp,
-        id::Seq,
-        limits::{REPLAY_ROWS, STREAM_CHUNK_BYTES, TIMELINE_WAIT_MS_MAX},
-        principal::Scope,
-        span::{Folded, Span, Summary, Timeline},
-    },
-    quota::Share,
+use crate::domain::{
+    event::timestamp,
+    id::Seq,
+    limits::{REPLAY_ROWS, TIMELINE_WAIT_MS_MAX},
+    principal::Scope,
+    span::{Folded, Span, Summary, Timeline},
 };
 
 /// The routes of this file.
@@ -82,13 +78,4 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     let headers =
         [(header::CONTENT_TYPE, "application/json".to_owned()), (header::CONTENT_LENGTH, json.len().to_string())];
     Ok((headers, ReplyBody::from_stream(pieces(json.into(), turn))).into_response())
-}
-
-/// What waits for a slow reader is memory too: the place is given back with the last of it.
-fn pieces(mut json: Bytes, turn: Share) -> impl Stream<Item = Result<Bytes, std::convert::Infallible>> + Send {
-    let next = move || {
-        let piece = json.split_to(json.len().min(STREAM_CHUNK_BYTES));
-        (!piece.is_empty()).then_some(Ok(piece))
-    };
-    futures::stream::iter(std::iter::from_fn(next)).map(move |piece| (piece, &turn).0)
 }

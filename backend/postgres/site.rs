@@ -39,13 +39,15 @@ const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
 
 /// Set on the command line, so that a cluster made by an older runreel runs as this one expects.
 /// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays so.
-const SETTINGS: [&str; 10] = [
+const SETTINGS: [&str; 11] = [
     "listen_addresses=",
     "unix_socket_permissions=0700",
     "cluster_name=runreel",
     "logging_collector=off",
     "max_connections=60",
     "shared_buffers=128MB",
+    // Inside the data directory, not in a folder that is open to every program of the same user.
+    "dynamic_shared_memory_type=mmap",
     "max_wal_size=2GB",
     "timezone=UTC",
     "log_timezone=UTC",

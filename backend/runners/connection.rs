@@ -91,18 +91,14 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
         room: None,
         heard: Instant::now(),
     };
-    let sessions = connection.hub.sessions.clone();
-    let mut replaced = None;
     let over = match Box::pin(connection.arrive(&mut stream)).await {
         Err(over) => over,
-        Ok(token) => {
-            let over = Box::pin(connection.talk(&mut stream, &token)).await;
-            sessions.leave(connection.who.session, &token);
-            replaced = Some(token);
+        Ok(speaking) => {
+            let over = Box::pin(connection.talk(&mut stream, &speaking.replaced)).await;
+            drop(speaking);
             over.err().unwrap_or(Over::Gone)
         }
     };
-    drop(replaced);
     Box::pin(connection.end(over)).await;
 }
 
@@ -172,7 +168,10 @@ impl Connection {
             None => return Err(Over::Gone),
             Some(Ok(Message::Close(Some(close)))) if close.code == CLOSE_GIVEN_BACK => return Err(Over::GivenBack),
             Some(Ok(Message::Close(_))) => return Err(Over::Gone),
-            Some(Ok(Message::Ping(_) | Message::Pong(_))) => return Ok(None),
+            Some(Ok(Message::Ping(content) | Message::Pong(content))) => {
+                self.peer.intake.control(content.len());
+                return Ok(None);
+            }
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Binary(_))) => {
                 let trouble = Trouble::new("unsupported", "a message is a text frame of JSON");
@@ -217,6 +216,8 @@ impl Connection {
             }
             FromRunner::Event(events) => self.events(&events, text.len()).await,
             FromRunner::Done(done) => match self.held.get_mut(&done.run_id) {
+                // Said again before it is answered, it changes nothing.
+                Some(held) if held.is_leaving || held.queue.iter().any(|task| matches!(task, Task::Done)) => Ok(()),
                 Some(held) => {
                     held.queue.push_back(Task::Done);
                     self.begin(done.run_id);

@@ -26,6 +26,9 @@ use crate::{
     quota::{Quota, Share},
 };
 
+/// What a client's frame of control has before its content: two bytes and a mask (RFC 6455, 5.2).
+const CONTROL_HEAD_BYTES: usize = 6;
+
 /// The count of one connection. Cheap to clone; clones share.
 #[derive(Clone, Default)]
 pub struct Intake(Arc<OnceLock<Mutex<Meter>>>);
@@ -35,6 +38,17 @@ impl Intake {
     pub(super) fn begin(&self, quota: Quota, owner: OwnerId) {
         let meter = Meter { quota, owner, arrived: 0, share: None, owed: None };
         let _ = self.0.set(Mutex::new(meter));
+    }
+
+    /// A ping or pong with so much in it has come, which is part of no message.
+    pub(super) fn control(&self, length: usize) {
+        let Some(meter) = self.0.get() else { return };
+        let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+        meter.arrived = meter.arrived.saturating_sub(length + CONTROL_HEAD_BYTES);
+        let arrived = meter.arrived;
+        if let Some(share) = meter.share.as_mut().filter(|_| arrived <= RUNNER_LARGE_BYTES) {
+            share.shrink(arrived);
+        }
     }
 
     /// A message of this length is whole: its room is now whoever's the message is.
@@ -183,6 +197,19 @@ mod tests {
         assert!(second.read(&mut read).now_or_never().is_none());
         drop(share);
         assert_eq!(second.read(&mut read).await.unwrap(), 4);
+    }
+
+    #[tokio::test]
+    async fn what_only_keeps_a_connection_alive_takes_no_room() {
+        let quota = Quota::new(LARGEST, LARGEST);
+        let (mut near, intake, mut far) = socket(&quota);
+        let mut read = [0; 100 + CONTROL_HEAD_BYTES];
+        for _ in 0..2 * RUNNER_LARGE_BYTES / read.len() {
+            far.write_all(&read).await.unwrap();
+            near.read_exact(&mut read).await.unwrap();
+            intake.control(100);
+        }
+        assert!(quota.try_take(&OwnerId::trusted("a"), LARGEST as u32).is_ok());
     }
 
     #[tokio::test]

@@ -36,7 +36,7 @@ use crate::{
     domain::{
         context::RunContext,
         event::NewEvent,
-        limits::{RUNNERS_BYTES_MAX, RUNNERS_MAX, RUNNERS_OWN_BYTES_MAX},
+        limits::{RUNNER_LOOKS_MAX, RUNNERS_BYTES_MAX, RUNNERS_MAX, RUNNERS_OWN_BYTES_MAX},
         principal::OwnerId,
         runner::Trouble,
     },
@@ -69,6 +69,8 @@ pub struct Runners {
     dispatch: Dispatch,
     sessions: Sessions,
     places: Quota,
+    /// Looks at the database that a bell makes all of them take.
+    looks: Quota,
     /// Of messages that are arriving or wait for their commit.
     bytes: Quota,
     tasks: TaskTracker,
@@ -80,7 +82,8 @@ impl Runners {
     pub fn new(dispatch: Dispatch, own_max: usize, tasks: TaskTracker, draining: CancellationToken) -> Self {
         let places = Quota::new(RUNNERS_MAX, own_max);
         let bytes = Quota::new(RUNNERS_BYTES_MAX, RUNNERS_OWN_BYTES_MAX);
-        Self { dispatch, sessions: Sessions::default(), places, bytes, tasks, draining }
+        let looks = Quota::new(RUNNER_LOOKS_MAX, 1);
+        Self { dispatch, sessions: Sessions::default(), places, looks, bytes, tasks, draining }
     }
 
     pub fn dispatch(&self) -> &Dispatch {
@@ -110,19 +113,29 @@ struct Sessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
 
 impl Sessions {
     /// Takes a session over; whoever had it is told to go.
-    fn take(&self, session: Uuid) -> CancellationToken {
-        let token = CancellationToken::new();
+    fn take(&self, session: Uuid) -> Speaking {
+        let replaced = CancellationToken::new();
         let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(older) = sessions.insert(session, token.clone()) {
+        if let Some(older) = sessions.insert(session, replaced.clone()) {
             older.cancel();
         }
-        token
+        Speaking { sessions: self.clone(), session, replaced }
     }
+}
 
-    /// Forgets a session that nobody took over.
-    fn leave(&self, session: Uuid, token: &CancellationToken) {
-        if !token.is_cancelled() {
-            self.0.lock().unwrap_or_else(PoisonError::into_inner).remove(&session);
+/// Held by the connection that speaks for a session. Dropped, the session is forgotten, unless somebody took it over.
+struct Speaking {
+    sessions: Sessions,
+    session: Uuid,
+    /// Cancelled when a newer connection takes over.
+    replaced: CancellationToken,
+}
+
+impl Drop for Speaking {
+    fn drop(&mut self) {
+        let mut sessions = self.sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if !self.replaced.is_cancelled() {
+            sessions.remove(&self.session);
         }
     }
 }

@@ -21,6 +21,8 @@ use crate::domain::{
 /// An event and where it stands.
 pub type Placed = (Place, Recorded);
 
+/// How many events of one interrupt are read. It is asked once and answered once, unless its producer asks again.
+pub const INTERRUPT_EVENTS: i64 = 32;
 /// Rows of a page's first pass: so many of the largest fill it. Nothing is known of their size yet.
 const FIRST_PASS_ROWS: i64 = 16;
 
@@ -238,10 +240,12 @@ impl Store {
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
                           parent_span_id, event_id, at, payload::text as "payload!"
                    from store.run_event
-                   where run_id = $1 and owner_id = $2 and span_id = $3 and type like 'interrupt.%' order by seq"#,
+                   where run_id = $1 and owner_id = $2 and span_id = $3 and type like 'interrupt.%'
+                   order by type desc, seq limit $4"#,
                 run.uuid(),
                 owner.as_str(),
-                interrupt
+                interrupt,
+                INTERRUPT_EVENTS
             )
             .fetch_all(&mut *tx)
             .await?;

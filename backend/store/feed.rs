@@ -4,6 +4,7 @@
 //! owner's events are found by the pieces of the log that are noted as holding some (`pieces`), those of a thread or a
 //! tree by the keys of its runs.
 
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
@@ -39,18 +40,27 @@ pub struct FeedPage {
     pub complete: bool,
 }
 
+async fn tail(connection: &mut PgConnection) -> Result<FeedCursor, Error> {
+    let rows = sqlx::query!("select position, history from store.lane order by lane").fetch_all(connection).await?;
+    let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
+    Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
+}
+
 impl Store {
-    /// Where all lanes stand now.
-    pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
+    /// Where all lanes stand now, as a reader of this owner asks.
+    pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.unowned().await?;
-            let rows =
-                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
+            let mut tx = self.admitted(owner).await?;
+            let tail = tail(&mut tx).await?;
             tx.commit().await?;
-            let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
-            Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
+            Ok(tail)
         })
         .await
+    }
+
+    /// Where all lanes stand now, for the relay, which must not wait for readers.
+    pub(crate) async fn log_tail(&self) -> Result<FeedCursor, Error> {
+        bounded(READ_WAIT_MS_MAX, async { tail(&mut *self.relay_connection().await?).await }).await
     }
 
     /// Up to `limit` events of an owner's feed after `after`, one lane at a time.
@@ -61,7 +71,7 @@ impl Store {
         after: &FeedCursor,
         limit: i64,
     ) -> Result<FeedPage, Error> {
-        let tail = self.feed_tail().await?;
+        let tail = self.feed_tail(owner).await?;
         let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
         let mut filling = Filling::new(limit);
         for (lane, position) in tail.lanes() {
@@ -190,7 +200,7 @@ impl Store {
 
     /// The cursor after which the last `count` events of a feed follow, in each lane.
     pub async fn feed_before_tail(&self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
-        let tail = self.feed_tail().await?;
+        let tail = self.feed_tail(owner).await?;
         let runs = self.scope_runs(owner, scope).await?;
         let mut cursor = FeedCursor::start().of_history(tail.history());
         for (lane, position) in tail.lanes() {

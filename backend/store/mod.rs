@@ -27,6 +27,7 @@ pub mod interrupts;
 pub mod jobs;
 pub mod listen;
 pub mod outbox;
+mod page;
 pub mod pepper;
 mod pieces;
 pub mod prune;
@@ -63,6 +64,11 @@ use crate::{
     quota::Quota,
 };
 
+/// Connections of the program's own upkeep.
+const UPKEEP_CONNECTIONS: u32 = 3;
+/// Tokens whose owners are remembered.
+const TOKENS_SEEN_MAX: u64 = 10_000;
+
 /// The schema, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
@@ -74,9 +80,13 @@ pub struct Store {
     /// What principals may hold of `pool`; whoever is nobody yet counts as one.
     readers: Quota,
     nobody: OwnerId,
+    /// Whose the tokens are that were good lately, by the hashes of their secrets. Says only whose share a look costs.
+    tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
+    /// Heartbeats of producers, which must not have all connections of the upkeep.
+    heartbeats: Quota,
     /// Rollbacks that are under way.
     rollbacks: TaskTracker,
-    /// Two connections as `runreel_writer` for what serves all owners at once: the relay and heartbeats.
+    /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the probe of readiness.
     upkeep: PgPool,
     /// Shared, because a handle is cloned for every request.
     options: Arc<PgConnectOptions>,
@@ -134,8 +144,10 @@ impl Store {
             pool: pool(readers, settings.connections_max, false),
             readers: Quota::new(all as usize, own as usize),
             nobody: OwnerId::trusted(""),
+            tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
+            heartbeats: Quota::new(1, 1),
             rollbacks: TaskTracker::new(),
-            upkeep: pool(as_role(&options, "runreel_writer"), 2, true),
+            upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
             options: Arc::new(options),
         })
     }

@@ -1,17 +1,17 @@
 //! Runs as people list and look at them.
 
-use std::collections::BTreeMap;
+use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, page::page};
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
     json::Json,
-    limits::{CANCEL_RUNS_MAX, READ_WAIT_MS_MAX},
+    limits::{CANCEL_RUNS_MAX, READ_SHARE_WAIT_MS_MAX, READ_WAIT_MS_MAX},
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -31,6 +31,14 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
+    /// Leaves only what somebody may know who answers for a run of another: which run of which agent, and how it stands.
+    pub fn conceal(&mut self) {
+        let RunContext { thread_id, session_id, origin, trace_id, .. } = &mut self.context;
+        (*thread_id, *session_id, *origin, *trace_id) = (None, None, None, None);
+        (self.title, self.input, self.metadata, self.tags) = (None, None, Json::empty(), Vec::new());
+        (self.head.output, self.head.error) = (None, None);
+    }
+
     /// Whether a running run's producer has been silent for longer than its lease.
     pub fn is_stalled(&self, now: DateTime<Utc>) -> bool {
         let heard = self.heartbeat_at.unwrap_or(self.head.last_event_at).max(self.head.last_event_at);
@@ -182,14 +190,14 @@ impl Store {
         .await
     }
 
-    /// Runs of this owner, newest first.
+    /// Runs of this owner, newest first, and whether there are more.
     pub async fn runs(
         &self,
         owner: &OwnerId,
         filter: &RunFilter,
         after: Option<RunsAfter>,
         limit: i64,
-    ) -> Result<Vec<RunRecord>, Error> {
+    ) -> Result<(Vec<RunRecord>, bool), Error> {
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -229,12 +237,15 @@ impl Store {
                 filter.until,
                 after.map(|after| after.created_at),
                 after.map(|after| after.run_id.uuid()),
-                limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+                limit + 1
+            );
+            let size = |row: &Row| {
+                let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];
+                texts.into_iter().flatten().map(String::len).sum()
+            };
+            let (rows, more) = page(limit, rows.fetch(&mut *tx), size).await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(RunRecord::from).collect())
+            Ok((rows.into_iter().map(RunRecord::from).collect(), more))
         })
         .await
     }
@@ -304,6 +315,9 @@ impl Store {
 
     /// Renews a producer's lease; `false` when the owner has no such run.
     pub async fn heartbeat(&self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
+        let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
+        let turn = tokio::time::timeout(wait, self.heartbeats.take(owner, 1)).await;
+        let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let done = sqlx::query!(

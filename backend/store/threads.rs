@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, page::page};
 use crate::domain::{
     checkpoint::CheckpointId,
     id::{RunId, Seq, ThreadId},
@@ -185,7 +185,7 @@ impl Store {
         search: Option<&str>,
         after: Option<&ThreadsAfter>,
         limit: i64,
-    ) -> Result<Vec<ThreadRecord>, Error> {
+    ) -> Result<(Vec<ThreadRecord>, bool), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let rows = sqlx::query_as!(
@@ -203,12 +203,11 @@ impl Store {
                 search,
                 after.map(|after| after.created_at),
                 after.map(|after| after.thread_id.as_str()),
-                limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+                limit + 1
+            );
+            let (rows, more) = page(limit, rows.fetch(&mut *tx), |row| row.metadata.len()).await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(ThreadRecord::from).collect())
+            Ok((rows.into_iter().map(ThreadRecord::from).collect(), more))
         })
         .await
     }
@@ -220,7 +219,7 @@ impl Store {
         thread: &ThreadId,
         after: Option<(RunId, Seq)>,
         limit: i64,
-    ) -> Result<Vec<Message>, Error> {
+    ) -> Result<(Vec<Message>, bool), Error> {
         let (run, seq) = after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -236,10 +235,9 @@ impl Store {
                 thread.as_str(),
                 run,
                 seq,
-                limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+                limit + 1
+            );
+            let (rows, more) = page(limit, rows.fetch(&mut *tx), |row| row.payload.len()).await?;
             tx.commit().await?;
             let messages = rows.into_iter().map(|row| Message {
                 run_id: RunId::trusted(row.run_id),
@@ -249,7 +247,7 @@ impl Store {
                 payload: Json::trusted(row.payload),
                 at: row.at,
             });
-            Ok(messages.collect())
+            Ok((messages.collect(), more))
         })
         .await
     }

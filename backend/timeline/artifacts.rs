@@ -224,8 +224,9 @@ impl Timeline {
                 pending.push((index, id, Bytes::copy_from_slice(event.payload.as_str().as_bytes())));
             }
         }
-        let take =
-            |(index, id, bytes)| async move { Ok::<_, EmitError>((index, id, self.artifacts().take(bytes).await?)) };
+        let take = |(index, id, bytes)| async move {
+            Ok::<_, EmitError>((index, id, self.artifacts().take(&context.owner_id, bytes).await?))
+        };
         let taken: Vec<(usize, ArtifactId, Upload)> =
             futures::stream::iter(pending).map(take).buffered(SPILL_AT_ONCE).try_collect().await?;
         let (mut fresh, mut uploads) = (Vec::new(), Vec::new());

@@ -18,6 +18,7 @@ use crate::{
         open::Overflow,
         run::{Refusal, Spec, Status},
     },
+    quota::Share,
     store::{self, Outage, append::Birth, trees::TreePlace},
 };
 
@@ -114,6 +115,8 @@ pub(crate) struct Emission {
     pub arrived: Instant,
     /// Taken when the answer is given.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
+    /// Of what its principal may have waiting.
+    pub _place: Option<Share>,
 }
 
 impl Emission {
@@ -189,8 +192,10 @@ impl Timeline {
         first_seq: Option<Seq>,
     ) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
+        let place = Some(self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?);
         let lane = lane_of(context.run_id, self.shared.lanes.len());
-        let emission = Emission { context, birth, events, first_seq, arrived: Instant::now(), reply: Some(reply) };
+        let emission =
+            Emission { context, birth, events, first_seq, arrived: Instant::now(), reply: Some(reply), _place: place };
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable(Outage::Unreachable),

@@ -21,6 +21,7 @@ use crate::{
         run::Status,
         splice::{Input, Splice, Step, Track},
     },
+    quota::Share,
     store::{self, feed},
 };
 
@@ -93,6 +94,8 @@ pub struct Follower {
     ended: Option<(Status, Seq)>,
     /// Said before anything else.
     preface: Option<Signal>,
+    /// Of what the principal's readers may have before them that others do not share.
+    place: Option<Share>,
 }
 
 impl Timeline {
@@ -136,6 +139,7 @@ impl Timeline {
             live: HashSet::new(),
             ended: None,
             preface: None,
+            place: None,
         }
     }
 }
@@ -144,6 +148,8 @@ impl Follower {
     /// What comes next; `None` when the stream is over. Never an empty list.
     pub async fn next(&mut self) -> Option<Vec<Signal>> {
         let draining = self.timeline.shared.draining.clone();
+        // What was given before has been written.
+        self.place = None;
         loop {
             if let Some(preface) = self.preface.take() {
                 return Some(vec![preface]);
@@ -173,7 +179,15 @@ impl Follower {
         }
     }
 
+    /// Waits for the other readers of the principal, so that what lies before them stays bounded.
+    async fn take_place(&mut self) {
+        if self.place.is_none() {
+            self.place = self.timeline.shared.replays.take(&self.owner, 1).await.ok();
+        }
+    }
+
     async fn query(&mut self) -> Vec<Signal> {
+        self.take_place().await;
         // The tree before the page: a run that ends in between then still counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
             match self.timeline.store().tree(&self.owner, root).await {
@@ -219,6 +233,7 @@ impl Follower {
 
     /// Empties the queue, then goes live at a moment at which nothing can slip between.
     async fn settle(&mut self) -> Vec<Signal> {
+        self.take_place().await;
         let mut progress = self.timeline.shared.publisher.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Todo::Settle {

@@ -32,7 +32,7 @@ mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
-use tokio::sync::{Mutex, mpsc, watch};
+use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
 use self::{backlog::Backlog, emit::Emission, health::Health, history::Forks, marks::Marks, publish::Publisher};
@@ -46,10 +46,11 @@ use crate::{
         event::Recorded,
         history::Tag,
         id::{RunId, Seq},
-        limits::{CONTEXTS_MAX, LANE_QUEUE_MAX},
+        limits::{CONTEXTS_MAX, EMISSIONS_OWN_MAX, LANE_QUEUE_MAX, REPLAYS_MAX, REPLAYS_OWN_MAX},
         principal::OwnerId,
         splice::Place,
     },
+    quota::Quota,
     store::{self, Store, events::Placed, runs::RunRecord},
     supervise::Supervisor,
 };
@@ -82,6 +83,10 @@ struct Shared {
     publisher: Publisher,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<Emission>>,
+    /// What principals have waiting for the lanes.
+    waiting: Quota,
+    /// Readers that have a page of the log before them.
+    replays: Quota,
     clock: Clock,
     ids: IdSource,
     health: Health,
@@ -148,6 +153,8 @@ impl Timeline {
             publisher,
             contexts,
             lanes,
+            waiting: Quota::new(Semaphore::MAX_PERMITS, EMISSIONS_OWN_MAX),
+            replays: Quota::new(REPLAYS_MAX, REPLAYS_OWN_MAX),
             clock,
             ids,
             health,

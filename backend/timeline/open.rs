@@ -245,7 +245,7 @@ impl Text {
         let mut kept = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         let (pieces, share) = &mut *kept;
         if let Some(more) = more {
-            share.merge(more);
+            share.join(more);
         }
         while !text.is_empty() {
             let room = pieces.last().map_or(0, |last| OPEN_PIECE_BYTES - last.len());

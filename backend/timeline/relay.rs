@@ -96,7 +96,7 @@ impl Relay {
         let Forks { store, publisher, contexts, .. } = &self.forks;
         // What is published before the look cannot be missing in it, unless the database was set back.
         let published = publisher.tail();
-        let Ok(tail) = store.feed_tail().await else { return };
+        let Ok(tail) = store.log_tail().await else { return };
         if tail.history() != published.history() || published.is_ahead_of(&tail) {
             if let Err(error) = self.forks.settle().await {
                 tracing::warn!(
@@ -112,7 +112,7 @@ impl Relay {
             }
             let turn = publisher.turn(lane).await;
             // The lane may have published it meanwhile; what stands behind it now is the others'.
-            let Ok(tail) = store.feed_tail().await else { return };
+            let Ok(tail) = store.log_tail().await else { return };
             if tail.history() == publisher.histories().current() {
                 catch_up(store, publisher, contexts, &turn, lane, tail.at(lane)).await;
             }

@@ -3,6 +3,7 @@
 use std::time::Duration;
 
 use reqwest::Method;
+use runreel::domain::principal::Scope;
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -267,4 +268,85 @@ async fn a_server_that_is_told_to_stop_says_so_before_it_takes_no_more() {
     assert_eq!(stream.next().await.event, "custom.n");
     assert_eq!(stream.next().await.event, "stream.draining");
     tokio::time::timeout(Duration::from_secs(10), server.stop()).await.unwrap();
+}
+
+#[tokio::test]
+async fn a_message_of_more_large_payloads_than_are_kept_at_once_is_stored() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let large: Vec<Value> =
+        (0..70).map(|n| json!({ "type": "custom.large", "payload": { "n": n, "x": "x".repeat(66_000) } })).collect();
+    server.emit(&run, json!(large)).await;
+    assert_eq!(server.run(&run).await["last_seq"], 72);
+}
+
+#[tokio::test]
+async fn an_array_of_countless_events_is_refused_without_being_built() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let many = format!("[{}]", vec![r#"{"type":""}"#; 600_000].join(","));
+    let before = resident_kib();
+    let request = server.request(Method::POST, &format!("/api/runs/{run}/events"));
+    server.send(request.header("content-type", "application/json").body(many)).await.refused(413, "too_large");
+    assert!(resident_kib() - before < 64 * 1024);
+}
+
+fn resident_kib() -> i64 {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap();
+    let line = status.lines().find_map(|line| line.strip_prefix("VmRSS:")).unwrap();
+    line.trim().trim_end_matches(" kB").parse().unwrap()
+}
+
+#[tokio::test]
+async fn lists_of_large_rows_come_in_pages_of_bounded_size() {
+    let server = Server::start().await;
+    let input = "x".repeat(60_000);
+    for _ in 0..75 {
+        server.create(json!({ "input": input, "tags": ["large"] })).await;
+    }
+    let page = server.get("/api/runs?limit=1000").await;
+    assert!(page.text.len() < 5 * 1024 * 1024, "{}", page.text.len());
+    assert_eq!(server.pages("/api/runs?limit=1000", "runs").await.len(), 75);
+}
+
+#[tokio::test]
+async fn large_replies_of_one_principal_keep_only_its_own_out() {
+    let (server, a, b) = neighbours(&[]).await;
+    let (mine, theirs) = (a.start_run().await, b.start_run().await);
+    for (api, run) in [(&a, &mine), (&b, &theirs)] {
+        let large: Vec<Value> = (0..20).map(|_| json!({ "type": "custom.x", "payload": "x".repeat(20_000) })).collect();
+        api.emit(run, json!(large)).await;
+    }
+    let path = |run: &str| format!("/api/runs/{run}/events");
+    let owner = server.inner.authenticator.owner("", "a");
+    let held = server.inner.replies.try_take(&owner, 1_020).unwrap();
+    busy(&a.get(&path(&mine)).await);
+    let small = a.get(&format!("{}?limit=1", path(&mine))).await;
+    small.expect(200);
+    b.get(&path(&theirs)).await.expect(200);
+    drop(held);
+    let reply = a.get(&path(&mine)).await;
+    assert_eq!(reply.headers["content-length"], reply.text.len().to_string());
+    assert_eq!(reply.expect(200)["events"].as_array().unwrap().len(), 22);
+    // Given back with the last of it.
+    drop(server.inner.replies.try_take(&owner, 1_024).unwrap());
+}
+
+#[tokio::test]
+async fn whoever_guesses_tokens_keeps_out_no_holder_of_a_good_one() {
+    let (server, ..) = neighbours(&["--db-connections", "4"]).await;
+    let (holder, _) = server.api_token("a", &[Scope::Read], None, None).await;
+    holder.get("/api/runs").await.expect(200);
+    let guesses = (0..300).map(|n| {
+        let guesser = server.with(format!("rr_{n:043}"));
+        async move { guesser.get("/api/runs").await.status }
+    });
+    let (_, asked) = tokio::join!(futures::future::join_all(guesses), async {
+        let mut asked = Vec::new();
+        for _ in 0..20 {
+            asked.push(holder.get("/api/runs").await.status);
+        }
+        asked
+    });
+    assert_eq!(asked, [200; 20]);
 }

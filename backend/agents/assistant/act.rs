@@ -3,6 +3,7 @@
 use std::{collections::HashMap, sync::Arc};
 
 use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
 
 use super::{Assistant, Conversation, Said, delegate};
 use crate::{
@@ -12,6 +13,7 @@ use crate::{
         tools::{ToolError, parts},
     },
     domain::{id::SpanId, interrupt::Decision, limits::TOOL_OUTPUT_BYTES_MAX},
+    emitters::emitter::{PREVIEW_CHARS, RESULT_BYTES_MAX},
     engine::{Stop, Visit, visit::Answered},
 };
 
@@ -79,7 +81,7 @@ async fn approvals(
     let question = |Numbered { span, call }: &&Numbered| {
         let payload = json!({
             "kind": "approval", "prompt": format!("May {} be called?", call.name), "tool": call.name,
-            "args": call.args, "tool_call_id": span,
+            "args": shown(&call.args), "tool_call_id": span,
         });
         (span.to_string(), payload)
     };
@@ -98,6 +100,17 @@ async fn approvals(
         decided.insert(span.clone(), result);
     }
     Ok(decided)
+}
+
+/// The arguments as the question shows them. What is too large for an event is shown by its beginning, and told by its
+/// hash: an approval is for these arguments and no others.
+fn shown(args: &Value) -> Value {
+    let text = args.to_string();
+    if text.len() <= RESULT_BYTES_MAX {
+        return args.clone();
+    }
+    let preview: String = text.chars().take(PREVIEW_CHARS).collect();
+    json!({ "bytes": text.len(), "preview": preview, "sha256": hex::encode(Sha256::digest(&text)) })
 }
 
 /// What an answer makes of a call: nothing when it may be made. A person may also give the result himself.

@@ -15,7 +15,7 @@ use crate::{
         journal::JournalError,
         visit::{Answered, ChildEnd, Facts},
     },
-    store::Store,
+    store::{Store, events::INTERRUPT_EVENTS},
 };
 
 /// Reads one run's log. Each question is its own short use of the database.
@@ -39,7 +39,13 @@ impl Facts for StoreFacts {
             let resolved = known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved");
             Ok(resolved.and_then(|event| {
                 let decision: Decision = event.payload.member("decision")?;
-                Some(Answered { decision, value: event.payload.member::<Value>("value") })
+                let requested = known.iter().filter(|event| event.event_type.as_str() == "interrupt.requested");
+                let mut asked: Vec<Json> = requested.map(|event| event.payload.clone()).collect();
+                if known.len() as i64 == INTERRUPT_EVENTS {
+                    // There may be others.
+                    asked.push(Json::empty());
+                }
+                Some(Answered { decision, value: event.payload.member::<Value>("value"), asked })
             }))
         })
     }

@@ -58,7 +58,7 @@ impl Spill for Shelf {
                 parent_span_id: None,
                 event_id: spill_event_id(name, &digest).parse::<EventId>().ok(),
             };
-            let upload = self.0.artifacts().take(bytes).await.map_err(|error| error.to_string())?;
+            let upload = self.0.artifacts().take(&context.owner_id, bytes).await.map_err(|error| error.to_string())?;
             let kept = self.0.keep_artifact(&Arc::new(context.clone()), upload, draft).await;
             let artifact = kept.map_err(|error| error.to_string())?.artifact;
             Ok(Kept {

@@ -43,21 +43,31 @@ struct Known {
     seq: i64,
     /// The id of the event with that seq.
     after: Option<String>,
-    answers: HashMap<SpanId, Answered>,
+    answers: HashMap<SpanId, (Decision, Option<Value>)>,
+    asked: HashMap<SpanId, Vec<Json>>,
 }
 
-/// A page of answers.
+impl Known {
+    fn answer(&self, interrupt: &SpanId) -> Option<Answered> {
+        let (decision, value) = self.answers.get(interrupt)?.clone();
+        Some(Answered { decision, value, asked: self.asked.get(interrupt).cloned().unwrap_or_default() })
+    }
+}
+
+/// A page of questions and answers.
 #[derive(Deserialize)]
 struct Page {
-    events: Vec<Resolved>,
+    events: Vec<Told>,
     next_after: i64,
     last_id: String,
     has_more: bool,
 }
 
-/// An `interrupt.resolved`.
+/// An `interrupt.requested` or `interrupt.resolved`.
 #[derive(Deserialize)]
-struct Resolved {
+struct Told {
+    #[serde(rename = "type")]
+    event_type: String,
     span_id: Option<SpanId>,
     payload: Json,
 }
@@ -94,7 +104,7 @@ impl RemoteFacts {
         let query = [
             ("after", after.unwrap_or_else(|| "0".to_owned())),
             ("limit", PAGE_ROWS.to_string()),
-            ("types", "interrupt.resolved".to_owned()),
+            ("types", "interrupt.requested,interrupt.resolved".to_owned()),
         ];
         let segments = ["runs", run.as_str(), "events"];
         let page: Page = self.client.insist(PATIENCE, |_| self.client.get(&segments, &query)).await?;
@@ -102,9 +112,12 @@ impl RemoteFacts {
         if page.next_after > known.seq {
             (known.seq, known.after) = (page.next_after, Some(page.last_id));
         }
-        for Resolved { span_id, payload } in page.events {
-            if let (Some(interrupt), Some(decision)) = (span_id, payload.member::<Decision>("decision")) {
-                known.answers.insert(interrupt, Answered { decision, value: payload.member::<Value>("value") });
+        for Told { event_type, span_id, payload } in page.events {
+            let Some(interrupt) = span_id else { continue };
+            if event_type == "interrupt.requested" {
+                known.asked.entry(interrupt).or_default().push(payload);
+            } else if let Some(decision) = payload.member::<Decision>("decision") {
+                known.answers.insert(interrupt, (decision, payload.member::<Value>("value")));
             }
         }
         Ok(page.has_more)
@@ -160,12 +173,12 @@ impl Facts for RemoteFacts {
     fn answer<'a>(&'a self, interrupt: &'a SpanId) -> BoxFuture<'a, Result<Option<Answered>, JournalError>> {
         Box::pin(async move {
             loop {
-                if let Some(answered) = self.known().answers.get(interrupt) {
-                    return Ok(Some(answered.clone()));
+                if let Some(answered) = self.known().answer(interrupt) {
+                    return Ok(Some(answered));
                 }
                 let has_more = self.read_on().await.map_err(|error| journal_error(&error))?;
                 if !has_more {
-                    return Ok(self.known().answers.get(interrupt).cloned());
+                    return Ok(self.known().answer(interrupt));
                 }
             }
         })

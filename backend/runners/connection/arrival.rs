@@ -2,7 +2,6 @@
 
 use axum::extract::ws::{WebSocket, close_code};
 use futures::{StreamExt as _, stream::SplitStream};
-use tokio_util::sync::CancellationToken;
 
 use super::{Connection, Over, described, greeting_wait, later};
 use crate::{
@@ -12,18 +11,18 @@ use crate::{
         limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX},
         runner::{FromRunner, Hello, LastAcked, Resume, ToRunner, Trouble, Welcome},
     },
-    runners::held::Held,
+    runners::{Speaking, held::Held},
 };
 
 impl Connection {
-    /// Greets the runner; the answer is cancelled when a newer connection takes its session over.
-    pub(super) async fn arrive(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<CancellationToken, Over> {
+    /// Greets the runner, and speaks for its session from then on.
+    pub(super) async fn arrive(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<Speaking, Over> {
         let hello = self.hello(stream).await?;
         self.who.name = hello.runner.clone();
         self.capacity = usize::from(hello.capacity);
         tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "a runner is here");
         self.agents = hello.agents;
-        let token = match &hello.resume {
+        let speaking = match &hello.resume {
             None => self.hub.sessions.take(self.who.session),
             Some(resume) => self.come_back(resume).await,
         };
@@ -36,7 +35,7 @@ impl Connection {
         if let Some(resume) = hello.resume {
             self.tell_what_became(&resume.last_acked).await?;
         }
-        Ok(token)
+        Ok(speaking)
     }
 
     /// The first message, which is a hello and comes soon.
@@ -68,7 +67,7 @@ impl Connection {
     }
 
     /// Takes up what a session still holds. A session of somebody else, or one that is over, holds nothing.
-    async fn come_back(&mut self, resume: &Resume) -> CancellationToken {
+    async fn come_back(&mut self, resume: &Resume) -> Speaking {
         let who = Claimer { session: resume.lease_id, ..self.who.clone() };
         let most = usize::from(RUNNER_CAPACITY_MAX).max(RUNNER_RESUMED_MAX);
         let jobs = later(self.hub.dispatch.adopt(&who, most).await).unwrap_or_default();

@@ -14,6 +14,7 @@ use crate::{
 impl Connection {
     /// One look at everything.
     pub(super) async fn look(&mut self) -> Step {
+        let _turn = self.hub.looks.take(&self.peer.owner, 1).await;
         let held: Vec<RunId> = self.held.keys().copied().collect();
         self.settle(&held).await?;
         let asking: Vec<RunId> =

@@ -108,7 +108,7 @@ impl SavedSessions {
         thread: &ThreadId,
         description: Option<String>,
     ) -> Result<(bool, SavedSession), Error> {
-        let _turn = self.turns.take().await?;
+        let _turn = self.turns.take(owner).await?;
         let saved = gather::thread_of(&self.store, &self.artifacts, owner, thread).await?;
         let new = SavedSession::new(name, description, saved, self.clock.now());
         self.as_writer(owner, |folder| {
@@ -139,7 +139,7 @@ impl SavedSessions {
         bytes: Vec<u8>,
     ) -> Result<(bool, SavedSession), Error> {
         let now = self.clock.now();
-        let _turn = self.turns.take().await?;
+        let _turn = self.turns.take(owner).await?;
         let new = off_the_loop(move || SavedSession::read(name, &bytes, now).map_err(Error::Refused)).await?;
         self.as_writer(owner, |folder| {
             let created = folder.read(&new.name)?.is_none();
@@ -171,6 +171,7 @@ impl SavedSessions {
     }
 
     pub async fn read(&self, owner: &OwnerId, name: SavedName) -> Result<SavedSession, Error> {
+        let _turn = self.turns.take(owner).await?;
         self.in_folder(owner, move |folder| {
             let folder = folder.found()?.ok_or(Error::NotFound)?;
             let file = folder.read(&name)?.ok_or(Error::NotFound)?;
@@ -181,7 +182,7 @@ impl SavedSessions {
 
     /// Removes a session, also one that cannot be read.
     pub async fn delete(&self, owner: &OwnerId, name: SavedName) -> Result<(), Error> {
-        let _turn = self.turns.take().await?;
+        let _turn = self.turns.take(owner).await?;
         self.in_folder(owner, |folder| folder.found()?.map(drop).ok_or(Error::NotFound)).await?;
         self.as_writer(owner, move |folder| {
             if !folder.remove(&name)? {

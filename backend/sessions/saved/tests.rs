@@ -7,7 +7,7 @@ use serde_json::{Value, json};
 
 use super::*;
 use crate::domain::{
-    limits::{SAVED_WRITERS_MAX, SAVED_WRITERS_WAITING_MAX},
+    limits::{SAVED_TURNS_OWN_MAX, SAVED_WAITING_OWN_MAX},
     transcript::SavedThread,
 };
 
@@ -224,17 +224,19 @@ async fn whoever_waits_for_a_locked_folder_waits_no_longer_once_the_server_stops
 }
 
 #[tokio::test]
-async fn a_few_write_at_once_some_wait_and_the_rest_is_refused() {
+async fn a_few_work_at_once_some_wait_and_the_rest_is_refused_to_its_owner_alone() {
     let turns = &Turns::new(CancellationToken::new());
-    let mut writers = Vec::new();
-    for _ in 0..SAVED_WRITERS_MAX {
-        writers.push(turns.take().await.unwrap());
+    let (a, b) = (&OwnerId::trusted("a"), OwnerId::trusted("b"));
+    let mut working = Vec::new();
+    for _ in 0..SAVED_TURNS_OWN_MAX {
+        working.push(turns.take(a).await.unwrap());
     }
-    let waiting = (0..SAVED_WRITERS_WAITING_MAX).map(|_| async move { turns.take().await.is_ok() });
+    let waiting = (0..SAVED_WAITING_OWN_MAX).map(|_| async move { turns.take(a).await.is_ok() });
     let waiting = futures::future::join_all(waiting);
     let rest = async {
-        assert!(matches!(turns.take().await, Err(Error::Busy)));
-        drop(writers);
+        assert!(matches!(turns.take(a).await, Err(Error::Busy)));
+        assert!(turns.take(&b).await.is_ok());
+        drop(working);
     };
     let (had_their_turn, ()) = tokio::join!(waiting, rest);
     assert!(had_their_turn.into_iter().all(|had| had));

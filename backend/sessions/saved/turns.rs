@@ -1,4 +1,5 @@
-//! Who may write: a few at once in this process, and one at a time to a folder, whichever process it is in.
+//! Who may work on files: a few at once in this process, of which one principal never has all; and who writes, one at a
+//! time to a folder, whichever process it is in.
 //!
 //! Nobody waits without an end, and no thread of the process waits at all: a folder may be shared with a machine that
 //! has gone away.
@@ -6,7 +7,6 @@
 use std::time::Duration;
 
 use cap_std::fs::File;
-use tokio::sync::{Semaphore, SemaphorePermit};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -14,29 +14,38 @@ use super::{
     folder::{Folder, Path},
     off_the_loop,
 };
-use crate::domain::limits::{SAVED_PAUSE_MS, SAVED_WAIT_MS_MAX, SAVED_WRITERS_MAX, SAVED_WRITERS_WAITING_MAX};
+use crate::{
+    domain::{
+        limits::{
+            SAVED_PAUSE_MS, SAVED_TURNS_MAX, SAVED_TURNS_OWN_MAX, SAVED_WAIT_MS_MAX, SAVED_WAITING_MAX,
+            SAVED_WAITING_OWN_MAX,
+        },
+        principal::OwnerId,
+    },
+    quota::{Quota, Share},
+};
 
 #[derive(Debug)]
 pub(super) struct Turns {
     /// Each holds a session in memory.
-    writers: Semaphore,
-    waiting: Semaphore,
+    working: Quota,
+    waiting: Quota,
     stop: CancellationToken,
 }
 
 impl Turns {
     pub(super) fn new(stop: CancellationToken) -> Self {
-        let (writers, waiting) = (Semaphore::new(SAVED_WRITERS_MAX), Semaphore::new(SAVED_WRITERS_WAITING_MAX));
-        Self { writers, waiting, stop }
+        let working = Quota::new(SAVED_TURNS_MAX, SAVED_TURNS_OWN_MAX);
+        Self { working, waiting: Quota::new(SAVED_WAITING_MAX, SAVED_WAITING_OWN_MAX), stop }
     }
 
-    /// Becomes one of the writers of this process.
-    pub(super) async fn take(&self) -> Result<SemaphorePermit<'_>, Error> {
-        if let Ok(turn) = self.writers.try_acquire() {
+    /// Takes one of the turns of this process.
+    pub(super) async fn take(&self, owner: &OwnerId) -> Result<Share, Error> {
+        if let Ok(turn) = self.working.try_take(owner, 1) {
             return Ok(turn);
         }
-        let _place = self.waiting.try_acquire().map_err(|_| Error::Busy)?;
-        let turn = tokio::time::timeout(Duration::from_millis(SAVED_WAIT_MS_MAX), self.writers.acquire());
+        let _place = self.waiting.try_take(owner, 1).map_err(|_| Error::Busy)?;
+        let turn = tokio::time::timeout(Duration::from_millis(SAVED_WAIT_MS_MAX), self.working.take(owner, 1));
         tokio::select! {
             () = self.stop.cancelled() => Err(Error::Busy),
             turn = turn => turn.map_err(|_| Error::Busy)?.map_err(|_| Error::Busy),

@@ -25,7 +25,15 @@ fn emission(owner: &str, nth: usize) -> Emission {
     };
     let events = vec![NewEvent::new(&format!("custom.e{nth}"), Json::empty())];
     let reply = Some(tokio::sync::oneshot::channel().0);
-    Emission { context: Arc::new(context), birth: None, events, first_seq: None, arrived: Instant::now(), reply }
+    Emission {
+        context: Arc::new(context),
+        birth: None,
+        events,
+        first_seq: None,
+        arrived: Instant::now(),
+        reply,
+        _place: None,
+    }
 }
 
 fn backlog(emissions: impl IntoIterator<Item = Emission>) -> (Backlog, mpsc::Sender<Emission>) {

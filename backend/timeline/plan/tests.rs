@@ -34,7 +34,7 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
 
 fn emission(n: u8, events: Vec<NewEvent>) -> Emission {
     let arrived = tokio::time::Instant::now();
-    Emission { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None }
+    Emission { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None, _place: None }
 }
 
 fn event(event_type: &str, key: Option<&str>) -> NewEvent {

@@ -2,9 +2,10 @@
 
 use std::{path::Path, sync::Arc};
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
-use super::{answer, ask, assert_once, kinds, log, of, questions, response, with};
+use super::{answer, ask, assert_once, kinds, log, of, questions, response, stands, with};
 use crate::support::{
     server::{Setup, setup},
     until,
@@ -144,4 +145,30 @@ async fn an_answer_that_comes_while_the_run_looks_for_it_is_not_lost() {
         answer(&server, &run, &asked[1], "approve", Value::Null).await;
         response(&server, &run).await;
     }
+}
+
+#[tokio::test]
+async fn an_approval_is_for_the_call_that_was_asked_about_whoever_changes_the_thread_meanwhile() {
+    let (setup, did) = runs_a_command();
+    let server = setup.start().await;
+    let run = ask(&server, "admin", "do it", json!({ "thread_id": "t" })).await;
+    let asked = questions(&server, &run).await;
+    // Whoever started the run may write to its thread.
+    let mut latest = server.get("/api/threads/t/checkpoints/latest").await.expect(200);
+    let id = latest["checkpoint_id"].as_str().unwrap().to_owned();
+    let mut blob = latest["blobs"]["messages"].take();
+    let messages = STANDARD.decode(blob["b"].as_str().unwrap()).unwrap();
+    let changed = String::from_utf8(messages).unwrap().replace("echo once", "echo twice");
+    assert!(changed.contains("echo twice"));
+    (blob["b"], blob["version"]) = (json!(STANDARD.encode(changed)), json!("changed"));
+    let body = json!({
+        "parent_id": latest["parent_id"], "run_id": latest["run_id"], "checkpoint": latest["checkpoint"],
+        "metadata": latest["metadata"], "blobs": { "messages": blob },
+        "versions": { "messages": "changed" },
+    });
+    server.put_checkpoint("t", &id, body).await;
+    answer(&server, &run, &asked[0], "approve", Value::Null).await;
+    stands(&server, &run, "failed").await;
+    assert_eq!(did(), "");
+    assert!(server.run(&run).await["error"].to_string().contains("changed after it had been asked"));
 }

@@ -1,0 +1,25 @@
+//! Pages of a list: bounded in rows by whoever asks, and in bytes.
+
+use futures::{Stream, TryStreamExt as _};
+
+use super::Error;
+use crate::domain::limits::LIST_PAGE_BYTES_MAX;
+
+/// The first `limit` of these rows, or fewer when they fill [`LIST_PAGE_BYTES_MAX`], and whether there are more. A query
+/// for a page asks for one row more than its limit. The connection passes over what is not taken, a row at a time.
+pub(super) async fn page<R: Send>(
+    limit: i64,
+    mut rows: impl Stream<Item = Result<R, sqlx::Error>> + Send + Unpin,
+    size: impl Fn(&R) -> usize + Send,
+) -> Result<(Vec<R>, bool), Error> {
+    let (mut page, mut bytes) = (Vec::new(), 0);
+    while let Some(row) = rows.try_next().await? {
+        bytes += size(&row);
+        let is_over = bytes > LIST_PAGE_BYTES_MAX && !page.is_empty();
+        if is_over || page.len() as i64 >= limit {
+            return Ok((page, true));
+        }
+        page.push(row);
+    }
+    Ok((page, false))
+}

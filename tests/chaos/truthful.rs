@@ -70,7 +70,8 @@ impl Trouble {
     fn words(self) -> &'static [&'static str] {
         match self {
             // Postgres writes nothing on such a disk, also not the log it would start from: it goes away.
-            Self::Stands | Self::Gone | Self::DiskReadOnly => &["reach", "silent", "read-only"],
+            Self::Stands => &["reach", "silent", "in time"],
+            Self::Gone | Self::DiskReadOnly => &["reach", "silent", "read-only"],
             Self::ReadOnly => &["read-only"],
             Self::Forbidden => &["permission", "may not", "not allowed", "privilege", "refuse"],
             Self::Full => &["full", "space", "room"],

@@ -61,6 +61,10 @@ impl Cluster {
         let mut postgres = PgConnection::connect_with(&cluster.options().database("postgres")).await?;
         sqlx::raw_sql("create database runreel").execute(&mut postgres).await?;
         postgres.close().await?;
+        // What was made without Postgres must outlive a disk that fails, as everything that Postgres makes does.
+        let mut sync = Command::new("sync");
+        sync.arg("-f").arg(dir);
+        run(sync).await?;
         Ok(cluster)
     }
 

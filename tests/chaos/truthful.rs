@@ -159,7 +159,7 @@ pub(crate) async fn run(
     let ground = Ground::open(program, &site, &dir, disk.as_ref().ok()).await?;
     for trouble in Trouble::ALL {
         let needs_disk = matches!(trouble, Trouble::Full | Trouble::DiskReadOnly);
-        // The quick tier leaves out what takes long, and a disk that turned read-only: see docs/reliability.md.
+        // The quick tier leaves out what takes longest.
         if needs_disk && disk.is_err() || quick && matches!(trouble, Trouble::Stands | Trouble::DiskReadOnly) {
             continue;
         }

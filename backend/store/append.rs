@@ -13,7 +13,10 @@ use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
 use self::columns::{Births, Events, Heads};
-use super::{Error, Store, pieces::Pieces};
+use super::{
+    Error, Store,
+    pieces::{Owners, Pieces},
+};
 use crate::domain::{
     event::Recorded,
     history::Tag,
@@ -84,6 +87,16 @@ pub struct Mark {
     epoch: i64,
 }
 
+/// A run that was moved, or the one row that says where the batch stands.
+struct Moved {
+    before: i64,
+    run_id: Option<Uuid>,
+    seq_before: Option<i64>,
+    /// Nothing: a head that is not as it was believed to be raises an error.
+    #[expect(dead_code, reason = "it is a column of the statement")]
+    refused: Option<i64>,
+}
+
 /// One connection that writes one lane.
 #[derive(Debug)]
 pub struct Appender {
@@ -125,16 +138,84 @@ impl Appender {
     /// After an error that is no [`Error::Conflict`] the connection is of no more use: open another and
     /// [`Appender::resolve`].
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Outcome, Error> {
-        let events = Events::of(batch);
-        let heads = Heads::of(&batch.heads);
-        let births = Births::of(&batch.heads);
+        let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
         let owners = self.pieces.of(&batch.events);
-        let rows = sqlx::query_file!(
+        let mut rows = Vec::new();
+        if batch.heads.iter().all(|head| head.birth.is_none()) {
+            rows = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
+        }
+        if rows.is_empty() {
+            rows = self.append_all((&events, &heads), &Births::of(&batch.heads), &owners, least).await?;
+        }
+        let Some(before) = rows.first().map(|row| row.before) else { return Ok(Outcome::Fenced) };
+        self.mark.position = before + batch.events.len() as i64;
+        self.pieces.note(owners, self.mark.position);
+        let shifts = rows.iter().filter_map(|row| {
+            let (run, stood) = (RunId::trusted(row.run_id?), row.seq_before?);
+            let believed = batch.heads.iter().find(|head| head.run_id == run)?.seq_before.get();
+            (stood != believed).then_some((run, stood - believed))
+        });
+        Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
+    }
+
+    /// The statement for runs that are there, up to this position; no rows when it did nothing.
+    async fn append_to_runs(
+        &mut self,
+        (events, heads): (&Events<'_>, &Heads<'_>),
+        least: i64,
+        noted_until: i64,
+    ) -> Result<Vec<Moved>, sqlx::Error> {
+        sqlx::query_file_as!(
+            Moved,
+            "backend/store/sql/append_to_runs.sql",
+            self.lane,
+            self.mark.epoch,
+            least,
+            events.run_id.len() as i64,
+            &events.run_id,
+            &events.nth,
+            &events.owner_id as &[&str],
+            &events.event_type as &[&str],
+            &events.role as &[&str],
+            &events.agent as &[Option<&str>],
+            &events.span_id as &[Option<&str>],
+            &events.parent_span_id as &[Option<&str>],
+            &events.event_id as &[Option<&str>],
+            &events.at,
+            &events.payload as &[&str],
+            &heads.run_id,
+            &heads.status_before as &[&str],
+            &heads.status as &[&str],
+            &heads.seq_before as &[Option<i64>],
+            &heads.events,
+            &heads.last_index,
+            &heads.output as &[Option<&str>],
+            &heads.error as &[Option<&str>],
+            &heads.started_at as &[Option<DateTime<Utc>>],
+            &heads.ended_at as &[Option<DateTime<Utc>>],
+            &heads.last_event_at,
+            &heads.owner_id as &[&str],
+            noted_until,
+        )
+        .fetch_all(&mut self.connection)
+        .await
+    }
+
+    /// The statement for everything; no rows when the lane stands elsewhere.
+    async fn append_all(
+        &mut self,
+        (events, heads): (&Events<'_>, &Heads<'_>),
+        births: &Births<'_>,
+        owners: &Owners,
+        least: i64,
+    ) -> Result<Vec<Moved>, sqlx::Error> {
+        sqlx::query_file_as!(
+            Moved,
             "backend/store/sql/append_events.sql",
             self.lane,
             self.mark.epoch,
             least,
-            batch.events.len() as i64,
+            events.run_id.len() as i64,
             &events.run_id,
             &events.nth,
             &events.owner_id as &[&str],
@@ -182,16 +263,7 @@ impl Appender {
             &owners.noted as &[Option<i64>],
         )
         .fetch_all(&mut self.connection)
-        .await?;
-        let Some(before) = rows.first().map(|row| row.before) else { return Ok(Outcome::Fenced) };
-        self.mark.position = before + batch.events.len() as i64;
-        self.pieces.note(owners, self.mark.position);
-        let shifts = rows.iter().filter_map(|row| {
-            let (run, stood) = (RunId::trusted(row.run_id?), row.seq_before?);
-            let believed = batch.heads.iter().find(|head| head.run_id == run)?.seq_before.get();
-            (stood != believed).then_some((run, stood - believed))
-        });
-        Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
+        .await
     }
 
     /// Learns, on a new connection, whether a batch was committed before the old one was lost, and where.

@@ -223,8 +223,11 @@ impl Store {
     }
 
     /// A connection of its own in the given role, outside the pool.
+    ///
+    /// Its statements are large and always the same: making a plan for the values of each takes longer than any of them.
     async fn dedicated(&self, role: &'static str) -> Result<PgConnection, Error> {
-        bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&as_role(&self.options, role)).await?) }).await
+        let options = as_role(&self.options, role).options([("plan_cache_mode", "force_generic_plan")]);
+        bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await
     }
 
     /// Connections of the pool: (open, idle).

@@ -27,6 +27,14 @@ pub(super) struct Owners {
     pub noted: Vec<Option<i64>>,
 }
 
+impl Owners {
+    /// The last position up to which all of them are noted; none of one that is not known.
+    pub(super) fn noted_until(&self) -> i64 {
+        let last = self.noted.iter().copied().min().flatten();
+        last.map_or(-1, |piece| (piece + 1) * PIECE_POSITIONS - 1)
+    }
+}
+
 impl Pieces {
     pub(super) fn new() -> Self {
         Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))

@@ -1,0 +1,38 @@
+-- As `append_events.sql`, for runs that are there and pieces that are noted: most batches need no more, and Postgres
+-- prepares each part of a statement every time, used or not.
+--
+-- $1 to $15 as there, then the heads. $28 the last position up to which all owners of the batch are noted: a lane that
+-- would come to stand behind it is left alone as well.
+with claimed as (
+    update store.lane
+    set position = position + $4
+    where lane = $1 and epoch = $2 and position >= $3 and position + $4 <= $28
+    returning position - $4 as before
+), moved as (
+    update store.run r
+    set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,
+        output = h.output::json, error = h.error::json, started_at = h.started_at, ended_at = h.ended_at,
+        last_event_at = h.last_event_at
+    from claimed c
+    cross join unnest($16::uuid[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::text[],
+                      $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::text[])
+        as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
+              last_event_at, owner_id)
+    where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before
+      and (h.seq_before is null or r.last_seq = h.seq_before)
+    returning r.run_id, r.last_seq - h.events as seq_before
+), inserted as (
+    insert into store.run_event
+        (run_id, seq, lane, position, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload)
+    select e.run_id, m.seq_before + e.nth, $1, c.before + e.n, e.owner_id, e.type, e.role, e.agent, e.span_id,
+           e.parent_span_id, e.event_id, e.at, e.payload::json
+    from claimed c
+    cross join unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
+                      $12::text[], $13::text[], $14::timestamptz[], $15::text[])
+             with ordinality
+             as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
+    join moved m using (run_id)
+)
+select c.before as "before!", m.run_id, m.seq_before,
+       case when (select count(*) from moved) < cardinality($16::uuid[]) then store.refuse_stale_head() end as refused
+from claimed c left join moved m on true

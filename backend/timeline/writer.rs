@@ -34,7 +34,7 @@ use crate::{
     },
     store::{
         self, Store,
-        append::{Appender, Committed, Outcome},
+        append::{Appender, Committed, Mark, Outcome},
         heads::StoredHead,
     },
 };
@@ -78,7 +78,7 @@ enum Failure {
     Before(store::Error),
     /// After the batch was sent: perhaps stored.
     During(Box<Plan>, store::Error),
-    /// The database stands behind what readers were shown, or in another history. Nothing was stored.
+    /// The log is not the one whose events readers were shown. Nothing was stored.
     SetBack,
 }
 
@@ -198,17 +198,18 @@ impl Lane {
         let publisher = self.parts.publisher.clone();
         let (history, least) = (publisher.histories().current(), publisher.published(self.lane));
         if self.history != history {
+            // What a connection remembers is of the history it wrote.
             self.heads.clear();
+            self.appender = None;
             self.history = history;
         }
         let mut appender = match self.appender.take() {
             Some(appender) => appender,
             None => by(deadline, self.parts.store.appender(self.lane)).await?,
         };
-        if appender.mark().history != history || appender.mark().position < least {
-            by(deadline, appender.look()).await?;
-        }
-        if appender.mark().history != history || appender.mark().position < least {
+        let is_as_published =
+            |mark: Mark| mark.history == history && mark.position >= least && !mark.is_elsewhere;
+        if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
             return Err(Failure::SetBack);
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;

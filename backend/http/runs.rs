@@ -121,7 +121,7 @@ pub(super) async fn run_list(
     let after = query.text("cursor").map(read_cursor).transpose()?;
     let store = server.timeline.store();
     // The tail first: a run created in between shows up in the page, in the stream, or in both.
-    let stream_cursor = store.feed_tail().await?.to_string();
+    let stream_cursor = store.feed_tail(owner).await?.to_string();
     let mut records = store.runs(owner, &filter, after, limit + 1).await?;
     let more = records.len() as i64 > limit;
     records.truncate(usize::try_from(limit).unwrap_or(0));

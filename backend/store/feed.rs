@@ -41,9 +41,9 @@ pub struct FeedPage {
 
 impl Store {
     /// Where all lanes stand now.
-    pub async fn feed_tail(&self) -> Result<FeedCursor, Error> {
+    pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.unowned().await?;
+            let mut tx = self.admitted(owner).await?;
             let rows =
                 sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
             tx.commit().await?;
@@ -61,7 +61,7 @@ impl Store {
         after: &FeedCursor,
         limit: i64,
     ) -> Result<FeedPage, Error> {
-        let tail = self.feed_tail().await?;
+        let tail = self.feed_tail(owner).await?;
         let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
         let mut filling = Filling::new(limit);
         for (lane, position) in tail.lanes() {
@@ -190,7 +190,7 @@ impl Store {
 
     /// The cursor after which the last `count` events of a feed follow, in each lane.
     pub async fn feed_before_tail(&self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
-        let tail = self.feed_tail().await?;
+        let tail = self.feed_tail(owner).await?;
         let runs = self.scope_runs(owner, scope).await?;
         let mut cursor = FeedCursor::start().of_history(tail.history());
         for (lane, position) in tail.lanes() {

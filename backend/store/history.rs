@@ -82,9 +82,11 @@ impl Store {
     pub async fn note_origin(&self) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
-            sqlx::query!("insert into store.origin (origin) values (store.log_origin()) on conflict (single) do nothing")
-                .execute(&mut *connection)
-                .await?;
+            sqlx::query!(
+                "insert into store.origin (origin) values (store.log_origin()) on conflict (single) do nothing"
+            )
+            .execute(&mut *connection)
+            .await?;
             Ok(())
         })
         .await

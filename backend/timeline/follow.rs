@@ -14,7 +14,7 @@ use crate::{
         context::RunContext,
         cursor::FeedCursor,
         event::TypeFilter,
-        history::Tag,
+        history::Histories,
         id::{RunId, Seq},
         limits::{EVENT_PAGE_BYTES_MAX, STREAM_CHUNK_BYTES},
         principal::OwnerId,
@@ -82,8 +82,8 @@ pub struct Follower {
     subscription: Subscription,
     splice: Splice,
     todo: Todo,
-    /// The history in which the reader's place was admitted.
-    history: Tag,
+    /// Those under which the reader's place was admitted.
+    histories: Arc<Histories>,
     floor: FeedCursor,
     rows: i64,
     /// The runs of a tree, and those of them that have not ended.
@@ -96,14 +96,19 @@ pub struct Follower {
 }
 
 impl Timeline {
-    /// Follows one run after a seq.
-    pub fn follow_run(&self, context: Arc<RunContext>, after: Seq, wishes: Wishes) -> Follower {
-        let owner = context.owner_id.clone();
-        let topic = Topic::Run(context.run_id);
-        self.follower(owner, Scope::Run(context), topic, Track::Run(after), wishes)
+    /// Follows one run after a seq that was admitted under these histories.
+    pub fn follow_run(
+        &self,
+        context: Arc<RunContext>,
+        after: Seq,
+        histories: Arc<Histories>,
+        wishes: Wishes,
+    ) -> Follower {
+        let (owner, topic) = (context.owner_id.clone(), Topic::Run(context.run_id));
+        self.follower(owner, Scope::Run(context), (topic, Track::Run(after)), histories, wishes)
     }
 
-    /// Follows many runs of an owner after a cursor.
+    /// Follows many runs of an owner after a cursor that was admitted under these histories.
     ///
     /// `removed` is how far retention has been; a cursor behind it is told so.
     pub fn follow_feed(
@@ -112,15 +117,24 @@ impl Timeline {
         scope: feed::Scope,
         after: FeedCursor,
         removed: &FeedCursor,
+        histories: Arc<Histories>,
         wishes: Wishes,
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
         let preface = behind.then(|| Signal::Gap { requested_after: after.to_string(), first_seq: None });
-        let follower = self.follower(owner, Scope::Feed(scope), Topic::Everything, Track::Feed(after), wishes);
+        let follower =
+            self.follower(owner, Scope::Feed(scope), (Topic::Everything, Track::Feed(after)), histories, wishes);
         Follower { preface, ..follower }
     }
 
-    fn follower(&self, owner: OwnerId, scope: Scope, topic: Topic, track: Track, wishes: Wishes) -> Follower {
+    fn follower(
+        &self,
+        owner: OwnerId,
+        scope: Scope,
+        (topic, track): (Topic, Track),
+        histories: Arc<Histories>,
+        wishes: Wishes,
+    ) -> Follower {
         Follower {
             timeline: self.clone(),
             subscription: self.bus().subscribe(owner.clone(), topic),
@@ -129,7 +143,7 @@ impl Timeline {
             wishes,
             splice: Splice::new(track),
             todo: Todo::Query,
-            history: self.shared.publisher.histories().current(),
+            histories,
             floor: FeedCursor::start(),
             rows: FIRST_PAGE_ROWS,
             members: HashSet::new(),
@@ -181,7 +195,8 @@ impl Follower {
                 Err(error) => return self.pause(&error).await,
             }
         }
-        let page = match self.timeline.page(&self.owner, &self.scope, self.splice.track(), self.rows).await {
+        let (track, histories) = (self.splice.track(), &self.histories);
+        let page = match self.timeline.page(&self.owner, &self.scope, track, self.rows, histories).await {
             Ok(Some(page)) => page,
             Ok(None) => {
                 // The run was deleted under its reader.
@@ -190,7 +205,7 @@ impl Follower {
             }
             Err(error) => return self.pause(&error).await,
         };
-        if page.floor.history() != self.history {
+        if page.floor.history() != self.histories.current() {
             return self.reset();
         }
         let mean = (page.bytes / page.rows.max(1)).max(1);

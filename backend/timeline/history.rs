@@ -137,7 +137,11 @@ mod tests {
         assert_eq!(judge(&[], 50, stands(50, &[], false)), Verdict::Same);
         assert_eq!(judge(&[], 50, stands(70, &[], false)), Verdict::Same);
         assert_eq!(judge(&[], 50, stands(49, &[], false)), Verdict::SetBack);
-        assert_eq!(judge(&[], 50, stands(70, &[], true)), Verdict::SetBack, "another server has outgrown what was lost");
+        assert_eq!(
+            judge(&[], 50, stands(70, &[], true)),
+            Verdict::SetBack,
+            "another server has outgrown what was lost"
+        );
         assert_eq!(judge(&[], 100, stands(70, &[(1, 50)], false)), Verdict::Begun, "however old the note is");
         assert_eq!(judge(&[], 100, stands(70, &[(1, 50)], true)), Verdict::SetBack, "set back once more");
         assert_eq!(judge(&[(1, 50)], 60, stands(60, &[(1, 50)], false)), Verdict::Same);

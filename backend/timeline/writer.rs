@@ -207,8 +207,7 @@ impl Lane {
             Some(appender) => appender,
             None => by(deadline, self.parts.store.appender(self.lane)).await?,
         };
-        let is_as_published =
-            |mark: Mark| mark.history == history && mark.position >= least && !mark.is_elsewhere;
+        let is_as_published = |mark: Mark| mark.history == history && mark.position >= least && !mark.is_elsewhere;
         if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
             return Err(Failure::SetBack);
         }

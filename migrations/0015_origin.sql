@@ -27,3 +27,7 @@ update store.origin set origin = origin || '/' || (select oid from pg_database w
 -- A history that the database has forgotten, and was told of again by a server, goes before all that are there: its
 -- number is 0 or less.
 alter table store.history drop constraint history_ordinal_check;
+
+-- Whoever removes the last events of an owner from a piece of the log removes the note that there are some.
+create policy retention_removes on store.owner_piece to runreel_retention using (owner_id = store.current_owner());
+grant select, delete on store.owner_piece to runreel_retention;

@@ -7,14 +7,14 @@
 //! a new history begins there (`domain::history`). Readers are ended and come back with their cursors, which say of which
 //! history they are.
 
-use super::{Contexts, marks::Marks, publish::Publisher};
+use super::{Contexts, health::Health, marks::Marks, publish::Publisher};
 use crate::{
     clock::IdSource,
     domain::{
         cursor::FeedCursor,
         history::{Histories, Tag},
     },
-    store::{self, Store, history::Standing},
+    store::{self, Outage, Store, history::Standing},
 };
 
 /// What became of the log since a server last saw it.
@@ -49,12 +49,23 @@ pub(super) struct Forks {
     pub contexts: Contexts,
     pub marks: Marks,
     pub ids: IdSource,
+    pub health: Health,
 }
 
 impl Forks {
-    /// Looks whether the database stands behind what readers were shown or is in another history, and sets this process
-    /// to where it stands. Does nothing when all is well.
+    /// Looks whether the log was set back, and sets this process to where it stands. Does nothing when all is well.
     pub(super) async fn settle(&self) -> Result<(), store::Error> {
+        let settled = self.try_settle().await;
+        self.health.settled(settled.as_ref().copied().map_err(|error| error.outage().unwrap_or(Outage::Forbidden)));
+        settled.inspect_err(|error| {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "a database that was set back cannot be looked at, or takes no other history"
+            );
+        })
+    }
+
+    async fn try_settle(&self) -> Result<(), store::Error> {
         let turns = self.publisher.all_turns().await;
         let known = self.publisher.histories();
         let standing = self.store.log_standing().await?;

@@ -115,6 +115,7 @@ impl Timeline {
             contexts: contexts.clone(),
             marks: marks.clone(),
             ids: ids.clone(),
+            health: health.clone(),
         };
         let parts = writer::Parts {
             store: store.clone(),

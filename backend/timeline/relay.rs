@@ -93,19 +93,16 @@ impl Relay {
 
     /// Publishes whatever is committed and not published yet.
     async fn look(&self) {
-        let Forks { store, publisher, contexts, .. } = &self.forks;
+        let Forks { store, publisher, contexts, health, .. } = &self.forks;
         // What is published before the look cannot be missing in it, unless the database was set back.
         let (known, published) = (publisher.histories(), publisher.tail());
         let Ok(standing) = store.log_standing().await else { return };
         if judge(&known, &published, &standing) != Verdict::Same {
-            if let Err(error) = self.forks.settle().await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "a database that was set back cannot be looked at"
-                );
-            }
+            // What went wrong is logged, and tried again at the next look.
+            let _ = self.forks.settle().await;
             return;
         }
+        health.settled(Ok(()));
         for (lane, _) in standing.tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
             if !publisher.has_lane(lane) {
                 continue;

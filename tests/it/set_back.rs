@@ -325,3 +325,16 @@ async fn feeds_find_what_is_written_where_another_history_had_not_come_to() {
     assert_ne!(run, other);
     assert_eq!(envelopes(&server.stream("/api/stream/runs").await.durable(2).await).len(), 2);
 }
+
+#[tokio::test]
+async fn a_server_that_cannot_begin_a_history_is_not_ready_until_it_can() {
+    let server = Server::start().await;
+    let mut connection = server.db.connect().await;
+    execute(&mut connection, "revoke insert on store.history from runreel_writer".to_owned()).await;
+    moved(&server.db).await;
+    let is = async |status: u16| until("readiness", || async { server.get("/readyz").await.status == status }).await;
+    is(503).await;
+    execute(&mut connection, "grant insert on store.history to runreel_writer".to_owned()).await;
+    is(200).await;
+    server.start_run().await;
+}

@@ -83,6 +83,7 @@ impl Marks {
                 // On a thread for such things: a disk may be slow.
                 let noted = tokio::task::spawn_blocking(move || marks.replace(&tail, &histories)).await;
                 if noted.is_err() {
+                    // It panicked: whoever supervises this begins it again and says so.
                     return;
                 }
                 tokio::time::sleep(PAUSE).await;

@@ -317,10 +317,10 @@ async fn feeds_find_what_is_written_where_another_history_had_not_come_to() {
     let run = server.start_run().await;
     let mut feed = server.stream("/api/stream/runs").await;
     feed.durable(2).await;
-    set_back(&db, 600).await;
-    let forgotten = "delete from store.run; delete from store.owner_piece; update store.lane set position = 100";
-    execute(&mut db.connect().await, forgotten.to_owned()).await;
+    set_back(&db, 100).await;
     assert_eq!(feed.rest().await.last().unwrap().event, "stream.reset");
+    let forgotten = "delete from store.run; delete from store.owner_piece";
+    execute(&mut db.connect().await, forgotten.to_owned()).await;
     let other = server.start_run().await;
     assert_ne!(run, other);
     assert_eq!(envelopes(&server.stream("/api/stream/runs").await.durable(2).await).len(), 2);

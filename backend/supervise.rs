@@ -1,7 +1,7 @@
 //! Tasks that live as long as the server does.
 //!
-//! A task that panics is a bug, and the server survives it: the panic is logged and counted, the task begins again, and
-//! until it has been at work for a while [`Supervisor::failing`] names it, so that readiness tells the truth.
+//! A task that panics, or ends before it was told to, is a bug, and the server survives it: that is logged and counted,
+//! the task begins again, and until it has been at work for a while [`Supervisor::failing`] names it, so that readiness tells the truth.
 
 use std::{
     collections::BTreeMap,
@@ -13,7 +13,7 @@ use std::{
 use futures::FutureExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Pause before a task that panicked begins again.
+/// Pause before a task that failed begins again.
 const PAUSE: Duration = Duration::from_millis(500);
 /// How long a task that began again must be at work before it counts as well.
 const PROOF: Duration = Duration::from_secs(2);
@@ -23,7 +23,7 @@ const PROOF: Duration = Duration::from_secs(2);
 pub struct Supervisor {
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Tasks that panicked, by name and how many of that name.
+    /// Tasks that failed, by name and how many of that name.
     failing: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
@@ -42,14 +42,14 @@ impl Supervisor {
         &self.stop
     }
 
-    /// A task that panicked and has not proved itself since.
+    /// A task that failed and has not proved itself since.
     pub fn failing(&self) -> Option<&'static str> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         failing.first_key_value().map(|(name, _)| *name)
     }
 
-    /// Keeps a task at work: whatever `begin` makes runs until it ends, and is made again after a panic.
-    pub fn keep<F>(&self, name: &'static str, begin: impl Fn() -> F + Send + 'static)
+    /// Keeps a task at work until it shall stop: what `begin` makes is made again when it panics or ends before that.
+    pub fn keep<F>(&self, name: &'static str, begin: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
     {
@@ -57,7 +57,7 @@ impl Supervisor {
         self.tasks.spawn(async move {
             let mut proving = false;
             loop {
-                let mut work = Box::pin(AssertUnwindSafe(begin()).catch_unwind());
+                let mut work = Box::pin(AssertUnwindSafe(async { begin().await }).catch_unwind());
                 let mut ended = None;
                 if proving {
                     ended = tokio::time::timeout(PROOF, &mut work).await.ok();
@@ -70,11 +70,16 @@ impl Supervisor {
                     Some(ended) => ended,
                     None => work.await,
                 };
-                if ended.is_ok() || supervisor.stop.is_cancelled() {
+                if supervisor.stop.is_cancelled() {
                     return;
                 }
                 metrics::counter!("runreel_task_panics_total", "task" => name).increment(1);
-                tracing::error!(task = name, "a task panicked and begins again; please report what the log says above");
+                let how = if ended.is_ok() { "ended" } else { "panicked" };
+                tracing::error!(
+                    task = name,
+                    how,
+                    "a task failed and begins again; please report what the log says above"
+                );
                 if !proving {
                     supervisor.count(name, true);
                     proving = true;
@@ -101,7 +106,7 @@ mod tests {
     use super::*;
 
     #[tokio::test(start_paused = true)]
-    async fn a_task_that_panics_begins_again_and_counts_as_failing_until_it_has_proved_itself() {
+    async fn a_task_that_fails_begins_again_and_counts_as_failing_until_it_has_proved_itself() {
         let (tasks, stop) = (TaskTracker::new(), CancellationToken::new());
         let supervisor = Supervisor::new(tasks.clone(), stop.clone());
         let begun = Arc::new(AtomicUsize::new(0));
@@ -109,21 +114,25 @@ mod tests {
             let (begun, stop) = (Arc::clone(&begun), stop.clone());
             move || {
                 let (nth, stop) = (begun.fetch_add(1, Ordering::SeqCst), stop.clone());
+                // One of the first three fails before there is a task, one in it, and one ends.
+                assert!(nth > 0, "the first fails");
                 async move {
-                    assert!(nth > 1, "the first two fail");
-                    stop.cancelled().await;
+                    assert!(nth > 1, "the second fails");
+                    if nth > 2 {
+                        stop.cancelled().await;
+                    }
                 }
             }
         });
         tokio::time::sleep(Duration::from_millis(100)).await;
         assert_eq!(supervisor.failing(), Some("clumsy"));
-        tokio::time::sleep(2 * PAUSE + PROOF / 2).await;
-        assert_eq!((begun.load(Ordering::SeqCst), supervisor.failing()), (3, Some("clumsy")));
+        tokio::time::sleep(3 * PAUSE + PROOF / 2).await;
+        assert_eq!((begun.load(Ordering::SeqCst), supervisor.failing()), (4, Some("clumsy")));
         tokio::time::sleep(PROOF).await;
         assert_eq!(supervisor.failing(), None);
         stop.cancel();
         tasks.close();
         tasks.wait().await;
-        assert_eq!(begun.load(Ordering::SeqCst), 3);
+        assert_eq!(begun.load(Ordering::SeqCst), 4);
     }
 }

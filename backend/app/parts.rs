@@ -105,7 +105,9 @@ pub(super) async fn build(
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
         super::look_after(timeline, metrics, stop)
     });
-    keep(&supervisor, "runtime", runtime, Runtime::run);
+    if !runtime.roster.names().is_empty() {
+        keep(&supervisor, "runtime", runtime, Runtime::run);
+    }
     let runners = Runners::new(dispatch.clone(), args.bounds.principal_runners, tasks.clone(), draining.clone());
     let saved = plan.saved(&artifacts, &authenticator, &draining)?;
     let (bounds, stopwatch) = (args.bounds, monotonic());
@@ -128,7 +130,7 @@ pub(super) async fn build(
 /// Keeps a part at work that runs until it is told to stop.
 fn keep<P, F>(supervisor: &Supervisor, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
 where
-    P: Clone + Send + 'static,
+    P: Clone + Send + Sync + 'static,
     F: Future<Output = ()> + Send + 'static,
 {
     let stop = supervisor.stop().clone();

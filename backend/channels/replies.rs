@@ -62,7 +62,8 @@ impl Channels {
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
         let wishes = Wishes { filter: TypeFilter::default(), tokens: false };
-        let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, wishes);
+        let histories = self.shared.timeline.histories();
+        let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, wishes);
         while let Some(signals) = follower.next().await {
             for signal in signals {
                 match signal {

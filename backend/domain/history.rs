@@ -66,6 +66,9 @@ pub struct Fork {
     pub tag: Tag,
     /// Per lane, the last position that both have.
     pub cut: Vec<i64>,
+    /// The database was set back to before this history and has forgotten it: it holds none of its events.
+    #[serde(default)]
+    pub is_lost: bool,
 }
 
 impl Fork {
@@ -98,24 +101,26 @@ impl Histories {
 
     /// The history in which the event that stands at a position now was written.
     pub fn of_position(&self, lane: u8, position: i64) -> Tag {
-        self.0.iter().rev().find(|fork| fork.at(lane) < position).map_or(Tag::FIRST, |fork| fork.tag)
+        let written = |fork: &&Fork| !fork.is_lost && fork.at(lane) < position;
+        self.0.iter().rev().find(written).map_or(Tag::FIRST, |fork| fork.tag)
     }
 
     /// Whether what a feed's cursor claims to have seen is still part of the log.
     pub fn admits(&self, cursor: &FeedCursor) -> bool {
         let later = match self.0.iter().position(|fork| fork.tag == cursor.history()) {
-            Some(at) => &self.0[at + 1..],
+            // What a lost one does not share with those before it is nowhere.
+            Some(at) => &self.0[at + usize::from(!self.0[at].is_lost)..],
             None if cursor.history().is_first() => &self.0[..],
             None => return false,
         };
         later.iter().all(|fork| cursor.lanes().all(|(lane, position)| position <= fork.at(lane)))
     }
 
-    /// These and those of `others` that are missing here, which go before: a database that was set back has lost them.
-    #[must_use]
-    pub fn after(&self, others: &Self) -> Self {
+    /// Those of `others` that are missing here: a database that was set back has lost them. They go before all that are
+    /// here, since whatever is here now was written, or came back, after they were lost.
+    pub fn lost_of(&self, others: &Self) -> Vec<Fork> {
         let missing = others.0.iter().filter(|fork| !self.contains(fork.tag));
-        Self(missing.chain(&self.0).cloned().collect())
+        missing.map(|fork| Fork { is_lost: true, ..fork.clone() }).collect()
     }
 }
 
@@ -132,7 +137,7 @@ mod tests {
     }
 
     fn fork(n: u32, cut: i64) -> Fork {
-        Fork { tag: tag(n), cut: vec![cut] }
+        Fork { tag: tag(n), cut: vec![cut], is_lost: false }
     }
 
     #[test]
@@ -163,9 +168,24 @@ mod tests {
     }
 
     #[test]
-    fn what_a_set_back_database_forgot_goes_before_what_it_knows() {
-        let (known, there) = (Histories::of(vec![fork(1, 50)]), Histories::default());
-        assert_eq!(there.after(&known), known);
-        assert_eq!(known.after(&known), known);
+    fn what_a_set_back_database_forgot_is_known_as_lost() {
+        let (known, there) = (Histories::of(vec![fork(1, 50), fork(2, 60)]), Histories::of(vec![fork(2, 60)]));
+        assert_eq!(there.lost_of(&known), [Fork { is_lost: true, ..fork(1, 50) }]);
+        assert_eq!(known.lost_of(&known), []);
+    }
+
+    #[test]
+    fn no_cursor_of_a_lost_history_is_admitted_behind_its_cut() {
+        let lost = |n, cut| Fork { is_lost: true, ..fork(n, cut) };
+        // 1 began at 50 and was lost by a restore of an older backup, from which 3 began at 40; then 4 at 70.
+        let histories = Histories::of(vec![lost(1, 50), fork(3, 40), fork(4, 70)]);
+        assert!(!histories.admits(&cursor(60, tag(1))), "3 has written 41 to 70");
+        assert_eq!(histories.of_position(0, 60), tag(3));
+        assert!(histories.admits(&cursor(40, tag(1))) && !histories.admits(&cursor(41, tag(1))));
+        // 1 began at 50, behind the cut of 2, and was lost by a restore of what 2 had been.
+        let histories = Histories::of(vec![lost(1, 50), fork(2, 60), fork(3, 90)]);
+        assert!(!histories.admits(&cursor(55, tag(1))), "the log holds another 51 to 60");
+        assert!(histories.admits(&cursor(50, tag(1))));
+        assert_eq!(histories.of_position(0, 55), Tag::FIRST);
     }
 }

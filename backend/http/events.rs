@@ -27,7 +27,7 @@ use crate::{
         context::{Role, RunContext},
         cursor::RunCursor,
         event::{EventType, NewEvent, TypeFilter},
-        history::Tag,
+        history::{Histories, Tag},
         id::{EventId, RunId, Seq, SpanId},
         interrupt::{self, OWN_EVENT_IDS},
         json::Json,
@@ -35,6 +35,7 @@ use crate::{
             ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS,
         },
         principal::{OwnerId, Scope},
+        splice::Place,
     },
     quota::Share,
     store,
@@ -302,23 +303,22 @@ async fn page(
     let after = cursor.seq;
     let limit = query.number("limit", EVENT_PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let filter: TypeFilter = query.parsed("types")?.unwrap_or_default();
+    let histories = server.timeline.histories();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
     let page = server.timeline.store().run_page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
-    if page.history != server.timeline.history() {
-        // The log was set back a moment ago; what the cursor is worth is known as soon as this process has seen it.
-        return Err(store::Error::timeout().into());
-    }
-    if after > page.last_seq || !server.timeline.admits(&owner, run, cursor).await? {
+    check_current(page.history, &histories)?;
+    if after > page.last_seq || !server.timeline.admits(&owner, run, cursor, &histories).await? {
         let detail = format!("the run's last seq is {}", page.last_seq);
         return Err(Problem::new(Code::CursorAhead, detail).field("after"));
     }
     if accept.contains("application/x-ndjson") {
         let room = replies::paged(&server, &owner)?;
-        return Ok(ndjson(server.timeline.clone(), (owner, room), run, after, filter));
+        return Ok(ndjson(server.timeline.clone(), (owner, room), run, (after, page.history), filter));
     }
     let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
-    let last_id = page.events.last().map_or(cursor, |(place, _)| server.timeline.run_cursor(*place)).to_string();
+    let id = |place: Place| RunCursor { seq: place.seq, history: histories.of_position(place.lane, place.position) };
+    let last_id = page.events.last().map_or(cursor, |(place, _)| id(*place)).to_string();
     let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));
     let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());
     let events = frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect();
@@ -327,14 +327,29 @@ async fn page(
     Ok(Reply(page).into_response())
 }
 
-/// Streams every event there is, a page of the database at a time.
-fn ndjson(timeline: Timeline, (owner, room): (OwnerId, Share), run: RunId, after: Seq, filter: TypeFilter) -> Response {
+/// Whether what was read is of the history under which a reader's place is admitted. If it is not, the log was set back a
+/// moment ago; what the place is worth is known as soon as this process has noticed.
+pub(super) fn check_current(history: Tag, histories: &Histories) -> Result<(), store::Error> {
+    if history == histories.current() { Ok(()) } else { Err(store::Error::timeout()) }
+}
+
+/// Streams every event there is, a page of the database at a time. The connection is cut when the log is set back.
+fn ndjson(
+    timeline: Timeline,
+    (owner, room): (OwnerId, Share),
+    run: RunId,
+    (after, history): (Seq, Tag),
+    filter: TypeFilter,
+) -> Response {
     let lines = async_stream::try_stream! {
         let _room = room;
         let mut after = after;
         loop {
             let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;
             let Some(page) = page else { return };
+            if page.history != history {
+                Err(store::Error::timeout())?;
+            }
             let mut chunk = BytesMut::new();
             for (place, event) in &page.events {
                 after = place.seq;

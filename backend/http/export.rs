@@ -63,7 +63,7 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
 enum Cut {
     #[error(transparent)]
     Store(#[from] crate::store::Error),
-    #[error("the log has a hole, or the run was deleted")]
+    #[error("the log has a hole, or the run was deleted, or the log was set back")]
     Hole,
 }
 
@@ -75,7 +75,7 @@ fn lines(
     first: RunPage,
     last: Seq,
 ) -> impl Stream<Item = Result<Bytes, Cut>> + Send {
-    let mut page = first;
+    let (history, mut page) = (first.history, first);
     async_stream::try_stream! {
         let _room = room;
         let (mut telling, line) = Telling::begin(&subject);
@@ -94,7 +94,7 @@ fn lines(
             yield chunk.split().freeze();
             let wanted = REPLAY_ROWS.min(last.get() - told.get());
             page = timeline.store().run_page(&owner, run, told, wanted).await?.ok_or(Cut::Hole)?;
-            if page.events.is_empty() {
+            if page.events.is_empty() || page.history != history {
                 Err(Cut::Hole)?;
             }
         }

@@ -1,6 +1,6 @@
 //! Streams: a run, a tree, a thread, everything. All are the same follower with another scope.
 
-use std::{ops::Range, time::Duration};
+use std::{ops::Range, sync::Arc, time::Duration};
 
 use axum::{
     body::Body as ReplyBody,
@@ -13,6 +13,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
+    events::check_current,
     extract::{Caller, Query, RunPath},
     problem::{Code, Problem},
     sse::{Encoder, sent_away},
@@ -21,12 +22,13 @@ use crate::{
     auth,
     domain::{
         cursor::{FeedCursor, RunCursor},
-        id::{RunId, Seq, ThreadId},
+        history::Histories,
+        id::{Seq, ThreadId},
         limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS},
         principal::{OwnerId, Scope},
     },
     quota::{Full, Share},
-    store::feed,
+    store::{feed, runs::RunRecord},
     timeline::follow::{Follower, Wishes},
 };
 
@@ -147,16 +149,19 @@ async fn run(
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
     let place = place(&server, &owner, &headers)?;
     let asked = Asked::read(&query, &headers)?;
+    let histories = server.timeline.histories();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     if matches!(query.text("tree"), Some("true" | "1")) {
         caller.needs_all(Scope::Read)?;
-        return tree(&server, &caller, place, owner, run, asked, &record.head).await;
+        return tree(&server, &caller, place, owner, &record, asked, histories).await;
     }
     let after = match (&asked.cursor, asked.tail) {
         (Some(cursor), _) => {
             let cursor: RunCursor =
                 cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
-            if !server.timeline.admits(&owner, run, cursor).await? {
+            let is_admitted = server.timeline.admits(&owner, run, cursor, &histories).await?;
+            if !is_admitted || cursor.seq > record.head.last_seq {
+                check_history(&server, &owner, &histories).await?;
                 return Err(cursor_ahead(&record.head.last_seq.to_string()).into());
             }
             cursor.seq
@@ -164,14 +169,12 @@ async fn run(
         (None, Some(tail)) => record.head.last_seq.back(tail),
         (None, None) => Seq::ZERO,
     };
-    if after > record.head.last_seq {
-        return Err(cursor_ahead(&record.head.last_seq.to_string()).into());
-    }
     if after == record.head.last_seq && record.head.status.is_terminal() && asked.cursor.is_some() {
+        check_history(&server, &owner, &histories).await?;
         return Ok(StatusCode::NO_CONTENT.into_response());
     }
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
-    let mut follower = server.timeline.follow_run(context, after, asked.wishes);
+    let mut follower = server.timeline.follow_run(context, after, histories, asked.wishes);
     if after == record.head.last_seq && record.head.status.is_terminal() {
         follower.root_ended(record.head.status, record.head.last_seq);
     }
@@ -183,23 +186,25 @@ async fn tree(
     caller: &Caller,
     place: Share,
     owner: OwnerId,
-    root: RunId,
+    record: &RunRecord,
     asked: Asked,
-    head: &crate::domain::run::Head,
+    histories: Arc<Histories>,
 ) -> Result<Response, Refused> {
+    let (root, head) = (record.context.run_id, &record.head);
     let resuming = asked.cursor.is_some();
     let scope = feed::Scope::Tree(root);
-    let after = feed_cursor(server, &owner, &scope, &asked).await?;
+    let after = feed_cursor(server, &owner, &scope, &asked, &histories).await?;
     if resuming && head.status.is_terminal() {
         let store = server.timeline.store();
         let all_ended = store.tree(&owner, root).await?.iter().all(|(_, ended)| *ended);
         if all_ended && store.feed_page(&owner, &scope, &after, 1).await?.events.is_empty() {
+            check_history(server, &owner, &histories).await?;
             return Ok(StatusCode::NO_CONTENT.into_response());
         }
     }
     let removed = server.timeline.store().removed(&owner).await?;
     let encoder = Encoder::feed(after.clone());
-    let mut follower = server.timeline.follow_feed(owner, scope, after, &removed, asked.wishes);
+    let mut follower = server.timeline.follow_feed(owner, scope, after, &removed, histories, asked.wishes);
     if head.status.is_terminal() {
         follower.root_ended(head.status, head.last_seq);
     }
@@ -250,10 +255,11 @@ async fn many(
     let owner = caller.needs_all(Scope::Read)?.owner().clone();
     let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
-    let after = feed_cursor(server, &owner, &scope, &asked).await?;
+    let histories = server.timeline.histories();
+    let after = feed_cursor(server, &owner, &scope, &asked, &histories).await?;
     let removed = server.timeline.store().removed(&owner).await?;
     let encoder = Encoder::feed(after.clone());
-    let follower = server.timeline.follow_feed(owner, scope, after, &removed, asked.wishes);
+    let follower = server.timeline.follow_feed(owner, scope, after, &removed, histories, asked.wishes);
     Ok(stream(server, caller, place, follower, encoder))
 }
 
@@ -262,6 +268,7 @@ async fn feed_cursor(
     owner: &OwnerId,
     scope: &feed::Scope,
     asked: &Asked,
+    histories: &Histories,
 ) -> Result<FeedCursor, Problem> {
     let store = server.timeline.store();
     match (&asked.cursor, asked.tail) {
@@ -269,12 +276,24 @@ async fn feed_cursor(
             let cursor: FeedCursor =
                 cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
             let tail = store.feed_tail(owner).await?;
-            let admitted = server.timeline.admitted(cursor).filter(|cursor| !cursor.is_ahead_of(&tail));
-            admitted.ok_or_else(|| cursor_ahead(&tail.to_string()))
+            check_current(tail.history(), histories)?;
+            if !histories.admits(&cursor) || cursor.is_ahead_of(&tail) {
+                return Err(cursor_ahead(&tail.to_string()));
+            }
+            Ok(cursor.of_history(histories.current()))
         }
-        (None, Some(tail)) => Ok(store.feed_before_tail(owner, scope, tail).await?),
-        (None, None) => Ok(FeedCursor::start().of_history(server.timeline.history())),
+        (None, Some(tail)) => {
+            let cursor = store.feed_before_tail(owner, scope, tail).await?;
+            check_current(cursor.history(), histories)?;
+            Ok(cursor)
+        }
+        (None, None) => Ok(FeedCursor::start().of_history(histories.current())),
     }
+}
+
+/// Says nothing about a place by what was read, unless the log is still in the history that it is admitted under.
+async fn check_history(server: &Server, owner: &OwnerId, histories: &Histories) -> Result<(), Problem> {
+    Ok(check_current(server.timeline.store().feed_tail(owner).await?.history(), histories)?)
 }
 
 /// Turns a follower into a response that ends when the follower, the credential or the server does.

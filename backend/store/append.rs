@@ -84,6 +84,8 @@ pub enum Outcome {
 pub struct Mark {
     pub position: i64,
     pub history: Tag,
+    /// The database is not where the current history was begun; see [`super::history::Standing`].
+    pub is_elsewhere: bool,
     epoch: i64,
 }
 
@@ -276,7 +278,8 @@ impl Appender {
         )
         .fetch_one(&mut self.connection)
         .await?;
-        self.mark = Mark { position: raised.position, epoch: raised.epoch, history: Tag::stored(raised.history) };
+        let history = Tag::stored(raised.history);
+        self.mark = Mark { position: raised.position, epoch: raised.epoch, history, ..self.mark };
         let Some(first) = batch.events.first() else { return Ok(None) };
         let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
         // By the first event, wherever in its run another writer may have moved it: a batch is there whole or not at all.
@@ -328,8 +331,12 @@ impl Appender {
 }
 
 async fn read_mark(connection: &mut PgConnection, lane: i16) -> Result<Mark, Error> {
-    let row = sqlx::query!("select position, epoch, history from store.lane where lane = $1", lane)
-        .fetch_one(connection)
-        .await?;
-    Ok(Mark { position: row.position, epoch: row.epoch, history: Tag::stored(row.history) })
+    let row = sqlx::query!(
+        r#"select position, epoch, history, store.is_elsewhere() as "is_elsewhere!" from store.lane where lane = $1"#,
+        lane
+    )
+    .fetch_one(connection)
+    .await?;
+    let history = Tag::stored(row.history);
+    Ok(Mark { position: row.position, epoch: row.epoch, history, is_elsewhere: row.is_elsewhere })
 }

@@ -4,12 +4,12 @@
 //! owner's events are found by the pieces of the log that are noted as holding some (`pieces`), those of a thread or a
 //! tree by the keys of its runs.
 
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{
     Error, Store, bounded,
     events::{Filling, Placed, Row},
+    pieces::PIECE_POSITIONS,
 };
 use crate::domain::{
     cursor::FeedCursor,
@@ -21,6 +21,8 @@ use crate::domain::{
 
 /// Positions one page of some runs looks at, from the first event on that it finds.
 const FEED_PIECE_MAX: i64 = 50_000;
+/// Noted pieces of the log that one statement looks at: about as many positions. They may hold nothing any more.
+const OWN_PIECES_MAX: i64 = FEED_PIECE_MAX / PIECE_POSITIONS;
 
 /// Which runs of an owner a feed shows.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -40,27 +42,27 @@ pub struct FeedPage {
     pub complete: bool,
 }
 
-async fn tail(connection: &mut PgConnection) -> Result<FeedCursor, Error> {
-    let rows = sqlx::query!("select position, history from store.lane order by lane").fetch_all(connection).await?;
-    let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
-    Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
+/// The last events of an owner in some pieces.
+struct Part {
+    /// Where they begin.
+    first: Option<i64>,
+    found: i64,
+    /// The first of these pieces, unless there are none before it.
+    end: Option<i64>,
 }
 
 impl Store {
-    /// Where all lanes stand now, as a reader of this owner asks.
+    /// Where all lanes stand now.
     pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.admitted(owner).await?;
-            let tail = tail(&mut tx).await?;
+            let rows =
+                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
             tx.commit().await?;
-            Ok(tail)
+            let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
+            Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
         })
         .await
-    }
-
-    /// Where all lanes stand now, for the relay, which must not wait for readers.
-    pub(crate) async fn log_tail(&self) -> Result<FeedCursor, Error> {
-        bounded(READ_WAIT_MS_MAX, async { tail(&mut *self.relay_connection().await?).await }).await
     }
 
     /// Up to `limit` events of an owner's feed after `after`, one lane at a time.
@@ -91,7 +93,7 @@ impl Store {
             }
             match runs {
                 _ if from == to => filling.is_exhausted = true,
-                None => self.owner_range(owner, lane, from, to, &mut filling).await?,
+                None => to = self.owner_range(owner, lane, from, to, &mut filling).await?,
                 Some(runs) => self.runs_range(owner, &runs, lane, from, to, &mut filling).await?,
             }
             let last = filling.events.last().filter(|_| !filling.is_exhausted);
@@ -103,6 +105,7 @@ impl Store {
         Ok(page)
     }
 
+    /// The events of an owner in a range of positions; says how far it looked.
     async fn owner_range(
         &self,
         owner: &OwnerId,
@@ -110,9 +113,24 @@ impl Store {
         from: i64,
         to: i64,
         page: &mut Filling,
-    ) -> Result<(), Error> {
+    ) -> Result<i64, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
+            let last = sqlx::query_scalar!(
+                r#"select max(piece) as "piece!" from (
+                       select piece from store.owner_piece
+                       where owner_id = $1 and lane = $2 and piece between $3::bigint / 512 and $4::bigint / 512
+                       order by piece limit $5) as next
+                   having count(*) = $5"#,
+                owner.as_str(),
+                i16::from(lane),
+                from,
+                to,
+                OWN_PIECES_MAX
+            )
+            .fetch_optional(&mut *tx)
+            .await?;
+            let to = last.map_or(to, |piece| to.min((piece + 1) * PIECE_POSITIONS - 1));
             let limit = page.rows_left();
             let rows = sqlx::query_as!(
                 Row,
@@ -136,7 +154,8 @@ impl Store {
                 limit
             );
             page.take(limit, rows.fetch(&mut *tx)).await?;
-            Ok(tx.commit().await?)
+            tx.commit().await?;
+            Ok(to)
         })
         .await
     }
@@ -215,28 +234,49 @@ impl Store {
 
     /// Where the last `count` events of an owner in a lane begin.
     async fn last_of_owner(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Option<i64>, Error> {
+        let (mut first, mut to, mut count) = (None, to, count);
+        loop {
+            let part = self.last_of_owner_in_part(owner, lane, to, count).await?;
+            first = part.first.or(first);
+            count -= part.found;
+            match part.end {
+                Some(piece) if count > 0 => to = piece * PIECE_POSITIONS - 1,
+                _ => return Ok(first),
+            }
+        }
+    }
+
+    /// The same in the last pieces up to a position, as many as one statement looks at.
+    async fn last_of_owner_in_part(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let first = sqlx::query_scalar!(
-                r#"select min(position) from (
-                       select e.position from store.owner_piece p
+            let part = sqlx::query_as!(
+                Part,
+                r#"with pieces as materialized (
+                       select piece from store.owner_piece where owner_id = $1 and lane = $2 and piece <= $3::bigint / 512
+                       order by piece desc limit $5
+                   )
+                   select min(position) as first, count(*) as "found!",
+                          (select min(piece) from pieces having count(*) = $5) as end
+                   from (
+                       select e.position from pieces p
                        cross join lateral (
                            select position from store.run_event e
                            where e.lane = $2 and e.owner_id = $1
                              and e.position >= p.piece * 512 and e.position <= least($3, p.piece * 512 + 511)
                            order by e.position desc limit $4
                        ) e
-                       where p.owner_id = $1 and p.lane = $2 and p.piece <= $3 / 512
                        order by p.piece desc, e.position desc limit $4) as last"#,
                 owner.as_str(),
                 i16::from(lane),
                 to,
-                count
+                count,
+                OWN_PIECES_MAX
             )
             .fetch_one(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(first)
+            Ok(part)
         })
         .await
     }

@@ -2,7 +2,6 @@
 
 use std::collections::HashMap;
 
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, append::Appender};
@@ -52,30 +51,21 @@ impl Appender {
 
     /// The seqs of events that already carry one of these keys.
     pub async fn known_keys(&mut self, keys: &[(RunId, EventId)]) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
-        known_keys(self.reads(), keys).await
-    }
-}
-
-async fn known_keys(
-    connection: &mut PgConnection,
-    keys: &[(RunId, EventId)],
-) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
-    let runs: Vec<Uuid> = keys.iter().map(|(run, _)| run.uuid()).collect();
-    let ids: Vec<&str> = keys.iter().map(|(_, id)| id.as_str()).collect();
-    let rows = sqlx::query!(
-        r#"select e.run_id, e.event_id as "event_id!", e.seq
-           from unnest($1::uuid[], $2::text[]) as k (run_id, event_id)
-           join store.run_event e on e.run_id = k.run_id and e.event_id = k.event_id"#,
-        &runs,
-        &ids as &[&str]
-    )
-    .fetch_all(connection)
-    .await?;
-    Ok(rows
-        .into_iter()
-        .map(|row| {
+        let runs: Vec<Uuid> = keys.iter().map(|(run, _)| run.uuid()).collect();
+        let ids: Vec<&str> = keys.iter().map(|(_, id)| id.as_str()).collect();
+        let rows = sqlx::query!(
+            r#"select e.run_id, e.event_id as "event_id!", e.seq
+               from unnest($1::uuid[], $2::text[]) as k (run_id, event_id)
+               join store.run_event e on e.run_id = k.run_id and e.event_id = k.event_id"#,
+            &runs,
+            &ids as &[&str]
+        )
+        .fetch_all(self.reads())
+        .await?;
+        let stored = rows.into_iter().map(|row| {
             let key = (RunId::trusted(row.run_id), EventId::trusted(&row.event_id));
             (key, Seq::new(row.seq).unwrap_or_default())
-        })
-        .collect())
+        });
+        Ok(stored.collect())
+    }
 }

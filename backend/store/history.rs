@@ -1,4 +1,4 @@
-//! Where the log stands, in which history, and in which cluster of Postgres.
+//! Where the log stands, in which history, and whether it is where it was written.
 
 use super::{Error, Store, bounded};
 use crate::domain::{
@@ -12,14 +12,9 @@ use crate::domain::{
 pub struct Standing {
     pub tail: FeedCursor,
     pub histories: Histories,
-}
-
-/// In which cluster, and on which of its timelines, the log was written.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Origin {
-    /// What was noted last; nothing before the first server.
-    pub before: Option<String>,
-    pub now: String,
+    /// The database is in another cluster, or on another timeline of it, than the current history was written in: it is
+    /// a restored copy or a replica that was promoted.
+    pub is_elsewhere: bool,
 }
 
 impl Store {
@@ -28,27 +23,29 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query!(
-                r#"select null::bigint as tag, array_agg(position order by lane) as "positions!" from store.lane
+                r#"select null::bigint as tag, array_agg(position order by lane) as "positions!",
+                          store.is_elsewhere() as "flag!"
+                   from store.lane
                    union all
-                   (select tag, cut from store.history order by ordinal)"#
+                   (select tag, cut, ordinal <= 0 from store.history order by ordinal)"#
             )
             .fetch_all(&mut *connection)
             .await?;
-            let (mut tail, mut forks) = (FeedCursor::start(), Vec::new());
+            let (mut tail, mut forks, mut is_elsewhere) = (FeedCursor::start(), Vec::new(), false);
             for row in rows {
                 match row.tag {
-                    None => tail = FeedCursor::of(row.positions),
-                    Some(tag) => forks.push(Fork { tag: Tag::stored(tag), cut: row.positions }),
+                    None => (tail, is_elsewhere) = (FeedCursor::of(row.positions), row.flag),
+                    Some(tag) => forks.push(Fork { tag: Tag::stored(tag), cut: row.positions, is_lost: row.flag }),
                 }
             }
             let histories = Histories::of(forks);
-            Ok(Standing { tail: tail.of_history(histories.current()), histories })
+            Ok(Standing { tail: tail.of_history(histories.current()), histories, is_elsewhere })
         })
         .await
     }
 
     /// Begins another history where the lanes stand now, unless the current one is not `current` any more. `lost` are
-    /// those that the database has forgotten. Writers of the old history are fenced off.
+    /// those that the database has forgotten, in their order. Writers of the old history are fenced off.
     pub async fn begin_history(&self, current: Tag, lost: &[Fork], tag: Tag) -> Result<(), Error> {
         let tags: Vec<i64> = lost.iter().map(|fork| fork.tag.number()).collect();
         let cuts: Vec<String> = lost.iter().map(|fork| serde_json::json!(fork.cut).to_string()).collect();
@@ -58,14 +55,17 @@ impl Store {
                 r#"with lane as (
                        update store.lane set epoch = epoch + 1, history = $2 where history = $1 returning lane, position
                    ), forked as (
-                       select $2::bigint as tag, array_agg(position order by lane) as cut, 1 as last from lane having count(*) > 0
-                       union all
-                       select l.tag, array(select json_array_elements_text(l.cut::json)::bigint), 0
-                       from unnest($3::bigint[], $4::text[]) as l (tag, cut) where exists (select from lane)
+                       select array_agg(position order by lane) as cut from lane having count(*) > 0
+                   ), noted as (
+                       insert into store.origin (origin) select store.log_origin() from forked
+                       on conflict (single) do update set origin = excluded.origin
                    )
                    insert into store.history (ordinal, tag, cut)
-                   select (select coalesce(max(ordinal), 0) from store.history) + row_number() over (order by last), tag, cut
-                   from forked"#,
+                   select (select greatest(max(ordinal), 0) + 1 from store.history), $2, cut from forked
+                   union all
+                   select (select least(min(ordinal), 1) from store.history) - cardinality($3::bigint[]) + l.n - 1, l.tag,
+                          array(select json_array_elements_text(l.cut::json)::bigint)
+                   from forked cross join unnest($3::bigint[], $4::text[]) with ordinality as l (tag, cut, n)"#,
                 current.number(),
                 tag.number(),
                 &tags,
@@ -78,29 +78,12 @@ impl Store {
         .await
     }
 
-    /// The cluster and timeline the log was written in, and those it is in now.
-    pub async fn origin(&self) -> Result<Origin, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let row = sqlx::query!(
-                r#"select (select origin from store.origin) as before,
-                          (select system_identifier from pg_control_system()) || '/' ||
-                          left(pg_walfile_name(pg_current_wal_lsn()), 8) as "now!""#
-            )
-            .fetch_one(&mut *connection)
-            .await?;
-            Ok(Origin { before: row.before, now: row.now })
-        })
-        .await
-    }
-
-    /// Notes the cluster and timeline the log is written in.
-    pub async fn note_origin(&self, origin: &str) -> Result<(), Error> {
+    /// Notes where the log is written, unless that is noted.
+    pub async fn note_origin(&self) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             sqlx::query!(
-                "insert into store.origin (origin) values ($1) on conflict (single) do update set origin = excluded.origin",
-                origin
+                "insert into store.origin (origin) values (store.log_origin()) on conflict (single) do nothing"
             )
             .execute(&mut *connection)
             .await?;

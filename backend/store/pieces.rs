@@ -14,7 +14,7 @@ use crate::domain::{
 };
 
 /// Positions of one piece; the statements that note and read pieces hold the same number.
-const PIECE_POSITIONS: i64 = 512;
+pub(super) const PIECE_POSITIONS: i64 = 512;
 
 /// The last piece of a lane that is noted, by owner.
 #[derive(Debug)]

@@ -44,11 +44,33 @@ impl Store {
                 return Ok(Removal::StillLive);
             }
             let id = run.uuid();
-            let events =
-                sqlx::query!("delete from store.run_event where run_id = $1 and owner_id = $2", id, owner.as_str())
-                    .execute(&mut *tx)
-                    .await?
-                    .rows_affected();
+            let gone = sqlx::query!(
+                r#"with gone as (
+                       delete from store.run_event where run_id = $1 and owner_id = $2 returning position
+                   )
+                   select count(*) as "events!", coalesce(array_agg(distinct position / 512), '{}') as "pieces!"
+                   from gone"#,
+                id,
+                owner.as_str()
+            )
+            .fetch_one(&mut *tx)
+            .await?;
+            // What feeds look into goes with it, where nothing of the owner's is left. The piece that is being written
+            // stays: writers remember that it is noted.
+            sqlx::query!(
+                r#"delete from store.owner_piece p using store.lane l
+                   where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
+                     and l.lane = p.lane and p.piece < l.position / 512
+                     and not exists (
+                         select from store.run_event e
+                         where e.lane = p.lane and e.owner_id = p.owner_id
+                           and e.position between p.piece * 512 and p.piece * 512 + 511)"#,
+                owner.as_str(),
+                head.lane,
+                &gone.pieces
+            )
+            .execute(&mut *tx)
+            .await?;
             sqlx::query!("delete from store.artifact where run_id = $1 and owner_id = $2", id, owner.as_str())
                 .execute(&mut *tx)
                 .await?;
@@ -62,7 +84,7 @@ impl Store {
                 owner.as_str(),
                 head.lane,
                 head.last_position,
-                i64::try_from(events).unwrap_or(i64::MAX)
+                gone.events
             )
             .execute(&mut *tx)
             .await?;

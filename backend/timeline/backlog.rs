@@ -114,6 +114,13 @@ impl Backlog {
             self.push(emission);
         }
         let (outage, mut expired) = (self.outage, 0);
+        self.apart.retain_mut(|emission| {
+            let waits = emission.arrived.elapsed() <= UNSENT_MAX;
+            if !waits {
+                emission.answer(Err(EmitError::Unavailable(outage)));
+            }
+            waits
+        });
         // Each queue is in the order of arrival.
         for queue in self.waiting.values_mut() {
             while queue.front().is_some_and(|emission| emission.arrived.elapsed() > UNSENT_MAX) {

@@ -7,14 +7,14 @@
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::{Timeline, open::OpenText};
+use super::Timeline;
+pub use super::signal::{Signal, Wishes};
 use crate::{
     bus::{Frame, Heard, Subscription, Topic},
     domain::{
         context::RunContext,
         cursor::FeedCursor,
-        event::TypeFilter,
-        history::Tag,
+        history::Histories,
         id::{RunId, Seq},
         limits::{EVENT_PAGE_BYTES_MAX, STREAM_CHUNK_BYTES},
         principal::OwnerId,
@@ -37,33 +37,6 @@ pub enum Scope {
     Feed(feed::Scope),
 }
 
-/// What a reader is told, in order.
-#[derive(Clone, Debug)]
-pub enum Signal {
-    /// An event, durable or ephemeral.
-    Frame(Arc<Frame>),
-    /// The text so far of a message that is being written.
-    Snapshot(OpenText),
-    /// Everything that was there has been delivered: a run's last seq, or the place in a feed.
-    CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
-    /// Retention removed what was asked for; the stream goes on from here.
-    Gap { requested_after: String, first_seq: Option<Seq> },
-    /// The run (or the whole tree) has ended; nothing follows.
-    End { status: Status, last_seq: Seq },
-    /// The log was set back; come back with your cursor and learn whether it still holds.
-    Reset,
-    /// The server is going down; come back.
-    Draining,
-}
-
-/// What a reader wants to see.
-#[derive(Clone, Debug, Default)]
-pub struct Wishes {
-    pub filter: TypeFilter,
-    /// Deltas and texts so far.
-    pub tokens: bool,
-}
-
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Todo {
     Query,
@@ -83,8 +56,8 @@ pub struct Follower {
     subscription: Subscription,
     splice: Splice,
     todo: Todo,
-    /// The history in which the reader's place was admitted.
-    history: Tag,
+    /// Those under which the reader's place was admitted.
+    histories: Arc<Histories>,
     floor: FeedCursor,
     rows: i64,
     /// The runs of a tree, and those of them that have not ended.
@@ -99,14 +72,19 @@ pub struct Follower {
 }
 
 impl Timeline {
-    /// Follows one run after a seq.
-    pub fn follow_run(&self, context: Arc<RunContext>, after: Seq, wishes: Wishes) -> Follower {
-        let owner = context.owner_id.clone();
-        let topic = Topic::Run(context.run_id);
-        self.follower(owner, Scope::Run(context), topic, Track::Run(after), wishes)
+    /// Follows one run after a seq that was admitted under these histories.
+    pub fn follow_run(
+        &self,
+        context: Arc<RunContext>,
+        after: Seq,
+        histories: Arc<Histories>,
+        wishes: Wishes,
+    ) -> Follower {
+        let (owner, topic) = (context.owner_id.clone(), Topic::Run(context.run_id));
+        self.follower(owner, Scope::Run(context), (topic, Track::Run(after)), histories, wishes)
     }
 
-    /// Follows many runs of an owner after a cursor.
+    /// Follows many runs of an owner after a cursor that was admitted under these histories.
     ///
     /// `removed` is how far retention has been; a cursor behind it is told so.
     pub fn follow_feed(
@@ -115,15 +93,24 @@ impl Timeline {
         scope: feed::Scope,
         after: FeedCursor,
         removed: &FeedCursor,
+        histories: Arc<Histories>,
         wishes: Wishes,
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
         let preface = behind.then(|| Signal::Gap { requested_after: after.to_string(), first_seq: None });
-        let follower = self.follower(owner, Scope::Feed(scope), Topic::Everything, Track::Feed(after), wishes);
+        let follower =
+            self.follower(owner, Scope::Feed(scope), (Topic::Everything, Track::Feed(after)), histories, wishes);
         Follower { preface, ..follower }
     }
 
-    fn follower(&self, owner: OwnerId, scope: Scope, topic: Topic, track: Track, wishes: Wishes) -> Follower {
+    fn follower(
+        &self,
+        owner: OwnerId,
+        scope: Scope,
+        (topic, track): (Topic, Track),
+        histories: Arc<Histories>,
+        wishes: Wishes,
+    ) -> Follower {
         Follower {
             timeline: self.clone(),
             subscription: self.bus().subscribe(owner.clone(), topic),
@@ -132,7 +119,7 @@ impl Timeline {
             wishes,
             splice: Splice::new(track),
             todo: Todo::Query,
-            history: self.shared.publisher.histories().current(),
+            histories,
             floor: FeedCursor::start(),
             rows: FIRST_PAGE_ROWS,
             members: HashSet::new(),
@@ -195,7 +182,8 @@ impl Follower {
                 Err(error) => return self.pause(&error).await,
             }
         }
-        let page = match self.timeline.page(&self.owner, &self.scope, self.splice.track(), self.rows).await {
+        let (track, histories) = (self.splice.track(), &self.histories);
+        let page = match self.timeline.page(&self.owner, &self.scope, track, self.rows, histories).await {
             Ok(Some(page)) => page,
             Ok(None) => {
                 // The run was deleted under its reader.
@@ -204,7 +192,7 @@ impl Follower {
             }
             Err(error) => return self.pause(&error).await,
         };
-        if page.floor.history() != self.history {
+        if page.floor.history() != self.histories.current() {
             return self.reset();
         }
         let mean = (page.bytes / page.rows.max(1)).max(1);

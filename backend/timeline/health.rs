@@ -39,13 +39,15 @@ struct State {
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     lanes: Arc<Mutex<Vec<Option<State>>>>,
+    /// Why the log that was set back cannot go on as another history.
+    unsettled: Arc<Mutex<Option<Outage>>>,
     /// Held by whoever is trying, so that a crowd that asks waits for one answer.
     trying: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Health {
     pub(super) fn new(lanes: usize) -> Self {
-        Self { lanes: Arc::new(Mutex::new(vec![None; lanes])), trying: Arc::default() }
+        Self { lanes: Arc::new(Mutex::new(vec![None; lanes])), unsettled: Arc::default(), trying: Arc::default() }
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<Option<State>>> {
@@ -60,6 +62,11 @@ impl Health {
     /// A lane could not commit events.
     pub(super) fn failed(&self, lane: u8, outage: Outage) {
         self.set(lane, Some(outage));
+    }
+
+    /// The log is the one that readers were shown, or why it cannot be made to go on from it.
+    pub(super) fn settled(&self, settled: Result<(), Outage>) {
+        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = settled.err();
     }
 
     fn set(&self, lane: u8, outage: Option<Outage>) {
@@ -79,11 +86,19 @@ impl Health {
     /// Whether every lane can store events, tried where it is not known.
     async fn check(&self, store: &Store) -> Result<(), Outage> {
         let _one = self.trying.lock().await;
+        if let Some(outage) = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) {
+            return Err(outage);
+        }
         for (lane, failed) in self.stale() {
             // A full disk may have room for a row that is already there, and none for an event.
             match store.try_lane(lane, failed.is_some()).await {
                 Ok(()) => self.wrote(lane),
-                Err(error) => self.failed(lane, error.outage().or(failed).unwrap_or(Outage::Forbidden)),
+                Err(error) => {
+                    let outage = error.outage().or(failed).unwrap_or(Outage::Forbidden);
+                    self.failed(lane, outage);
+                    // One is enough to know, and the others would be waited for as long.
+                    return Err(outage);
+                }
             }
         }
         match self.lanes().iter().flatten().find_map(|state| state.outage) {

@@ -1,20 +1,45 @@
 //! A database that was set back: noticed, told to readers, and written on as another history.
 //!
-//! It is noticed wherever the log is looked at: by a lane before it writes, by the relay, by a page of a reader, and at
-//! the start of a server, which remembers in a file of its own how far it had come ([`super::marks`]). Then every lane
-//! stands still for a moment, the database is asked what it holds, and unless another process was first, a new history
-//! begins there (`domain::history`). Readers are ended and come back with their cursors, which say of which history they
-//! are.
+//! It is noticed wherever the log is looked at: by a lane before it writes, by the relay, and at the start of a server,
+//! which remembers in a file of its own how far it had come ([`super::marks`]). Every look goes by the same three things
+//! ([`judge`]): how far this server had come, in which histories, and where the database says that the log was written.
+//! Then every lane stands still for a moment, the database is asked what it holds, and unless another process was first,
+//! a new history begins there (`domain::history`). Readers are ended and come back with their cursors, which say of which
+//! history they are.
 
-use super::{Contexts, marks::Marks, publish::Publisher};
+use super::{Contexts, health::Health, marks::Marks, publish::Publisher};
 use crate::{
     clock::IdSource,
     domain::{
         cursor::FeedCursor,
         history::{Histories, Tag},
     },
-    store::{self, Store, history::Standing},
+    store::{self, Outage, Store, history::Standing},
 };
+
+/// What became of the log since a server last saw it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Verdict {
+    /// It is the one that this server knows, or has only grown.
+    Same,
+    /// It was set back, and another server has begun the history that follows.
+    Begun,
+    /// It was set back, or may have been, and nobody has noticed.
+    SetBack,
+}
+
+/// Judges where the log stands, for a server that knows these histories and has shown its readers what was `seen`.
+pub(super) fn judge(known: &Histories, seen: &FeedCursor, standing: &Standing) -> Verdict {
+    let same = known.current() == standing.histories.current();
+    let is_behind = same && seen.is_ahead_of(&standing.tail);
+    if standing.is_elsewhere || is_behind || !standing.histories.contains(known.current()) {
+        Verdict::SetBack
+    } else if same {
+        Verdict::Same
+    } else {
+        Verdict::Begun
+    }
+}
 
 /// Begins histories, or adopts those that other processes have begun. Cheap to clone.
 #[derive(Clone, Debug)]
@@ -24,26 +49,34 @@ pub(super) struct Forks {
     pub contexts: Contexts,
     pub marks: Marks,
     pub ids: IdSource,
+    pub health: Health,
 }
 
 impl Forks {
-    /// Looks whether the database stands behind what readers were shown or is in another history, and sets this process
-    /// to where it stands. Does nothing when all is well.
+    /// Looks whether the log was set back, and sets this process to where it stands. Does nothing when all is well.
     pub(super) async fn settle(&self) -> Result<(), store::Error> {
+        let settled = self.try_settle().await;
+        self.health.settled(settled.as_ref().copied().map_err(|error| error.outage().unwrap_or(Outage::Forbidden)));
+        settled.inspect_err(|error| {
+            tracing::warn!(
+                error = error as &dyn std::error::Error,
+                "a database that was set back cannot be looked at, or takes no other history"
+            );
+        })
+    }
+
+    async fn try_settle(&self) -> Result<(), store::Error> {
         let turns = self.publisher.all_turns().await;
         let known = self.publisher.histories();
         let standing = self.store.log_standing().await?;
         let published = self.publisher.tail();
-        let same = standing.histories.current() == known.current();
-        if same && !published.is_ahead_of(&standing.tail) {
-            return Ok(());
-        }
-        let has_lost = !standing.histories.contains(known.current()) || (same && published.is_ahead_of(&standing.tail));
-        let standing = if has_lost {
-            begin(&self.store, &self.ids, &standing, &known, &published).await?
-        } else {
-            tracing::warn!(tail = %standing.tail, "another process noticed that the database was set back");
-            standing
+        let standing = match judge(&known, &published, &standing) {
+            Verdict::Same => return Ok(()),
+            Verdict::SetBack => begin(&self.store, &self.ids, &standing, &known, &published).await?,
+            Verdict::Begun => {
+                tracing::warn!(tail = %standing.tail, "another process noticed that the database was set back");
+                standing
+            }
         };
         self.contexts.forget_all();
         self.marks.replace(&standing.tail, &standing.histories);
@@ -61,22 +94,13 @@ pub(super) async fn at_start(
     wanted: bool,
 ) -> Result<Standing, store::Error> {
     let standing = store.log_standing().await?;
-    let origin = store.origin().await?;
     let (seen, known) = marks.read();
-    let set_back = match &seen {
-        Some(seen) => seen.is_ahead_of(&standing.tail) || !standing.histories.contains(known.current()),
-        // Without a memory of its own a server goes by the cluster: another one holds a copy.
-        None => origin.before.as_ref().is_some_and(|before| *before != origin.now),
-    };
-    let has_events = standing.tail.lanes().any(|(_, position)| position > 0) || seen.is_some();
-    let standing = if (set_back || wanted) && has_events {
-        begin(store, ids, &standing, &known, &seen.unwrap_or_default()).await?
+    let standing = if wanted || judge(&known, &seen, &standing) == Verdict::SetBack {
+        begin(store, ids, &standing, &known, &seen).await?
     } else {
         standing
     };
-    if origin.before.as_ref() != Some(&origin.now) {
-        store.note_origin(&origin.now).await?;
-    }
+    store.note_origin().await?;
     marks.replace(&standing.tail, &standing.histories);
     Ok(standing)
 }
@@ -90,14 +114,56 @@ async fn begin(
 ) -> Result<Standing, store::Error> {
     let secret = ids.secret();
     let tag = Tag::from_random(u32::from_be_bytes([secret[28], secret[29], secret[30], secret[31]]));
-    let all = standing.histories.after(known);
-    let lost = &all.forks()[..all.forks().len() - standing.histories.forks().len()];
-    store.begin_history(standing.histories.current(), lost, tag).await?;
+    let lost = standing.histories.lost_of(known);
+    store.begin_history(standing.histories.current(), &lost, tag).await?;
     let begun = store.log_standing().await?;
     tracing::error!(
         stands = %begun.tail, had_come = %seen,
-        "the database stands behind what this server has shown its readers: it was restored or replaced by a replica \
-         that was behind. The log goes on from there as another history; cursors beyond are answered with 409 cursor_ahead"
+        "the database was restored, or replaced by another copy of it, and may have lost what readers have seen. The log \
+         goes on from there as another history; cursors beyond are answered with 409 cursor_ahead"
     );
     Ok(begun)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::domain::history::Fork;
+
+    fn histories(cuts: &[(u32, i64)]) -> Histories {
+        let fork = |(n, cut): &(u32, i64)| Fork { tag: Tag::from_random(n << 1), cut: vec![*cut], is_lost: false };
+        Histories::of(cuts.iter().map(fork).collect())
+    }
+
+    fn stands(position: i64, cuts: &[(u32, i64)], is_elsewhere: bool) -> Standing {
+        let histories = histories(cuts);
+        Standing { tail: FeedCursor::of(vec![position]).of_history(histories.current()), histories, is_elsewhere }
+    }
+
+    #[test]
+    fn a_log_is_set_back_when_it_is_behind_or_elsewhere_or_has_forgotten_a_history() {
+        let judge = |known: &[(u32, i64)], seen, standing| {
+            super::judge(&histories(known), &FeedCursor::of(vec![seen]), &standing)
+        };
+        assert_eq!(judge(&[], 50, stands(50, &[], false)), Verdict::Same);
+        assert_eq!(judge(&[], 50, stands(70, &[], false)), Verdict::Same);
+        assert_eq!(judge(&[], 50, stands(49, &[], false)), Verdict::SetBack);
+        assert_eq!(
+            judge(&[], 50, stands(70, &[], true)),
+            Verdict::SetBack,
+            "another server has outgrown what was lost"
+        );
+        assert_eq!(judge(&[], 100, stands(70, &[(1, 50)], false)), Verdict::Begun, "however old the note is");
+        assert_eq!(judge(&[], 100, stands(70, &[(1, 50)], true)), Verdict::SetBack, "set back once more");
+        assert_eq!(judge(&[(1, 50)], 60, stands(60, &[(1, 50)], false)), Verdict::Same);
+        assert_eq!(judge(&[(1, 50)], 60, stands(70, &[], false)), Verdict::SetBack);
+        assert_eq!(judge(&[(1, 50)], 60, stands(70, &[(2, 40)], false)), Verdict::SetBack);
+    }
+
+    #[test]
+    fn a_server_without_a_note_goes_by_where_the_log_is_written() {
+        let judge = |standing| super::judge(&Histories::default(), &FeedCursor::start(), &standing);
+        assert_eq!(judge(stands(70, &[], false)), Verdict::Same);
+        assert_eq!(judge(stands(70, &[], true)), Verdict::SetBack);
+    }
 }

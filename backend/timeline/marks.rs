@@ -44,12 +44,9 @@ impl Marks {
     }
 
     /// How far this server had come, and in which histories; nothing when it never was here or the file is damaged.
-    pub(super) fn read(&self) -> (Option<FeedCursor>, Histories) {
+    pub(super) fn read(&self) -> (FeedCursor, Histories) {
         let note = fs::read(self.path.as_path()).ok().and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
-        match note {
-            Some(note) => (Some(FeedCursor::of(note.positions)), note.histories),
-            None => (None, Histories::default()),
-        }
+        note.map(|note| (FeedCursor::of(note.positions), note.histories)).unwrap_or_default()
     }
 
     /// Notes where the log stands.
@@ -86,6 +83,7 @@ impl Marks {
                 // On a thread for such things: a disk may be slow.
                 let noted = tokio::task::spawn_blocking(move || marks.replace(&tail, &histories)).await;
                 if noted.is_err() {
+                    // It panicked: whoever supervises this begins it again and says so.
                     return;
                 }
                 tokio::time::sleep(PAUSE).await;
@@ -105,12 +103,12 @@ mod tests {
     fn a_note_is_read_back_and_a_damaged_one_is_none() {
         let folder = tempfile::tempdir().unwrap();
         let marks = Marks::of(&folder.path().join("history"), "log");
-        assert_eq!(marks.read(), (None, Histories::default()));
-        let histories = Histories::of(vec![Fork { tag: Tag::from_random(77), cut: vec![3, 4] }]);
+        assert_eq!(marks.read(), (FeedCursor::start(), Histories::default()));
+        let histories = Histories::of(vec![Fork { tag: Tag::from_random(77), cut: vec![3, 4], is_lost: false }]);
         let tail = FeedCursor::of(vec![9, 8]).of_history(histories.current());
         marks.replace(&tail, &histories);
-        assert_eq!(marks.read(), (Some(FeedCursor::of(vec![9, 8])), histories));
+        assert_eq!(marks.read(), (FeedCursor::of(vec![9, 8]), histories));
         fs::write(marks.path.as_path(), "{").unwrap();
-        assert_eq!(marks.read().0, None);
+        assert_eq!(marks.read().0, FeedCursor::start());
     }
 }

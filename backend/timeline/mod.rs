@@ -28,6 +28,7 @@ pub mod plan;
 pub mod publish;
 mod recover;
 mod relay;
+mod signal;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -42,13 +43,12 @@ use crate::{
     clock::{Clock, IdSource},
     domain::{
         context::RunContext,
-        cursor::{FeedCursor, RunCursor},
+        cursor::RunCursor,
         event::Recorded,
-        history::Tag,
+        history::Histories,
         id::{RunId, Seq},
         limits::{CONTEXTS_MAX, EMISSIONS_OWN_MAX, LANE_QUEUE_MAX, REPLAYS_MAX, REPLAYS_OWN_MAX},
         principal::OwnerId,
-        splice::Place,
     },
     quota::Quota,
     store::{self, Store, events::Placed, runs::RunRecord},
@@ -121,6 +121,7 @@ impl Timeline {
             contexts: contexts.clone(),
             marks: marks.clone(),
             ids: ids.clone(),
+            health: health.clone(),
         };
         let parts = writer::Parts {
             store: store.clone(),
@@ -206,36 +207,31 @@ impl Timeline {
         Ok(self.shared.store.contexts(&[run]).await?.pop())
     }
 
-    /// Whether what a reader of a run claims to have seen is part of its log as it is now.
+    /// The histories of the log as this process knows it.
     ///
-    /// The page that follows says whether that is still the history this process knows.
-    pub async fn admits(&self, owner: &OwnerId, run: RunId, cursor: RunCursor) -> Result<bool, store::Error> {
-        let histories = self.shared.publisher.histories();
+    /// Whoever answers a reader takes them once, before anything else is read: its place is admitted under them and its
+    /// ids are written under them, and what turns out to be of another history is not for this reader.
+    pub fn histories(&self) -> Arc<Histories> {
+        self.shared.publisher.histories()
+    }
+
+    /// Whether what a reader of a run claims to have seen is part of its log under these histories.
+    ///
+    /// The page that follows says whether that is still the history of the log.
+    pub async fn admits(
+        &self,
+        owner: &OwnerId,
+        run: RunId,
+        cursor: RunCursor,
+        histories: &Histories,
+    ) -> Result<bool, store::Error> {
         if histories.current().is_first() || cursor.seq == Seq::ZERO {
             return Ok(histories.contains(cursor.history));
         }
-        // One that retention removed says nothing against its reader.
         let place = self.shared.store.place_of(owner, run, cursor.seq).await?;
-        Ok(place.map_or(histories.contains(cursor.history), |(lane, position)| {
-            histories.of_position(lane, position) == cursor.history
-        }))
-    }
-
-    /// The same for a reader of a feed: its place in the log as it is now.
-    pub fn admitted(&self, cursor: FeedCursor) -> Option<FeedCursor> {
-        let histories = self.shared.publisher.histories();
-        histories.admits(&cursor).then(|| cursor.of_history(histories.current()))
-    }
-
-    /// The history in which this process writes and reads the log.
-    pub fn history(&self) -> Tag {
-        self.shared.publisher.histories().current()
-    }
-
-    /// What a reader of a run goes on after who has seen the event at this place.
-    pub fn run_cursor(&self, place: Place) -> RunCursor {
-        let history = self.shared.publisher.histories().of_position(place.lane, place.position);
-        RunCursor { seq: place.seq, history }
+        // Of an event that is not there, or not any more, nobody knows in which of them it was written.
+        let written = place.map_or(histories.current(), |(lane, position)| histories.of_position(lane, position));
+        Ok(written == cursor.history)
     }
 
     /// One run of this owner.

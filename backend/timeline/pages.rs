@@ -25,13 +25,14 @@ pub(super) struct Page {
 }
 
 impl Timeline {
-    /// Reads a page after `track`; `None` when the run is gone.
+    /// Reads a page after `track` for a reader admitted under these histories; `None` when the run is gone.
     pub(super) async fn page(
         &self,
         owner: &OwnerId,
         scope: &Scope,
         track: &Track,
         limit: i64,
+        histories: &Histories,
     ) -> Result<Option<Page>, store::Error> {
         match (scope, track) {
             (Scope::Run(context), Track::Run(after)) => {
@@ -39,28 +40,31 @@ impl Timeline {
                 let Some(page) = page else { return Ok(None) };
                 let mut floor = FeedCursor::start().of_history(page.history);
                 floor.advance(page.lane, page.lane_position);
-                let (histories, events) = (self.shared.publisher.histories(), page.events.into_iter());
+                let events = page.events.into_iter();
                 let frames =
-                    events.map(|(place, event)| frame(Arc::clone(context), place, &event, &histories)).collect();
+                    events.map(|(place, event)| frame(Arc::clone(context), place, &event, histories)).collect();
                 Ok(Some(Page::new(frames, None, floor, page.complete)))
             }
             (Scope::Feed(scope), Track::Feed(after)) => {
                 let page = self.store().feed_page(owner, scope, after, limit).await?;
-                let frames = self.frames(page.events).await?;
+                let frames = self.frames(page.events, histories).await?;
                 Ok(Some(Page::new(frames, Some(page.tail.clone()), page.tail, page.complete)))
             }
             _ => unreachable!("a run is followed by seq and a feed by cursor"),
         }
     }
 
-    async fn frames(&self, events: Vec<Placed>) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
+    async fn frames(
+        &self,
+        events: Vec<Placed>,
+        histories: &Histories,
+    ) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
         let contexts = &self.shared.contexts;
         contexts.learn(&events).await?;
-        let histories = self.shared.publisher.histories();
         let known = events.into_iter().filter_map(|(place, event)| {
             // A run without a head was deleted between the two reads; its events are gone as well.
             let context = contexts.known(event.run_id, &event.owner_id)?;
-            Some(frame(context, place, &event, &histories))
+            Some(frame(context, place, &event, histories))
         });
         Ok(known.collect())
     }

@@ -56,6 +56,13 @@ pub(crate) enum Item {
 }
 
 impl Plan {
+    /// The runs by whose heads something was refused.
+    pub(crate) fn refused_by<'a>(&'a self, emissions: &'a [Emission]) -> impl Iterator<Item = RunId> + 'a {
+        let refused = |outcome: &_| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere));
+        let outcomes = emissions.iter().zip(&self.outcomes);
+        outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
+    }
+
     /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.
     pub(crate) fn shift(&mut self, emissions: &[Emission], shifts: &[(RunId, i64)]) {
         let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);

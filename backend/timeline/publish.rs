@@ -21,8 +21,10 @@ use crate::{
         history::{Histories, Tag},
         id::{RunId, SpanId},
         json::Json,
+        limits::HEADS_MAX,
         open::Lengths,
         principal::OwnerId,
+        run::Status,
         splice::Place,
     },
 };
@@ -44,6 +46,27 @@ struct Gate {
     published: FeedCursor,
     histories: Arc<Histories>,
     open: OpenTexts,
+    /// Per lane, the runs that have ended since its writer asked.
+    ended: Vec<Ended>,
+}
+
+/// What a writer has to forget of a lane.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Ended {
+    These(Vec<RunId>),
+    /// More than are counted, or some of which nobody looked at the end.
+    Any,
+}
+
+impl Ended {
+    const NONE: Self = Self::These(Vec::new());
+
+    fn note(&mut self, run: RunId) {
+        match self {
+            Self::These(runs) if runs.len() < HEADS_MAX => runs.push(run),
+            _ => *self = Self::Any,
+        }
+    }
 }
 
 /// Publishes what was committed. Cheap to clone.
@@ -59,7 +82,8 @@ pub(crate) struct Publisher {
 impl Publisher {
     /// A publisher for which everything up to `tail` counts as published.
     pub(crate) fn new(bus: Bus, tail: &FeedCursor, histories: Histories) -> Self {
-        let gate = Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default() };
+        let ended = tail.lanes().map(|_| Ended::NONE).collect();
+        let gate = Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default(), ended };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,
@@ -125,6 +149,12 @@ impl Publisher {
         self.gate().published.at(lane)
     }
 
+    /// The runs of a lane that have ended since the last time, in whichever process.
+    pub(crate) fn take_ended(&self, lane: u8) -> Ended {
+        let mut gate = self.gate();
+        gate.ended.get_mut(usize::from(lane)).map_or(Ended::NONE, |ended| std::mem::replace(ended, Ended::NONE))
+    }
+
     /// Changes whenever something was published.
     pub(crate) fn progress(&self) -> watch::Receiver<()> {
         self.progress.subscribe()
@@ -153,6 +183,9 @@ impl Publisher {
                     assert_eq!(place.position, expected, "a lane is published without a hole");
                     gate.published.advance(lane, place.position);
                     gate.open.close(context.run_id, &event.event_type, event.span_id.as_ref());
+                    if Status::after(&event.event_type).is_some_and(Status::is_terminal) {
+                        gate.ended[usize::from(lane)].note(context.run_id);
+                    }
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let history = gate.histories.current();
                         self.bus.publish(Frame::new(context, &event, Some(place), history));
@@ -183,6 +216,7 @@ impl Publisher {
         gate.published.advance(lane, up_to);
         // Whatever ended in that piece is not known here, so no text may be shown as still open.
         gate.open.clear();
+        gate.ended[usize::from(lane)] = Ended::Any;
         self.bus.skip();
         drop(gate);
         self.progress.send_replace(());

@@ -105,11 +105,7 @@ impl Lane {
     /// Has the history settled of a database that stands behind what readers were shown.
     pub(super) async fn settle_history(&mut self, backlog: &mut Backlog) {
         self.appender = None;
-        if let Err(error) = self.parts.forks.settle().await {
-            tracing::warn!(
-                error = &error as &dyn std::error::Error,
-                "a database that was set back cannot be looked at"
-            );
+        if self.parts.forks.settle().await.is_err() {
             tokio::time::sleep(TICK).await;
             backlog.expire();
         }

@@ -10,12 +10,12 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
-    history::Forks,
+    history::{Forks, Verdict, judge},
     publish::{Publication, Publisher, Turn},
 };
 use crate::{
     domain::{context::RunContext, cursor::FeedCursor, limits::REPLAY_ROWS},
-    store::{self, Store, listen::Ears},
+    store::{self, Store, history::Standing, listen::Ears},
 };
 
 /// A piece longer than this is not published event by event: its readers page it themselves.
@@ -93,26 +93,23 @@ impl Relay {
 
     /// Publishes whatever is committed and not published yet.
     async fn look(&self) {
-        let Forks { store, publisher, contexts, .. } = &self.forks;
+        let Forks { store, publisher, contexts, health, .. } = &self.forks;
         // What is published before the look cannot be missing in it, unless the database was set back.
-        let published = publisher.tail();
-        let Ok(tail) = store.log_tail().await else { return };
-        if tail.history() != published.history() || published.is_ahead_of(&tail) {
-            if let Err(error) = self.forks.settle().await {
-                tracing::warn!(
-                    error = &error as &dyn std::error::Error,
-                    "a database that was set back cannot be looked at"
-                );
-            }
+        let (known, published) = (publisher.histories(), publisher.tail());
+        let Ok(standing) = store.log_standing().await else { return };
+        if judge(&known, &published, &standing) != Verdict::Same {
+            // What went wrong is logged, and tried again at the next look.
+            let _ = self.forks.settle().await;
             return;
         }
-        for (lane, _) in tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
+        health.settled(Ok(()));
+        for (lane, _) in standing.tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
             if !publisher.has_lane(lane) {
                 continue;
             }
             let turn = publisher.turn(lane).await;
             // The lane may have published it meanwhile; what stands behind it now is the others'.
-            let Ok(tail) = store.log_tail().await else { return };
+            let Ok(Standing { tail, .. }) = store.log_standing().await else { return };
             if tail.history() == publisher.histories().current() {
                 catch_up(store, publisher, contexts, &turn, lane, tail.at(lane)).await;
             }

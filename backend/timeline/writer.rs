@@ -21,7 +21,7 @@ use super::{
     health::Health,
     history::Forks,
     plan::{self, Item, Known, Plan},
-    publish::{Publication, Publisher, Turn},
+    publish::{Ended, Publication, Publisher, Turn},
     relay::{self, Bell},
 };
 use crate::{
@@ -34,7 +34,7 @@ use crate::{
     },
     store::{
         self, Store,
-        append::{Appender, Committed, Outcome},
+        append::{Appender, Committed, Mark, Outcome},
         heads::StoredHead,
     },
 };
@@ -78,7 +78,7 @@ enum Failure {
     Before(store::Error),
     /// After the batch was sent: perhaps stored.
     During(Box<Plan>, store::Error),
-    /// The database stands behind what readers were shown, or in another history. Nothing was stored.
+    /// The log is not the one whose events readers were shown. Nothing was stored.
     SetBack,
 }
 
@@ -170,8 +170,8 @@ impl Lane {
     /// Plans and writes, again and again while only what was remembered was out of date.
     async fn tries(&mut self, turn: &Turn, emissions: &mut Vec<Emission>, deadline: Instant) -> Result<(), Failure> {
         let mut conflict = None;
-        for nth in 0..TRIES_MAX {
-            match Box::pin(self.attempt(turn, emissions, nth > 0, deadline)).await {
+        for _ in 0..TRIES_MAX {
+            match Box::pin(self.attempt(turn, emissions, deadline)).await {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
@@ -192,23 +192,26 @@ impl Lane {
         &mut self,
         turn: &Turn,
         emissions: &mut Vec<Emission>,
-        is_fresh: bool,
         deadline: Instant,
     ) -> Result<Attempt, Failure> {
         let publisher = self.parts.publisher.clone();
         let (history, least) = (publisher.histories().current(), publisher.published(self.lane));
         if self.history != history {
+            // What a connection remembers is of the history it wrote.
             self.heads.clear();
+            self.appender = None;
             self.history = history;
+        }
+        match publisher.take_ended(self.lane) {
+            Ended::These(runs) => runs.iter().for_each(|run| _ = self.heads.pop(run)),
+            Ended::Any => self.heads.clear(),
         }
         let mut appender = match self.appender.take() {
             Some(appender) => appender,
             None => by(deadline, self.parts.store.appender(self.lane)).await?,
         };
-        if appender.mark().history != history || appender.mark().position < least {
-            by(deadline, appender.look()).await?;
-        }
-        if appender.mark().history != history || appender.mark().position < least {
+        let is_as_published = |mark: Mark| mark.history == history && mark.position >= least && !mark.is_elsewhere;
+        if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
             return Err(Failure::SetBack);
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
@@ -220,11 +223,10 @@ impl Lane {
             now: self.parts.clock.now(),
         };
         let mut plan = plan::plan(emissions, &known);
-        let was_refused =
-            plan.outcomes.iter().any(|outcome| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere)));
-        if was_refused && !is_fresh {
-            // By a head that is remembered: another process may have written since, and what it wrote may allow it.
-            self.heads.clear();
+        // A head that was remembered refuses nothing: another process may have written since, and what it wrote may allow
+        // it.
+        let doubtful: Vec<RunId> = plan.refused_by(emissions).filter(|run| self.heads.pop(run).is_some()).collect();
+        if !doubtful.is_empty() {
             self.appender = Some(appender);
             return Ok(Attempt::Stale);
         }

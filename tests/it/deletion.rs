@@ -81,3 +81,17 @@ async fn a_child_outlives_its_deleted_parent() {
     assert_contiguous(&server.events(&child).await, 4);
     assert_eq!(delete(&server, &child).await, 204);
 }
+
+#[tokio::test]
+async fn what_feeds_look_into_goes_with_the_last_events_in_it() {
+    let server = Server::start().await;
+    let (long, other) = (server.ended_run(1_100).await, server.ended_run(10).await);
+    let pieces = "select count(*) from store.owner_piece";
+    assert_eq!(server.db.number(pieces).await, 3);
+    assert_eq!(delete(&server, &long).await, 204);
+    assert_eq!(server.db.number(pieces).await, 1, "the one that is being written stays");
+    assert_eq!(delete(&server, &other).await, 204);
+    let next = server.start_run().await;
+    assert_eq!(server.stream("/api/stream/runs").await.durable(2).await.len(), 2);
+    assert_eq!(server.events(&next).await.len(), 2);
+}

@@ -2,6 +2,10 @@
 
 use std::collections::{HashMap, HashSet};
 
+use runreel::{
+    domain::{cursor::FeedCursor, principal::OwnerId},
+    store::feed::Scope,
+};
 use serde_json::json;
 
 use crate::support::{
@@ -264,4 +268,33 @@ async fn a_feed_says_that_retention_has_been_there() {
     let mut beyond = server.stream_after(EVERYTHING, Some("p6")).await;
     assert_eq!(names(&beyond.until("stream.caught_up").await).len(), 5);
     until("the run to be gone", || async { server.get(&format!("/api/runs/{first}")).await.status == 404 }).await;
+}
+
+#[tokio::test]
+async fn a_page_looks_into_so_many_pieces_of_the_log_and_not_more() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    server.emit_many(&run, 0, 10).await;
+    let owner = OwnerId::trusted(server.run(&run).await["owner_id"].as_str().unwrap());
+    // Pieces in which nothing is left, as far as the log goes.
+    let empty = "insert into store.owner_piece (owner_id, lane, piece)
+                 select owner_id, lane, n from store.run, generate_series(1, 999) n on conflict do nothing;
+                 update store.lane set position = 1000 * 512 - 1";
+    execute(&mut server.db.connect().await, empty.to_owned()).await;
+    let store = server.inner.timeline.store();
+    let (mut place, mut pages, mut events) = (FeedCursor::start(), 0, 0);
+    loop {
+        let page = store.feed_page(&owner, &Scope::Everything, &place, 1_000).await.unwrap();
+        (pages, events) = (pages + 1, events + page.events.len());
+        assert!(page.tail.at(0) - place.at(0) < 60_000, "{} to {}", place, page.tail);
+        place = page.tail;
+        if page.complete {
+            break;
+        }
+    }
+    assert_eq!((pages, events), (11, 12));
+    for (count, before) in [(0, 511_999), (5, 7), (1_000, 0)] {
+        let cursor = store.feed_before_tail(&owner, &Scope::Everything, count).await.unwrap();
+        assert_eq!(cursor.at(0), before, "the last {count}");
+    }
 }

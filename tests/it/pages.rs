@@ -76,8 +76,8 @@ async fn readers_behind_a_bus_that_is_full_of_bytes_miss_nothing() {
     let context = timeline.context(&owner, run.parse().unwrap()).await.unwrap().unwrap();
     let start = FeedCursor::start();
     let mut readers = [
-        timeline.follow_run(context, Seq::ZERO, Wishes::default()),
-        timeline.follow_feed(owner, Scope::Everything, start.clone(), &start, Wishes::default()),
+        timeline.follow_run(context, Seq::ZERO, timeline.histories(), Wishes::default()),
+        timeline.follow_feed(owner, Scope::Everything, start.clone(), &start, timeline.histories(), Wishes::default()),
     ];
     for reader in &mut readers {
         assert_contiguous(&up_to(reader, 2).await, 2);

@@ -216,3 +216,12 @@ async fn a_server_without_traffic_of_its_own_still_lists_what_the_other_did() {
     let owners: Vec<Value> = vec![a.run(&run).await["owner_id"].clone(), list["runs"][0]["owner_id"].clone()];
     assert_eq!(owners[0], owners[1], "the servers of a database agree on the pepper");
 }
+
+#[tokio::test]
+async fn a_run_that_the_other_server_ended_takes_no_more_deltas() {
+    let (a, b) = two().await;
+    let run = a.start_run().await;
+    a.emit(&run, token("m", "one")).await;
+    b.complete(&run).await;
+    until("the end to be known", || async { a.try_emit(&run, token("m", "two")).await.status == 409 }).await;
+}

@@ -1,6 +1,13 @@
 //! A database that forgets what readers have seen: restored from a backup, or replaced by a replica that was behind.
 
+use std::sync::Arc;
+
 use reqwest::StatusCode;
+use runreel::{
+    domain::{cursor::FeedCursor, id::Seq, principal::OwnerId},
+    store::feed::Scope,
+    timeline::follow::{Signal, Wishes},
+};
 use serde_json::{Value, json};
 
 use crate::support::{
@@ -183,4 +190,151 @@ async fn an_operator_may_say_so_where_nothing_else_can_tell() {
     let mut reader = server.stream_after(&stream_of(&run), Some("14")).await;
     let id = ids(&reader.durable(1).await).pop().unwrap();
     assert!(id.starts_with("15.") && id.len() == 11, "{id}");
+}
+
+/// Makes the database one that is written elsewhere: a copy in another cluster, or a replica that was promoted.
+async fn moved(db: &Db) {
+    execute(&mut db.connect().await, "update store.origin set origin = 'elsewhere'".to_owned()).await;
+}
+
+#[tokio::test]
+async fn a_database_that_is_written_elsewhere_is_noticed_although_it_is_not_behind() {
+    let server = Server::start().await;
+    let mut followed = fourteen(&server).await;
+    moved(&server.db).await;
+    assert_eq!(followed.own.rest().await.last().unwrap().event, "stream.reset");
+    assert_eq!(server.db.number("select cut[1] from store.history").await, 14);
+    server.emit(&followed.run, numbered(0)).await;
+    let mut reader = server.stream_after(&stream_of(&followed.run), Some("14")).await;
+    let id = ids(&reader.durable(1).await).pop().unwrap();
+    assert!(id.starts_with("15."), "{id}");
+    assert_eq!(server.db.number("select count(*) from store.history").await, 1, "one for each time");
+}
+
+#[tokio::test]
+async fn a_server_whose_note_is_older_than_what_was_lost_notices_it_at_its_start() {
+    let db = Db::new().await;
+    let server = setup().on(&db).start().await;
+    let run = fourteen(&server).await.run;
+    server.stop().await;
+    let folder = db.data.path().join("history");
+    let note = std::fs::read_dir(&folder).unwrap().next().unwrap().unwrap().path();
+    let old = std::fs::read(&note).unwrap();
+    let other = setup().on(&db).start().await;
+    other.emit_many(&run, 0, 6).await;
+    other.stop().await;
+    std::fs::write(&note, old).unwrap();
+    // What the note knows is still there, and some of what the other server has written since.
+    set_back(&db, 17).await;
+    moved(&db).await;
+    let server = setup().on(&db).start().await;
+    server.emit_many(&run, 0, 6).await;
+    for lost in ["18", "20"] {
+        refused(&server, &stream_of(&run), lost).await;
+        refused(&server, "/api/stream/runs", &format!("p{lost}")).await;
+    }
+    let mut reader = server.stream_after(&stream_of(&run), Some("17")).await;
+    assert_eq!(seqs(&envelopes(&reader.durable(6).await)), (18..24).collect::<Vec<_>>());
+}
+
+#[tokio::test]
+async fn a_reader_is_followed_under_the_history_its_place_was_admitted_in() {
+    let server = Server::start().await;
+    let mut followed = fourteen(&server).await;
+    let timeline = &server.inner.timeline;
+    let owner = OwnerId::trusted(server.run(&followed.run).await["owner_id"].as_str().unwrap());
+    let context = timeline.context(&owner, followed.run.parse().unwrap()).await.unwrap().unwrap();
+    // Both were admitted a moment ago; before they begin to read, the log is set back and outgrows them.
+    let (histories, place) = (timeline.histories(), followed.feed_cursor.parse::<FeedCursor>().unwrap());
+    set_back(&server.db, 9).await;
+    assert_eq!(followed.own.rest().await.last().unwrap().event, "stream.reset");
+    server.emit_many(&followed.run, 0, 10).await;
+    let (wishes, scope, start) = (Wishes::default, Scope::Everything, FeedCursor::start());
+    let readers = [
+        timeline.follow_run(context, Seq::new(14).unwrap(), Arc::clone(&histories), wishes()),
+        timeline.follow_feed(owner, scope, place, &start, histories, wishes()),
+    ];
+    for mut reader in readers {
+        let signals = reader.next().await.unwrap();
+        assert!(matches!(signals[..], [Signal::Reset]), "{signals:?}");
+    }
+}
+
+#[tokio::test]
+async fn a_server_that_has_not_noticed_yet_judges_no_place() {
+    let server = setup().flags(&["--poll-ms", "60000"]).start().await;
+    let Followed { run, own, feed, .. } = fourteen(&server).await;
+    server.complete(&run).await;
+    drop((own, feed));
+    // Another server has begun a history and outgrown the old one in it.
+    let mut connection = server.db.connect().await;
+    let text = "update store.lane set history = 77, epoch = epoch + 1, position = 20;
+                insert into store.history (ordinal, tag, cut) values (1, 77, '{9}')";
+    execute(&mut connection, text.to_owned()).await;
+    for (path, after) in [
+        (stream_of(&run), "15"),
+        (stream_of(&run), "20.0000004d"),
+        (format!("{}?tree=true", stream_of(&run)), "p15"),
+        ("/api/stream/runs".to_owned(), "p15"),
+        ("/api/stream/runs".to_owned(), "p20.0000004d"),
+        (format!("/api/runs/{run}/events"), "15"),
+    ] {
+        let path = format!("{path}{}after={after}", if path.contains('?') { '&' } else { '?' });
+        let reply = server.get(&path).await;
+        assert_eq!((reply.status, reply.json()["code"].as_str()), (503, Some("unavailable")), "{path}: {}", reply.text);
+    }
+}
+
+#[tokio::test]
+async fn what_is_read_in_pieces_is_cut_where_the_log_is_set_back() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let large = json!(vec![json!({ "type": "custom.large", "payload": "x".repeat(65_000) }); 100]);
+    for _ in 0..5 {
+        server.emit(&run, large.clone()).await;
+    }
+    let ask = async |path: &str| {
+        let request = reqwest::Client::new().get(format!("{}{path}", server.base));
+        request.header("accept", "application/x-ndjson").send().await.unwrap()
+    };
+    // Much more than sockets hold, and nobody reads it yet.
+    let replies = [ask(&format!("/api/runs/{run}/events")).await, ask(&format!("/api/runs/{run}/export")).await];
+    moved(&server.db).await;
+    server.db.until_number("a new history", "select count(*) from store.history", 1).await;
+    for reply in replies {
+        assert!(reply.bytes().await.is_err(), "an answer of two histories is not whole");
+    }
+}
+
+#[tokio::test]
+async fn feeds_find_what_is_written_where_another_history_had_not_come_to() {
+    let db = Db::new().await;
+    // The log begins in its second piece.
+    let server = setup().on(&db).start().await;
+    server.stop().await;
+    execute(&mut db.connect().await, "update store.lane set position = 600".to_owned()).await;
+    let server = setup().on(&db).start().await;
+    let run = server.start_run().await;
+    let mut feed = server.stream("/api/stream/runs").await;
+    feed.durable(2).await;
+    set_back(&db, 100).await;
+    assert_eq!(feed.rest().await.last().unwrap().event, "stream.reset");
+    let forgotten = "delete from store.run; delete from store.owner_piece";
+    execute(&mut db.connect().await, forgotten.to_owned()).await;
+    let other = server.start_run().await;
+    assert_ne!(run, other);
+    assert_eq!(envelopes(&server.stream("/api/stream/runs").await.durable(2).await).len(), 2);
+}
+
+#[tokio::test]
+async fn a_server_that_cannot_begin_a_history_is_not_ready_until_it_can() {
+    let server = Server::start().await;
+    let mut connection = server.db.connect().await;
+    execute(&mut connection, "revoke insert on store.history from runreel_writer".to_owned()).await;
+    moved(&server.db).await;
+    let is = async |status: u16| until("readiness", || async { server.get("/readyz").await.status == status }).await;
+    is(503).await;
+    execute(&mut connection, "grant insert on store.history to runreel_writer".to_owned()).await;
+    is(200).await;
+    server.start_run().await;
 }

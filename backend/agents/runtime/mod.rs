@@ -47,9 +47,6 @@ impl Runtime {
     /// Takes jobs until `stop`, then gives back what is under way so that another process goes on at once.
     pub async fn run(self, stop: CancellationToken) {
         let agents = self.roster.names();
-        if agents.is_empty() {
-            return;
-        }
         let session = self.dispatch.timeline().ids().uuid();
         let who = Claimer { name: self.name.clone(), session, owner: None, own_max: self.own_places as i64 };
         let (places, tasks) = (Arc::new(Semaphore::new(self.places)), TaskTracker::new());

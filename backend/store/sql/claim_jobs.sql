@@ -1,9 +1,11 @@
 -- $1 agents, $2 an owner or null for all, $3 the time or null for the database's own, $4 how many lapses end a job,
 -- $5 ids for the new leases, $6 who, $7 the session, $8 length of the lease in milliseconds, $9 how many leases of this
--- session one owner may have, $10 how many owners and $11 how many jobs of an owner are looked at.
+-- session one owner may have, $10 how many owners are looked at, $11 how many jobs of an owner at a time.
 --
--- Owners take turns: whoever has the fewest leases of this session comes first, and of one owner's jobs the oldest. What
--- a claim costs does not depend on how many jobs one owner has queued.
+-- Owners take turns: whoever has the fewest leases of this session comes first, and of one owner's jobs the oldest. A claim
+-- looks at so many of an owner's jobs, from the oldest on. These may all be such as cannot be taken, because their runs
+-- wait for people or workers or for their turn in a thread: so it also looks at as many others, another part of the rest
+-- each time, and whatever can be taken is found.
 --
 -- The row of a job is locked before it is given away, and a locked one is passed over: whoever is first has it.
 with recursive moment as (
@@ -33,19 +35,28 @@ with recursive moment as (
     select j.owner_id, count(*) as leases from store.job j cross join moment m
     where j.session_id = $7 and j.lease_id is not null and j.lease_until > m.now
     group by j.owner_id
+), free as not materialized (
+    select * from store.job j
+    where (j.lease_id is null or j.lease_until <= (select now from moment))
+      and j.lapses + (j.lease_id is not null)::int < $4
 ), turns as (
     select c.run_id, c.created_at,
            coalesce(h.leases, 0) + row_number() over (partition by o.owner_id order by c.created_at, c.run_id) as turn
     from owners o
     left join held h using (owner_id)
     cross join lateral (
+        -- Part after part, and the second only as far as the first has not enough: so without an order of its own.
         select j.run_id, j.created_at
         from (
-            select * from store.job j
-            where j.agent = o.agent and j.owner_id = o.owner_id
-              and (j.lease_id is null or j.lease_until <= (select now from moment))
-              and j.lapses + (j.lease_id is not null)::int < $4
-            order by j.created_at, j.run_id limit $11
+            select 0::bigint as skipped
+            union all
+            select $11::bigint * (1 + floor(random() * (ceil(n.jobs / $11::bigint::numeric) - 1)))::bigint
+            from (select count(*) as jobs from free j where j.agent = o.agent and j.owner_id = o.owner_id) n
+            where n.jobs > $11
+        ) part
+        cross join lateral (
+            select * from free j where j.agent = o.agent and j.owner_id = o.owner_id
+            order by j.created_at, j.run_id offset part.skipped limit $11
         ) j
         join store.run r on r.run_id = j.run_id
         -- A run that was never assigned and is not queued has been started by somebody else: it is no job any more.
@@ -63,7 +74,6 @@ with recursive moment as (
                 and (o.attempt > 0 or w.status = 'queued')
                 and ((o.line_at, o.line_run_id) < (j.line_at, j.line_run_id)
                      or o.lease_id is not null and o.lease_until > (select now from moment)))
-        order by j.created_at, j.run_id
         -- More than are wanted, because other claimers may be taking the first ones.
         limit 2 * cardinality($5::uuid[]) + 16
     ) c

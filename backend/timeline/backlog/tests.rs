@@ -84,3 +84,13 @@ fn what_was_refused_together_is_tried_one_by_one() {
     let sizes: Vec<usize> = (0..4).map(|_| backlog.take(10, usize::MAX).len()).collect();
     assert_eq!(sizes, [1, 1, 1, 0]);
 }
+
+#[tokio::test(start_paused = true)]
+async fn what_was_refused_together_waits_no_longer_than_anything_else() {
+    let (mut backlog, _sender) = backlog((0..3).map(|nth| emission("a", nth)));
+    let together = backlog.take(10, usize::MAX);
+    backlog.take_apart(together);
+    tokio::time::advance(UNSENT_MAX + Duration::from_millis(1)).await;
+    backlog.expire();
+    assert!(backlog.is_empty());
+}

@@ -91,6 +91,7 @@ fn an_emission_is_refused_whole_and_the_others_go_on() {
     assert_eq!(plan.outcomes[1].as_ref().err(), Some(&ended(Status::Completed)));
     assert_eq!(plan.outcomes[2].as_ref().err(), Some(&EmitError::NotFound));
     assert_eq!(seqs(&plan.outcomes[3]), [(Some(2), false)]);
+    assert_eq!(plan.refused_by(&batch).collect::<Vec<_>>(), [run(1), run(2)], "no other head is in doubt");
 }
 
 #[test]

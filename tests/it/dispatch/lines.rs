@@ -133,3 +133,25 @@ async fn a_claim_costs_the_same_after_a_hundred_thousand_runs_have_ended() {
     };
     assert!(!plan.is_empty());
 }
+
+#[tokio::test]
+async fn a_job_behind_many_that_cannot_be_taken_is_found() {
+    let server = Server::start().await;
+    let dispatch = server.inner.runners.dispatch();
+    let first = job(&server, "a").await;
+    let mut connection = server.db.connect().await;
+    // As many as a claim looks at, of the same owner and older: they wait for somebody's answer.
+    let many = format!(
+        "with old as (
+             insert into store.run (run_id, lane, owner_id, root_run_id, depth, agent, role, metadata, tags, request_hash,
+                                    status, last_seq, last_position, created_at, last_event_at)
+             select gen_random_uuid(), lane, owner_id, root_run_id, 0, agent, role, metadata, tags, request_hash,
+                    'interrupted', 1, 0, created_at - interval '1 hour', last_event_at
+             from store.run, generate_series(1, {}) returning *)
+         insert into store.job (run_id, owner_id, agent, line_run_id, line_at, attempt, created_at)
+         select run_id, owner_id, agent, run_id, created_at, 1, created_at from old",
+        runreel::domain::limits::JOB_LOOK_ROWS
+    );
+    execute(&mut connection, many).await;
+    assert_eq!(ids(&claim(dispatch, "a", 1).await), [first]);
+}

@@ -1,0 +1,36 @@
+//! What a reader asks for, and what it is told.
+
+use std::sync::Arc;
+
+use super::open::OpenText;
+use crate::{
+    bus::Frame,
+    domain::{cursor::FeedCursor, event::TypeFilter, id::Seq, run::Status},
+};
+
+/// What a reader is told, in order.
+#[derive(Clone, Debug)]
+pub enum Signal {
+    /// An event, durable or ephemeral.
+    Frame(Arc<Frame>),
+    /// The text so far of a message that is being written.
+    Snapshot(OpenText),
+    /// Everything that was there has been delivered: a run's last seq, or the place in a feed.
+    CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
+    /// Retention removed what was asked for; the stream goes on from here.
+    Gap { requested_after: String, first_seq: Option<Seq> },
+    /// The run (or the whole tree) has ended; nothing follows.
+    End { status: Status, last_seq: Seq },
+    /// The log was set back; come back with your cursor and learn whether it still holds.
+    Reset,
+    /// The server is going down; come back.
+    Draining,
+}
+
+/// What a reader wants to see.
+#[derive(Clone, Debug, Default)]
+pub struct Wishes {
+    pub filter: TypeFilter,
+    /// Deltas and texts so far.
+    pub tokens: bool,
+}

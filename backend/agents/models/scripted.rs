@@ -48,7 +48,8 @@ pub struct Script {
 ///
 /// - `{user}` stands for the last user's text, `{tool}` for the last tool result,
 /// - `{NAME}` for the last result of the calls that are so named (`as`),
-/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a result that is JSON; for a list, how many it has; `?` for none.
+/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a result that is JSON; for a text,
+///   without the blanks at its end; for a list, how many it has; `?` for none.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
@@ -174,7 +175,7 @@ fn member(result: String, path: &str) -> String {
     }
     let Ok(whole @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(&result) else { return result };
     match whole.pointer(&format!("/{}", path.replace('.', "/"))) {
-        Some(Value::String(text)) => text.clone(),
+        Some(Value::String(text)) => text.trim_end().to_owned(),
         Some(Value::Array(items)) => items.len().to_string(),
         Some(other) => other.to_string(),
         None => "?".to_owned(),
@@ -225,7 +226,7 @@ async fn played(
 ) -> Completion {
     for word in text.split_inclusive(char::is_whitespace) {
         deltas(Delta::Text(word.to_owned()));
-        if pace.is_zero() {
+        if pace.is_zero() || word.trim().is_empty() {
             tokio::task::yield_now().await;
         } else {
             tokio::time::sleep(pace).await;
@@ -316,7 +317,7 @@ mod tests {
         "#;
         let script = Script::parse("script:x", text).unwrap();
         let mut messages = vec![Message::user("as {count} says"), Message { tool_calls: Vec::new(), ..Message::assistant("") }];
-        messages.push(Message::tool("call_0_0", r#"{"exit_code":0,"stdout":"12"}"#));
+        messages.push(Message::tool("call_0_0", r#"{"exit_code":0,"stdout":"12\n"}"#));
         messages.push(Message::tool("call_0_1", r#"{"lines":[{"path":"a.rs"},{"path":"{user}"}]}"#));
         let answer = ask(&script, messages.clone()).await.0.unwrap().message;
         assert_eq!(answer.text(), "12 files, 2 lines, first in a.rs, ? {x} as {count} says");
@@ -328,10 +329,10 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_script_takes_its_time_between_two_words() {
-        let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = 'one two\nthree'").unwrap();
+        let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = 'one  two\nthree'").unwrap();
         let began = tokio::time::Instant::now();
         let (answer, told) = ask(&script, vec![Message::user("?")]).await;
-        assert_eq!((answer.unwrap().message.text().as_str(), told.len()), ("one two\nthree", 3));
+        assert_eq!((answer.unwrap().message.text().as_str(), told.len()), ("one  two\nthree", 4));
         assert_eq!(began.elapsed(), Duration::from_millis(150));
     }
 

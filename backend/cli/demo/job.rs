@@ -166,9 +166,9 @@ impl Job {
             let text = |value: &Value| value.as_str().map(str::to_owned);
             match event.kind.as_str() {
                 "interrupt.requested" => {
-                    let wait = self.answer_after;
-                    say(format!("\n  Your answer is wanted on the page; without one it goes on after {wait:?}.\n"));
-                    open = Some((event, Instant::now() + wait));
+                    let wait_s = self.answer_after.as_secs();
+                    say(format!("\n  Your answer is wanted on the page; without one it goes on after {wait_s} s.\n"));
+                    open = Some((event, Instant::now() + self.answer_after));
                 }
                 "interrupt.resolved" => open = None,
                 "run.completed" if event.run_id == self.run_id => {
@@ -186,7 +186,7 @@ impl Job {
 
     /// Answers in the place of a person who does not: the call is not made.
     async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
-        let value = format!("Nobody answered within {:?}, so this was not done.", self.answer_after);
+        let value = format!("Nobody answered within {} s, so this was not done.", self.answer_after.as_secs());
         let answer = json!({"interrupt_id": asked.span_id, "decision": "respond", "value": value});
         let run_id = asked.run_id.to_string();
         match self.client.insist(PATIENCE, |_| self.client.resume(&run_id, &answer)).await {

@@ -92,7 +92,11 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
 /// One run, then the page for as long as it is wanted.
 async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
     let job = Job::new(client, args)?;
-    if args.resume.is_some() { job.check().await? } else { job.create().await? }
+    if args.resume.is_some() {
+        job.check().await?;
+    } else {
+        job.create().await?;
+    }
     say_where(client, job.run_id);
     let mut view = View::new(local_offset(Clock::System.now()), terminal_width(), true);
     let watching = async {

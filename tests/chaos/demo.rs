@@ -35,7 +35,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 /// A kill comes at most so long after the server is ready again.
 const LATER_MS: std::ops::Range<u64> = 0..700;
 /// The demo's pace, milliseconds: so much more for each kill, so that it lasts longer than all of them.
-const PACE_MS: (usize, usize) = (40, 10);
+const PACE_MS: (usize, usize) = (40, 6);
 /// Complaints of one run that are told.
 const SHOWN: usize = 4;
 

@@ -250,7 +250,8 @@ impl Stage {
         let attempts = lock(&traffic.attempts);
         // Of runs that somebody else wrote nobody here knows what was sent.
         let by_others = attempts.is_empty();
-        verdict.tally += if by_others { judge_rows(table) } else { judge_table(table, &lock(&traffic.acks), &attempts) };
+        verdict.tally +=
+            if by_others { judge_rows(table) } else { judge_table(table, &lock(&traffic.acks), &attempts) };
         verdict.violations.extend(lock(&traffic.errors).iter().take(COMPLAINTS_SHOWN).cloned());
         let (mut cuts, mut breaks, mut deliveries, mut deltas) = (0, 0, 0, 0);
         for reader in &self.readers {

@@ -114,7 +114,8 @@ async fn a_demo_shows_what_its_agents_found_and_ends_by_itself() {
         .into_iter()
         .filter(|kind| ["run.", "worker.", "interrupt."].iter().any(|family| kind.starts_with(family)))
         .collect();
-    let spawned = ["run.created", "run.started", "worker.spawned", "worker.spawned", "worker.spawned", "worker.spawned"];
+    let spawned =
+        ["run.created", "run.started", "worker.spawned", "worker.spawned", "worker.spawned", "worker.spawned"];
     let ended = ["run.waiting", "run.resumed", "worker.completed", "worker.completed", "worker.completed"];
     let asked = ["worker.completed", "interrupt.requested", "run.interrupted", "interrupt.resolved", "run.resumed"];
     assert_eq!(story, [&spawned[..], &ended, &asked, &["run.completed"]].concat());
@@ -141,7 +142,8 @@ async fn workers_call_tools_side_by_side_get_over_a_failure_and_leave_an_artifac
     }
     assert_eq!((failed, side_by_side), (1, 4), "README.txt; one call more, one more, and two more in one step");
     let artifacts = of(&artifacts, "artifact.created");
-    let named = |name: &str| artifacts.iter().find(|event| event["payload"]["name"] == name).unwrap()["payload"].clone();
+    let named =
+        |name: &str| artifacts.iter().find(|event| event["payload"]["name"] == name).unwrap()["payload"].clone();
     let config = String::from_utf8(server.bytes_of(&named("demo.toml")).await).unwrap();
     assert_eq!(config, include_str!("../../backend/cli/demo/demo.toml"));
     let long = server.bytes_of(&named("files_read.txt")).await;

@@ -173,7 +173,9 @@ fn member(result: String, path: &str) -> String {
     if path.is_empty() {
         return result;
     }
-    let Ok(whole @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(&result) else { return result };
+    let Ok(whole @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(&result) else {
+        return result;
+    };
     match whole.pointer(&format!("/{}", path.replace('.', "/"))) {
         Some(Value::String(text)) => text.trim_end().to_owned(),
         Some(Value::Array(items)) => items.len().to_string(),
@@ -316,7 +318,8 @@ mod tests {
             text = "{gone.text} {found.lines} {tool}"
         "#;
         let script = Script::parse("script:x", text).unwrap();
-        let mut messages = vec![Message::user("as {count} says"), Message { tool_calls: Vec::new(), ..Message::assistant("") }];
+        let mut messages =
+            vec![Message::user("as {count} says"), Message { tool_calls: Vec::new(), ..Message::assistant("") }];
         messages.push(Message::tool("call_0_0", r#"{"exit_code":0,"stdout":"12\n"}"#));
         messages.push(Message::tool("call_0_1", r#"{"lines":[{"path":"a.rs"},{"path":"{user}"}]}"#));
         let answer = ask(&script, messages.clone()).await.0.unwrap().message;

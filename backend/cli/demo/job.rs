@@ -92,7 +92,8 @@ impl Job {
             "input": self.input(), "tags": ["demo"], "start": false,
         });
         self.client.insist(PATIENCE, |_| self.client.create_run(&run)).await?;
-        let (query, bytes) = ([("name", "demo.toml"), ("event_id", "demo.toml")], Bytes::from_static(CONFIG.as_bytes()));
+        let (query, bytes) =
+            ([("name", "demo.toml"), ("event_id", "demo.toml")], Bytes::from_static(CONFIG.as_bytes()));
         self.client
             .insist(PATIENCE, |_| self.client.upload(&run_id, &query, "application/toml", bytes.clone()))
             .await?;

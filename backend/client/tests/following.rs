@@ -82,7 +82,9 @@ async fn a_page_instead_of_a_stream_is_final() {
 
 #[tokio::test]
 async fn a_server_that_sends_its_readers_away_says_when_to_come_back_and_only_once() {
-    for (event, reason) in [("draining", "the server is shutting down"), ("reset", "the server's database was set back")] {
+    for (event, reason) in
+        [("draining", "the server is shutting down"), ("reset", "the server's database was set back")]
+    {
         let away = format!("event: stream.{event}\ndata: {{\"retry_ms\":4000}}\n\n");
         let fake = Fake::start([Answer::stream(&away), Answer::Close(Vec::new()), Answer::stream(END)]).await;
         let (client, noted) = client_of(&fake);

@@ -59,6 +59,13 @@ async fn a_little_more(server: &Server) -> String {
     waiting
 }
 
+/// The rows of an answer.
+async fn answered(server: &Server, text: &str) -> Rows {
+    let table = query::run(&server.db.reader(), text.to_owned(), Duration::from_secs(10)).await;
+    let rows = table.unwrap_or_else(|error| panic!("{text}\n{error}")).rows.into_iter();
+    rows.map(|row| row.into_iter().map(|cell| cell.unwrap_or_else(|| "∅".to_owned())).collect()).collect()
+}
+
 /// The whole part of a number.
 fn number(cell: &str) -> i64 {
     let whole = cell.split('.').next().unwrap_or_default();
@@ -91,14 +98,10 @@ async fn each_question_of_the_guide_has_the_answer_that_the_log_holds() {
     let said = run(demo::demo(&server, &dir, &demo::ALONE), "").await;
     assert_eq!(said.code, Some(0), "{said:?}");
     let waiting = a_little_more(&server).await;
-    let ask = async |text: &str| -> Rows {
-        let table = query::run(&server.db.reader(), text.to_owned(), Duration::from_secs(10)).await;
-        let rows = table.unwrap_or_else(|error| panic!("{text}\n{error}")).rows.into_iter();
-        rows.map(|row| row.into_iter().map(|cell| cell.unwrap_or_else(|| "∅".to_owned())).collect()).collect()
-    };
+    let ask = async |text: &str| answered(&server, text).await;
     let events = number(&ask("select count(*) from run_events").await[0][0]);
-    let supervisor = ask("select run_id, agent from runs where role = 'supervisor'").await;
-    let (lead, agent) = (supervisor[0][0].clone(), supervisor[0][1].clone());
+    let supervisor = ask("select run_id, agent from runs where role = 'supervisor'").await.remove(0);
+    let [lead, agent] = [&supervisor[0], &supervisor[1]].map(String::as_str);
     let steps = number(&ask("select count(*) from run_events where type = 'step.completed'").await[0][0]);
     let questions = guide::questions();
     assert_eq!(questions.iter().map(|question| question.number).collect::<Vec<_>>(), (1..=20).collect::<Vec<_>>());
@@ -110,14 +113,13 @@ async fn each_question_of_the_guide_has_the_answer_that_the_log_holds() {
             1 => row(&rows, &["search", "2", "1"]).len() == 6 && rows.len() > 1 && sum(2) == 2,
             2 => rows.iter().any(|row| row[1..] == ["coder", "1", "1", "100.0"]),
             3 => {
-                column(0).contains(&agent.as_str())
+                column(0).contains(&agent)
                     && !column(0).contains(&"coder")
                     && rows.iter().all(|row| number(&row[2]) <= number(&row[3]))
             }
             4 => sum(1) == steps && rows.iter().all(|row| number(&row[4]) <= number(&row[2])),
             5 => {
-                row(&rows, &["asker", "2", "1"])[3].starts_with("00:0")
-                    && row(&rows, &[&agent, "1", "0"])[3].starts_with("00:0")
+                [&["asker", "2", "1"], &[agent, "1", "0"]].iter().all(|who| row(&rows, *who)[3].starts_with("00:0"))
                     && rows.len() == 2
             }
             6 => rows.len() == 1 && rows[0][..4] == [waiting.as_str(), "asker", "interrupted", "8"],
@@ -138,10 +140,7 @@ async fn each_question_of_the_guide_has_the_answer_that_the_log_holds() {
                     && rows[0][0].ends_with("[ann]: hello")
                     && rows[1][0] == "assistant: hi"
             }
-            15 => {
-                let largest = ["large.txt", "files_read.txt", "demo.toml", "small.txt"];
-                column(0) == largest && rows[0][2] == "98 kB"
-            }
+            15 => column(0) == ["large.txt", "files_read.txt", "demo.toml", "small.txt"] && rows[0][2] == "98 kB",
             16 => rows.len() == 1 && rows[0][..3] == ["web", "1", "1"] && number(&rows[0][3]) >= 0,
             17 => {
                 row(&rows, &["demo", "1", "1", "0", "0", "0"]);
@@ -161,8 +160,8 @@ async fn each_question_of_the_guide_has_the_answer_that_the_log_holds() {
         };
         assert!(fine, "{}. {}\n{}\n{rows:#?}", question.number, question.title, question.sql);
     }
-    let found = left_over(&server, &waiting, &lead).await;
-    let mut gone = [waiting, lead];
+    let found = left_over(&server, &waiting, lead).await;
+    let mut gone = [waiting, lead.to_owned()];
     gone.sort_unstable();
     assert_eq!(found, gone);
 }

@@ -332,7 +332,7 @@ mod tests {
 
     #[tokio::test(start_paused = true)]
     async fn a_script_takes_its_time_between_two_words() {
-        let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = 'one  two\nthree'").unwrap();
+        let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = \"one  two\\nthree\"").unwrap();
         let began = tokio::time::Instant::now();
         let (answer, told) = ask(&script, vec![Message::user("?")]).await;
         assert_eq!((answer.unwrap().message.text().as_str(), told.len()), ("one  two\nthree", 4));

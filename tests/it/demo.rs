@@ -119,6 +119,7 @@ async fn a_demo_shows_what_its_agents_found_and_ends_by_itself() {
     let ended = ["run.waiting", "run.resumed", "worker.completed", "worker.completed", "worker.completed"];
     let asked = ["worker.completed", "interrupt.requested", "run.interrupted", "interrupt.resolved", "run.resumed"];
     assert_eq!(story, [&spawned[..], &ended, &asked, &["run.completed"]].concat());
+    assert_eq!(of(&events, "reasoning.completed").len(), 1);
     assert_eq!(said(&events).len(), 4, "what it was asked, and what it said in each of three turns");
     server.db.until_number("nothing left", LEFT, 0).await;
 }

@@ -197,8 +197,8 @@ impl Model for Script {
             if turn.delay_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(turn.delay_ms)).await;
             }
-            if let Some(thought) = turn.reasoning {
-                deltas(Delta::Reasoning(thought));
+            if let Some(thought) = &turn.reasoning {
+                deltas(Delta::Reasoning(thought.clone()));
             }
             let text = self.filled(&turn.text.unwrap_or_default(), request);
             let call = |(n, wanted): (usize, Wanted)| ToolCall {
@@ -208,7 +208,9 @@ impl Model for Script {
                 signatures: Vec::new(),
             };
             let calls = turn.tool_calls.into_iter().enumerate().map(call).collect();
-            let completion = played(request, &text, calls, Duration::from_millis(self.pace_ms), deltas).await;
+            let mut completion = played(request, &text, calls, Duration::from_millis(self.pace_ms), deltas).await;
+            let thought = turn.reasoning.map(|text| Part::Reasoning { text, signature: None });
+            completion.message.content.splice(0..0, thought);
             turn.error.map_or(Ok(completion), |error| Err(ModelError::new(error.kind, error.message)))
         })
     }
@@ -289,6 +291,8 @@ mod tests {
         let first = first.unwrap();
         assert_eq!(first.finish, Finish::ToolCalls);
         assert_eq!(told, [Delta::Reasoning("I need the file.".to_owned())]);
+        let thought = Part::Reasoning { text: "I need the file.".to_owned(), signature: None };
+        assert_eq!(first.message.content, [thought]);
         let calls: Vec<_> = first.message.tool_calls.iter().map(|call| (call.id.as_str(), &call.args)).collect();
         assert_eq!(calls, [("call_0_0", &json!({"action": "list"})), ("call_0_1", &json!({}))]);
 

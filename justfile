@@ -8,9 +8,13 @@ bin := "target/debug/runreel"
 default:
     @just --list --justfile {{ justfile() }} 2>/dev/null || ./just --list
 
-# Watch a real job: build what is missing, survey a source tree with a supervisor and workers, show it in the browser.
+# Watch agents at work: build what is missing, let a supervisor and its workers look at a folder, show it in the browser.
 demo *args: postgres web build
     {{ bin }} demo {{ args }}
+
+# The same under fire: kill the server and cut readers meanwhile, then compare what was seen with what is stored.
+demo-chaos *args: postgres faults build
+    cargo test --test chaos -- demo {{ args }}
 
 # Run the server.
 serve *args: postgres web build

@@ -1,11 +1,10 @@
-//! What acts inside a run: agents, their models and tools, and the survey of the demo.
+//! What acts inside a run: agents, their models and tools.
 //!
 //! Invariant kept here: whom something acts for is an argument. A [`RunContext`](crate::domain::context::RunContext)
 //! and an [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point. Time, ids and randomness are
 //! passed in as well.
 //!
-//! Start reading at [`agent`], then [`tools`] and [`step`] (how an agent acts), then [`survey`] (a whole supervisor with
-//! its workers).
+//! Start reading at [`agent`], then [`tools`] and [`step`] (how an agent acts), then [`assistant`].
 
 pub mod agent;
 pub mod assistant;
@@ -21,6 +20,5 @@ mod schema;
 pub mod spawner;
 pub mod spill;
 pub mod step;
-pub mod survey;
 pub mod tools;
 pub mod workers;

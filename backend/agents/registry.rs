@@ -142,6 +142,10 @@ impl Agents {
                 let script = Script::parse(&config.source.to_string(), &text);
                 Arc::new(script.map_err(|error| format!("the script {}: {}", path.display(), error.message()))?)
             }
+            Source::OwnScript => {
+                let script = Script::of(&config.source.to_string(), config.script.clone().unwrap_or_default());
+                Arc::new(script.map_err(|error| format!("the script: {}", error.message()))?)
+            }
             Source::Provider { kind, model } => {
                 let key = config.key.as_ref().map(crate::config::SecretSource::read).transpose();
                 let key = key.map_err(|error| {

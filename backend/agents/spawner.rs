@@ -69,20 +69,12 @@ impl RemoteSpawner {
         Self { client, ids, stopwatch, patience }
     }
 
-    /// Creates a run that has no parent.
-    pub async fn root(&self, role: Role, child: Child) -> Result<RunContext, SpawnError> {
-        self.create(None, role, child).await
-    }
-
-    async fn create(&self, parent: Option<RunId>, role: Role, child: Child) -> Result<RunContext, SpawnError> {
-        let mut body = json!({
-            "run_id": child.run_id.unwrap_or_else(|| RunId::trusted(self.ids.uuid())), "role": role.as_str(),
-            "agent": child.agent, "title": child.title, "input": child.input, "thread_id": child.thread_id,
-            "start": child.start,
+    async fn create(&self, parent: RunId, child: Child) -> Result<RunContext, SpawnError> {
+        let body = json!({
+            "run_id": child.run_id.unwrap_or_else(|| RunId::trusted(self.ids.uuid())), "parent_run_id": parent,
+            "role": Role::Worker.as_str(), "agent": child.agent, "title": child.title, "input": child.input,
+            "thread_id": child.thread_id, "start": child.start,
         });
-        if let Some(parent) = parent {
-            body["parent_run_id"] = json!(parent);
-        }
         let began = (self.stopwatch)();
         loop {
             let error = match self.client.create_run(&body).await {
@@ -104,7 +96,7 @@ const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 impl Spawner for RemoteSpawner {
     fn spawn<'a>(&'a self, parent: &'a RunContext, child: Child) -> BoxFuture<'a, Result<RunContext, SpawnError>> {
-        Box::pin(self.create(Some(parent.run_id), Role::Worker, child))
+        Box::pin(self.create(parent.run_id, child))
     }
 }
 

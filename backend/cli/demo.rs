@@ -1,61 +1,61 @@
-//! `runreel demo`: a real job to watch, from nothing to a live page in one command.
+//! `runreel demo`: agents at work on a folder, from nothing to a live page in one command.
 //!
 //! It starts `runreel serve` as a process of its own (or uses the server that answers already), creates a run for a
-//! supervisor, and carries out the runs of the survey's agents as any runner would, while it follows them and draws their
-//! progress. What the agents say is put together from measured numbers; no model takes part. With `--chaos` it also
-//! breaks things on purpose and proves that no reader noticed: see [`chaos`].
+//! supervisor, and carries its agents out as `runreel runner --config` would, with the configuration in [`job::CONFIG`].
+//! No model takes part: the agents play a script, and what they say of the folder is what their tools found there.
 
 use std::{
-    io::{IsTerminal as _, Write as _, stderr},
+    io::{IsTerminal as _, stderr},
     net::SocketAddr,
     path::PathBuf,
     process::ExitCode,
     time::Duration,
 };
 
-use self::{bars::Bars, job::Job, server::Server};
-use crate::{client::Client, config, domain::id::RunId};
+use self::{job::Job, server::Server};
+use super::{
+    exit::INTERRUPTED,
+    render::{clean_lines, local_offset, print, say, terminal_width},
+    tail::view::View,
+};
+use crate::{client::Client, clock::Clock, config, domain::id::RunId};
 
-mod bars;
-mod chaos;
-mod compare;
 mod job;
-mod readers;
 mod server;
 
-/// Survey a source tree with a supervisor and its workers, and follow them live
+/// Watch agents look at a folder: a supervisor, four workers, their tools, and a question to you
 #[derive(Debug, clap::Args)]
 pub(super) struct Demo {
-    /// Folder to survey
+    /// Folder to look at
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Address of the server to start; one that answers there already is used as it is
+    /// Address of the server to start; one that answers there already is used as it is. Port 0 takes any free one
     #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Data directory of the server to start
     #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
     /// Use this running server instead of starting one
-    #[arg(long, value_name = "URL", conflicts_with = "chaos")]
+    #[arg(long, value_name = "URL")]
     url: Option<String>,
     /// Time between two words of a message, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 35)]
-    pace: u64,
-    /// Go on with a survey of this folder that was left behind, instead of beginning one
-    #[arg(long, value_name = "RUN", conflicts_with = "chaos")]
+    pace: u32,
+    /// How long your answer is waited for; then the demo goes on without it
+    #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=86_400))]
+    answer_after: u64,
+    /// Go on with a run of this folder that was left behind, instead of beginning one
+    #[arg(long, value_name = "RUN")]
     resume: Option<RunId>,
-    /// Cut readers and kill the server while the job runs, then compare what was seen with what is stored
-    #[arg(long)]
-    chaos: bool,
-    /// How often the server is killed
-    #[arg(long, value_name = "N", default_value_t = 3, requires = "chaos", value_parser = clap::value_parser!(u32).range(..=100))]
-    kills: u32,
-    /// End when the job is done, also in a terminal
+    /// End when the run has, also in a terminal
     #[arg(long, conflicts_with = "stay")]
     exit: bool,
     /// Keep the server up until Ctrl-C, also without a terminal
     #[arg(long)]
     stay: bool,
+    /// Print the configuration of the agents, for `runreel serve --config`, and do nothing else
+    #[arg(long)]
+    print_config: bool,
 }
 
 /// The token for a server that asks for one, from `RUNREEL_TOKEN` or the file `RUNREEL_TOKEN_FILE` names.
@@ -66,47 +66,45 @@ fn token() -> anyhow::Result<Option<String>> {
     }
 }
 
-/// What a shell calls an interrupted program.
-const INTERRUPTED: u8 = 130;
-
-/// Runs the command. The exit code is 1 when chaos found a difference, 130 after Ctrl-C during the job.
+/// Runs the command. The exit code is 130 after Ctrl-C during the run.
 pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
-    if args.chaos {
-        return chaos::run(&args).await;
+    if args.print_config {
+        print(job::CONFIG)?;
+        return Ok(ExitCode::SUCCESS);
     }
     let url = args.url.clone().unwrap_or_else(|| format!("http://{}", args.listen));
-    let client = Client::new(&url, token()?)?;
-    let server = if client.ready().await {
-        say(&format!("Using the server at {url}"));
-        None
-    } else if args.url.is_some() {
-        anyhow::bail!("no server that is ready answers at {url}");
-    } else {
-        Some(Server::start(args.listen, args.data_dir.clone(), &client).await?)
-    };
-    let outcome = watch_one(&args, &client, server.is_some()).await;
-    if let Some(server) = server {
-        server.stop().await?;
+    let there = Client::new(&url, token()?)?;
+    // Nobody has an address with port 0.
+    if (args.url.is_some() || args.listen.port() != 0) && there.ready().await {
+        say(format!("Using the server at {url}"));
+        return watch_one(&args, &there, false).await;
     }
+    anyhow::ensure!(args.url.is_none(), "no server that is ready answers at {url}");
+    let server = Server::start(args.listen, args.data_dir.clone()).await?;
+    let outcome = match Client::new(&server.url, token()?) {
+        Ok(client) => watch_one(&args, &client, true).await,
+        Err(error) => Err(error.into()),
+    };
+    server.stop().await?;
     outcome
 }
 
-/// One survey, then the page for as long as it is wanted.
+/// One run, then the page for as long as it is wanted.
 async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
     let job = Job::new(client, args)?;
-    let root = match args.resume {
-        Some(root) => job.found(root).await?,
-        None => job.create().await?,
-    };
-    say_where(client, root);
-    let mut bars = Bars::new(root);
+    if args.resume.is_some() {
+        job.check().await?;
+    } else {
+        job.create().await?;
+    }
+    say_where(client, job.run_id);
+    let mut view = View::new(local_offset(Clock::System.now()), terminal_width(), true);
     let watching = async {
         tokio::select! {
-            table = job.follow(root, |event| bars.saw(event)) => table.map(Some),
+            answer = job.follow(|frame| say(view.frame(frame).trim_end())) => answer.map(Some),
             () = interrupted() => {
-                bars.clear();
                 say("Interrupted; the run is cancelled.");
-                let run_id = root.to_string();
+                let run_id = job.run_id.to_string();
                 let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
                 // A server that cannot be told in time is about to be stopped anyway.
                 let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
@@ -114,11 +112,9 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
             }
         }
     };
-    let table = job.work(job.executor(), watching).await;
-    bars.clear();
-    let Some(table) = table? else { return Ok(ExitCode::from(INTERRUPTED)) };
-    print_table(&table)?;
-    say_where(client, root);
+    let Some(answer) = job.work(watching).await? else { return Ok(ExitCode::from(INTERRUPTED)) };
+    print(&format!("\n{}\n", clean_lines(&answer)))?;
+    say_where(client, job.run_id);
     if args.stays(own_server) {
         say("The page stays up until Ctrl-C.");
         interrupted().await;
@@ -143,16 +139,7 @@ async fn interrupted() {
     }
 }
 
-/// A line for people. A terminal that went away is no reason to stop.
-fn say(line: &str) {
-    let _ = writeln!(anstream::stderr(), "{line}");
-}
-
-fn say_where(client: &Client, root: RunId) {
+fn say_where(client: &Client, run_id: RunId) {
     let bold = anstyle::Style::new().bold();
-    say(&format!("\n  {bold}Live:{bold:#} {}/runs/{root}\n", client.base_url()));
-}
-
-fn print_table(table: &str) -> std::io::Result<()> {
-    writeln!(anstream::stdout(), "{table}")
+    say(format!("\n  {bold}Live:{bold:#} {}/runs/{run_id}\n", client.base_url()));
 }

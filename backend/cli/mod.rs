@@ -39,7 +39,7 @@ use clap::{CommandFactory, Parser, Subcommand};
     propagate_version = true,
     after_help = "\
 Begin with:
-  runreel demo            watch a real job in the browser, with a database of its own
+  runreel demo            watch agents at work in the browser, with a database of its own
   runreel serve           the server alone, on http://127.0.0.1:7717
 
 Then, in another terminal:
@@ -58,7 +58,7 @@ pub struct Cli {
 enum Command {
     /// Run the server.
     Serve(Box<crate::config::ServeArgs>),
-    /// Watch a real job: survey a source tree with a supervisor and workers.
+    /// Watch agents look at a folder: a supervisor, workers, tools, a question to you.
     Demo(Box<demo::Demo>),
     /// Emit events from stdin (NDJSON) or from flags.
     Emit(Box<emit::Args>),

@@ -146,15 +146,10 @@ impl Args {
         })
     }
 
-    /// The agents of the file, made of what this machine has.
+    /// The agents of the file.
     fn roster(&self) -> anyhow::Result<Arc<dyn Roster>> {
         let file = File::read(&self.file()?).map_err(|error| Complaint::usage(error.to_string()))?;
-        let data = self.data();
-        let walls = Walls::around(data.kept(&file)?);
-        let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
-        let agents = agents.map_err(|error| Complaint::usage(error.to_string()))?;
-        let reach = Reach::remote(&self.connection.client()?, ids(), monotonic());
-        Ok(Arc::new(Configured::new(agents, reach, monotonic())))
+        roster(file, &self.data(), &self.connection.client()?)
     }
 
     /// Those whose runs are taken: the named ones, else all there are.
@@ -173,6 +168,15 @@ impl Args {
         }
         Ok(if self.agents.is_empty() { there } else { self.agents.clone() })
     }
+}
+
+/// The agents of a configuration, made of what this machine has.
+pub(super) fn roster(file: File, data: &DataArgs, client: &Client) -> anyhow::Result<Arc<dyn Roster>> {
+    let walls = Walls::around(data.kept(&file)?);
+    let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
+    let agents = agents.map_err(|error| Complaint::usage(error.to_string()))?;
+    let reach = Reach::remote(client, ids(), monotonic());
+    Ok(Arc::new(Configured::new(agents, reach, monotonic())))
 }
 
 /// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.

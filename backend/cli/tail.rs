@@ -19,7 +19,7 @@ use crate::{
     },
 };
 
-mod view;
+pub(super) mod view;
 
 /// Follow a run live, from its first event to its end
 ///

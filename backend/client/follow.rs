@@ -61,8 +61,6 @@ pub struct Follow {
     cursor: Option<String>,
     /// The highest seq yielded. Apart from the cursor, which an empty id clears.
     seen: Option<i64>,
-    /// Frames dropped because their seq was yielded before.
-    repeats: u64,
     /// What the server's last `retry:` said.
     retry: Option<Duration>,
     /// What `stream.draining` said, for the next wait only.
@@ -85,7 +83,6 @@ impl Follow {
             url,
             seen: after.as_deref().and_then(number),
             cursor: after,
-            repeats: 0,
             retry: None,
             draining: None,
             backoff: Backoff::default(),
@@ -125,11 +122,6 @@ impl Follow {
     /// The id of the last frame that had one: give it to [`Client::follow`] to go on from here in another process.
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
-    }
-
-    /// How many frames were dropped because their seq had been yielded before. A correct server causes none.
-    pub fn repeats(&self) -> u64 {
-        self.repeats
     }
 
     fn connect(&self) -> Phase {
@@ -184,7 +176,6 @@ impl Follow {
         if let Some(id) = &block.id {
             if let Some(seq) = number(id) {
                 if self.seen.is_some_and(|seen| seq <= seen) {
-                    self.repeats += 1;
                     return None;
                 }
                 self.seen = Some(seq);

@@ -1,4 +1,4 @@
-//! The HTTP client of this program's own commands, its demo and its fault harness.
+//! The HTTP client of this program's own commands and its fault harness.
 //!
 //! It speaks the wire contract and nothing else: JSON in, JSON out, and [`Follow`] for live streams. It retries only
 //! where a retry is safe and says so ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); everything else is one try.

@@ -97,8 +97,11 @@ impl File {
         let source = if let Source::Script(path) = source { Source::Script(self.path(&path)) } else { source };
         let (default_url, usual_key) = match &source {
             Source::Provider { kind, .. } => (kind.base_url(), kind.key_variable()),
-            Source::Echo | Source::Script(_) => ("http://localhost/", None),
+            Source::Echo | Source::Script(_) | Source::OwnScript => ("http://localhost/", None),
         };
+        if section.script.is_some() != (source == Source::OwnScript) {
+            return Err("\"script\" plays the turns of the section's own script, and nothing else has one".to_owned());
+        }
         let base_url = check_base_url(section.base_url.as_deref().unwrap_or(default_url))
             .map_err(|why| format!("base_url {why}"))?;
         let key = match (&section.api_key_env, &section.api_key_file) {
@@ -111,6 +114,7 @@ impl File {
         };
         Ok(ModelConfig {
             source,
+            script: section.script,
             base_url,
             key,
             answer_time_max: Duration::from_secs(section.timeout_s),

@@ -75,6 +75,8 @@ pub enum Source {
     Echo,
     /// The file of turns that are played back.
     Script(PathBuf),
+    /// Turns that stand in the model's own section.
+    OwnScript,
     Provider {
         kind: Kind,
         model: String,
@@ -82,10 +84,12 @@ pub enum Source {
 }
 
 impl Source {
-    /// `echo`, `script:FILE`, `openai:NAME`; `None` when it is none of them.
+    /// `echo`, `script`, `script:FILE`, `openai:NAME`; `None` when it is none of them.
     pub fn parse(text: &str) -> Option<Self> {
-        if text == "echo" {
-            return Some(Self::Echo);
+        match text {
+            "echo" => return Some(Self::Echo),
+            "script" => return Some(Self::OwnScript),
+            _ => {}
         }
         let (word, rest) = text.split_once(':').filter(|(_, rest)| !rest.is_empty())?;
         if word == "script" {
@@ -100,6 +104,7 @@ impl fmt::Display for Source {
         match self {
             Self::Echo => f.write_str("echo"),
             Self::Script(path) => write!(f, "script:{}", path.display()),
+            Self::OwnScript => f.write_str("script"),
             Self::Provider { kind, model } => write!(f, "{}:{model}", kind.as_str()),
         }
     }
@@ -109,6 +114,8 @@ impl fmt::Display for Source {
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
     pub source: Source,
+    /// The turns of [`Source::OwnScript`].
+    pub script: Option<toml::Table>,
     pub base_url: Url,
     /// Read once for each run.
     pub key: Option<SecretSource>,
@@ -155,7 +162,7 @@ mod tests {
 
     #[test]
     fn a_model_is_named_by_its_provider_and_its_name_there() {
-        for text in ["echo", "script:demo.toml", "openai:gpt-5", "ollama:gemma3:4b", "openai-responses:o5"] {
+        for text in ["echo", "script", "script:demo.toml", "openai:gpt-5", "ollama:gemma3:4b", "openai-responses:o5"] {
             assert_eq!(Source::parse(text).unwrap().to_string(), text);
         }
         for wrong in ["", "gpt-5", "openai:", "mystery:x", "script:"] {

@@ -16,8 +16,10 @@ pub type Named<T> = BTreeMap<String, T>;
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Model {
-    /// `echo`, `script:FILE`, `openai:NAME`, `openai-responses:NAME`, `anthropic:NAME`, `gemini:NAME`, `ollama:NAME`.
+    /// `echo`, `script`, `script:FILE`, `openai:NAME`, `openai-responses:NAME`, `anthropic:NAME`, `gemini:NAME`, `ollama:NAME`.
     pub model: String,
+    /// The turns that `model = "script"` plays back.
+    pub script: Option<toml::Table>,
     /// Another address that speaks the provider's language.
     pub base_url: Option<String>,
     /// The variable that holds the key; `<NAME>_FILE` may name a file instead.
@@ -44,6 +46,7 @@ impl Model {
     pub(super) fn direct(model: &str) -> Self {
         Self {
             model: model.to_owned(),
+            script: None,
             base_url: None,
             api_key_env: None,
             api_key_file: None,

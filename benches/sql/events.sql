@@ -26,7 +26,7 @@ with sizes as (
     from numbered
 ), chosen as (
     select *, pg_temp.dice(n, 1) as fate, 12 + floor(pg_temp.dice(n, 2) * 18)::int as steps,
-           case when place = 0 then 'survey-lead' when place < 4 then 'surveyor' when place < 10 then 'support'
+           case when place = 0 then 'lead' when place < 4 then 'reader' when place < 10 then 'support'
                 when place < 16 then 'coder' when place < 19 then 'researcher' else 'nightly' end as agent
     from timed
 )
@@ -103,7 +103,7 @@ select n, seq, run_id, type, role, agent, roll, k, j,
                  800 + 400 * k + floor(pg_temp.dice(roll, 10) * 500)::int, 'output_tokens',
                  50 + floor(pg_temp.dice(roll, 11) * 700)::int))
              when type like 'worker.%' then json_build_object('run_id', (select w.run_id from bench_run w
-                 where w.n = named.n + case when j < 4 then j else j - 5 end), 'name', 'surveyor')
+                 where w.n = named.n + case when j < 4 then j else j - 5 end), 'name', 'reader')
              when type = 'artifact.created' then json_build_object('artifact_id', md5('artifact' || n)::uuid,
                  'name', 'report-' || n || '.md', 'media_type', 'text/markdown', 'size', 1000 + n, 'sha256',
                  encode(sha256(n::text::bytea), 'hex'))

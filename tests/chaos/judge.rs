@@ -154,9 +154,25 @@ pub(crate) fn judge_reader(table: &Table, scope: &[Run], connections: &[Connecti
 
 /// Judges the table itself: 1, 2, 3 … without a hole; all that was acknowledged, once, and nothing that was not sent.
 pub(crate) fn judge_table(table: &Table, acks: &[Ack], attempts: &Attempts) -> Tally {
-    let mut tally = Tally::default();
+    let mut tally = judge_rows(table);
     let mut stored: HashMap<(Run, &str), u64> = HashMap::new();
-    for (run, rows) in table.iter().enumerate() {
+    for (run, row, event_id) in identified(table) {
+        stored.insert((run, event_id), row.seq);
+        match attempts.get(&(run, event_id.to_owned())) {
+            None => tally.invented += 1,
+            Some(payload) => tally.differing += u64::from(*payload != row.payload),
+        }
+    }
+    for ack in acks {
+        tally.missing += u64::from(stored.get(&(ack.run, ack.event_id.as_str())) != Some(&ack.seq));
+    }
+    tally
+}
+
+/// Judges a table whatever was sent: 1, 2, 3 … without a hole, and no event twice.
+pub(crate) fn judge_rows(table: &Table) -> Tally {
+    let mut tally = Tally::default();
+    for rows in table {
         let mut head = 0;
         for row in rows {
             match row.seq.cmp(&(head + 1)) {
@@ -165,20 +181,16 @@ pub(crate) fn judge_table(table: &Table, acks: &[Ack], attempts: &Attempts) -> T
                 std::cmp::Ordering::Less => tally.duplicated += 1,
             }
             head = head.max(row.seq);
-            let Some(event_id) = row.event_id.as_deref() else { continue };
-            if stored.insert((run, event_id), row.seq).is_some() {
-                tally.duplicated += 1;
-            }
-            match attempts.get(&(run, event_id.to_owned())) {
-                None => tally.invented += 1,
-                Some(payload) => tally.differing += u64::from(*payload != row.payload),
-            }
         }
     }
-    for ack in acks {
-        tally.missing += u64::from(stored.get(&(ack.run, ack.event_id.as_str())) != Some(&ack.seq));
-    }
+    let mut once = BTreeSet::new();
+    tally.duplicated += identified(table).filter(|(run, _, event_id)| !once.insert((*run, *event_id))).count() as u64;
     tally
+}
+
+fn identified(table: &Table) -> impl Iterator<Item = (Run, &Row, &str)> {
+    let rows = table.iter().enumerate().flat_map(|(run, rows)| rows.iter().map(move |row| (run, row)));
+    rows.filter_map(|(run, row)| Some((run, row, row.event_id.as_deref()?)))
 }
 
 /// What happened around one fault.

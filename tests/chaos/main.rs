@@ -7,7 +7,7 @@
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
 //! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] and [`talk`]
 //! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is. So does
-//! [`save`]: files that a killed server was writing. [`peers`], [`setback`], [`skew`], [`truthful`] and [`floods`] are
+//! [`save`]: files that a killed server was writing, and [`demo`]: the agents everybody sees first, while they are read. [`peers`], [`setback`], [`skew`], [`truthful`] and [`floods`] are
 //! about everybody else: who must go on, and who must be told, when a server, a database, a clock, a disk or a neighbour
 //! goes wrong. They share [`cluster`], a Postgres that things happen to, and [`pulse`], which sees every moment.
 
@@ -15,6 +15,7 @@
 
 mod alone;
 mod cluster;
+mod demo;
 mod floods;
 mod graph;
 mod judge;
@@ -71,6 +72,7 @@ enum Wanted {
     GraphKills,
     TalkKills,
     SaveKills,
+    Demo,
     Freeze,
     BlackHole,
     SetBack,
@@ -79,7 +81,7 @@ enum Wanted {
     Truthful,
 }
 
-const SCENARIOS: [Wanted; 18] = [
+const SCENARIOS: [Wanted; 19] = [
     Wanted::SelfCheck,
     Wanted::Kills,
     Wanted::TwoWriters,
@@ -92,6 +94,7 @@ const SCENARIOS: [Wanted; 18] = [
     Wanted::GraphKills,
     Wanted::TalkKills,
     Wanted::SaveKills,
+    Wanted::Demo,
     Wanted::Freeze,
     Wanted::BlackHole,
     Wanted::SetBack,
@@ -258,6 +261,7 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
         Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
         Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(8, 100))).await,
+        Wanted::Demo => demo::run(program, seed, args.faults.unwrap_or(pick(2, 20))).await,
         Wanted::BlackHole if !args.alone => Ok(Verdict::cannot(alone::MISSING)),
         Wanted::Freeze | Wanted::BlackHole => {
             let loss = if scenario == Wanted::Freeze { Loss::Freeze } else { Loss::BlackHole };

@@ -24,7 +24,7 @@ impl Model for Echo {
 
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a> {
         let text = format!("echo: {}", last_text(request, Speaker::User));
-        Box::pin(async move { Ok(played(request, &text, Vec::new(), deltas).await) })
+        Box::pin(async move { Ok(played(request, &text, Vec::new(), Duration::ZERO, deltas).await) })
     }
 }
 
@@ -39,13 +39,20 @@ pub struct Script {
     /// Begins again after the last turn; otherwise the script then has nothing to say, and says so.
     #[serde(default)]
     repeat: bool,
+    /// Waits so long after each word.
+    #[serde(default)]
+    pace_ms: u64,
 }
 
-/// One answer.
+/// One answer. Its text and the texts in its arguments may hold placeholders:
+///
+/// - `{user}` stands for the last user's text, `{tool}` for the last tool result,
+/// - `{NAME}` for the last result of the calls that are so named (`as`),
+/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a result that is JSON; for a text,
+///   without the blanks at its end; for a list, how many it has; `?` for none.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
-    /// `{user}` stands for the last user's text, `{tool}` for the last tool result.
     pub text: Option<String>,
     pub reasoning: Option<String>,
     pub tool_calls: Vec<Wanted>,
@@ -60,6 +67,9 @@ pub struct Turn {
 #[serde(deny_unknown_fields)]
 pub struct Wanted {
     pub name: String,
+    /// What placeholders call its result.
+    #[serde(rename = "as")]
+    pub called: Option<String>,
     #[serde(default = "no_args")]
     pub args: Value,
 }
@@ -77,20 +87,100 @@ pub struct Failure {
 
 impl Script {
     pub fn new(name: &str, turns: Vec<Turn>, repeat: bool) -> Self {
-        Self { name: name.to_owned(), turns, repeat }
+        Self { name: name.to_owned(), turns, repeat, pace_ms: 0 }
     }
 
-    /// Reads TOML: `[[turns]]` tables of `text`, `reasoning`, `tool_calls`, `delay_ms`, `error`, and `repeat` above.
+    /// Reads TOML: `[[turns]]` tables of `text`, `reasoning`, `tool_calls`, `delay_ms`, `error`, and `repeat` and
+    /// `pace_ms` above.
     pub fn parse(name: &str, text: &str) -> Result<Self, toml::de::Error> {
-        Ok(Self { name: name.to_owned(), ..toml::from_str(text)? })
+        Self::of(name, toml::from_str(text)?)
     }
 
-    /// The turn a conversation has come to, and its number.
-    fn turn(&self, request: &Request) -> (usize, Turn) {
-        let said = request.messages.iter().filter(|message| message.role == Speaker::Assistant).count();
-        let at = if self.repeat && !self.turns.is_empty() { said % self.turns.len() } else { said };
-        let over = || Turn { text: Some("The script has no more turns.".to_owned()), ..Turn::default() };
-        (said, self.turns.get(at).cloned().unwrap_or_else(over))
+    /// Reads the same from a table of another text.
+    pub fn of(name: &str, table: toml::Table) -> Result<Self, toml::de::Error> {
+        Ok(Self { name: name.to_owned(), ..table.try_into()? })
+    }
+
+    /// The turn that the conversation's answer of this number is.
+    fn turn(&self, number: usize) -> Option<&Turn> {
+        let at = if self.repeat && !self.turns.is_empty() { number % self.turns.len() } else { number };
+        self.turns.get(at)
+    }
+
+    /// The text with its placeholders filled in, in one pass: what a result says is not looked into again.
+    fn filled(&self, text: &str, request: &Request) -> String {
+        let (mut out, mut rest) = (String::with_capacity(text.len()), text);
+        while let Some((before, after)) = rest.split_once('{') {
+            out.push_str(before);
+            let placeholder = after.split_once('}');
+            let found = placeholder.and_then(|(word, after)| Some((self.meant(word, request)?, after)));
+            let (meant, after) = found.unwrap_or_else(|| ("{".to_owned(), after));
+            out.push_str(&meant);
+            rest = after;
+        }
+        out + rest
+    }
+
+    /// What a placeholder stands for; `None` when it is none.
+    fn meant(&self, placeholder: &str, request: &Request) -> Option<String> {
+        let (name, path) = placeholder.split_once('.').unwrap_or((placeholder, ""));
+        match name {
+            "user" => Some(last_text(request, Speaker::User)),
+            "tool" => Some(member(last_text(request, Speaker::Tool), path)),
+            name => self.result(name, request).map(|result| member(result, path)),
+        }
+    }
+
+    /// The last result of the calls of this name; `None` when no call has it.
+    fn result(&self, name: &str, request: &Request) -> Option<String> {
+        let is_called = |wanted: &Wanted| wanted.called.as_deref() == Some(name);
+        let is_meant = |message: &&Message| {
+            let place = message.tool_call_id.as_deref().and_then(place);
+            let wanted = place.and_then(|(number, n)| self.turn(number)?.tool_calls.get(n));
+            wanted.is_some_and(is_called)
+        };
+        let result = request.messages.iter().rfind(is_meant).map(Message::text);
+        let is_known = self.turns.iter().flat_map(|turn| &turn.tool_calls).any(is_called);
+        is_known.then(|| result.unwrap_or_default())
+    }
+
+    /// Arguments with the placeholders of their texts filled in.
+    fn filled_in(&self, args: Value, request: &Request) -> Value {
+        match args {
+            Value::String(text) => Value::String(self.filled(&text, request)),
+            Value::Array(items) => items.into_iter().map(|item| self.filled_in(item, request)).collect(),
+            Value::Object(members) => {
+                members.into_iter().map(|(name, member)| (name, self.filled_in(member, request))).collect()
+            }
+            other => other,
+        }
+    }
+}
+
+/// The call's id: the answer's number in the conversation, and the call's in the answer.
+fn call_id(number: usize, n: usize) -> String {
+    format!("call_{number}_{n}")
+}
+
+/// The numbers in a call's id.
+fn place(id: &str) -> Option<(usize, usize)> {
+    let (number, n) = id.strip_prefix("call_")?.split_once('_')?;
+    Some((number.parse().ok()?, n.parse().ok()?))
+}
+
+/// A member of a result, where that is JSON. What is not (an error, say) stands for itself.
+fn member(result: String, path: &str) -> String {
+    if path.is_empty() {
+        return result;
+    }
+    let Ok(whole @ (Value::Object(_) | Value::Array(_))) = serde_json::from_str::<Value>(&result) else {
+        return result;
+    };
+    match whole.pointer(&format!("/{}", path.replace('.', "/"))) {
+        Some(Value::String(text)) => text.trim_end().to_owned(),
+        Some(Value::Array(items)) => items.len().to_string(),
+        Some(other) => other.to_string(),
+        None => "?".to_owned(),
     }
 }
 
@@ -101,24 +191,26 @@ impl Model for Script {
 
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a> {
         Box::pin(async move {
-            let (number, turn) = self.turn(request);
+            let number = request.messages.iter().filter(|message| message.role == Speaker::Assistant).count();
+            let over = || Turn { text: Some("The script has no more turns.".to_owned()), ..Turn::default() };
+            let turn = self.turn(number).cloned().unwrap_or_else(over);
             if turn.delay_ms > 0 {
                 tokio::time::sleep(Duration::from_millis(turn.delay_ms)).await;
             }
-            if let Some(thought) = turn.reasoning {
-                deltas(Delta::Reasoning(thought));
+            if let Some(thought) = &turn.reasoning {
+                deltas(Delta::Reasoning(thought.clone()));
             }
-            let text = turn.text.unwrap_or_default();
-            let text = text.replace("{user}", &last_text(request, Speaker::User));
-            let text = text.replace("{tool}", &last_text(request, Speaker::Tool));
+            let text = self.filled(&turn.text.unwrap_or_default(), request);
             let call = |(n, wanted): (usize, Wanted)| ToolCall {
-                id: format!("call_{number}_{n}"),
+                id: call_id(number, n),
                 name: wanted.name,
-                args: wanted.args,
+                args: self.filled_in(wanted.args, request),
                 signatures: Vec::new(),
             };
             let calls = turn.tool_calls.into_iter().enumerate().map(call).collect();
-            let completion = played(request, &text, calls, deltas).await;
+            let mut completion = played(request, &text, calls, Duration::from_millis(self.pace_ms), deltas).await;
+            let thought = turn.reasoning.map(|text| Part::Reasoning { text, signature: None });
+            completion.message.content.splice(0..0, thought);
             turn.error.map_or(Ok(completion), |error| Err(ModelError::new(error.kind, error.message)))
         })
     }
@@ -129,10 +221,20 @@ fn last_text(request: &Request, role: Speaker) -> String {
 }
 
 /// Tells the text word by word; others get their turn between two words.
-async fn played(request: &Request, text: &str, tool_calls: Vec<ToolCall>, deltas: &mut Deltas<'_>) -> Completion {
-    for word in text.split_inclusive(' ') {
+async fn played(
+    request: &Request,
+    text: &str,
+    tool_calls: Vec<ToolCall>,
+    pace: Duration,
+    deltas: &mut Deltas<'_>,
+) -> Completion {
+    for word in text.split_inclusive(char::is_whitespace) {
         deltas(Delta::Text(word.to_owned()));
-        tokio::task::yield_now().await;
+        if pace.is_zero() || word.trim().is_empty() {
+            tokio::task::yield_now().await;
+        } else {
+            tokio::time::sleep(pace).await;
+        }
     }
     let words = |text: &str| text.split_whitespace().count() as u64;
     let usage = Usage {
@@ -189,6 +291,8 @@ mod tests {
         let first = first.unwrap();
         assert_eq!(first.finish, Finish::ToolCalls);
         assert_eq!(told, [Delta::Reasoning("I need the file.".to_owned())]);
+        let thought = Part::Reasoning { text: "I need the file.".to_owned(), signature: None };
+        assert_eq!(first.message.content, [thought]);
         let calls: Vec<_> = first.message.tool_calls.iter().map(|call| (call.id.as_str(), &call.args)).collect();
         assert_eq!(calls, [("call_0_0", &json!({"action": "list"})), ("call_0_1", &json!({}))]);
 
@@ -204,6 +308,39 @@ mod tests {
         assert_eq!(told, [Delta::Text("half ".to_owned())]);
         messages.push(Message::assistant("half"));
         assert_eq!(ask(&script, messages).await.0.unwrap().message.text(), "The script has no more turns.");
+    }
+
+    #[tokio::test]
+    async fn a_script_tells_what_its_calls_brought() {
+        let text = r#"
+            [[turns]]
+            tool_calls = [{ name = "shell", as = "count" }, { name = "files_search", as = "found" }]
+            [[turns]]
+            text = "{count.stdout} files, {found.lines} lines, first in {found.lines.0.path}, {found.no} {x} {user}"
+            tool_calls = [{ name = "files_read", as = "gone", args = { path = "{found.lines.0.path}" } }]
+            [[turns]]
+            text = "{gone.text} {found.lines} {tool}"
+        "#;
+        let script = Script::parse("script:x", text).unwrap();
+        let mut messages =
+            vec![Message::user("as {count} says"), Message { tool_calls: Vec::new(), ..Message::assistant("") }];
+        messages.push(Message::tool("call_0_0", r#"{"exit_code":0,"stdout":"12\n"}"#));
+        messages.push(Message::tool("call_0_1", r#"{"lines":[{"path":"a.rs"},{"path":"{user}"}]}"#));
+        let answer = ask(&script, messages.clone()).await.0.unwrap().message;
+        assert_eq!(answer.text(), "12 files, 2 lines, first in a.rs, ? {x} as {count} says");
+        assert_eq!(answer.tool_calls[0].args, json!({"path": "a.rs"}));
+        messages.extend([answer, Message::tool("call_1_0", "error: no such file")]);
+        let answer = ask(&script, messages).await.0.unwrap().message;
+        assert_eq!(answer.text(), "error: no such file 2 error: no such file");
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_script_takes_its_time_between_two_words() {
+        let script = Script::parse("script:x", "pace_ms = 50\n[[turns]]\ntext = \"one  two\\nthree\"").unwrap();
+        let began = tokio::time::Instant::now();
+        let (answer, told) = ask(&script, vec![Message::user("?")]).await;
+        assert_eq!((answer.unwrap().message.text().as_str(), told.len()), ("one  two\nthree", 4));
+        assert_eq!(began.elapsed(), Duration::from_millis(150));
     }
 
     #[tokio::test]

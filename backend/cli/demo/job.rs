@@ -1,161 +1,211 @@
-//! [`Job`]: one survey: its run, a runner that carries it out, and what its log tells.
+//! [`Job`]: one run of the demo's supervisor: made, carried out, and followed to its end.
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    time::Duration,
+};
 
 use anyhow::Context as _;
+use bytes::Bytes;
 use serde::Deserialize;
-use serde_json::Value;
-use tokio::time::timeout;
+use serde_json::{Value, json};
+use sha2::{Digest as _, Sha256};
+use tokio::time::{Instant, sleep_until, timeout};
 use tokio_util::sync::CancellationToken;
 
 use super::{Demo, token};
 use crate::{
-    agents::{
-        spawner::RemoteSpawner,
-        survey::{
-            Survey,
-            source::{Limits, Source},
-        },
-    },
-    client::{Client, Notice},
-    clock::{Clock, IdSource, Stopwatch, monotonic},
-    domain::{
-        context::Role,
-        id::{Name, RunId},
-    },
+    agents::agent::Roster,
+    cli::{render::say, runner},
+    client::{Client, Frame, Kind, Notice},
+    clock::{Clock, IdSource, monotonic},
+    config::{DataArgs, File},
+    domain::id::{Name, RunId},
     runners::{
         agents::Agents,
-        client::{Executor, Runner, Settings},
+        client::{Runner, Settings},
     },
 };
 
-/// Longest time one creation tries again: longer than any restart takes.
+/// The agents and what they do.
+pub(super) const CONFIG: &str = include_str!("demo.toml");
+/// What the agents' names in it end in.
+const MARK: &str = "-demo";
+/// What of the log is of interest here; the page shows all of it.
+const TYPES: &str = "run.*,worker.*,interrupt.*,artifact.*,tool.failed";
+/// Longest time one request tries again: longer than any restart takes.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Runs at work at a time: a supervisor with its workers, and what others of this folder have left behind.
-const CAPACITY: u16 = 16;
-/// How long the runner has to tidy up after its survey, before it gives back what is not its survey's.
+/// Runs at work at a time: a supervisor with its workers.
+const CAPACITY: u16 = 5;
+/// How long the runner has to tidy up after its run.
 const GRACE: Duration = Duration::from_secs(2);
 /// Longest wait for it to leave.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// The survey of one folder on one server.
+/// A look at one folder, on one server.
 pub(super) struct Job {
     client: Client,
-    token: Option<String>,
-    source: Source,
-    spawner: RemoteSpawner,
-    ids: IdSource,
-    stopwatch: Stopwatch,
-    pace: Duration,
+    folder: PathBuf,
+    roster: Arc<dyn Roster>,
+    answer_after: Duration,
+    pub(super) run_id: RunId,
 }
 
 /// An event as the stream tells it.
 #[derive(Deserialize)]
-pub(super) struct Told {
-    pub(super) run_id: RunId,
+struct Event {
+    run_id: RunId,
     #[serde(rename = "type")]
-    pub(super) kind: String,
+    kind: String,
     #[serde(default)]
-    pub(super) payload: Value,
-}
-
-impl Told {
-    /// The run that a worker's event is about.
-    pub(super) fn worker(&self) -> Option<RunId> {
-        self.payload["run_id"].as_str()?.parse().ok()
-    }
+    span_id: Option<String>,
+    #[serde(default)]
+    payload: Value,
 }
 
 impl Job {
+    /// The job of a run that is there already, or of a new one.
     pub(super) fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
-        let source = Source::open(&args.dir, Limits::default());
-        let source = source.with_context(|| format!("the folder {} cannot be read", args.dir.display()))?;
-        let (ids, stopwatch) = (IdSource::random(Clock::System), monotonic());
+        let folder = args.dir.canonicalize().and_then(|folder| folder.read_dir().map(|_| folder));
+        let folder = folder.with_context(|| format!("the folder {} cannot be read", args.dir.display()))?;
+        let run_id = args.resume.unwrap_or_else(|| RunId::trusted(IdSource::random(Clock::System).uuid()));
+        let mut file = File::parse(&own(CONFIG, run_id), &folder).map_err(anyhow::Error::msg)?;
+        for script in file.sections.models.values_mut().filter_map(|model| model.script.as_mut()) {
+            script.insert("pace_ms".to_owned(), i64::from(args.pace).into());
+        }
+        let data = DataArgs { data_dir: args.data_dir.clone(), database_url: None, pg_bin: None };
         Ok(Self {
             client: client.clone(),
-            // A server of the chaos kind asks for none.
-            token: if args.chaos { None } else { token()? },
-            source,
-            spawner: RemoteSpawner::new(client.clone(), ids.clone(), stopwatch.clone(), PATIENCE),
-            ids,
-            stopwatch,
-            pace: Duration::from_millis(args.pace),
+            folder,
+            roster: runner::roster(file, &data, client)?,
+            answer_after: Duration::from_secs(args.answer_after),
+            run_id,
         })
     }
 
-    /// Creates the supervisor's run.
-    pub(super) async fn create(&self) -> anyhow::Result<RunId> {
-        Ok(self.spawner.root(Role::Supervisor, Survey::run(&self.source)).await?.run_id)
+    /// Creates the supervisor's run. Whoever looks at it finds the configuration beside it.
+    pub(super) async fn create(&self) -> anyhow::Result<()> {
+        let (run_id, name) = (self.run_id.to_string(), name(&self.folder));
+        let run = json!({
+            "run_id": run_id, "agent": own("lead-demo", self.run_id), "role": "supervisor", "title": format!("A look at {name}"),
+            "input": self.input(), "tags": ["demo"], "start": false,
+        });
+        self.client.insist(PATIENCE, |_| self.client.create_run(&run)).await?;
+        let (query, bytes) =
+            ([("name", "demo.toml"), ("event_id", "demo.toml")], Bytes::from_static(CONFIG.as_bytes()));
+        self.client
+            .insist(PATIENCE, |_| self.client.upload(&run_id, &query, "application/toml", bytes.clone()))
+            .await?;
+        Ok(())
     }
 
-    /// A run that was created before, provided that it is about this folder.
-    pub(super) async fn found(&self, root: RunId) -> anyhow::Result<RunId> {
-        let run = self.client.run(&root.to_string()).await?;
-        anyhow::ensure!(run["input"] == Survey::run(&self.source).input, "the run {root} is no survey of this folder");
-        Ok(root)
+    /// Refuses a run that was made for something else.
+    pub(super) async fn check(&self) -> anyhow::Result<()> {
+        let run = self.client.run(&self.run_id.to_string()).await?;
+        anyhow::ensure!(run["input"] == self.input(), "the run {} is no demo of this folder", self.run_id);
+        Ok(())
     }
 
-    /// Whoever knows how to carry the survey's runs out.
-    pub(super) fn executor(&self) -> Agents {
-        let (spawner, stopwatch) = (Arc::new(self.spawner.clone()), self.stopwatch.clone());
-        let survey = Survey::new(self.source.clone(), spawner, stopwatch.clone(), self.pace);
-        Agents::new(Arc::new(survey), self.client.clone(), self.ids.clone(), stopwatch)
+    /// What the supervisor is asked. It tells this folder from others of its name, and not where it is.
+    fn input(&self) -> Value {
+        let place = hex::encode(&Sha256::digest(self.folder.as_os_str().as_encoded_bytes())[..8]);
+        json!({"task": format!("Have a look at {}.", name(&self.folder)), "folder": place})
     }
 
-    /// Carries runs out for as long as `watching` takes. A server that takes no runner ends both.
-    pub(super) async fn work<T>(
-        &self,
-        executor: impl Executor,
-        watching: impl Future<Output = anyhow::Result<T>>,
-    ) -> anyhow::Result<T> {
+    /// Carries the runs out for as long as `watching` takes. A server that takes no runner ends both.
+    pub(super) async fn work<T>(&self, watching: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let settings = Settings {
             url: self.client.base_url().to_owned(),
-            token: self.token.clone(),
+            token: token()?,
             name: Name::trusted("demo"),
-            agents: Survey::agents(),
+            agents: self.roster.names(),
             capacity: CAPACITY,
             grace: GRACE,
         };
+        let (roster, ids) = (Arc::clone(&self.roster), IdSource::random(Clock::System));
+        let agents = Agents::new(roster, self.client.clone(), ids, monotonic());
         let stop = CancellationToken::new();
-        let mut working = Box::pin(Runner::new(settings, executor).run(stop.clone()));
-        tokio::select! {
+        let mut working = Box::pin(Runner::new(settings, agents).run(stop.clone()));
+        let watched = tokio::select! {
             watched = watching => {
                 stop.cancel();
                 // What it cannot give back in time is given to others when its lease runs out.
                 let _ = timeout(LEAVE_WAIT_MAX, working).await;
                 watched
             }
-            ended = &mut working => {
-                ended?;
-                anyhow::bail!("the runner ended before the survey did")
+            ended = &mut working => match ended {
+                Ok(()) => Err(anyhow::anyhow!("the runner ended before the run did")),
+                Err(error) => Err(error.into()),
+            },
+        };
+        self.roster.close().await;
+        watched
+    }
+
+    /// Follows the run and all below it to its end, and gives what it answered. A question that nobody answers is
+    /// answered here after a while.
+    pub(super) async fn follow(&self, mut saw: impl FnMut(&Frame)) -> anyhow::Result<String> {
+        let path = format!("/api/stream/runs/{}?tree=true&tokens=false&types={TYPES}", self.run_id);
+        let mut follow = self.client.follow(&path, None);
+        let mut open: Option<(Event, Instant)> = None;
+        loop {
+            let until = open.as_ref().map_or_else(Instant::now, |(_, until)| *until);
+            let notice = tokio::select! {
+                notice = follow.next() => notice.context("the log ended before the run did")??,
+                () = sleep_until(until), if open.is_some() => {
+                    if let Some((asked, _)) = open.take() {
+                        self.answer(&asked).await?;
+                    }
+                    continue;
+                }
+            };
+            let Notice::Frame(frame) = notice else { continue };
+            // Control frames are no events.
+            let Ok(event) = serde_json::from_str::<Event>(&frame.data) else { continue };
+            saw(&frame);
+            let text = |value: &Value| value.as_str().map(str::to_owned);
+            match event.kind.as_str() {
+                "interrupt.requested" => {
+                    let wait_s = self.answer_after.as_secs();
+                    say(format!("\n  Your answer is wanted on the page; without one it goes on after {wait_s} s.\n"));
+                    open = Some((event, Instant::now() + self.answer_after));
+                }
+                "interrupt.resolved" => open = None,
+                "run.completed" if event.run_id == self.run_id => {
+                    return text(&event.payload["output"]["response"]).context("the run has left no answer behind");
+                }
+                "run.failed" if event.run_id == self.run_id => {
+                    let reason = text(&event.payload["error"]["message"]).unwrap_or_default();
+                    anyhow::bail!("the run failed: {reason}");
+                }
+                "run.cancelled" if event.run_id == self.run_id => anyhow::bail!("the run was cancelled"),
+                _ => {}
             }
         }
     }
 
-    /// Follows a run and all below it to its end; gives the table it leaves behind.
-    pub(super) async fn follow(&self, root: RunId, mut saw: impl FnMut(&Told)) -> anyhow::Result<String> {
-        let mut follow = self.client.follow(&format!("/api/stream/runs/{root}?tree=true&tokens=false"), None);
-        while let Some(notice) = follow.next().await {
-            let Notice::Frame(frame) = notice? else { continue };
-            // Control frames are no events.
-            let Ok(event) = serde_json::from_str::<Told>(&frame.data) else { continue };
-            saw(&event);
-            if event.run_id != root {
-                continue;
-            }
-            let text = |value: &Value| value.as_str().map(str::to_owned);
-            match event.kind.as_str() {
-                "run.completed" => {
-                    return text(&event.payload["output"]["table"]).context("the survey has left no table behind");
-                }
-                "run.failed" => {
-                    let reason = text(&event.payload["error"]["message"]).unwrap_or_default();
-                    anyhow::bail!("the survey failed: {reason}");
-                }
-                "run.cancelled" => anyhow::bail!("the survey was cancelled"),
-                _ => {}
-            }
+    /// Answers in the place of a person who does not: the call is not made.
+    async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
+        let value = format!("Nobody answered within {} s, so this was not done.", self.answer_after.as_secs());
+        let answer = json!({"interrupt_id": asked.span_id, "decision": "respond", "value": value});
+        let run_id = asked.run_id.to_string();
+        match self.client.insist(PATIENCE, |_| self.client.resume(&run_id, &answer)).await {
+            // Somebody was faster, or the run has ended.
+            Err(error) if error.kind == Kind::Invalid => Ok(()),
+            answered => Ok(answered.map(drop)?),
         }
-        anyhow::bail!("the log ended before the survey did")
     }
+}
+
+/// A text of the configuration with names of one run's own: runs are given to whoever serves their agent, and two demos
+/// at one server must not be given each other's.
+fn own(text: &str, run_id: RunId) -> String {
+    let run_id = run_id.to_string();
+    text.replace(MARK, &format!("-{}", &run_id[run_id.len() - 6..]))
+}
+
+/// The folder's own name.
+fn name(folder: &Path) -> String {
+    folder.file_name().map_or_else(|| "the tree".to_owned(), |name| name.to_string_lossy().into_owned())
 }

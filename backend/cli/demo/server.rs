@@ -2,7 +2,7 @@
 
 use std::{
     collections::VecDeque,
-    net::{SocketAddr, TcpListener},
+    net::SocketAddr,
     path::PathBuf,
     process::Stdio,
     sync::{Arc, Mutex, PoisonError},
@@ -15,15 +15,11 @@ use tokio::{
     io::{AsyncBufReadExt as _, BufReader},
     process::{Child, ChildStderr, Command},
     task::JoinHandle,
-    time::{Instant, sleep, timeout},
+    time::timeout,
 };
-
-use crate::client::Client;
 
 /// Longest wait for a server to become ready. The first start may have to fetch a database and to set it up.
 const READY_WAIT_MAX: Duration = Duration::from_mins(5);
-/// Wait between two looks.
-const LOOK_EVERY: Duration = Duration::from_millis(50);
 /// Longest wait for a server to end after it was asked to; it has promised ten seconds.
 const END_WAIT_MAX: Duration = Duration::from_secs(15);
 /// Lines of the server's log that are kept to show when it fails.
@@ -34,26 +30,35 @@ const LOG_WAIT_MAX: Duration = Duration::from_millis(500);
 /// A running server that ends with this program.
 pub(super) struct Server {
     child: Child,
-    listen: SocketAddr,
-    data_dir: Option<PathBuf>,
-    client: Client,
+    /// Where it is.
+    pub(super) url: String,
 }
 
 impl Server {
     /// Starts a server and waits until it is ready.
-    pub(super) async fn start(listen: SocketAddr, data_dir: Option<PathBuf>, client: &Client) -> anyhow::Result<Self> {
-        let (child, log) = spawned(listen, data_dir.as_ref())?;
-        let mut server = Self { child, listen, data_dir, client: client.clone() };
-        server.wait_until_ready(log).await?;
-        Ok(server)
-    }
-
-    /// Kills the process as a crash would and starts another in its place.
-    pub(super) async fn crash_and_restart(&mut self) -> anyhow::Result<()> {
-        self.child.kill().await.context("the server could not be killed")?;
-        let (child, log) = spawned(self.listen, self.data_dir.as_ref())?;
-        self.child = child;
-        self.wait_until_ready(log).await
+    pub(super) async fn start(listen: SocketAddr, data_dir: Option<PathBuf>) -> anyhow::Result<Self> {
+        let program = std::env::current_exe().context("this program does not know where it is")?;
+        let mut command = Command::new(program);
+        command.arg("serve").arg("--listen").arg(listen.to_string());
+        if let Some(data_dir) = data_dir {
+            command.arg("--data-dir").arg(data_dir);
+        }
+        // Its own group: Ctrl-C in the terminal is for this program, which then ends the server in good order.
+        command.process_group(0).kill_on_drop(true);
+        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut child = command.spawn().context("the server could not be started")?;
+        let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
+        let log = Log::of(stderr.context("the server has no log")?);
+        // It says where it is once it can serve, and nothing else.
+        let mut said = BufReader::new(stdout.context("the server has no output")?).lines();
+        match timeout(READY_WAIT_MAX, said.next_line()).await {
+            Ok(Ok(Some(url))) => Ok(Self { child, url }),
+            Ok(_) => anyhow::bail!("the server ended before it was ready\n{}", log.whole().await),
+            Err(_) => {
+                child.kill().await.context("the server does not end")?;
+                anyhow::bail!("the server is not ready after {READY_WAIT_MAX:?}\n{}", log.whole().await)
+            }
+        }
     }
 
     /// Asks the server to end and waits until it has.
@@ -68,37 +73,6 @@ impl Server {
         }
         Ok(())
     }
-
-    async fn wait_until_ready(&mut self, log: Log) -> anyhow::Result<()> {
-        let began = Instant::now();
-        loop {
-            if let Some(status) = self.child.try_wait()? {
-                anyhow::bail!("the server ended ({status}) before it was ready\n{}", log.whole().await);
-            }
-            if self.client.ready().await {
-                return Ok(());
-            }
-            if began.elapsed() > READY_WAIT_MAX {
-                anyhow::bail!("the server is not ready after {READY_WAIT_MAX:?}\n{}", log.text());
-            }
-            sleep(LOOK_EVERY).await;
-        }
-    }
-}
-
-fn spawned(listen: SocketAddr, data_dir: Option<&PathBuf>) -> anyhow::Result<(Child, Log)> {
-    let program = std::env::current_exe().context("this program does not know where it is")?;
-    let mut command = Command::new(program);
-    command.arg("serve").arg("--listen").arg(listen.to_string());
-    if let Some(data_dir) = data_dir {
-        command.arg("--data-dir").arg(data_dir);
-    }
-    // Its own group: Ctrl-C in the terminal is for this program, which then ends the server in good order.
-    command.process_group(0).kill_on_drop(true);
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::piped());
-    let mut child = command.spawn().context("the server could not be started")?;
-    let stderr = child.stderr.take().context("the server has no log")?;
-    Ok((child, Log::of(stderr)))
 }
 
 /// The last lines a server wrote.
@@ -114,15 +88,11 @@ impl Log {
         Self { filling: tokio::spawn(fill(Arc::clone(&lines), stderr)), lines }
     }
 
-    fn text(&self) -> String {
-        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
-        lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
-    }
-
     /// The text of a server that has ended. Something it started may hold its log open, so the wait is short.
     async fn whole(mut self) -> String {
         let _ = timeout(LOG_WAIT_MAX, &mut self.filling).await;
-        self.text()
+        let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
+        lines.iter().map(String::as_str).collect::<Vec<_>>().join("\n")
     }
 }
 
@@ -138,10 +108,4 @@ async fn fill(lines: Arc<Mutex<VecDeque<String>>>, stderr: ChildStderr) {
         lines.push_back(String::from_utf8_lossy(&line).trim_end().to_owned());
         line.clear();
     }
-}
-
-/// The address, or one with a free port where something listens already.
-pub(super) fn free(listen: SocketAddr) -> std::io::Result<SocketAddr> {
-    let bound = TcpListener::bind(listen).or_else(|_| TcpListener::bind(SocketAddr::new(listen.ip(), 0)))?;
-    bound.local_addr()
 }

@@ -41,7 +41,7 @@ struct Envelope {
     offset: Option<usize>,
 }
 
-pub(super) struct View {
+pub(in crate::cli) struct View {
     offset: FixedOffset,
     /// Columns of the terminal; `None` cuts nothing.
     width: Option<usize>,
@@ -61,12 +61,12 @@ struct Running {
 }
 
 impl View {
-    pub(super) fn new(offset: FixedOffset, width: Option<usize>, many_runs: bool) -> Self {
+    pub(in crate::cli) fn new(offset: FixedOffset, width: Option<usize>, many_runs: bool) -> Self {
         Self { offset, width, many_runs, running: None }
     }
 
     /// The text to print for a frame, with colours; empty when there is nothing to say.
-    pub(super) fn frame(&mut self, frame: &Frame) -> String {
+    pub(in crate::cli) fn frame(&mut self, frame: &Frame) -> String {
         let envelope: Envelope = serde_json::from_str(&frame.data).unwrap_or_default();
         if matches!(action(&frame.event), "delta" | "snapshot") {
             return self.tokens(&frame.event, &envelope);

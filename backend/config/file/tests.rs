@@ -49,6 +49,8 @@ fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
         ("[agents.a]\nmodel = \"echo\"\nparallel = 0", "line 3: [agents.a] parallel: must be 1 to 128"),
         ("[models.m]\nmodel = \"openai:x\"\nbase_url = \"https://me:pw@x/\"", "line 3: [models.m] base_url: must not"),
         ("[models.m]\nmodel = \"openai:x\"\napi_key = \"sk-1\"", "line 3: unknown field `api_key`, expected one of "),
+        ("[models.m]\nmodel = \"script\"", "line 2: [models.m] model: \"script\" plays the turns of"),
+        ("[models.m]\nmodel = \"echo\"\nscript = {}", "line 2: [models.m] model: \"script\" plays the turns of"),
         ("[models.\"a b\"]\nmodel = \"echo\"", "[models.a b]: the name must be"),
         ("[tools.web]\nallow = [\"*\"]", "line 1: [tools.web] kind: [tools.web] needs kind"),
         ("[tools.fetch]\nallow = []", "line 2: [tools.fetch] allow: name the hosts"),

@@ -23,12 +23,12 @@ pub(super) struct Run {
 
 /// An event of one of the runs.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
-    pub(super) run_id: String,
-    pub(super) seq: i64,
-    pub(super) kind: String,
-    pub(super) span: Option<String>,
-    pub(super) event_id: Option<String>,
+pub(crate) struct Told {
+    pub(crate) run_id: String,
+    pub(crate) seq: i64,
+    pub(crate) kind: String,
+    pub(crate) span: Option<String>,
+    pub(crate) event_id: Option<String>,
 }
 
 /// All that is left of a chat.
@@ -75,6 +75,8 @@ pub(super) fn judge(history: &History) -> Vec<String> {
         wrong.extend(
             judge_log(&told).into_iter().map(|what| format!("the run {} of {}: {what}", run.run_id, run.agent)),
         );
+        let failed = told.iter().filter(|told| told.kind.ends_with(".failed"));
+        wrong.extend(failed.map(|told| format!("the run {} of {}: {}", run.run_id, run.agent, told.kind)));
     }
     wrong
 }
@@ -100,7 +102,7 @@ fn judge_lines(said: &[Said], log: &[(String, String)]) -> Vec<String> {
 }
 
 /// The log of one run: without a gap, nothing twice, everything that begins ends, and the end is the last word.
-fn judge_log(told: &[&Told]) -> Vec<String> {
+pub(crate) fn judge_log(told: &[&Told]) -> Vec<String> {
     let mut wrong = Vec::new();
     if let Some(at) = told.iter().zip(1..).position(|(told, seq)| told.seq != seq) {
         wrong.push(format!("a gap at seq {}", at + 1));
@@ -127,8 +129,9 @@ fn judge_log(told: &[&Told]) -> Vec<String> {
         if *count_of != 1 {
             wrong.push(format!("{count_of} times {kind} of {span}"));
         }
-        let end = format!("{family}.completed");
-        if kind.ends_with("started") && count.get(&(end.as_str(), *span)) != Some(&1) {
+        let ended = [format!("{family}.completed"), format!("{family}.failed")];
+        let ends: i32 = ended.iter().filter_map(|end| count.get(&(end.as_str(), *span))).sum();
+        if kind.ends_with("started") && ends != 1 {
             wrong.push(format!("{kind} of {span} without its end"));
         }
     }

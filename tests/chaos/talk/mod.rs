@@ -7,9 +7,9 @@
 //!
 //! [`judge`] says what must hold of each chat in the end.
 
-mod judge;
+pub(crate) mod judge;
 mod plants;
-mod truth;
+pub(crate) mod truth;
 
 use std::{
     path::Path,

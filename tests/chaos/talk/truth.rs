@@ -14,7 +14,7 @@ use crate::wire;
 const SETTLED_MAX: Duration = Duration::from_secs(30);
 
 /// Waits until no job is left, no message waits and no answer is owed.
-pub(super) async fn settled(database: &mut PgConnection) -> anyhow::Result<()> {
+pub(crate) async fn settled(database: &mut PgConnection) -> anyhow::Result<()> {
     let count = "select (select count(*) from store.job) + (select count(*) from store.inbound where state <> 'done')
                       + (select count(*) from store.reply where done_at is null)";
     let began = Instant::now();
@@ -53,19 +53,7 @@ pub(super) async fn read(
         history.runs.push(Run { run_id, parent, agent: agent.unwrap_or_default(), status, output });
     }
     for run in &history.runs {
-        let told: Vec<(i64, String, Option<String>, Option<String>)> = sqlx::query_as(
-            "select seq, type, span_id, event_id from runreel.run_events where run_id = $1::uuid order by seq",
-        )
-        .bind(&run.run_id)
-        .fetch_all(&mut *database)
-        .await?;
-        history.told.extend(told.into_iter().map(|(seq, kind, span, event_id)| Told {
-            run_id: run.run_id.clone(),
-            seq,
-            kind,
-            span,
-            event_id,
-        }));
+        history.told.extend(log(database, &run.run_id).await?);
     }
     let session: String = sqlx::query_scalar("select session_id from runreel.sessions where thread_id = $1")
         .bind(&thread)
@@ -78,4 +66,16 @@ pub(super) async fn read(
         history.log.push((member("role"), member("content")));
     }
     Ok(history)
+}
+
+/// The log of a run.
+pub(crate) async fn log(database: &mut PgConnection, run_id: &str) -> anyhow::Result<Vec<Told>> {
+    let told: Vec<(i64, String, Option<String>, Option<String>)> = sqlx::query_as(
+        "select seq, type, span_id, event_id from runreel.run_events where run_id = $1::uuid order by seq",
+    )
+    .bind(run_id)
+    .fetch_all(database)
+    .await?;
+    let told = told.into_iter();
+    Ok(told.map(|(seq, kind, span, event_id)| Told { run_id: run_id.to_owned(), seq, kind, span, event_id }).collect())
 }

@@ -60,7 +60,8 @@ async fn what_agents_did_travels_like_any_log() {
     let tree = pair.path("tree");
     std::fs::create_dir_all(tree.join("a")).unwrap();
     std::fs::write(tree.join("a/one.rs"), "fn one() {\n    two();\n}\n").unwrap();
-    let words = ["demo", "--url", &pair.from.base, "--pace", "0", "--exit", tree.to_str().unwrap()];
+    let words =
+        ["demo", "--url", &pair.from.base, "--pace", "0", "--answer-after", "0", "--exit", tree.to_str().unwrap()];
     check(&command(&pair.from, &words, "").await, 0);
     let tar = pair.export(&pair.from, "a", &["--all", "--with-artifacts"]).await;
     let told = String::from_utf8_lossy(&tar);

@@ -69,7 +69,7 @@ pub const SAVED_TURNS_OWN_MAX: usize = 2;
 /// Those that may wait for them; more are refused.
 pub const SAVED_WAITING_MAX: usize = 64;
 /// Of these, those of one principal.
-pub const SAVED_WAITING_OWN_MAX: usize = 16;
+pub const SAVED_WAITING_OWN_MAX: usize = 48;
 /// Emits of one principal that may wait for a writer.
 pub const EMISSIONS_OWN_MAX: usize = 2_048;
 /// Runners of one process that look for what is new to them at the same time, one of each principal.

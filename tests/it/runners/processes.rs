@@ -127,10 +127,16 @@ async fn an_interrupted_command_comes_again_with_the_answer() {
 #[tokio::test]
 async fn a_runner_that_is_told_to_stop_finishes_what_it_has_and_takes_nothing_new() {
     let server = Server::start().await;
-    let mut runner = start(&server.base, "1", STEPS);
+    let folder = tempfile::tempdir().unwrap();
+    let busy = folder.path().join("busy");
+    std::fs::write(&busy, "").unwrap();
+    // At work until it is told to be done, so that the signal always comes in the middle.
+    let work = format!(r#"echo '{{"type":"custom.step"}}'; while [ -e {} ]; do sleep 0.2; done"#, busy.display());
+    let mut runner = start(&server.base, "1", &work);
     let (first, second) = (job(&server).await, job(&server).await);
     until("work", || async { server.run(&first).await["last_seq"].as_i64() > Some(2) }).await;
     signal(&runner, rustix::process::Signal::TERM);
+    std::fs::remove_file(&busy).unwrap();
     let code = crate::support::patiently("the end", runner.wait()).await.unwrap();
     assert!(code.success(), "{code}");
     assert_eq!(server.run(&first).await["status"], "completed");

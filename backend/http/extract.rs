@@ -11,7 +11,7 @@ pub(super) use super::body::Body;
 use super::{
     Server,
     body::Payer,
-    credential::Credential,
+    credential::CredentialGuard,
     problem::{Code, Problem},
 };
 use crate::{
@@ -71,7 +71,7 @@ impl FromRequestParts<Server> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts)?;
+        refuse_token_in_url(parts, server)?;
         if server.authenticator.is_off() {
             refuse_foreign_host(parts)?;
         }
@@ -91,13 +91,13 @@ pub(super) struct CleanUrl;
 impl FromRequestParts<Server> for CleanUrl {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts).map(|()| Self)
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        refuse_token_in_url(parts, server).map(|()| Self)
     }
 }
 
 /// URLs end up in logs, histories and referrers.
-fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
+fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
     const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
     // Read as the server reads parameters, so that no way of writing a name gets past.
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
@@ -106,8 +106,9 @@ fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
     };
     let text = parts.uri.path_and_query().map_or("", axum::http::uri::PathAndQuery::as_str);
     let text: Vec<u8> = percent_encoding::percent_decode_str(text).collect();
-    let is_own = Credential::of(&parts.headers).is_some_and(|credential| credential.is_in(&text));
-    if is_own || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
+    if CredentialGuard::of(&parts.headers, server).finds(&text)
+        || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries))
+    {
         return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
             .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
     }

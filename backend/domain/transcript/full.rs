@@ -4,6 +4,7 @@
 //! are what comes back; otherwise they come back with the edited messages in them. Nothing else of a state is looked at.
 
 use chrono::{DateTime, Utc};
+use serde::Deserialize;
 use serde_json::{Map, Value, json};
 use uuid::Uuid;
 
@@ -82,7 +83,7 @@ enum Messages {
 /// Looks for messages in the channel of that name, else in the checkpoint's own value.
 fn messages_in(value: &checkpoint::Value, blobs: &Channels<Blob>) -> Messages {
     let mut reader = Reader::default();
-    let found = match blobs.0.iter().find(is_conversation) {
+    let found = match blobs.0.iter().find(|blob| is_conversation(blob)) {
         Some((_, blob)) => reader.decode(blob.t.as_str(), &blob.b.0),
         None => match reader.decode(value.t.as_str(), &value.b.0).filter(Value::is_object) {
             Some(mut value) => match inside(&mut value) {
@@ -100,7 +101,7 @@ fn messages_in(value: &checkpoint::Value, blobs: &Channels<Blob>) -> Messages {
     }
 }
 
-fn is_conversation((channel, blob): &&(Channel, Blob)) -> bool {
+fn is_conversation((channel, blob): &(Channel, Blob)) -> bool {
     channel.as_str() == MESSAGES && blob.t.as_str() != NO_VALUE
 }
 
@@ -152,15 +153,35 @@ impl SavedThread {
     }
 }
 
+/// The values of the checkpoint in a file, as they are.
+pub fn values_in(file: &[u8]) -> Vec<Vec<u8>> {
+    #[derive(Deserialize)]
+    struct File {
+        thread: Thread,
+    }
+    #[derive(Deserialize)]
+    struct Thread {
+        metadata: Metadata,
+    }
+    #[derive(Deserialize)]
+    struct Metadata {
+        state: Checkpoint,
+    }
+    let Ok(file) = serde_json::from_slice::<File>(file) else { return Vec::new() };
+    let Checkpoint { checkpoint, blobs, .. } = file.thread.metadata.state;
+    blobs.0.into_iter().map(|(_, blob)| blob.b.0).chain([checkpoint.b.0]).collect()
+}
+
 impl Restored {
     /// Puts messages in the place of those that are there, in their framework's form.
     fn say(&mut self, messages: &[Value], fresh: Uuid) {
         let said = json_value(&Value::Array(usable(messages)));
-        if let Some((_, blob)) = self.blobs.0.iter_mut().find(|blob| is_conversation(&&**blob)) {
+        if let Some((_, blob)) = self.blobs.0.iter_mut().find(|blob| is_conversation(blob)) {
             let is_packed = blob.t.as_str() == "msgpack";
-            match is_packed.then(|| packed::list(&blob.b.0, messages)).flatten() {
-                Some(list) => blob.b = Bytes64(list),
-                None => (blob.t, blob.b) = (said.t, said.b),
+            if let Some(list) = is_packed.then(|| packed::list(&blob.b.0, messages)).flatten() {
+                blob.b = Bytes64(list);
+            } else {
+                (blob.t, blob.b) = (said.t, said.b);
             }
             return;
         }

@@ -1,6 +1,7 @@
 //! Messages of channels: in by their one door, or by Telegram's.
 
 mod message;
+mod users;
 
 use std::{sync::Arc, time::Duration};
 
@@ -69,7 +70,12 @@ impl FromRequestParts<Server> for Webhook {
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(post)).routes(routes!(make_code)).routes(routes!(telegram))
+    OpenApiRouter::new()
+        .routes(routes!(post))
+        .routes(routes!(make_code))
+        .routes(routes!(users::list))
+        .routes(routes!(users::revoke))
+        .routes(routes!(telegram))
 }
 
 /// What became of a message.

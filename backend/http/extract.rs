@@ -21,7 +21,7 @@ use crate::{
         checkpoint::CheckpointId,
         id::{Malformed, Name, RunId, ThreadId},
         principal::{OwnerId, Scope},
-        session::inbound::ChannelName,
+        session::inbound::{ChannelName, UserId},
         transcript::SavedName,
     },
 };
@@ -97,7 +97,7 @@ impl FromRequestParts<Server> for CleanUrl {
 }
 
 /// URLs end up in logs, histories and referrers.
-fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
+pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
     const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
     // Read as the server reads parameters, so that no way of writing a name gets past.
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
@@ -229,6 +229,18 @@ impl FromRequestParts<Server> for ChannelPath {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         let channel = path_text(parts, server, "channel").await?;
         Ok(Self(channel.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The user of a channel in a path. What is no user's id cannot exist.
+pub(super) struct ChannelUserPath(pub(super) UserId);
+
+impl FromRequestParts<Server> for ChannelUserPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let user = path_text(parts, server, "user_id").await?;
+        Ok(Self(user.parse().map_err(|_: Malformed| Problem::not_found())?))
     }
 }
 

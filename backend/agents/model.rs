@@ -94,15 +94,19 @@ pub struct Message {
     pub tool_call_id: Option<String>,
 }
 
-/// Parts as they are kept. What another framework put between them, in a thread that was carried over, is read as the
-/// picture or the text that it is, because a conversation that cannot be read would begin anew.
+/// Parts as they are kept, or a text that is all there is. What another framework put between parts, in a thread that
+/// was carried over, is read as the picture or the text that it is, because a conversation that cannot be read would
+/// begin anew.
 fn parts_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     let read = |part: Value| {
         let picture = part["image_url"]["url"].as_str().and_then(Part::image_of_data_uri);
         let text = |part: &Value| part.as_str().map_or_else(|| part.to_string(), str::to_owned);
         picture.unwrap_or_else(|| Part::deserialize(&part).unwrap_or_else(|_| Part::text(text(&part))))
     };
-    Ok(Vec::<Value>::deserialize(deserializer)?.into_iter().map(read).collect())
+    match Value::deserialize(deserializer)? {
+        Value::String(text) => Ok(vec![Part::text(text)]),
+        parts => Ok(Vec::deserialize(parts).map_err(serde::de::Error::custom)?.into_iter().map(read).collect()),
+    }
 }
 
 impl Message {

@@ -1,16 +1,19 @@
 //! JSON Web Tokens (RFC 7519), signed with HS256.
 
-use std::fmt;
+use std::{collections::HashSet, fmt};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, decode, decode_header};
+use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode, decode_header};
+use memchr::memmem::Finder;
 use serde::Deserialize;
 
 use super::Error;
-use crate::domain::limits::JWT_LEEWAY_S;
+use crate::domain::limits::{BODY_JWTS_MAX, JWT_BYTES_MAX, JWT_LEEWAY_S};
 
-/// Longest token that is looked at, bytes.
-const TOKEN_BYTES_MAX: usize = 8 * 1024;
+/// What the header of a JWT begins with: `{"` in base64.
+const OPENING: &[u8] = b"eyJ";
+/// A signature of HS256: 32 bytes in base64, characters.
+const SIGNATURE_CHARS: usize = 43;
 /// Longest subject or issuer, bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 
@@ -54,7 +57,7 @@ impl JwtRules {
 
     pub(super) fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
         const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this server");
-        if token.len() > TOKEN_BYTES_MAX {
+        if token.len() > JWT_BYTES_MAX {
             return Err(NOT_VALID);
         }
         // What a header calls critical has to be understood (RFC 7515, 4.1.11), and no extension is.
@@ -80,6 +83,16 @@ impl JwtRules {
         Ok(Claims { issuer, subject: body.sub, expires_at: expires_at + leeway })
     }
 
+    /// Whether a token stands in these bytes that is signed with this key, whatever it says; or more texts that look
+    /// like one than are verified.
+    pub(super) fn signed_one_in(&self, bytes: &[u8]) -> bool {
+        let mut seen = HashSet::new();
+        tokens_in(bytes).any(|token @ (signed, signature)| {
+            let is_good = || crypto::verify(signature, signed, &self.key, Algorithm::HS256).unwrap_or(false);
+            seen.insert(token) && (seen.len() > BODY_JWTS_MAX || is_good())
+        })
+    }
+
     fn validation(&self) -> Validation {
         let mut validation = Validation::new(Algorithm::HS256);
         let mut required = vec!["exp", "sub"];
@@ -97,6 +110,30 @@ impl JwtRules {
         validation.set_required_spec_claims(&required);
         validation
     }
+}
+
+/// What looks like a token of HS256: what is signed, and the signature. Each byte is looked at three times at most.
+fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
+    let opening = Finder::new(OPENING);
+    let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
+    // Where the letters from here on end, if a dot comes then.
+    let dot = move |from: usize| {
+        let end = from + bytes[from..].iter().position(|byte| !is_letter(byte))?;
+        (bytes[end] == b'.').then_some(end)
+    };
+    let mut from = 0;
+    std::iter::from_fn(move || {
+        loop {
+            let start = from + opening.find(&bytes[from..])?;
+            let header = start + bytes[start..].iter().take_while(|byte| is_letter(byte)).count();
+            from = header;
+            let Some(payload) = dot(header).and_then(|end| dot(end + 1)) else { continue };
+            let Some(signature) = bytes.get(payload + 1..payload + 1 + SIGNATURE_CHARS) else { continue };
+            if payload - start < JWT_BYTES_MAX && signature.iter().all(is_letter) {
+                return Some((&bytes[start..payload], std::str::from_utf8(signature).ok()?));
+            }
+        }
+    })
 }
 
 #[cfg(test)]
@@ -163,6 +200,29 @@ mod tests {
             let claims = json!({"sub": "a", "exp": NOW + 60});
             let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET)).unwrap();
             assert!(rules.verify(&token, DateTime::from_timestamp(NOW, 0).unwrap()).is_err(), "{token}");
+        }
+    }
+
+    #[test]
+    fn a_token_of_this_key_is_found_wherever_it_stands_and_another_is_not() {
+        let rules = JwtRules::hs256(SECRET, Some("https://id".to_owned()), None);
+        let token = |secret: &[u8], n: usize| {
+            encode(&Header::default(), &json!({"sub": "a", "n": n, "exp": 7}), &EncodingKey::from_secret(secret))
+                .unwrap()
+        };
+        let (own, other) = (token(SECRET, 1), token(b"another", 1));
+        for (before, after) in
+            [("", ""), ("\"", "\""), ("Bearer ", "."), ("eyJx.", "_x"), ("eyJ.eyJ.", ".y"), (&other, " ")]
+        {
+            assert!(rules.signed_one_in(format!("{before}{own}{after}").as_bytes()), "{before} {after}");
+            assert!(!rules.signed_one_in(format!("{before}{other}{after}").as_bytes()), "{before} {after}");
+            assert!(!rules.signed_one_in(format!("{before}{}", &own[..own.len() - 1]).as_bytes()));
+        }
+        let many = |count| (0..count).map(|n| token(b"another", n)).collect::<Vec<_>>().join(" ");
+        assert!(!rules.signed_one_in(format!("{0} {0}", many(BODY_JWTS_MAX)).as_bytes()));
+        assert!(rules.signed_one_in(many(BODY_JWTS_MAX + 1).as_bytes()));
+        for text in ["eyJ", "eyJ.", "eyJ..", "eyJ.eyJ", "eyJ.x.", ""] {
+            assert!(!rules.signed_one_in(text.repeat(100).as_bytes()), "{text}");
         }
     }
 

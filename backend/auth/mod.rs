@@ -100,6 +100,12 @@ impl Authenticator {
         OwnerId::derive(&self.pepper, issuer, subject)
     }
 
+    /// Whether a JWT of this server stands in these bytes, also one that has expired; or more that might be one than
+    /// are looked at.
+    pub fn finds_jwt(&self, bytes: &[u8]) -> bool {
+        matches!(&self.mode, Mode::Jwt(rules) if rules.signed_one_in(bytes))
+    }
+
     /// Verifies the value of an `Authorization` header.
     pub async fn authenticate(&self, authorization: Option<&str>) -> Result<Caller, Error> {
         let Mode::Jwt(rules) = &self.mode else {

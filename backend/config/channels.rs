@@ -2,10 +2,11 @@
 
 use std::{collections::BTreeMap, sync::Arc};
 
-use serde::Deserialize;
+use chrono::{DateTime, TimeDelta, Utc};
+use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
-    Auth, Error, Secrets, error,
+    Auth, Error, Secrets, Ttl, error,
     sections::{Agent, Named},
 };
 use crate::domain::{
@@ -54,6 +55,9 @@ pub struct ChannelConfig {
     pub has_workers: bool,
     #[serde(default)]
     pub auth: ChannelAuth,
+    /// How long a code that was good makes its user known: seconds, or a number with s, m, h or d; none: for ever.
+    #[serde(default, deserialize_with = "ttl")]
+    pub verified_for: Option<Ttl>,
     /// The bot's name on Telegram, without its @. None: the trigger's, if that begins with an @.
     pub bot_username: Option<String>,
     /// Whose a channel with a webhook is: the `sub` of a JWT, and its `iss`.
@@ -74,14 +78,23 @@ enum Word {
     Number(i64),
 }
 
+impl Word {
+    fn text(self) -> String {
+        match self {
+            Self::Text(text) => text,
+            Self::Number(number) => number.to_string(),
+        }
+    }
+}
+
 impl From<Word> for AllowedUser {
     fn from(word: Word) -> Self {
-        let text = match word {
-            Word::Text(text) => text,
-            Word::Number(number) => number.to_string(),
-        };
-        Self(text.parse().map_err(|_| ()))
+        Self(word.text().parse().map_err(|_| ()))
     }
+}
+
+fn ttl<'de, D: Deserializer<'de>>(value: D) -> Result<Option<Ttl>, D::Error> {
+    Word::deserialize(value)?.text().parse().map(Some).map_err(D::Error::custom)
 }
 
 fn idle_timeout() -> i64 {
@@ -120,6 +133,11 @@ impl ChannelConfig {
         self.bot_username.as_deref().map(|name| name.trim_start_matches('@')).or_else(of_trigger)
     }
 
+    /// Who gave a code no later than this has to give one again.
+    pub fn expired_until(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
+        self.verified_for.map(|Ttl(life_s)| now - TimeDelta::seconds(life_s))
+    }
+
     fn check(&self, name: &ChannelName) -> Result<(), Error> {
         let wrong = |rule: String| Err(error(format!("[channels.{name}]: {rule}")));
         if self.allowed_users.len() > ALLOWED_USERS_MAX {
@@ -139,6 +157,9 @@ impl ChannelConfig {
         }
         if !(1..=IDLE_TIMEOUT_S_MAX).contains(&self.idle_timeout_s) {
             return wrong(format!("idle_timeout_s is 1 to {IDLE_TIMEOUT_S_MAX}"));
+        }
+        if self.verified_for.is_some() && self.auth != ChannelAuth::Code {
+            return wrong("verified_for says something only with auth = \"code\"".to_owned());
         }
         Ok(())
     }
@@ -239,6 +260,10 @@ mod tests {
         let channels = read("[web]").unwrap();
         let web = channels.get(&"web".parse().unwrap()).unwrap();
         assert_eq!((web.idle_timeout_s, web.thread_per_session, web.agent.as_str()), (1_800, true, "assistant"));
+        for (text, seconds) in [("3600", 3_600), ("\"90m\"", 5_400), ("\"30d\"", 2_592_000)] {
+            let channels = read(&format!("[web]\nauth = \"code\"\nverified_for = {text}")).unwrap();
+            assert_eq!(channels.get(&"web".parse().unwrap()).unwrap().verified_for, Some(Ttl(seconds)));
+        }
         assert!(web.allowed().is_empty() && web.bot().is_none() && web.auth == ChannelAuth::None);
     }
 
@@ -260,6 +285,9 @@ mod tests {
             ("[t]\nidle_timeout_s = 0", "idle_timeout_s is 1 to"),
             ("[t]\ntrigger = \" \"", "a trigger is 1 to"),
             ("[t]\nallowed_users = [\"\"]", "a user of allowed_users"),
+            ("[t]\nverified_for = \"30d\"", "only with auth"),
+            ("[t]\nauth = \"code\"\nverified_for = \"soon\"", "a time to live is 1 s to"),
+            ("[t]\nauth = \"code\"\nverified_for = 0", "a time to live is 1 s to"),
             ("[t]\nagent = \"two words\"", "a name is 1 to 128"),
             ("[\"a/b\"]", "a channel is 1 to 32"),
             ("[a]\n[a_b]", "their threads could meet"),

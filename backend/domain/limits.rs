@@ -1,8 +1,9 @@
 //! Every bound of the product; `docs/protocol.md` has the table for users. Over one a request is refused, not slowed down.
 
+mod saved;
 mod shares;
 
-pub use self::shares::*;
+pub use self::{saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -122,6 +123,10 @@ pub const TOKEN_LIFE_S_MAX: i64 = 10 * 366 * 24 * 60 * 60;
 pub const TYPE_PATTERNS_MAX: usize = 32;
 /// Longest a JWT's times may be off, seconds.
 pub const JWT_LEEWAY_S: u64 = 5;
+/// Longest JWT that is looked at, bytes.
+pub const JWT_BYTES_MAX: usize = 8 * 1024;
+/// Most different texts of one body that look like a JWT and are verified; a body with more is refused.
+pub const BODY_JWTS_MAX: usize = 1_000;
 /// A server that drains has this long to finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 8_000;
 /// Of these, how long it may at most still take connections and say that it will go, milliseconds.
@@ -284,30 +289,6 @@ pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
 pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
 /// How far back a session's log is searched for a line that may be there already, bytes.
 pub const SESSION_LOG_TAIL_BYTES: u64 = 4 * 1024 * 1024;
-/// Longest name of a saved session, characters.
-pub const SAVED_NAME_CHARS_MAX: usize = 64;
-/// Longest description of a saved session, characters.
-pub const SAVED_DESCRIPTION_CHARS_MAX: usize = 2_000;
-/// Largest file of a saved session, bytes.
-pub const SAVED_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Most messages of a saved session.
-pub const SAVED_MESSAGES_MAX: usize = 100_000;
-/// Most values that a checkpoint is read as when it is saved.
-pub const SAVED_VALUES_MAX: usize = 2_000_000;
-/// Events of a thread in one look for what was said in it; each has at most 64 KiB.
-pub const SAID_ROWS: i64 = 100;
-/// Runs of a thread in one look for those that said something.
-pub const SAID_RUNS: i64 = 50;
-/// Longest wait for the turn as a writer of a folder, milliseconds.
-pub const SAVED_WAIT_MS_MAX: u64 = 5_000;
-/// Pause between two tries to lock a folder, milliseconds.
-pub const SAVED_PAUSE_MS: u64 = 20;
-/// Most saved sessions of one owner.
-pub const SAVED_SESSIONS_MAX: usize = 10_000;
-/// Longest text of a message in an index or a summary, characters.
-pub const SAVED_TEXT_CHARS_MAX: usize = 200;
-/// Most requests that a summary repeats.
-pub const SAVED_REQUESTS_MAX: usize = 5;
 /// Life of a one-time code when none is asked for, seconds.
 pub const CODE_LIFE_S_DEFAULT: i64 = 15 * 60;
 /// Longest life of a one-time code, seconds.

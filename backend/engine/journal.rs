@@ -21,6 +21,7 @@ use crate::{
         json::Json,
         limits::CHECKPOINT_BODY_BYTES_MAX,
         principal::OwnerId,
+        transcript::full::conversation,
     },
     store::{
         self, Store,
@@ -207,12 +208,17 @@ pub(super) fn encode<S: State>(
     Ok((new, now))
 }
 
-/// Reads back what [`encode`] made; `None` for another program's checkpoint, or one whose state no longer fits.
+/// Reads back what [`encode`] made, or what a saved session was restored as; `None` for another program's checkpoint,
+/// or one whose state no longer fits.
 pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
+    own(checkpoint).or_else(|| of_session(checkpoint))
+}
+
+fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     if checkpoint.checkpoint.t.as_str() != "json" {
         return None;
     }
-    let head = head(&checkpoint.checkpoint.b.0)?;
+    let head: Head = serde_json::from_slice(&checkpoint.checkpoint.b.0).ok().filter(|head: &Head| head.v == FORMAT)?;
     let (mut members, mut kept) = (serde_json::Map::new(), Kept::new());
     for (channel, blob) in &checkpoint.blobs.0 {
         let text = String::from_utf8(blob.b.0.clone()).ok().filter(|_| blob.t.as_str() == "json")?;
@@ -238,15 +244,31 @@ pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     })
 }
 
-/// The head that a checkpoint is, or the one that stands in it for other engines to pass over: such a checkpoint was
-/// made from a saved session, and both go on from it.
-fn head(value: &[u8]) -> Option<Head> {
-    #[derive(Deserialize)]
-    struct Within {
-        runreel: Head,
-    }
-    let of_file = || serde_json::from_slice::<Within>(value).map(|within| within.runreel);
-    serde_json::from_slice::<Head>(value).or_else(|_| of_file()).ok().filter(|head| head.v == FORMAT)
+/// The graph of the agents that go on with messages. No other does, so every conversation goes on with this one.
+const CONVERSATION: &str = "assistant";
+
+/// The conversation of a restored session, whichever framework led it, and of the rest what this engine would keep.
+fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
+    let messages = json!(conversation(checkpoint)?);
+    let member = |(channel, blob): &(Channel, Blob)| {
+        let value = serde_json::from_slice(&blob.b.0).ok().filter(|_| blob.t.as_str() == "json")?;
+        Some((channel.as_str().to_owned(), value))
+    };
+    let mut members: serde_json::Map<String, Value> = checkpoint.blobs.0.iter().filter_map(member).collect();
+    members.insert("messages".to_owned(), messages.clone());
+    // Another framework may call something else by the name of a member.
+    let state = serde_json::from_value(Value::Object(members))
+        .or_else(|_| serde_json::from_value(json!({"messages": messages})));
+    Some(Read {
+        run_id: None,
+        graph: CONVERSATION.to_owned(),
+        step: 0,
+        next: Vec::new(),
+        ended: None,
+        state: state.ok()?,
+        kept: Kept::new(),
+        memos: Memos::new(),
+    })
 }
 
 fn version(since: &CheckpointId) -> Result<Version, JournalError> {

@@ -14,12 +14,15 @@ use tokio::time::Instant;
 
 use super::{
     Server,
-    credential::Credential,
+    credential::CredentialGuard,
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
-        limits::{BODY_BYTES_MAX, BODY_BYTES_PER_S_MIN, BODY_GRACE_MS, BODY_STEP_KIB, BODY_WAIT_MS_MAX},
+        limits::{
+            BODY_BYTES_MAX, BODY_BYTES_PER_S_MIN, BODY_GRACE_MS, BODY_STEP_KIB, BODY_WAIT_MS_MAX,
+            CHECKPOINT_BODY_BYTES_MAX,
+        },
         pace::Pace,
         principal::OwnerId,
     },
@@ -35,11 +38,11 @@ const DRAIN_SILENCE: Duration = Duration::from_millis(250);
 #[derive(Clone)]
 pub(super) struct Payer(pub(super) OwnerId);
 
-/// A body within its bound, and what it says it is. It does not hold the credential of its request.
+/// A body within its bound, and what it says it is. It holds no credential.
 pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(super) bytes: Bytes,
     pub(super) is_ndjson: bool,
-    credential: Option<Credential>,
+    guard: CredentialGuard,
     /// Given back when the request is done.
     room: Share,
 }
@@ -66,7 +69,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         let media_type = media_type(&head.headers);
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
-        let credential = Credential::of(&head.headers);
+        let guard = CredentialGuard::of(&head.headers, server);
         // Who has no credential of ours comes through a webhook, of which a channel has one.
         let (bodies, payer) = match head.extensions.get::<Payer>() {
             Some(Payer(owner)) => (&server.bodies, owner.clone()),
@@ -80,10 +83,8 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
                 "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
             ));
         }
-        if credential.as_ref().is_some_and(|credential| credential.is_spelled_in(&bytes)) {
-            return Err(Credential::refusal());
-        }
-        Ok(Self { bytes, is_ndjson, credential, room: room })
+        guard.check_json(&bytes)?;
+        Ok(Self { bytes, is_ndjson, guard, room })
     }
 }
 
@@ -136,7 +137,8 @@ async fn arrive(
 
 /// Reads on for a moment: a client that is still sending would not read the answer.
 pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Bytes, E>> + Send)>) {
-    let mut left = BODY_BYTES_MAX;
+    // Enough for the largest body of all, and one that is a little over its bound.
+    let mut left = CHECKPOINT_BODY_BYTES_MAX + BODY_BYTES_MAX;
     let reading = async {
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(DRAIN_SILENCE, bytes.next()).await {
             left = left.saturating_sub(chunk.len());
@@ -149,10 +151,9 @@ pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Byte
 }
 
 impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
-    /// Refuses values that hold the credential inside the encoding they came in.
+    /// Refuses values that hold a credential inside the encoding they came in.
     pub(super) fn check_values<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Problem> {
-        let Some(credential) = &self.credential else { return Ok(()) };
-        if values.into_iter().any(|value| credential.is_in(value)) { Err(Credential::refusal()) } else { Ok(()) }
+        values.into_iter().try_for_each(|value| self.guard.check(value))
     }
 
     /// Reads the whole body as one JSON object; an empty body reads as `{}`.

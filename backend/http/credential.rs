@@ -1,66 +1,98 @@
-//! What a request proves itself with must not end up in what it leaves behind.
+//! What proves who somebody is must not end up in what a request leaves behind: the request's own credential, and any
+//! JWT that this server would have to believe.
 
 use axum::http::{HeaderMap, header};
 use memchr::memmem;
 
-use super::problem::{Code, Problem};
+use super::{
+    Server,
+    problem::{Code, Problem},
+};
+use crate::{auth::Authenticator, domain::limits::JWT_BYTES_MAX};
 
 /// Shorter ones could be any word.
 const CREDENTIAL_BYTES_MIN: usize = 20;
+/// As JSON spells it: an escape is six letters long.
+const SPELLED_BYTES_MAX: usize = 6 * JWT_BYTES_MAX;
 
-/// The bearer credential of a request. It has no `Debug` on purpose.
+/// Looks for credentials. It has no `Debug` on purpose.
 #[derive(Clone)]
-pub(super) struct Credential(Box<[u8]>);
+pub(super) struct CredentialGuard {
+    /// Of the request, the greater part: without its last letters it is as good as the whole.
+    own: Option<Box<[u8]>>,
+    authenticator: Authenticator,
+}
 
-impl Credential {
-    pub(super) fn of(headers: &HeaderMap) -> Option<Self> {
-        let value = headers.get(header::AUTHORIZATION)?.as_bytes();
-        let credential = value.splitn(2, |byte| *byte == b' ').nth(1)?.trim_ascii();
-        // The greater part is looked for: a credential without its last letters is as good as the whole.
-        let part = &credential[..credential.len() * 4 / 5];
-        (part.len() >= CREDENTIAL_BYTES_MIN).then(|| Self(Box::from(part)))
+impl CredentialGuard {
+    pub(super) fn of(headers: &HeaderMap, server: &Server) -> Self {
+        Self { own: own(headers), authenticator: server.authenticator.clone() }
     }
 
-    /// Whether these bytes hold the credential.
-    pub(super) fn is_in(&self, bytes: &[u8]) -> bool {
-        memmem::find(bytes, &self.0).is_some()
+    /// Whether these bytes hold a credential.
+    pub(super) fn finds(&self, bytes: &[u8]) -> bool {
+        self.finds_own(bytes) || self.authenticator.finds_jwt(bytes)
     }
 
-    /// Whether this JSON holds the credential, in whatever way it is spelled.
-    pub(super) fn is_spelled_in(&self, json: &[u8]) -> bool {
-        self.is_in(json) || (memchr::memchr(b'\\', json).is_some() && self.is_in(&unescaped(json)))
+    /// Refuses bytes that hold a credential.
+    pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Problem> {
+        if self.finds(bytes) { Err(refusal()) } else { Ok(()) }
     }
 
-    pub(super) fn refusal() -> Problem {
-        Problem::new(Code::CredentialInBody, "the body holds the credential the request was sent with")
-            .hint("leave it out: what is stored is there for others to read. Nothing of this request was stored")
+    /// Refuses JSON that holds a credential, in whatever way it is spelled.
+    pub(super) fn check_json(&self, json: &[u8]) -> Result<(), Problem> {
+        let has_nothing_to_find = self.own.is_none() && self.authenticator.is_off();
+        if !has_nothing_to_find && is_spelled_in(json, |text| self.finds(text)) { Err(refusal()) } else { Ok(()) }
+    }
+
+    /// As [`CredentialGuard::check_json`], for the request's own credential alone.
+    pub(super) fn check_own(&self, json: &[u8]) -> Result<(), Problem> {
+        if is_spelled_in(json, |text| self.finds_own(text)) { Err(refusal()) } else { Ok(()) }
+    }
+
+    fn finds_own(&self, bytes: &[u8]) -> bool {
+        self.own.as_ref().is_some_and(|own| memmem::find(bytes, own).is_some())
     }
 }
 
-/// Looks for a credential in bytes that come piece by piece, plain or as JSON spells it.
+fn is_spelled_in(json: &[u8], finds: impl Fn(&[u8]) -> bool) -> bool {
+    finds(json) || (memchr::memchr(b'\\', json).is_some() && finds(&unescaped(json)))
+}
+
+fn own(headers: &HeaderMap) -> Option<Box<[u8]>> {
+    let value = headers.get(header::AUTHORIZATION)?.as_bytes();
+    let credential = value.splitn(2, |byte| *byte == b' ').nth(1)?.trim_ascii();
+    let part = &credential[..credential.len() * 4 / 5];
+    (part.len() >= CREDENTIAL_BYTES_MIN).then(|| Box::from(part))
+}
+
+fn refusal() -> Problem {
+    Problem::new(Code::CredentialInBody, "the body holds a credential: the request's own, or a JWT of this server")
+        .hint("leave it out: what is stored is there for others to read. Nothing of this request was stored")
+}
+
+/// Looks for credentials in bytes that come piece by piece, plain or as JSON spells them.
 pub(super) struct Scan {
-    credential: Credential,
-    /// The end of what has passed: the credential may have begun there.
-    tail: Vec<u8>,
+    guard: CredentialGuard,
+    /// What was not looked at yet, after the end of what was: a credential may have begun there.
+    pending: Vec<u8>,
 }
 
 impl Scan {
-    pub(super) fn new(credential: Credential) -> Self {
-        Self { credential, tail: Vec::new() }
+    pub(super) fn new(guard: CredentialGuard) -> Self {
+        Self { guard, pending: Vec::new() }
     }
 
-    pub(super) fn finds(&mut self, bytes: &[u8]) -> bool {
-        // An escape is six letters long.
-        let overlap = self.credential.0.len() * 6;
-        self.tail.extend_from_slice(&bytes[..bytes.len().min(overlap)]);
-        let found = self.credential.is_spelled_in(&self.tail) || self.credential.is_spelled_in(bytes);
-        if bytes.len() >= overlap {
-            self.tail.clear();
-            self.tail.extend_from_slice(&bytes[bytes.len() - overlap..]);
-        } else {
-            self.tail.drain(..self.tail.len().saturating_sub(overlap));
-        }
-        found
+    /// Takes a piece in, of any size. What must not be in it is refused with this piece or one of the next.
+    pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Problem> {
+        self.pending.extend_from_slice(bytes);
+        if self.pending.len() < 2 * SPELLED_BYTES_MAX { Ok(()) } else { self.finish() }
+    }
+
+    /// Looks at all that came.
+    pub(super) fn finish(&mut self) -> Result<(), Problem> {
+        self.guard.check_json(&self.pending)?;
+        self.pending.drain(..self.pending.len().saturating_sub(SPELLED_BYTES_MAX));
+        Ok(())
     }
 }
 
@@ -94,39 +126,15 @@ fn unescaped(json: &[u8]) -> Vec<u8> {
 mod tests {
     use super::*;
 
-    fn credential(text: &str) -> Credential {
-        let mut headers = HeaderMap::new();
-        headers.insert(header::AUTHORIZATION, format!("Bearer {text}").parse().unwrap());
-        Credential::of(&headers).unwrap()
-    }
-
     #[test]
-    fn a_credential_is_found_in_every_spelling() {
-        let credential = credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_c");
-        for json in [
-            r#"{"a":"eyJhbGciOiJIUzI1NiJ9.e30.a-b_c"}"#,
-            r#"{"a":["x eyJhbGciOiJIUzI1NiJ9\u002ee30\u002Ea-b_c y"]}"#,
-            r#"{"eyJhbGciOiJIUzI1NiJ9.e3\u0030.a-b_c":1}"#,
+    fn escapes_of_ascii_are_taken_back_and_nothing_else_is() {
+        for (json, text) in [
+            (r"eyJ\u002ee30\u002Ea-b_c", "eyJ.e30.a-b_c"),
+            (r#"{"e\u0079J":"\/"}"#, r#"{"eyJ":"/"}"#),
+            (r"\u00e9\", "u00e9"),
+            (r"\u002", "u002"),
         ] {
-            assert!(credential.is_spelled_in(json.as_bytes()), "{json}");
-        }
-        for json in [r#"{"a":"eyJhbGciOiJIUzI1N"}"#, r#"{"a":"\u002"}"#, "\\", r#"{"a":"\u00e9\\"}"#] {
-            assert!(!credential.is_spelled_in(json.as_bytes()), "{json}");
-        }
-    }
-
-    #[test]
-    fn a_credential_is_found_across_pieces_of_any_size() {
-        let plain = "before eyJhbGciOiJIUzI1NiJ9.e30.a-b_c after".to_owned();
-        let spelled = plain.replace("NiJ9", "\\u004eiJ\\u0039").replace(".e30", "\\u002ee30");
-        for (text, size) in
-            [&plain, &spelled].into_iter().flat_map(|text| (1..text.len()).map(move |size| (text, size)))
-        {
-            let text = text.as_bytes();
-            let mut scan = Scan::new(credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_c"));
-            assert!(text.chunks(size).any(|piece| scan.finds(piece)), "{size}");
-            let mut scan = Scan::new(credential("eyJhbGciOiJIUzI1NiJ9.e30.a-b_d.another"));
-            assert!(!text.chunks(size).any(|piece| scan.finds(piece)), "{size}");
+            assert_eq!(unescaped(json.as_bytes()), text.as_bytes(), "{json}");
         }
     }
 
@@ -134,6 +142,8 @@ mod tests {
     fn a_short_word_is_no_credential() {
         let mut headers = HeaderMap::new();
         headers.insert(header::AUTHORIZATION, "Bearer dev".parse().unwrap());
-        assert!(Credential::of(&headers).is_none());
+        assert!(own(&headers).is_none());
+        headers.insert(header::AUTHORIZATION, format!("Bearer {}", "x".repeat(25)).parse().unwrap());
+        assert_eq!(own(&headers).unwrap().len(), 20);
     }
 }

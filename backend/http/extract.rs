@@ -11,7 +11,7 @@ pub(super) use super::body::Body;
 use super::{
     Server,
     body::Payer,
-    credential::Credential,
+    credential::CredentialGuard,
     problem::{Code, Problem},
     replies::Asker,
 };
@@ -22,7 +22,7 @@ use crate::{
         checkpoint::CheckpointId,
         id::{Malformed, Name, RunId, ThreadId},
         principal::{OwnerId, Scope},
-        session::inbound::ChannelName,
+        session::inbound::{ChannelName, UserId},
         transcript::SavedName,
     },
 };
@@ -72,7 +72,7 @@ impl FromRequestParts<Server> for Caller {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts)?;
+        refuse_token_in_url(parts, server)?;
         if server.authenticator.is_off() {
             refuse_foreign_host(parts)?;
         }
@@ -95,13 +95,13 @@ pub(super) struct CleanUrl;
 impl FromRequestParts<Server> for CleanUrl {
     type Rejection = Problem;
 
-    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts).map(|()| Self)
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        refuse_token_in_url(parts, server).map(|()| Self)
     }
 }
 
 /// URLs end up in logs, histories and referrers.
-fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
+pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
     const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
     // Read as the server reads parameters, so that no way of writing a name gets past.
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
@@ -110,8 +110,9 @@ fn refuse_token_in_url(parts: &Parts) -> Result<(), Problem> {
     };
     let text = parts.uri.path_and_query().map_or("", axum::http::uri::PathAndQuery::as_str);
     let text: Vec<u8> = percent_encoding::percent_decode_str(text).collect();
-    let is_own = Credential::of(&parts.headers).is_some_and(|credential| credential.is_in(&text));
-    if is_own || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries)) {
+    if CredentialGuard::of(&parts.headers, server).finds(&text)
+        || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries))
+    {
         return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
             .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
     }
@@ -232,6 +233,18 @@ impl FromRequestParts<Server> for ChannelPath {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         let channel = path_text(parts, server, "channel").await?;
         Ok(Self(channel.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The user of a channel in a path. What is no user's id cannot exist.
+pub(super) struct ChannelUserPath(pub(super) UserId);
+
+impl FromRequestParts<Server> for ChannelUserPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        let user = path_text(parts, server, "user_id").await?;
+        Ok(Self(user.parse().map_err(|_: Malformed| Problem::not_found())?))
     }
 }
 

@@ -28,6 +28,7 @@ pub mod serve;
 mod sessions;
 mod sse;
 mod stream;
+mod suggestion;
 mod threads;
 mod timeline;
 mod ui;
@@ -36,7 +37,7 @@ use std::sync::Arc;
 
 use axum::{
     Router,
-    extract::Request,
+    extract::{Request, State},
     http::{HeaderName, HeaderValue, Response, StatusCode, header},
     middleware::{Next, from_fn, from_fn_with_state, map_response},
     response::IntoResponse,
@@ -49,6 +50,7 @@ use utoipa_axum::router::OpenApiRouter;
 use self::{
     problem::{Code, Problem},
     refusals::Refusals,
+    suggestion::Routes,
 };
 use crate::{
     auth::{Authenticator, Revocations},
@@ -165,6 +167,7 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 /// The whole service: the API, its documents, the UI.
 pub fn router(server: Server) -> Router {
     let (api, document) = api().split_for_parts();
+    let routes = Arc::new(Routes::of(&document));
     let refusals = Arc::new(Refusals::default());
     let always = |name, value| {
         SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
@@ -173,7 +176,10 @@ pub fn router(server: Server) -> Router {
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path has no such method").into_response()
         })
-        .fallback(ui::serve) //             /, /runs/{run_id}, /assets/…
+        .fallback(move |State(server): State<Server>, request: Request| {
+            // /, /runs/{run_id}, /assets/…
+            std::future::ready(ui::serve(&routes, &server, request))
+        })
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(server.clone(), replies::count))
         .layer(map_response(plain_errors_are_problems))
@@ -209,10 +215,11 @@ fn closing(mut response: Response<axum::body::Body>) -> Response<axum::body::Bod
     response
 }
 
-/// What the framework refuses by itself becomes a problem as well.
+/// What the framework refuses by itself becomes a problem as well; its words are plain text.
 async fn plain_errors_are_problems(response: axum::response::Response) -> axum::response::Response {
     let status = response.status();
-    let typed = response.headers().get(header::CONTENT_TYPE).is_some_and(|t| t.as_bytes().ends_with(b"json"));
+    let is_ours = |t: &HeaderValue| t.as_bytes().ends_with(b"json") || t.as_bytes().starts_with(b"text/html");
+    let typed = response.headers().get(header::CONTENT_TYPE).is_some_and(is_ours);
     if typed || !(status.is_client_error() || status.is_server_error()) {
         return response;
     }

@@ -101,7 +101,7 @@ impl Code {
             Self::InvalidCursor => "The cursor is not valid",
             Self::RoleMismatch => "The event names another identity than its run's",
             Self::TokenInUrl => "Credentials do not belong into a URL",
-            Self::CredentialInBody => "Credentials do not belong into a body",
+            Self::CredentialInBody => "Credentials are not allowed in bodies",
             Self::Unauthorized => "Authentication is needed",
             Self::Forbidden => "The credential does not allow this",
             Self::ForeignHost => "The request was addressed to another host",

@@ -14,7 +14,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    credential::Credential,
+    credential::CredentialGuard,
     events,
     extract::Caller,
     problem::{Code, Problem},
@@ -66,7 +66,7 @@ async fn connect(
         owner,
         expires_at: caller.0.expires_at,
         watched: caller.0.token_id.map(|token| server.revocations.watch(token)),
-        door: Box::new(Producers(Credential::of(&headers))),
+        door: Box::new(Producers(CredentialGuard::of(&headers, &server))),
         intake,
     };
     let upgrade = upgrade
@@ -86,18 +86,16 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
 }
 
 /// The same door that every producer comes through.
-struct Producers(Option<Credential>);
+struct Producers(CredentialGuard);
 
 impl Door for Producers {
     fn admits(&self, text: &str) -> Result<(), Trouble> {
-        match &self.0 {
-            Some(credential) if credential.is_spelled_in(text.as_bytes()) => Err(trouble(&Credential::refusal())),
-            _ => Ok(()),
-        }
+        self.0.check_own(text.as_bytes()).map_err(|problem| trouble(&problem))
     }
 
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble> {
-        events::read(context, events.get(), false).map_err(|problem| trouble(&problem))
+        let looked_through = self.0.check_json(events.get().as_bytes());
+        looked_through.and_then(|()| events::read(context, events.get(), false)).map_err(|problem| trouble(&problem))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         id::{Malformed, ThreadId},
         limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX},
         principal::Scope,
-        transcript::{SavedName, SavedSession},
+        transcript::{SavedName, SavedSession, full::values_in},
     },
     sessions::saved::{Entry, Error},
 };
@@ -187,6 +187,7 @@ async fn import(
             .field("name")
             .hint("change the name in the file, leave it out, or use it in the path"));
     }
+    body.check_values(values_in(&body.bytes).iter().map(Vec::as_slice))?;
     let (created, session) = server.saved.import(owner, name, body.bytes.to_vec()).await?;
     Ok((created_or_ok(created), Reply(Saved::from(session))).into_response())
 }

@@ -2,12 +2,19 @@
 
 use axum::{
     body::Body,
-    http::{HeaderMap, HeaderValue, Method, StatusCode, Uri, header},
+    extract::Request,
+    http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
 use rust_embed::{EmbeddedFile, RustEmbed};
 
-use super::problem::{Code, Problem};
+use super::{
+    Server,
+    extract::refuse_token_in_url,
+    problem::{Code, Problem},
+    suggestion::Routes,
+};
+use crate::domain::id::RunId;
 
 /// What `npm run build` left in `web/dist`. A build without it serves a page that says so.
 #[derive(RustEmbed)]
@@ -20,22 +27,58 @@ const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; fram
     object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
 
 /// Everything that no route has taken: a file of the UI, or its page for the paths it draws itself.
-pub(super) async fn serve(method: Method, uri: Uri, headers: HeaderMap) -> Response {
-    let path = uri.path().trim_start_matches('/');
-    if method != Method::GET && method != Method::HEAD && !path.starts_with("api/") {
-        let refusal = Problem::new(Code::MethodNotAllowed, "this path is only to be read");
-        return ([(header::ALLOW, "GET, HEAD")], refusal).into_response();
+pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Response {
+    let (parts, _) = request.into_parts();
+    let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
+    let file = Files::get(path).filter(|_| !path.is_empty());
+    let page = page(path);
+    if file.is_none() && page.is_none() {
+        return match refuse_token_in_url(&parts, server) {
+            Ok(()) => none(routes, &parts, Problem::not_found()).into_response(),
+            Err(problem) => problem.into_response(),
+        };
     }
-    if let Some(file) = Files::get(path).filter(|_| !path.is_empty()) {
-        return reply(path, file, &headers);
+    if parts.method != Method::GET && parts.method != Method::HEAD {
+        let refusal = Problem::new(Code::MethodNotAllowed, "this path is a page and only to be read");
+        return ([(header::ALLOW, "GET, HEAD")], none(routes, &parts, refusal)).into_response();
     }
-    let is_page = path.is_empty() || path.starts_with("runs");
-    if !is_page {
-        return Problem::not_found().into_response();
+    if let Some(file) = file {
+        return reply(path, file, &parts.headers);
     }
-    match Files::get("index.html") {
-        Some(file) => reply("index.html", file, &headers),
-        None => missing(),
+    let index = Files::get("index.html");
+    let mut response = index.map_or_else(missing, |index| reply("index.html", index, &parts.headers));
+    if page == Some(Page::Missing) {
+        *response.status_mut() = StatusCode::NOT_FOUND;
+    }
+    response
+}
+
+/// A page of the UI.
+#[derive(Clone, Copy, PartialEq)]
+enum Page {
+    There,
+    /// Of a run that cannot be; the UI says so.
+    Missing,
+}
+
+/// The page that the UI draws for a path: its list, or a run.
+fn page(path: &str) -> Option<Page> {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["" | "runs"] | ["runs", ""] => Some(Page::There),
+        ["runs", run] | ["runs", run, ""] if run.parse::<RunId>().is_ok() => Some(Page::There),
+        ["runs", _] | ["runs", _, ""] => Some(Page::Missing),
+        _ => None,
+    }
+}
+
+/// A refusal that names the route that was meant, where there is one.
+fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
+    match routes.meant(&parts.method, parts.uri.path()) {
+        Some(meant) => {
+            let detail = format!("nothing was done: the route is {} {meant}", parts.method);
+            Problem::new(refusal.code(), detail).hint("the API begins with /api, and no path of it ends in a slash")
+        }
+        None => refusal,
     }
 }
 

@@ -45,10 +45,10 @@ use crate::{
 
 /// What a runner may say, checked where every other producer is checked.
 pub trait Door: Send + Sync {
-    /// Refuses a message that carries the connection's own credential.
+    /// Refuses a message that holds the connection's own credential.
     fn admits(&self, text: &str) -> Result<(), Trouble>;
 
-    /// Reads events of a run; all of them or none.
+    /// Reads events of a run; all of them or none. No credential may be among them.
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble>;
 }
 

@@ -225,7 +225,8 @@ impl Steps {
             return Ok(Identity::Known);
         }
         let own = |held_no: &i64| *held_no != routed.inbound_no;
-        Ok(match self.store.standing(&routed.owner, &routed.channel, user).await? {
+        let expired_until = routed.config.expired_until(self.clock.now());
+        Ok(match self.store.standing(&routed.owner, &routed.channel, user, expired_until).await? {
             Standing::Verified { held_no } => match held_no.filter(own) {
                 Some(held_no) if code_in(routed).is_some() => Identity::Proven { held_no },
                 _ => Identity::Known,
@@ -256,10 +257,12 @@ impl Steps {
     /// Notes that this message waits for its user's code, unless the user has given one meanwhile.
     pub async fn hold(&self, routed: &Routed) -> Result<Hold, StartError> {
         let (owner, channel, user) = (&routed.owner, &routed.channel, &routed.inbound.user_id);
-        if let Standing::Verified { .. } = self.store.standing(owner, channel, user).await? {
+        let now = self.clock.now();
+        let expired_until = routed.config.expired_until(now);
+        if let Standing::Verified { .. } = self.store.standing(owner, channel, user, expired_until).await? {
             return Ok(Hold::Needless);
         }
-        if !self.store.ask_user(owner, channel, user, routed.inbound_no, self.clock.now()).await? {
+        if !self.store.ask_user(owner, channel, user, routed.inbound_no, (now, expired_until)).await? {
             return Ok(Hold::TooMany);
         }
         self.store.hold_inbound(owner, routed.inbound_no).await?;

@@ -35,8 +35,22 @@ pub enum Verdict {
     Blocked,
 }
 
+/// A user who has given a code.
+#[derive(Clone, Debug)]
+pub struct VerifiedUser {
+    pub user_id: UserId,
+    pub verified_at: DateTime<Utc>,
+}
+
 impl Store {
-    pub async fn standing(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<Standing, Error> {
+    /// What is known of a user. Who gave a code at `expired_until` or before has to give one again.
+    pub async fn standing(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        user: &UserId,
+        expired_until: Option<DateTime<Utc>>,
+    ) -> Result<Standing, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let row = sqlx::query!(
@@ -51,7 +65,9 @@ impl Store {
             tx.commit().await?;
             Ok(match row {
                 None => Standing::Unknown,
-                Some(row) if row.verified_at.is_some() => Standing::Verified { held_no: row.held_no },
+                Some(row) if row.verified_at.is_some_and(|at| expired_until.is_none_or(|until| at > until)) => {
+                    Standing::Verified { held_no: row.held_no }
+                }
                 Some(row) => Standing::Asked { held_no: row.held_no },
             })
         })
@@ -65,7 +81,7 @@ impl Store {
         channel: &ChannelName,
         user: &UserId,
         inbound_no: i64,
-        now: DateTime<Utc>,
+        (now, expired_until): (DateTime<Utc>, Option<DateTime<Utc>>),
     ) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -74,13 +90,16 @@ impl Store {
                    select $1, $2, $3, $4, $5
                    where (select count(*) from store.channel_user w
                           where w.owner_id = $1 and w.channel = $2 and w.verified_at is null) < $6
-                   on conflict (owner_id, channel, user_id) do update set held_no = coalesce(u.held_no, excluded.held_no)"#,
+                   on conflict (owner_id, channel, user_id) do update
+                   set held_no = coalesce(u.held_no, excluded.held_no),
+                       verified_at = case when u.verified_at <= $7 then null else u.verified_at end"#,
                 owner.as_str(),
                 channel.as_str(),
                 user.as_str(),
                 inbound_no,
                 now,
-                CODE_WAITING_MAX
+                CODE_WAITING_MAX,
+                expired_until
             )
             .execute(&mut *tx)
             .await?;
@@ -163,6 +182,56 @@ impl Store {
             .execute(&mut *tx)
             .await?;
             Ok(tx.commit().await?)
+        })
+        .await
+    }
+
+    /// Users of a channel who have given a code after `expired_until`, by their ids.
+    pub async fn verified_users(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        expired_until: Option<DateTime<Utc>>,
+        after: Option<&UserId>,
+        limit: i64,
+    ) -> Result<Vec<VerifiedUser>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query!(
+                r#"select user_id, verified_at as "verified_at!" from store.channel_user
+                   where owner_id = $1 and channel = $2 and verified_at > coalesce($3, timestamptz '-infinity')
+                         and user_id > $4
+                   order by user_id limit $5"#,
+                owner.as_str(),
+                channel.as_str(),
+                expired_until,
+                after.map_or("", UserId::as_str),
+                limit
+            )
+            .fetch_all(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            let user = |user_id: &str, verified_at| VerifiedUser { user_id: UserId::trusted(user_id), verified_at };
+            Ok(rows.into_iter().map(|row| user(&row.user_id, row.verified_at)).collect())
+        })
+        .await
+    }
+
+    /// Forgets that a user has given a code; `false` when none has.
+    pub async fn revoke_user(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let gone = sqlx::query!(
+                r#"delete from store.channel_user
+                   where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null"#,
+                owner.as_str(),
+                channel.as_str(),
+                user.as_str()
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(gone.rows_affected() == 1)
         })
         .await
     }

@@ -205,7 +205,13 @@ async fn an_artifact_is_its_owners_and_a_run_tokens_only_in_its_run() {
     here.try_upload(&run, "a", "", "x").await.refused(403, "forbidden");
     bob.try_upload(&run, "a", "", "x").await.refused(404, "not_found");
     let secret = alice.token.clone().unwrap();
-    alice.try_upload(&run, "a", "", format!("begin {secret} end")).await.refused(400, "credential_in_body");
+    let forwarded = server.as_subject("another").token.clone().unwrap();
+    for secret in [secret, forwarded] {
+        for before in ["begin ".to_owned(), "x".repeat(300_000), "eyJ.".repeat(40_000)] {
+            let held = format!("{before}{secret} end");
+            alice.try_upload(&run, "a", "", held).await.refused(400, "credential_in_body");
+        }
+    }
     assert_eq!(column(&alice.artifacts(&run).await, "name"), ["a", "secret name"]);
 }
 

@@ -103,6 +103,8 @@ fn rows() -> Vec<Row> {
         // No channel is configured here; tests/it/channels tells what one does.
         body(row("post", "/api/channels/{channel}/messages", [404, 404, 403, 403, 401]), json!({})),
         body(row("post", "/api/channels/{channel}/codes", [404, 404, 403, 403, 401]), json!({})),
+        row("get", "/api/channels/{channel}/users", [404, 404, 403, 403, 401]),
+        row("delete", "/api/channels/{channel}/users/{user_id}", [404, 404, 403, 403, 401]),
         body(row("post", "/api/channels/telegram/webhook", [404, 404, 404, 404, 404]), json!({})),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
@@ -249,7 +251,7 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
     // Putting into a thread that is not there makes it, be it there for somebody else or not.
     for row in rows().iter().filter(|row| row.path.contains("_id}") && row.method != "put") {
         for (who, api) in [("bob", &bob), ("a token of another run", &run_token)] {
-            let spans_runs = row.path.contains("{thread_id}") || row.path.contains("{session_id}");
+            let spans_runs = ["{thread_id}", "{session_id}", "{user_id}"].iter().any(|id| row.path.contains(id));
             if spans_runs && who != "bob" || row.path == "/api/stream/threads/{thread_id}" {
                 continue;
             }

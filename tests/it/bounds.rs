@@ -256,6 +256,53 @@ async fn what_two_servers_could_read_differently_is_refused_or_ends_its_connecti
 }
 
 #[tokio::test]
+async fn a_wrong_path_is_refused_changes_nothing_and_is_told_the_right_one() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let event = json!({ "type": "log.info" });
+    for (method, path, status, meant) in [
+        ("POST", format!("/runs/{run}/events"), 404, Some(format!("POST /api/runs/{run}/events"))),
+        ("POST", format!("/api/runs/{run}/events/"), 404, Some(format!("POST /api/runs/{run}/events"))),
+        ("GET", format!("/runs/{run}/events"), 404, Some(format!("GET /api/runs/{run}/events"))),
+        ("POST", "/runs".to_owned(), 405, Some("POST /api/runs".to_owned())),
+        ("DELETE", format!("/runs/{run}"), 405, Some(format!("DELETE /api/runs/{run}"))),
+        ("DELETE", "/runs/x".to_owned(), 405, Some("DELETE /api/runs/x".to_owned())),
+        ("GET", "/threads/t".to_owned(), 404, Some("GET /api/threads/t".to_owned())),
+        ("PUT", "/".to_owned(), 405, None),
+        ("PUT", "/nothing".to_owned(), 404, None),
+        ("GET", "/nothing".to_owned(), 404, None),
+        ("GET", "/runsandmore".to_owned(), 404, None),
+        ("GET", "/runs/x/y/z".to_owned(), 404, None),
+        ("GET", "//".to_owned(), 404, None),
+        ("GET", "/api".to_owned(), 404, None),
+        ("GET", "/api/".to_owned(), 404, None),
+        ("GET", "/assets/none.js".to_owned(), 404, None),
+    ] {
+        let request = server.request(method.parse().unwrap(), &path);
+        let request = if method == "GET" { request } else { request.json(&event) };
+        let reply = server.send(request).await;
+        let code = if status == 404 { "not_found" } else { "method_not_allowed" };
+        assert_eq!(reply.headers["content-type"], "application/problem+json", "{method} {path}");
+        let problem = reply.refused(status, code);
+        let detail = problem["detail"].as_str().unwrap();
+        match meant {
+            Some(meant) => assert!(detail.ends_with(&meant), "{method} {path}: {problem}"),
+            None => assert!(!detail.contains("the route is"), "{method} {path}: {problem}"),
+        }
+    }
+    assert_eq!(server.run(&run).await["last_seq"], 2);
+    assert_eq!(server.db.number("select count(*) from store.run").await, 1);
+    for (path, status) in [("/", 200), ("/runs", 200), ("/runs/x", 404), (&format!("/runs/{run}/"), 200)] {
+        let page = server.get(path).await;
+        assert_eq!(
+            (page.status, &page.headers["content-type"] == "text/html; charset=utf-8"),
+            (status, true),
+            "{path}"
+        );
+    }
+}
+
+#[tokio::test]
 async fn a_server_that_is_told_to_stop_says_so_before_it_takes_no_more() {
     let server = setup().flags(&["--drain-notice-ms", "2000"]).start().await;
     let run = server.start_run().await;

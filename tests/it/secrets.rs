@@ -1,7 +1,7 @@
-//! Secrets: what a request proves itself with is found nowhere afterwards.
+//! Secrets: what proves who somebody is is found nowhere afterwards.
 //!
 //! A server in a process of its own, with its own Postgres, meets a JWT and an API token in every route, rightly and
-//! wrongly. Then everything that is left is searched: tables, files, write-ahead log, logs, answers, what commands say.
+//! wrongly, and in every body the JWT of somebody else. Then everything that is left is searched: tables, files, write-ahead log, logs, answers, what commands say.
 
 mod drive;
 mod search;
@@ -32,6 +32,8 @@ const JWT_SECRET: &str = "sentinel-jwt-secret-4f1c90a2b7e85d63";
 const PEPPER: &str = "sentinel-pepper-93be07d1c64a8f25";
 const SUBJECT: &str = "sentinel-subject-7c1d52e09ab3";
 const CLAIM: &str = "sentinel-claim-e83b6f40d917";
+/// In the token of another user, which a service passes on in what it sends.
+const PASSED_ON: &str = "sentinel-passed-on-1d9e0b74c3a2";
 /// What is stored on purpose, so that the search is seen to find things.
 const STORED: &str = "stored-sentinel-5a0c7e91f3d2";
 
@@ -111,14 +113,14 @@ impl Server {
 }
 
 /// A JWT that holds more than it needs.
-fn jwt() -> String {
+fn jwt(subject: &str, claim: &str) -> String {
     let exp = runreel::clock::Clock::System.now().timestamp() + 3_600;
-    let claims = json!({ "sub": SUBJECT, "exp": exp, "name": CLAIM });
+    let claims = json!({ "sub": subject, "exp": exp, "name": claim });
     encode(&Header::default(), &claims, &EncodingKey::from_secret(JWT_SECRET.as_bytes())).unwrap()
 }
 
 /// Everything that must not be found, in every spelling.
-fn secrets(jwt: &str, token: &str) -> Needles {
+fn secrets(jwt: &str, token: &str, forwarded: &str) -> Needles {
     let mut needles = Needles::default();
     let parts: Vec<&str> = jwt.split('.').collect();
     let bare = token.strip_prefix("rr_").expect("an API token begins with rr_");
@@ -135,6 +137,10 @@ fn secrets(jwt: &str, token: &str) -> Needles {
     ] {
         needles.add(what, secret.as_bytes());
     }
+    for (what, part) in ["the header", "the payload", "the signature"].iter().zip(forwarded.split('.')).skip(1) {
+        needles.add(&format!("{what} of a JWT that was passed on"), part.as_bytes());
+    }
+    needles.add("a claim that was passed on", PASSED_ON.as_bytes());
     needles.add("the API token's bytes", &hex::decode(bare).unwrap());
     needles
 }
@@ -182,24 +188,24 @@ fn postmaster(data_dir: &Path) -> i32 {
 async fn no_credential_is_found_anywhere_after_it_was_sent_everywhere() {
     let place = Place { folder: tempfile::tempdir().unwrap() };
     let server = place.serve("text").await;
-    let jwt = jwt();
+    let (jwt, forwarded) = (jwt(SUBJECT, CLAIM), jwt("another user", PASSED_ON));
     let made =
         run(place.command(&["token", "create", "--name", "sentinel", "--scope", "admin", "--sub", SUBJECT]), "").await;
     let token = made.stdout.trim().to_owned();
     assert_eq!((made.code, token.len()), (Some(0), 67), "{}", made.stderr);
-    let needles = secrets(&jwt, &token);
+    let needles = secrets(&jwt, &token, &forwarded);
     let mut tally = Tally::default();
 
     let alice = server.api.with(jwt.clone());
     let (control, ended) = plant(&alice).await;
-    let routes = drive::everything(&alice, &jwt, &mut tally, &needles).await;
+    let routes = drive::everything(&alice, (&jwt, &forwarded), &mut tally, &needles).await;
     tally.answers("what commands say", &commands(&place, &server, &token, &ended).await, &needles);
     let (printed, log) = server.stop().await;
     tally.answers("stdout", &printed, &needles);
     tally.log("text", &log, &needles);
 
     let server = place.serve("json").await;
-    let again = drive::everything(&server.api.with(token.clone()), &token, &mut tally, &needles).await;
+    let again = drive::everything(&server.api.with(token.clone()), (&token, &forwarded), &mut tally, &needles).await;
     assert_eq!(routes, again, "both credentials met the same routes");
     let pid = server.child.id().unwrap().cast_signed();
     tally.answers("the postmaster's environment", &environment(postmaster(&place.data_dir())), &needles);

@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
 from typing import Any
 
 import httpx
 import pytest
 from graphs import travel_agent
+from langchain_core.messages import AIMessage, HumanMessage
+from langchain_core.runnables import RunnableConfig
+from langgraph.graph import START, MessagesState, StateGraph
 from langgraph.types import Command
 
 from conftest import JwtServer
@@ -114,3 +118,34 @@ def test_what_is_somebody_elses_and_what_does_not_exist_are_refused_with_the_sam
             assert (hers.status_code, hers.content) == (nobodys.status_code, nobodys.content), path
             assert hers.status_code == 404 or hers.json() in ({"messages": [], "next_cursor": None},), path
     assert ada.get_tuple(config("hers")) == mine
+
+
+def test_the_token_of_a_user_that_a_service_passes_on_stays_out_of_checkpoints(
+    jwt_server: JwtServer, ada: RunreelSaver
+) -> None:
+    seen: list[Any] = []
+
+    def tool(state: MessagesState, config: RunnableConfig) -> dict[str, Any]:
+        seen.append(config["configurable"]["user_jwt"])
+        return {"messages": [AIMessage("done")]}
+
+    graph = StateGraph(MessagesState)
+    graph.add_node("tool", tool)
+    graph.add_edge(START, "tool")
+    thread, tokens = str(uuid.uuid4()), [jwt_server.token("ada"), jwt_server.token("bob"), "eyJx.eyJy.z"]
+    for token in tokens:
+        passed_on = {"thread_id": thread, "user_jwt": token, "header": f"Bearer {token}", "team": "eyJ"}
+        graph.compile(checkpointer=ada).invoke({"messages": [HumanMessage("go")]}, {"configurable": passed_on})
+    assert seen == tokens
+    kept = list(ada.list({"configurable": {"thread_id": thread}}))
+    assert len(kept) == 9
+    for checkpoint in kept:
+        assert checkpoint.metadata["team"] == "eyJ"  # type: ignore[typeddict-item]
+        assert not {"user_jwt", "header"} & checkpoint.metadata.keys()
+    # What a graph keeps in its state on purpose, the server refuses.
+    with pytest.raises(ApiError) as refused:
+        graph.compile(checkpointer=ada).invoke(
+            {"messages": [HumanMessage(f"my token is {tokens[1]}")]},
+            {"configurable": {"thread_id": thread, "user_jwt": ""}},
+        )
+    assert refused.value.code == "credential_in_body"

@@ -132,32 +132,28 @@ pub fn kept(message: Value) -> Value {
     Value::Object(kept)
 }
 
-/// The messages as a checkpoint holds them: each content a list of parts, each call with an id, and somebody whom only
+/// A message as it is read from the file that keeps it: a number may take another form on its way.
+pub fn as_read(message: Value) -> Value {
+    let message = kept(message);
+    serde_json::from_str(&message.to_string()).unwrap_or(message)
+}
+
+/// The messages as agents of this program read them: each with a content, each call with an id, and somebody whom only
 /// another framework knows (a critic, a planner) speaking as an assistant, under a name of their own.
 pub fn usable(messages: &[Value]) -> Vec<Value> {
     messages.iter().enumerate().map(|(number, message)| usable_one(number, message)).collect()
 }
 
-fn usable_one(number: usize, message: &Value) -> Value {
+pub(super) fn usable_one(number: usize, message: &Value) -> Value {
     let mut usable = kept(message.clone());
     let Value::Object(members) = &mut usable else { return usable };
     if role_of(message).is_none() {
         let role = members.insert("role".to_owned(), json!("assistant"));
         members.entry("name").or_insert(role.unwrap_or_default());
     }
-    let text = |text: &str| json!({"type": "text", "text": text});
-    let content = match members.remove("content") {
-        Some(Value::String(said)) => vec![text(&said)],
-        Some(Value::Array(parts)) => parts
-            .into_iter()
-            .map(|part| match part {
-                Value::String(said) => text(&said),
-                part => part,
-            })
-            .collect(),
-        _ => Vec::new(),
-    };
-    members.insert("content".to_owned(), Value::Array(content));
+    if !members.get("content").is_some_and(|content| content.is_string() || content.is_array()) {
+        members.insert("content".to_owned(), json!(""));
+    }
     if !members.get("tool_call_id").is_some_and(Value::is_string) {
         members.remove("tool_call_id");
     }
@@ -234,12 +230,11 @@ mod tests {
     fn somebody_whom_another_framework_knows_is_kept_as_such_and_speaks_as_an_assistant() {
         let message = json!({"type": "critic", "content": "no"});
         assert_eq!(kept(message.clone()), json!({"role": "critic", "content": "no"}));
-        let content = json!([{"type": "text", "text": "no"}]);
-        assert_eq!(usable(&[message]), [json!({"role": "assistant", "content": content, "name": "critic"})]);
+        assert_eq!(usable(&[message]), [json!({"role": "assistant", "content": "no", "name": "critic"})]);
     }
 
     #[test]
-    fn a_usable_message_has_parts_and_its_calls_have_ids() {
+    fn a_usable_message_has_its_content_as_it_was_and_its_calls_have_ids() {
         let call = json!({"name": "x", "args": {"a": 1}, "signatures": ["s"]});
         let native = json!({"id": "1", "function": {"name": "y", "arguments": "{}"}});
         let usable = usable(&[json!({"type": "ai", "content": "a", "tool_calls": [call, native]})]);
@@ -247,7 +242,6 @@ mod tests {
             {"name": "x", "args": {"a": 1}, "signatures": ["s"], "id": "call_0_0"},
             {"id": "1", "name": "y", "args": {}},
         ]);
-        let content = json!([{"type": "text", "text": "a"}]);
-        assert_eq!(usable, [json!({"role": "assistant", "content": content, "tool_calls": calls})]);
+        assert_eq!(usable, [json!({"role": "assistant", "content": "a", "tool_calls": calls})]);
     }
 }

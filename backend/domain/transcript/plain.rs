@@ -1,10 +1,10 @@
-//! A typed value as plain data, where it is some. Nothing is carried out and no class is made, whatever a value asks for.
+//! A typed value as people can read it. Nothing is carried out and no class is made, whatever a value asks for.
 //!
 //! Whoever may write to a thread may have written any bytes there. So one [`Reader`] reads all of a checkpoint, and what
-//! it makes of that is bounded as a whole: how deep a value goes is counted through models as well, and each value that
+//! it makes of that is bounded as a whole: how deep a value goes is counted through extensions as well, and each value that
 //! is made is one of those the reader may make.
 
-mod packed;
+pub mod packed;
 
 use serde_json::Value;
 
@@ -24,12 +24,16 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// What a value of this type holds, as JSON; `None` where that is not all of it, or is not known.
+    /// What a value of this type holds, as JSON that may say less than the value does; `None` where that is not known.
     pub fn decode(&mut self, kind: &str, bytes: &[u8]) -> Option<Value> {
         match kind {
             "json" => self.json(bytes),
             "null" => Some(Value::Null),
-            "msgpack" => packed::unpack(bytes, &mut self.values),
+            "msgpack" => {
+                let mut rest = bytes;
+                // A value with something after it is another format.
+                packed::unpack(&mut rest, &mut self.values).filter(|_| rest.is_empty())
+            }
             _ => None,
         }
     }

@@ -9,7 +9,7 @@ use axum::{
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use futures::{Stream, StreamExt as _};
+use futures::{Stream, StreamExt as _, stream};
 
 use super::Artifact;
 use crate::{
@@ -26,7 +26,7 @@ use crate::{
     http::{
         Server,
         body::drain,
-        credential::{Credential, Scan},
+        credential::{CredentialGuard, Scan},
         extract::{Caller, Query, RunPath},
         problem::{Code, Problem},
     },
@@ -126,7 +126,7 @@ pub(super) async fn arrive(
     body: Body,
 ) -> Result<Upload, Problem> {
     let mut bytes = std::pin::pin!(body.into_data_stream());
-    let seen = looked_through(bytes.as_mut(), Credential::of(headers));
+    let seen = looked_through(bytes.as_mut(), CredentialGuard::of(headers, server));
     match server.timeline.artifacts().receive(owner, seen).await {
         Ok(upload) => Ok(upload),
         Err(broken) => {
@@ -155,15 +155,19 @@ async fn check_live(server: &Server, context: &RunContext, event: Option<&EventI
     Err(EmitError::Refused(Refusal::Ended { status }).into())
 }
 
-/// The body's bytes as they come. What a request proves itself with must not be among them.
+/// The body's bytes as they come. No credential may be among them.
 fn looked_through(
     bytes: Pin<&mut BodyDataStream>,
-    credential: Option<Credential>,
+    guard: CredentialGuard,
 ) -> impl Stream<Item = Result<Bytes, Problem>> + Send {
-    let mut scan = credential.map(Scan::new);
-    bytes.map(move |bytes| {
-        let bytes = bytes.map_err(|_| Problem::new(Code::InvalidRequest, "the body ended early"))?;
-        let found = scan.as_mut().is_some_and(|scan| scan.finds(&bytes));
-        if found { Err(Credential::refusal()) } else { Ok(bytes) }
+    let mut scan = Scan::new(guard);
+    let end = stream::once(std::future::ready(None));
+    bytes.map(Some).chain(end).filter_map(move |bytes| {
+        let looked = match bytes {
+            Some(Ok(bytes)) => Some(scan.take(&bytes).map(|()| bytes)),
+            Some(Err(_)) => Some(Err(Problem::new(Code::InvalidRequest, "the body ended early"))),
+            None => scan.finish().err().map(Err),
+        };
+        std::future::ready(looked)
     })
 }

@@ -1,4 +1,4 @@
-//! What is kept of a thread: all of its state, or what its log tells.
+//! What is kept of a thread: all of its state, or what its log says.
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
@@ -32,7 +32,7 @@ pub(super) async fn thread_of(
 ) -> Result<SavedThread, Error> {
     let latest = store.checkpoint(owner, thread, &Namespace::default(), None, None).await?;
     let held = match latest {
-        Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(&checkpoint))).await?,
+        Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(checkpoint))).await?,
         None if !store.has_thread(owner, thread).await? => return Err(Error::NotFound),
         None => Held::Nothing,
     };
@@ -44,11 +44,6 @@ pub(super) async fn thread_of(
     Ok(match held {
         Held::State(metadata) if said.iter().all(|message| check(message).is_ok()) => {
             SavedThread { messages: said, metadata }
-        }
-        // An agent need not have told its log everything.
-        Held::Messages(messages) if messages.len() > said.len() => {
-            check_count(messages.len())?;
-            SavedThread::fallback(messages)
         }
         _ => SavedThread::fallback(said),
     })

@@ -1,7 +1,7 @@
 //! Saved sessions: conversations in files of their own, which people can read, carry away and bring back.
 //!
-//! A session is made from a thread, in full where its last checkpoint is plain data and from the log where it is not
-//! ([`crate::domain::transcript`]), and a thread is made from a session. Invariants kept here: a file is the old one or
+//! A session is made from a thread, in full where the messages of its last checkpoint can be read and from the log where
+//! they cannot ([`crate::domain::transcript`]), and a thread is made from a session. Invariants kept here: a file is the old one or
 //! the new one, whatever happens while it is written; nothing outside the owner's folder is touched; files are the
 //! truth, and the index follows from them; no connection to the database is held while a file is read or written.
 //!

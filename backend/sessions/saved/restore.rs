@@ -10,7 +10,7 @@ use crate::{
         json::Json,
         principal::OwnerId,
         session::{Chat, inbound::ChannelName, thread::chat_of},
-        transcript::SavedName,
+        transcript::{SavedName, full::OF_SESSION},
     },
     store::{
         checkpoints::NewCheckpoint,
@@ -52,8 +52,7 @@ impl SavedSessions {
         let (message_count, fallback) = (session.message_count, session.thread.is_fallback());
         let restored = off_the_loop(move || Ok(session.thread.restored(fresh, now))).await?;
         // The members that LangGraph looks for, and where the state is from.
-        let metadata =
-            json!({"source": "update", "step": restored.step, "parents": {}, "saved_session": saved_session});
+        let metadata = json!({"source": "update", "step": restored.step, "parents": {}, OF_SESSION: saved_session});
         let new = NewCheckpoint {
             ns: Namespace::default(),
             checkpoint_id: restored.checkpoint_id,

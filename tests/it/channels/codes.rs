@@ -7,9 +7,11 @@ use serde_json::{Value, json};
 use super::{answer, id, say};
 use crate::support::{
     api::Api,
+    process::{program, run},
     runs::parsed,
     server::{Server, manual_clock, setup},
     telegram::{Telegram, private},
+    threads::{column, encoded_throughout},
 };
 
 const CONFIG: &str = "[channels.web]\nagent = \"echo\"\nauth = \"code\"\n";
@@ -123,6 +125,91 @@ async fn a_code_is_of_one_owner_and_needs_the_scope_admin() {
     let message = json!({ "chat_id": "5", "user_id": "5", "text": hers });
     assert_eq!(say(&bob, "web", message.clone()).await.1["reason"], "code_wrong");
     assert_eq!(say(&alice, "web", message).await.1["reason"], "code_accepted");
+}
+
+#[tokio::test]
+async fn verified_users_are_listed_by_pages_and_one_who_is_revoked_has_to_give_a_code_again() {
+    const USERS: &str = "/api/channels/web/users";
+    let server = setup().config(CONFIG).start().await;
+    let odd = "a/b?c=%41 é";
+    for user in ["1", "2", odd] {
+        let good = code(&server, 60).await;
+        assert_eq!(reason(&server, user, &good).await, "code_accepted");
+    }
+    assert_eq!(reason(&server, "waits", "hello").await, "code_wanted");
+    let first = server.get(&format!("{USERS}?limit=2")).await.expect(200);
+    assert_eq!(column(first["users"].as_array().unwrap(), "user_id"), ["1", "2"]);
+    assert_eq!(first["users"][0]["expires_at"], Value::Null);
+    let cursor = first["next_cursor"].as_str().unwrap();
+    let rest = server.get(&format!("{USERS}?cursor={cursor}")).await.expect(200);
+    assert_eq!((&rest["users"][0]["user_id"], &rest["next_cursor"]), (&json!(odd), &Value::Null));
+    server.get(&format!("{USERS}?cursor=x")).await.refused(400, "invalid_cursor");
+    let path = format!("{USERS}/{}", encoded_throughout(odd));
+    server.delete(&path).await.expect(204);
+    // Neither is there: one who was revoked, one who never was, one who only waits, another channel's.
+    let absent = server.delete(&path).await;
+    for path in [format!("{USERS}/nobody"), format!("{USERS}/waits"), "/api/channels/none/users/1".to_owned()] {
+        let reply = server.delete(&path).await;
+        assert_eq!((reply.status, reply.text), (404, absent.text.clone()), "{path}");
+    }
+    assert_eq!(reason(&server, odd, "hello again").await, "code_wanted");
+    assert_eq!(tell(&server, "1", "and I?").await["outcome"], "accepted");
+    let good = code(&server, 60).await;
+    assert_eq!(tell(&server, odd, &good).await["outcome"], "accepted", "what waited goes its way");
+}
+
+#[tokio::test]
+async fn who_keeps_the_server_lists_and_revokes_users_on_the_database() {
+    let server = setup().config(CONFIG).start().await;
+    let channel = async |words: &[&str]| {
+        let mut command = program(&[&["channel"], words].concat());
+        command.env("DATABASE_URL", server.db.url());
+        run(command, "").await
+    };
+    let made = channel(&["code", "web"]).await;
+    assert_eq!(reason(&server, "ann", made.stdout.trim()).await, "code_accepted", "{}", made.stderr);
+    let listed = channel(&["users", "web"]).await.stdout;
+    assert!(listed.starts_with("ann  since 20") && listed.lines().count() == 1, "{listed}");
+    assert_eq!(channel(&["users", "web", "--sub", "bob"]).await.stdout, "");
+    assert_eq!(channel(&["revoke", "web", "ann", "--sub", "bob"]).await.code, Some(4));
+    assert_eq!(channel(&["revoke", "web", "ann"]).await.code, Some(0));
+    assert_eq!(channel(&["revoke", "web", "ann"]).await.code, Some(4));
+    assert_eq!(reason(&server, "ann", "hello").await, "code_wanted");
+}
+
+#[tokio::test]
+async fn users_of_one_owner_are_not_there_for_another() {
+    let server = setup().jwt().config(CONFIG).start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let hers = code(&alice, 60).await;
+    let message = json!({ "chat_id": "5", "user_id": "5", "text": hers });
+    assert_eq!(say(&alice, "web", message).await.1["reason"], "code_accepted");
+    let path = "/api/channels/web/users";
+    assert_eq!(bob.get(path).await.expect(200)["users"], json!([]));
+    let (foreign, absent) = (bob.delete(&format!("{path}/5")).await, bob.delete(&format!("{path}/6")).await);
+    assert_eq!((foreign.status, foreign.text), (404, absent.text));
+    assert_eq!(alice.get(path).await.expect(200)["users"][0]["user_id"], "5");
+}
+
+#[tokio::test]
+async fn a_verification_that_has_expired_has_to_be_given_anew() {
+    let clock = manual_clock();
+    let config = format!("{CONFIG}verified_for = \"30m\"\n");
+    let server = setup().clock(&clock).config(&config).start().await;
+    let good = code(&server, 60).await;
+    assert_eq!(reason(&server, "5", &good).await, "code_accepted");
+    let listed = server.get("/api/channels/web/users").await.expect(200)["users"][0].clone();
+    let time = |member: &str| chrono::DateTime::parse_from_rfc3339(listed[member].as_str().unwrap()).unwrap();
+    assert_eq!(time("expires_at") - time("verified_at"), chrono::TimeDelta::minutes(30));
+    server.pass(Duration::from_secs(30 * 60 - 1));
+    assert_eq!(tell(&server, "5", "one").await["outcome"], "accepted");
+    server.pass(Duration::from_secs(1));
+    assert_eq!(reason(&server, "5", "two").await, "code_wanted");
+    assert_eq!(server.get("/api/channels/web/users").await.expect(200)["users"], json!([]));
+    let again = code(&server, 60).await;
+    assert_eq!(tell(&server, "5", &again).await["outcome"], "accepted", "what waited goes its way");
+    assert_eq!(tell(&server, "5", "three").await["outcome"], "accepted");
+    assert_eq!(server.get("/api/channels/web/users").await.expect(200)["users"].as_array().unwrap().len(), 1);
 }
 
 #[tokio::test]

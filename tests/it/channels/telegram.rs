@@ -100,6 +100,18 @@ async fn updates_that_say_nothing_to_the_bot_are_taken_and_forgotten() {
 }
 
 #[tokio::test]
+async fn a_message_with_a_token_of_this_server_is_taken_and_forgotten() {
+    let telegram = Telegram::start().await;
+    let config = format!("{CONFIG}owner_sub = \"bot\"\n");
+    let server = setup().config(&config).telegram(&telegram.base).jwt().start().await;
+    let token = server.as_subject("ann").token.clone().unwrap();
+    server.update(private(1, &format!("is {token} good?"))).await.expect(200);
+    assert_eq!(server.db.number("select count(*) from store.inbound").await, 0);
+    server.update(private(2, "is it good?")).await.expect(200);
+    assert_eq!(server.db.number("select count(*) from store.inbound").await, 1);
+}
+
+#[tokio::test]
 async fn an_update_that_comes_again_is_one_message() {
     let telegram = Telegram::start().await;
     let server = with(&telegram).start().await;

@@ -133,7 +133,11 @@ async fn the_credential_of_a_connection_does_not_come_in_with_its_messages() {
     let mut runner = alice.runner(&["a"], 1).await;
     let run = alice.create(json!({ "agent": "a", "start": false })).await;
     runner.assigned().await;
-    runner.event(&run, 1, json!([{ "type": "log.info", "payload": alice.token.clone() }])).await;
+    // A token that somebody passes on costs the message that it stands in, and one's own the connection.
+    let passed_on = format!("Bearer {}", server.as_subject("bob").token.clone().unwrap());
+    runner.event(&run, 1, json!([{ "type": "log.info", "payload": passed_on }])).await;
+    assert_eq!(runner.refused("credential_in_body").await["n"], 1);
+    runner.event(&run, 2, json!([{ "type": "log.info", "payload": alice.token.clone() }])).await;
     runner.refused("credential_in_body").await;
     assert_eq!(runner.closed().await, Some(1008));
     assert_eq!(alice.run(&run).await["last_seq"], 1);

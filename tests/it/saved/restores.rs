@@ -76,7 +76,7 @@ async fn a_thread_that_has_a_state_is_not_overwritten() {
 }
 
 #[tokio::test]
-async fn a_state_of_another_framework_that_is_plain_data_comes_back_as_its_own_and_our_agent_goes_on_too() {
+async fn a_state_of_another_framework_comes_back_to_the_byte_and_our_agent_goes_on_too() {
     let (models, config) = listener(&["so be it"]).await;
     let ground = Ground::new();
     let server = ground.setup(&config).start().await;
@@ -96,7 +96,7 @@ async fn a_state_of_another_framework_that_is_plain_data_comes_back_as_its_own_a
         "versions": { "messages": "0001.a", "notes": 2, "step_count": "0002.b" },
         "blobs": { "messages": json_blob("0001.a", &said), "notes": { "version": 2, "t": "json", "b": "WzEsMl0=" } },
     });
-    server.put_checkpoint("t", id, checkpoint).await;
+    server.put_checkpoint("t", id, checkpoint.clone()).await;
     assert_eq!(server.post(SAVED, save_of("rome", "t")).await.expect(201)["fallback"], false);
     let file = server.get(&format!("{SAVED}/rome")).await.expect(200);
     assert_eq!(file["thread"]["messages"][0], json!({ "role": "user", "content": "plan a trip", "id": "h1" }));
@@ -106,13 +106,9 @@ async fn a_state_of_another_framework_that_is_plain_data_comes_back_as_its_own_a
     let made = server.post(&format!("{SAVED}/rome/restore"), json!({ "thread_id": "u" })).await.expect(201);
     assert_eq!(made["checkpoint_id"], id);
     let kept = server.checkpoint("u", id).await;
-    let mut back: Value = serde_json::from_slice(&bytes_of(&kept["checkpoint"])).unwrap();
-    assert_eq!(back.as_object_mut().unwrap().remove("runreel").unwrap()["graph"], "assistant");
-    for member in ["v", "ts", "channel_values", "versions_seen"] {
-        assert_eq!(back[member], value[member], "{member}");
+    for member in ["checkpoint", "versions", "blobs"] {
+        assert_eq!(kept[member], checkpoint[member], "{member}");
     }
-    assert_eq!(kept["versions"], json!({ "messages": "0001.a", "notes": 2, "step_count": "0002.b" }));
-    assert_eq!(bytes_of(&kept["blobs"]["notes"]), b"[1,2]");
     assert_eq!((&kept["metadata"]["step"], &kept["metadata"]["saved_session"]), (&json!(3), &json!("rome")));
 
     let run = ask(&server, "assistant", "when?", json!({ "thread_id": "u" })).await;

@@ -87,7 +87,7 @@ async fn the_page_of_a_saved_session_is_what_happens() {
     let messages: Value = serde_json::from_slice(&bytes_of(&kept["blobs"]["messages"])).unwrap();
     assert_eq!(messages.as_array().unwrap().len(), 1);
     page.text.push_str("\nThe message:\n\n");
-    page.block("", messages[0]["content"][0]["text"].as_str().unwrap());
+    page.block("", messages[0]["content"].as_str().unwrap());
 
     page.title("The next run", "Any agent of this server goes on from it. This is what its model was asked:");
     let run = ask(&server, "assistant", "Which train was the cheapest?", json!({ "thread_id": "rome-again" })).await;

@@ -122,7 +122,7 @@ async fn runs_are_told_in_the_order_in_which_they_were_made_whatever_they_are_ca
 }
 
 #[tokio::test]
-async fn what_of_a_state_is_plain_data_is_kept() {
+async fn a_state_whose_messages_can_be_read_is_kept_whatever_else_is_in_it() {
     let (models, config) = listener(&["so be it"]).await;
     let ground = Ground::new();
     let server = ground.setup(&config).start().await;
@@ -137,12 +137,13 @@ async fn what_of_a_state_is_plain_data_is_kept() {
     // Messages, beside something that nobody reads.
     let odd = json!({ "version": "1", "t": foreign()["t"], "b": foreign()["b"] });
     let versions = json!({ "messages": "1", "odd": "1" });
-    let checkpoint = json!({ "checkpoint": value, "versions": versions, "blobs": blobs(json!({ "odd": odd })) });
+    let checkpoint = json!({ "checkpoint": value, "versions": versions, "blobs": blobs(json!({ "odd": &odd })) });
     server.put_checkpoint("t", "1", checkpoint).await;
     let saved = server.post(SAVED, save_of("messages", "t")).await.expect(201);
-    assert_eq!((&saved["fallback"], &saved["first_message"]), (&json!(true), &json!("one")));
-    let file = server.get(&format!("{SAVED}/messages")).await.expect(200);
-    assert_eq!(file["thread"]["metadata"], json!({ "fallback": true, "version": "1.0" }));
+    assert_eq!((&saved["fallback"], &saved["first_message"]), (&json!(false), &json!("one")));
+    server.post(&format!("{SAVED}/messages/restore"), json!({ "thread_id": "odd" })).await.expect(201);
+    let restored = server.get("/api/threads/odd/checkpoints/latest").await.expect(200);
+    assert_eq!(restored["blobs"]["odd"], odd);
     // All of it, with somebody whom nobody here knows.
     let checkpoint = json!({ "checkpoint": value, "versions": { "messages": "1" }, "blobs": blobs(json!({})) });
     server.put_checkpoint("t", "2", checkpoint).await;

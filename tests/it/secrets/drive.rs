@@ -20,6 +20,11 @@ fn body(route: &str) -> Option<Value> {
     let blobs = json!({ "c": { "version": "1", "t": "x", "b": STANDARD.encode("y") } });
     let checkpoint = json!({ "ns": "", "parent_id": "0", "run_id": "r", "checkpoint": value(b"x"),
         "metadata": { "a": "b" }, "versions": { "c": "1" }, "blobs": blobs });
+    let mut state = checkpoint.clone();
+    state["thread_id"] = json!("t");
+    state["checkpoint_id"] = json!("1");
+    state["writes"] = json!([]);
+    state["created_at"] = json!("2026-06-01T10:00:00Z");
     Some(match route {
         "post /api/runs" => json!({ "thread_id": "t", "session_id": "s", "agent": "a", "title": "x", "tags": ["y"],
             "input": { "deep": ["text"] }, "metadata": { "a": "b" } }),
@@ -42,7 +47,7 @@ fn body(route: &str) -> Option<Value> {
         // The thread is the one that the runs of this table are on.
         "post /api/saved-sessions" => json!({ "name": "kept", "thread_id": "t", "description": "x" }),
         "put /api/saved-sessions/{name}" => json!({ "description": "x",
-            "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "a": "b" } } }),
+            "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "state": state } } }),
         "post /api/saved-sessions/{name}/restore" => json!({}),
         "post /api/checkpoints/delete-for-runs" => json!({ "run_ids": ["nobody"] }),
         _ => return None,
@@ -52,15 +57,17 @@ fn body(route: &str) -> Option<Value> {
 struct Driver<'a> {
     api: &'a Api,
     secret: &'a str,
+    /// The token of somebody else, good at this server too.
+    forwarded: &'a str,
     tally: &'a mut Tally,
     needles: &'a Needles,
     session: String,
 }
 
 /// Uses and abuses every route of the server's own document; says how many there are.
-pub async fn everything(api: &Api, secret: &str, tally: &mut Tally, needles: &Needles) -> usize {
+pub async fn everything(api: &Api, (secret, forwarded): (&str, &str), tally: &mut Tally, needles: &Needles) -> usize {
     let document = api.get("/openapi.json").await.expect(200);
-    let mut driver = Driver { api, secret, tally, needles, session: String::new() };
+    let mut driver = Driver { api, secret, forwarded, tally, needles, session: String::new() };
     let mut count = 0;
     for (path, methods) in document["paths"].as_object().unwrap() {
         for (method, operation) in methods.as_object().unwrap() {
@@ -80,7 +87,7 @@ impl Driver<'_> {
     /// A path with what stands in it, and the parameter that an upload needs.
     async fn filled(&self, path: &str, run: &str) -> String {
         let right = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
-        let right = right.replace("{channel}", "web").replace("{session_id}", &self.session);
+        let right = right.replace("{channel}", "web").replace("{session_id}", &self.session).replace("{user_id}", "5");
         if path.contains("{name}") {
             self.api.post("/api/saved-sessions", json!({ "name": "kept", "thread_id": run })).await;
             return right.replace("{name}", "kept");
@@ -105,6 +112,8 @@ impl Driver<'_> {
         // The webhook wants another secret than the request's own.
         let may_be_refused = method == Method::DELETE && path == "/api/runs/{run_id}"
             || ["/api/channels/telegram/webhook", "/api/runners/connect"].contains(&path)
+            // Nobody has given the channel a code.
+            || path.ends_with("/users/{user_id}")
             // It takes lines, which a body of this test's is not.
             || path.ends_with("/import");
         assert!(reply.status < 300 || may_be_refused, "{method} {right}: {} {}", reply.status, reply.text);
@@ -116,7 +125,9 @@ impl Driver<'_> {
         }
         // Of a webhook that has not proved itself no body is read.
         if let Some(body) = body.filter(|_| path != "/api/channels/telegram/webhook") {
-            self.in_the_body(method, &right, body).await;
+            for held in [self.secret.to_owned(), self.forwarded.to_owned()] {
+                self.in_the_body(method, &right, body, &held).await;
+            }
         }
         // Where no body is wanted, none is kept; and a method that is none says so.
         for request in [
@@ -175,7 +186,7 @@ impl Driver<'_> {
         let filter = encoded(&json!({ "a": self.secret }).to_string());
         self.send(self.request(method, &format!("{right}?filter={filter}"), body)).await;
         let every = encoded_throughout(self.secret);
-        for place in ["{run_id}", "{thread_id}", "{checkpoint_id}", "{channel}", "{session_id}"] {
+        for place in ["{run_id}", "{thread_id}", "{checkpoint_id}", "{channel}", "{session_id}", "{user_id}"] {
             if !path.contains(place) {
                 continue;
             }
@@ -218,16 +229,15 @@ impl Driver<'_> {
         }
     }
 
-    async fn in_the_body(&mut self, method: &Method, right: &str, body: &Value) {
-        let secret = self.secret.to_owned();
+    async fn in_the_body(&mut self, method: &Method, right: &str, body: &Value, secret: &str) {
         let mut bodies = Vec::new();
         for leaf in 0..leaves(body) {
-            for held in [secret.clone(), format!("see {secret} here")] {
+            for held in [secret.to_owned(), format!("see {secret} here")] {
                 bodies.push(with_leaf(body, leaf, &held).to_string());
             }
         }
-        bodies.push(json!({ secret.as_str(): 1 }).to_string());
-        bodies.push(json!([[{ "a": { secret.as_str(): [] } }]]).to_string());
+        bodies.push(json!({ secret: 1 }).to_string());
+        bodies.push(json!([[{ "a": { secret: [] } }]]).to_string());
         bodies.push(json!(secret).to_string());
         bodies.push(format!("{{\"a\":\"{secret}"));
         bodies.push(format!("{secret}{body}"));
@@ -240,7 +250,7 @@ impl Driver<'_> {
                 (true, false) => format!("\\u{:04x}", u32::from(c)),
                 (true, true) => format!("\\u{:04X}", u32::from(c)),
             };
-            plain.replace(&secret, &secret.chars().enumerate().map(spell).collect::<String>())
+            plain.replace(secret, &secret.chars().enumerate().map(spell).collect::<String>())
         };
         bodies.push(escape(&|_, _| true, false));
         bodies.push(escape(&|_, _| true, true));
@@ -258,30 +268,29 @@ impl Driver<'_> {
             let request = self.request(method, right, None).header("content-type", "text/plain").body(body);
             assert!(matches!(self.send(request).await.status, 400 | 415));
         }
-        let keeps_values = *method == Method::PUT && right.contains("/checkpoints/");
-        if keeps_values {
-            self.in_values(method, right, body).await;
-        }
         let is_file = *method == Method::PUT && right.contains("/saved-sessions/");
-        let most = if keeps_values || is_file { 32 * 1024 * 1024 } else { 8 * 1024 * 1024 };
-        let large = format!("\"{}{secret}\"", "x".repeat(most - secret.len() - 1));
-        let request = self.request(method, right, None).header("content-type", "application/json").body(large);
-        let reply = self.send(request).await;
-        if right.contains("/artifacts?") || right.contains("&sha256=") {
-            // An upload has a bound far beyond, and is looked through to its end.
-            reply.refused(400, "credential_in_body");
-        } else {
-            reply.refused(413, "too_large");
+        let keeps_values = *method == Method::PUT && right.contains("/checkpoints/");
+        if keeps_values || is_file {
+            self.in_values(method, right, body, secret).await;
+        }
+        // An upload has a bound far beyond, and is looked through to its end. What is too large is not looked at at all.
+        let is_upload = right.contains("/artifacts?") || right.contains("&sha256=");
+        if is_upload || secret == self.secret {
+            let most = if keeps_values || is_file { 32 * 1024 * 1024 } else { 8 * 1024 * 1024 };
+            let large = format!("\"{}{secret}\"", "x".repeat(most - secret.len() - 1));
+            let request = self.request(method, right, None).header("content-type", "application/json").body(large);
+            let (status, code) = if is_upload { (400, "credential_in_body") } else { (413, "too_large") };
+            self.send(request).await.refused(status, code);
         }
     }
 
     /// Inside the encoding that a checkpoint's values come in.
-    async fn in_values(&mut self, method: &Method, right: &str, body: &Value) {
+    async fn in_values(&mut self, method: &Method, right: &str, body: &Value, secret: &str) {
         let mut tried = 0;
         for leaf in 0..leaves(body) {
             for (before, after) in [("", ""), ("x", ""), ("xy", "z"), ("{\"token\":\"", "\"}"), ("\u{80}pickle", "\n")]
             {
-                let held = STANDARD.encode(format!("{before}{}{after}", self.secret));
+                let held = STANDARD.encode(format!("{before}{secret}{after}"));
                 let poisoned = with_leaf(body, leaf, &held);
                 // Only a value is decoded; elsewhere it is a text like any other.
                 if poisoned.to_string().contains(&format!("\"b\":\"{held}\"")) {

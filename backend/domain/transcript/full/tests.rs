@@ -32,7 +32,7 @@ fn checkpoint(value: &Value, channels: &[(&str, &str, Option<checkpoint::Value>)
     }
 }
 
-fn whole(checkpoint: &Checkpoint) -> SavedThread {
+fn whole(checkpoint: Checkpoint) -> SavedThread {
     match of_checkpoint(checkpoint) {
         Held::Thread(thread) => thread,
         held => panic!("{held:?}"),
@@ -54,47 +54,66 @@ fn value_in(blobs: &Channels<Blob>, channel: &str) -> Value {
 }
 
 #[test]
+fn what_nobody_edited_comes_back_to_the_byte_and_an_edit_comes_back_in_its_place() {
+    let said = json!([{"type": "human", "content": "hi", "id": "h"}, {"type": "ai", "content": [{"type": "text", "text": "ho"}]}]);
+    let spaced = checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(format!(" {said}\n").into_bytes()) };
+    let odd = Some(checkpoint::Value { t: ValueType::trusted("pickle"), b: Bytes64(vec![0, 1, 2]) });
+    let channels = [("messages", "7.50", Some(spaced)), ("odd", "\"2\"", odd), ("gone", "3", None)];
+    let before = checkpoint(&json!({"v": 4, "versions_seen": {"a": {"odd": "2"}}}), &channels);
+    let mut saved = whole(before.clone());
+    assert_eq!(saved.messages[0], json!({"role": "user", "content": "hi", "id": "h"}));
+    // As it is read from its file.
+    saved.metadata = serde_json::from_str(&serde_json::to_string(&saved.metadata).unwrap()).unwrap();
+    let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!((&restored.checkpoint_id, restored.step), (&before.checkpoint_id, 4));
+    assert_eq!((&restored.checkpoint, &restored.blobs.0[1..]), (&before.checkpoint, &before.blobs.0[1..]));
+    assert_eq!(restored.blobs.0[0].1.b, before.blobs.0[0].1.b);
+    assert_eq!(restored.versions.0[1..], before.versions.0[1..]);
+    saved.messages[0]["content"] = json!("edited");
+    let edited = saved.restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!((&edited.checkpoint, &edited.blobs.0[1..]), (&before.checkpoint, &before.blobs.0[1..]));
+    let text = json!([{"type": "text", "text": "ho"}]);
+    let said = json!([{"role": "user", "content": "edited", "id": "h"}, {"role": "assistant", "content": text}]);
+    assert_eq!(value_in(&edited.blobs, "messages"), said);
+}
+
+#[test]
 fn this_programs_state_comes_back_with_its_usage_and_what_langgraph_wants_to_see() {
     let messages = json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]);
     let head = json!({"v": 1, "graph": "assistant", "step": 3, "next": ["tools"]});
     let usage = json!({"input_tokens": 7, "output_tokens": 1});
     let channels = [("messages", "\"a\"", Some(json_value(&messages))), ("usage", "\"b\"", Some(json_value(&usage)))];
-    let saved = whole(&checkpoint(&head, &channels));
+    let saved = whole(checkpoint(&head, &channels));
     assert!(!saved.is_fallback());
     assert_eq!(saved.metadata["version"], "1.0");
-    assert!(saved.metadata["state"]["channels"]["messages"].get("value").is_none(), "messages stand once");
     let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!((value_in(&restored.blobs, "messages"), value_in(&restored.blobs, "usage")), (messages, usage));
     let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
-    assert_eq!(value["runreel"], json!({"v": 1, "graph": "assistant", "step": 3, "next": []}));
     assert_eq!((&value["v"], &value["channel_versions"]), (&json!(4), &json!({"messages": "a", "usage": "b"})));
     assert_eq!((&value["id"], &value["versions_seen"]), (&json!("0198c0de-0000-7000-8000-000000000001"), &json!({})));
     // Saved and restored again, it is the same.
-    let twice = whole(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH)));
-    let twice = twice.restored(fresh(), DateTime::UNIX_EPOCH);
-    assert_eq!(twice.checkpoint, restored.checkpoint);
-    assert_eq!(twice.blobs, restored.blobs);
+    let twice = whole(again(saved.restored(fresh(), DateTime::UNIX_EPOCH))).restored(fresh(), DateTime::UNIX_EPOCH);
+    assert_eq!((twice.checkpoint, twice.blobs), (restored.checkpoint, restored.blobs));
 }
 
 #[test]
-fn messages_are_found_where_other_frameworks_have_them_and_go_back_there() {
+fn messages_are_found_where_other_frameworks_have_them_and_edited_ones_go_back_there() {
     let messages = json!([{"type": "human", "content": "hi"}, {"type": "ai", "content": "ho"}]);
     let inside = json!({"v": 4, "channel_values": {"messages": messages, "n": 1}, "versions_seen": {"a": {"n": 2}}});
-    for (value, member) in [(inside, "channel_values"), (json!({"messages": messages, "v": 9}), "value")] {
-        let saved = whole(&checkpoint(&value, &[("n", "2", None)]));
+    for (value, place) in [(inside, "/channel_values/messages"), (json!({"messages": messages, "v": 9}), "/messages")] {
+        let mut saved = whole(checkpoint(&value, &[("n", "2", None)]));
         assert_eq!(saved.messages[0], json!({"role": "user", "content": "hi"}));
-        assert_eq!(saved.metadata["state"]["messages_in"], member);
+        assert_eq!(saved.restored(fresh(), DateTime::UNIX_EPOCH).checkpoint, json_value(&value));
+        saved.messages.pop();
         let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
         let back: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
-        let held = if member == "value" { &back["messages"] } else { &back["channel_values"]["messages"] };
-        assert_eq!(held, &value_in(&restored.blobs, "messages"));
-        assert_eq!((&back["v"], restored.step), (&value["v"], 4));
-        assert_eq!(back["runreel"]["graph"], "assistant");
+        assert_eq!(back.pointer(place), Some(&json!([{"role": "user", "content": "hi"}])));
+        assert_eq!((&back["v"], restored.step, restored.blobs.0.len()), (&value["v"], 4, 0));
     }
 }
 
 #[test]
-fn of_a_state_that_is_not_all_plain_data_the_messages_are_kept_and_of_one_without_messages_the_rest() {
+fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_not() {
     let list = |value: Value| Some(json_value(&value));
     let good = || list(json!([{"role": "user", "content": "hi"}]));
     let pickled = Some(checkpoint::Value { t: ValueType::trusted("pickle"), b: Bytes64(vec![1]) });
@@ -102,42 +121,42 @@ fn of_a_state_that_is_not_all_plain_data_the_messages_are_kept_and_of_one_withou
         vec![("messages", "1", pickled.clone())],
         vec![("messages", "1", list(json!("hi")))],
         vec![("messages", "1", list(json!([{"content": "hi"}])))],
-        vec![("other", "1", pickled.clone())],
+        // A tool's message that names no call is one nothing can go on with.
+        vec![("messages", "1", list(json!([{"role": "tool", "content": "x"}])))],
     ] {
-        assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), Held::Nothing, "{channels:?}");
+        assert_eq!(of_checkpoint(checkpoint(&json!({}), &channels)), Held::Nothing, "{channels:?}");
     }
-    let kept = Held::Messages(vec![json!({"role": "user", "content": "hi"})]);
-    let channels = [("messages", "1", good()), ("other", "1", pickled.clone())];
-    assert_eq!(of_checkpoint(&checkpoint(&json!({}), &channels)), kept);
     let mut foreign = checkpoint(&json!({}), &[("messages", "1", good())]);
     foreign.checkpoint.t = ValueType::trusted("acme");
-    assert_eq!(of_checkpoint(&foreign), kept);
-    // A tool's message that names no call is one nothing can go on with.
-    let loose = [("messages", "1", list(json!([{"role": "tool", "content": "x"}])))];
-    assert!(matches!(of_checkpoint(&checkpoint(&json!({}), &loose)), Held::Messages(_)));
-    for channels in [vec![("other", "1", good())], vec![("messages", "1", None)], vec![]] {
-        let Held::State(metadata) = of_checkpoint(&checkpoint(&json!({"a": 1}), &channels)) else { panic!("a state") };
-        assert_eq!(metadata["state"]["checkpoint"], json!({"a": 1}));
+    whole(foreign);
+    for channels in [vec![("other", "1", pickled)], vec![("messages", "1", None)], vec![]] {
+        let before = checkpoint(&json!({"a": 1}), &channels);
+        let Held::State(metadata) = of_checkpoint(before.clone()) else { panic!("a state") };
+        // What the log says stands in a channel of its own then.
+        let said = SavedThread { messages: vec![json!({"role": "user", "content": "hi"})], metadata };
+        let restored = said.restored(fresh(), DateTime::UNIX_EPOCH);
+        assert_eq!(restored.checkpoint, before.checkpoint);
+        assert_eq!(value_in(&restored.blobs, "messages"), json!(said.messages));
+        let versions = restored.versions.0.iter().filter(|(channel, _)| channel.as_str() == "messages");
+        assert_eq!(versions.count(), 1);
     }
     let empty = Some(checkpoint::Value { t: ValueType::trusted("empty"), b: Bytes64::default() });
-    whole(&checkpoint(&json!({}), &[("messages", "1", good()), ("x", "1", empty)]));
+    whole(checkpoint(&json!({}), &[("messages", "1", good()), ("x", "1", empty)]));
     let critic =
-        whole(&checkpoint(&json!({}), &[("messages", "1", list(json!([{"type": "critic", "content": "no"}])))]));
+        whole(checkpoint(&json!({}), &[("messages", "1", list(json!([{"type": "critic", "content": "no"}])))]));
     assert_eq!(critic.messages, [json!({"role": "critic", "content": "no"})]);
 }
 
 #[test]
-fn a_state_that_names_another_graph_or_the_last_id_of_all_goes_on_all_the_same() {
+fn a_state_that_was_made_something_else_or_has_the_last_id_of_all_goes_on_all_the_same() {
     let messages = vec![json!({"role": "user", "content": "hi"})];
-    let head = json!({"v": 7, "graph": "asistant", "step": -4, "next": "tools"});
-    for checkpoint in [head.clone(), json!({"runreel": head})] {
-        let state = json!({"checkpoint": checkpoint, "checkpoint_id": Uuid::max(), "channels": [1]});
+    let mut last = checkpoint(&json!({"v": 4}), &[]);
+    last.checkpoint_id = CheckpointId::trusted(&Uuid::max().to_string());
+    for state in [json!({"checkpoint": {"v": 7}, "channels": [1]}), json!(7), serde_json::to_value(last).unwrap()] {
         let metadata = Map::from_iter([("state".to_owned(), state)]);
         let restored = SavedThread { messages: messages.clone(), metadata }.restored(fresh(), DateTime::UNIX_EPOCH);
-        let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
-        assert_eq!(value["runreel"], json!({"v": 1, "graph": "assistant", "step": 0, "next": []}));
         assert_eq!(restored.checkpoint_id.as_str(), fresh().to_string());
-        assert_eq!(value_in(&restored.blobs, "messages")[0]["role"], "user");
+        assert_eq!(value_in(&restored.blobs, "messages"), json!(messages));
     }
 }
 
@@ -147,12 +166,12 @@ fn a_fallback_comes_back_as_its_summary_and_a_thread_by_hand_as_its_messages() {
     let restored = SavedThread::fallback(messages.clone()).restored(fresh(), DateTime::UNIX_EPOCH);
     assert_eq!(restored.checkpoint_id.as_str(), fresh().to_string());
     let said = value_in(&restored.blobs, "messages");
-    let text = said[0]["content"][0]["text"].as_str().unwrap();
+    let text = said[0]["content"].as_str().unwrap();
     assert_eq!((said.as_array().unwrap().len(), &said[0]["role"]), (1, &json!("user")));
     assert!(text.contains("1. find it") && text.contains("Messages in total: 2"), "{text}");
     let by_hand = SavedThread { messages, metadata: Map::new() };
     let restored = by_hand.restored(fresh(), DateTime::UNIX_EPOCH);
-    assert_eq!(value_in(&restored.blobs, "messages")[1]["content"], json!([{"type": "text", "text": "yes"}]));
+    assert_eq!(value_in(&restored.blobs, "messages")[1]["content"], "yes");
     let spelled = restored.versions.0[0].1.as_json();
     assert_eq!(spelled, "\"00000000000000000000000000000001.0000000000ff\"");
 }
@@ -175,27 +194,27 @@ fn any_json() -> impl Strategy<Value = Value> {
 
 proptest! {
     #[test]
-    fn whatever_a_state_is_its_messages_come_back(state in any_json(), checkpoint in any_json(), id in "[0-9a-f-]{0,40}") {
+    fn whatever_a_state_is_its_messages_come_back(state in any_json(), value in any_json(), id in "[0-9a-f-]{0,40}") {
         let mut state = state;
         if state.is_object() {
-            state["checkpoint"] = checkpoint;
+            state["checkpoint"] = value;
             state["checkpoint_id"] = json!(id);
         }
         let messages = vec![json!({"role": "user", "content": "hi"})];
         let metadata = Map::from_iter([("version".to_owned(), json!("7")), ("state".to_owned(), state)]);
-        let restored = SavedThread { messages, metadata }.restored(fresh(), DateTime::UNIX_EPOCH);
-        prop_assert_eq!(value_in(&restored.blobs, "messages"), json!([{"role": "user", "content": [{"type": "text", "text": "hi"}]}]));
+        let restored = SavedThread { messages: messages.clone(), metadata }.restored(fresh(), DateTime::UNIX_EPOCH);
+        prop_assert_eq!(value_in(&restored.blobs, "messages"), json!(messages));
         prop_assert!(Uuid::try_parse(restored.checkpoint_id.as_str()).is_ok());
-        let value: Value = serde_json::from_slice(&restored.checkpoint.b.0).unwrap();
-        prop_assert_eq!(&value["runreel"]["next"], &json!([]));
     }
 
     #[test]
-    fn no_checkpoint_breaks_the_reader(value in any_json(), messages in any_json()) {
-        let channels = [("messages", "1", Some(json_value(&messages)))];
-        if let Held::Thread(saved) = of_checkpoint(&checkpoint(&value, &channels)) {
-            let again = whole(&again(saved.restored(fresh(), DateTime::UNIX_EPOCH)));
-            prop_assert_eq!(again.messages.len(), saved.messages.len());
+    fn what_can_be_read_comes_back_as_it_was(value in any_json(), messages in any_json()) {
+        let before = checkpoint(&value, &[("messages", "1", Some(json_value(&messages)))]);
+        if let Held::Thread(saved) = of_checkpoint(before.clone()) {
+            let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
+            prop_assert_eq!(&restored.blobs, &before.blobs);
+            let back = whole(again(restored));
+            prop_assert_eq!(back.messages, saved.messages);
         }
     }
 }

@@ -1,157 +1,186 @@
-//! `MessagePack`, read in one go from the bytes as they lie there: nothing is copied but the texts, and nothing is made
-//! before its bytes are seen.
+//! `MessagePack` as people can read it, and a list of messages packed again after somebody edited it.
+//!
+//! An extension of `LangGraph`'s serialiser is an envelope, `[module, class, what is in it, …]`: what is in it is read,
+//! and nothing is ever made of it. What JSON has no form for becomes text. The bytes themselves stay beside what is read
+//! here; items of a list that nobody edited are packed again as they were.
 
-use serde_json::{Map, Number, Value};
+use std::{collections::HashMap, fmt};
 
-use crate::domain::limits::JSON_DEPTH_MAX;
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use rmp::{Marker, decode::read_array_len, encode};
+use rmp_serde::Deserializer as Unpacker;
+use serde::de::{DeserializeSeed, Deserializer, Error, MapAccess, SeqAccess, Visitor};
+use serde_json::{Map, Value, json};
 
-/// The extension under which `LangGraph`'s serialiser packs a model: `[module, class, its members, …]`.
-const PYDANTIC: u8 = 5;
-/// The one package whose models are read for their members: messages are plain data there.
-const MESSAGES: &str = "langchain_core.messages.";
-/// Models within models. A message stands in a list, and holds no other.
-const MODELS_MAX: usize = 1;
+use super::Reader;
+use crate::domain::{
+    limits::JSON_DEPTH_MAX,
+    transcript::message::{as_read, role_of, usable_one},
+};
 
-/// What these bytes hold; `None` where that is not all plain data. Each value is taken from `values`.
-pub(super) fn unpack(bytes: &[u8], values: &mut usize) -> Option<Value> {
-    let mut packed = Packed { rest: bytes, values };
-    let value = packed.value(Room { levels: JSON_DEPTH_MAX, models: MODELS_MAX })?;
-    // What comes after the value is nobody's; a value with something after it is another format.
-    packed.rest.is_empty().then_some(value)
+/// The extension under which a model is packed, the last of those that are envelopes.
+const MODEL: i8 = 5;
+/// The last extension that holds packed data.
+const DELTA: i8 = 7;
+
+/// Reads the value at the beginning, and leaves what comes after it. Each value is taken from `values`.
+pub(super) fn unpack(bytes: &mut &[u8], values: &mut usize) -> Option<Value> {
+    Packed { values, levels: JSON_DEPTH_MAX }.deserialize(&mut Unpacker::new(bytes)).ok()
 }
 
-/// How far down a value may still go.
-#[derive(Clone, Copy)]
-struct Room {
-    levels: usize,
-    models: usize,
-}
-
-impl Room {
-    fn below(self) -> Option<Self> {
-        Some(Self { levels: self.levels.checked_sub(1)?, ..self })
+/// A packed list of messages with these in it; `None` where the bytes are no list.
+pub fn list(bytes: &[u8], messages: &[Value]) -> Option<Vec<u8>> {
+    let (mut reader, mut rest, mut known, mut are_maps) = (Reader::default(), bytes, HashMap::new(), false);
+    for _ in 0..read_array_len(&mut rest).ok()? {
+        let item = rest;
+        let message = unpack(&mut rest, &mut reader.values)?;
+        are_maps |= matches!(Marker::from_u8(item[0]), Marker::FixMap(_) | Marker::Map16 | Marker::Map32);
+        known.insert(as_read(message).to_string(), &item[..item.len() - rest.len()]);
     }
-
-    fn in_a_model(self) -> Option<Self> {
-        Self { models: self.models.checked_sub(1)?, ..self }.below()
+    let mut list = Vec::new();
+    encode::write_array_len(&mut list, u32::try_from(messages.len()).ok()?).ok()?;
+    for (number, message) in messages.iter().enumerate() {
+        match known.get(&message.to_string()) {
+            Some(bytes) => list.extend_from_slice(bytes),
+            None if are_maps => list.extend(rmp_serde::to_vec(&usable_one(number, message)).ok()?),
+            None => pack_model(&mut list, usable_one(number, message))?,
+        }
     }
+    Some(list)
 }
 
-struct Packed<'a, 'v> {
-    rest: &'a [u8],
+/// A message as `LangChain`'s are packed.
+fn pack_model(list: &mut Vec<u8>, mut message: Value) -> Option<()> {
+    let (module, class) = match role_of(&message) {
+        Some("user") => ("human", "HumanMessage"),
+        Some("system") => ("system", "SystemMessage"),
+        Some("tool") => ("tool", "ToolMessage"),
+        _ => ("ai", "AIMessage"),
+    };
+    let members = message.as_object_mut()?;
+    members.remove("role");
+    members.insert("type".to_owned(), json!(module));
+    for call in members.get_mut("tool_calls").and_then(Value::as_array_mut).into_iter().flatten() {
+        call["type"] = json!("tool_call");
+    }
+    let module = format!("langchain_core.messages.{module}");
+    let body = rmp_serde::to_vec(&(module, class, message, "model_validate_json")).ok()?;
+    encode::write_ext_meta(list, u32::try_from(body.len()).ok()?, MODEL).ok()?;
+    list.extend(body);
+    Some(())
+}
+
+/// A value that is still packed, and how far down it may go.
+struct Packed<'v> {
     values: &'v mut usize,
+    levels: usize,
 }
 
-impl<'a> Packed<'a, '_> {
-    fn value(&mut self, room: Room) -> Option<Value> {
-        *self.values = self.values.checked_sub(1)?;
-        Some(match self.byte()? {
-            byte @ 0x00..=0x7f => Value::from(byte),
-            byte @ 0x80..=0x8f => self.map(usize::from(byte & 0x0f), room)?,
-            byte @ 0x90..=0x9f => self.array(usize::from(byte & 0x0f), room)?,
-            byte @ 0xa0..=0xbf => self.text(usize::from(byte & 0x1f))?,
-            0xc0 => Value::Null,
-            0xc2 => Value::Bool(false),
-            0xc3 => Value::Bool(true),
-            byte @ 0xc7..=0xc9 => {
-                let length = self.length(1 << (byte - 0xc7))?;
-                self.model(length, room)?
-            }
-            0xca => Value::Number(Number::from_f64(f32::from_be_bytes(self.array_of()?).into())?),
-            0xcb => Value::Number(Number::from_f64(f64::from_be_bytes(self.array_of()?))?),
-            0xcc => Value::from(self.byte()?),
-            0xcd => Value::from(u16::from_be_bytes(self.array_of()?)),
-            0xce => Value::from(u32::from_be_bytes(self.array_of()?)),
-            0xcf => Value::from(u64::from_be_bytes(self.array_of()?)),
-            0xd0 => Value::from(i8::from_be_bytes(self.array_of()?)),
-            0xd1 => Value::from(i16::from_be_bytes(self.array_of()?)),
-            0xd2 => Value::from(i32::from_be_bytes(self.array_of()?)),
-            0xd3 => Value::from(i64::from_be_bytes(self.array_of()?)),
-            byte @ 0xd4..=0xd8 => self.model(1 << (byte - 0xd4), room)?,
-            byte @ 0xd9..=0xdb => {
-                let length = self.length(1 << (byte - 0xd9))?;
-                self.text(length)?
-            }
-            byte @ (0xdc | 0xdd) => {
-                let length = self.length(2 << (byte - 0xdc))?;
-                self.array(length, room)?
-            }
-            byte @ (0xde | 0xdf) => {
-                let length = self.length(2 << (byte - 0xde))?;
-                self.map(length, room)?
-            }
-            byte @ 0xe0..=0xff => Value::from(i8::from_be_bytes([byte])),
-            // Bytes are no plain data, and one mark was never given a meaning.
-            0xc1 | 0xc4..=0xc6 => return None,
-        })
+impl Packed<'_> {
+    fn below<E: Error>(&mut self) -> Result<Packed<'_>, E> {
+        let levels = self.levels.checked_sub(1).ok_or_else(|| E::custom("it is nested too deeply"))?;
+        Ok(Packed { values: &mut *self.values, levels })
+    }
+}
+
+impl<'de> DeserializeSeed<'de> for Packed<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, packed: D) -> Result<Value, D::Error> {
+        *self.values = self.values.checked_sub(1).ok_or_else(|| D::Error::custom("these are too many values"))?;
+        packed.deserialize_any(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Packed<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("packed data")
     }
 
-    /// A list of values; each takes a byte at least, so a length that was made up ends with the bytes.
-    fn array(&mut self, length: usize, room: Room) -> Option<Value> {
-        let below = room.below()?;
+    fn visit_unit<E>(self) -> Result<Value, E> {
+        Ok(Value::Null)
+    }
+
+    fn visit_bool<E>(self, value: bool) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_i64<E>(self, value: i64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_u64<E>(self, value: u64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_f64<E>(self, value: f64) -> Result<Value, E> {
+        Ok(value.into())
+    }
+
+    fn visit_str<E>(self, text: &str) -> Result<Value, E> {
+        Ok(text.into())
+    }
+
+    fn visit_bytes<E>(self, bytes: &[u8]) -> Result<Value, E> {
+        Ok(STANDARD.encode(bytes).into())
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(mut self, mut list: A) -> Result<Value, A::Error> {
         let mut items = Vec::new();
-        for _ in 0..length {
-            items.push(self.value(below)?);
+        while let Some(item) = list.next_element_seed(self.below()?)? {
+            items.push(item);
         }
-        Some(Value::Array(items))
+        Ok(Value::Array(items))
     }
 
-    fn map(&mut self, length: usize, room: Room) -> Option<Value> {
-        let below = room.below()?;
+    fn visit_map<A: MapAccess<'de>>(mut self, mut map: A) -> Result<Value, A::Error> {
         let mut members = Map::new();
-        for _ in 0..length {
-            let Value::String(name) = self.value(Room { levels: 0, models: 0 })? else { return None };
-            // A name that stands twice would lose one of the two.
-            if members.insert(name, self.value(below)?).is_some() {
-                return None;
-            }
+        while let Some(name) = map.next_key_seed(self.below()?)? {
+            let name = name.as_str().map_or_else(|| name.to_string(), str::to_owned);
+            members.insert(name, map.next_value_seed(self.below()?)?);
         }
-        Some(Value::Object(members))
+        Ok(Value::Object(members))
     }
 
-    /// The members of one of `LangChain`'s messages. What it is called is read before anything in it is.
-    fn model(&mut self, length: usize, room: Room) -> Option<Value> {
-        let inside = room.in_a_model()?;
-        let kind = self.byte()?;
-        let mut body = Packed { rest: self.take(length)?, values: &mut *self.values };
-        let parts = match body.byte()? {
-            byte @ 0x93..=0x9f if kind == PYDANTIC => usize::from(byte & 0x0f),
-            _ => return None,
-        };
-        let mut name = || body.value(Room { levels: 0, models: 0 });
-        let (module, class) = (name()?, name()?);
-        if !module.as_str()?.starts_with(MESSAGES) || !class.as_str()?.contains("Message") {
-            return None;
-        }
-        let members = body.value(inside).filter(Value::is_object)?;
-        // How it was to be made again does not matter here.
-        for _ in 3..parts {
-            body.value(Room { levels: 0, models: 0 })?;
-        }
-        body.rest.is_empty().then_some(members)
+    fn visit_newtype_struct<D: Deserializer<'de>>(mut self, extension: D) -> Result<Value, D::Error> {
+        extension.deserialize_any(Extension { inside: self.below()?, kind: None })
+    }
+}
+
+/// An extension: its kind, then its bytes.
+struct Extension<'v> {
+    inside: Packed<'v>,
+    kind: Option<i8>,
+}
+
+impl<'de> DeserializeSeed<'de> for Extension<'_> {
+    type Value = Value;
+
+    fn deserialize<D: Deserializer<'de>>(self, bytes: D) -> Result<Value, D::Error> {
+        bytes.deserialize_bytes(self)
+    }
+}
+
+impl<'de> Visitor<'de> for Extension<'_> {
+    type Value = Value;
+
+    fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str("an extension")
     }
 
-    fn text(&mut self, length: usize) -> Option<Value> {
-        Some(Value::from(std::str::from_utf8(self.take(length)?).ok()?))
+    fn visit_seq<A: SeqAccess<'de>>(self, mut extension: A) -> Result<Value, A::Error> {
+        let kind = extension.next_element()?;
+        Ok(extension.next_element_seed(Self { kind, ..self })?.unwrap_or_default())
     }
 
-    /// A length that is written in so many bytes.
-    fn length(&mut self, bytes: usize) -> Option<usize> {
-        let digits = self.take(bytes)?;
-        Some(digits.iter().fold(0, |length, byte| length << 8 | usize::from(*byte)))
-    }
-
-    fn byte(&mut self) -> Option<u8> {
-        self.array_of().map(|[byte]| byte)
-    }
-
-    fn array_of<const N: usize>(&mut self) -> Option<[u8; N]> {
-        self.take(N)?.try_into().ok()
-    }
-
-    fn take(&mut self, length: usize) -> Option<&'a [u8]> {
-        let (taken, rest) = self.rest.split_at_checked(length)?;
-        self.rest = rest;
-        Some(taken)
+    fn visit_bytes<E: Error>(self, bytes: &[u8]) -> Result<Value, E> {
+        let Some(kind @ 0..=DELTA) = self.kind else { return Ok(STANDARD.encode(bytes).into()) };
+        let inside = self.inside.deserialize(&mut Unpacker::from_read_ref(bytes)).map_err(E::custom)?;
+        Ok(match inside {
+            Value::Array(mut parts) if kind <= MODEL && parts.len() > 2 => parts.swap_remove(2),
+            inside => inside,
+        })
     }
 }

@@ -17,52 +17,76 @@ fn packed(value: &Packed) -> Vec<u8> {
 }
 
 /// A message of `LangChain` with this content, as its serialiser packs it.
-fn model(module: &str, class: &str, content: Packed) -> Packed {
-    let members = Packed::Map(vec![("type".into(), "human".into()), ("content".into(), content)]);
-    let body = packed(&Packed::Array(vec![module.into(), class.into(), members, "model_validate_json".into()]));
-    Packed::Ext(PYDANTIC, body)
-}
-
 fn message(content: Packed) -> Packed {
-    model("langchain_core.messages.human", "HumanMessage", content)
+    let members = Packed::Map(vec![("type".into(), "human".into()), ("content".into(), content)]);
+    let (module, class) = ("langchain_core.messages.human".into(), "HumanMessage".into());
+    Packed::Ext(PYDANTIC, packed(&Packed::Array(vec![module, class, members, "model_validate_json".into()])))
 }
 
 #[test]
-fn json_and_packed_data_are_read_and_everything_else_is_not() {
+fn json_and_packed_data_are_read_and_what_is_packed_otherwise_is_not() {
     assert_eq!(decode("json", b"{\"a\":[1,null]}"), Some(json!({"a": [1, null]})));
     assert_eq!(decode("null", b""), Some(Value::Null));
     let map = Packed::Map(vec![("a".into(), Packed::Array(vec![1.into(), (-2).into(), Packed::F64(0.5)]))]);
     assert_eq!(decode("msgpack", &packed(&map)), Some(json!({"a": [1, -2, 0.5]})));
-    let (bytes, odd) = (Packed::Binary(vec![1]), Packed::Map(vec![(1.into(), Packed::Nil)]));
-    let twice = Packed::Map(vec![("a".into(), 1.into()), ("a".into(), 2.into())]);
-    for value in [bytes, odd, twice, Packed::F64(f64::NAN), Packed::Ext(3, vec![0xc0]), Packed::Ext(5, vec![0xc0])] {
-        assert_eq!(decode("msgpack", &packed(&value)), None, "{value:?}");
-    }
     for (kind, bytes) in [("pickle", b"N.".as_slice()), ("bytes", b"{}"), ("json", b"{"), ("msgpack", b"\xc0\xc0")] {
         assert_eq!(decode(kind, bytes), None, "{kind}");
     }
 }
 
 #[test]
-fn of_models_only_messages_are_read_and_only_as_their_members() {
-    let read = |module: &str, class: &str| decode("msgpack", &packed(&model(module, class, "hi".into())));
-    let members = json!({"type": "human", "content": "hi"});
-    assert_eq!(read("langchain_core.messages.human", "HumanMessage"), Some(members.clone()));
-    assert_eq!(read("os", "HumanMessage"), None);
-    assert_eq!(read("langchain_core.messages.human", "system"), None);
-    let list = Packed::Array(vec![message("hi".into()), message("hi".into())]);
-    assert_eq!(decode("msgpack", &packed(&list)), Some(json!([members, members])));
+fn what_json_has_no_form_for_is_read_as_the_text_or_the_value_inside() {
+    let inside = |value: Packed| packed(&Packed::Array(vec!["datetime".into(), "datetime".into(), value, "f".into()]));
+    let model = message(Packed::Array(vec![Packed::Ext(3, inside("2026-06-01".into()))]));
+    for (value, read) in [
+        (Packed::Binary(vec![1]), json!("AQ==")),
+        (Packed::Map(vec![(1.into(), Packed::Nil)]), json!({"1": null})),
+        (Packed::F64(f64::NAN), Value::Null),
+        (Packed::Ext(3, inside("2026-06-01".into())), json!("2026-06-01")),
+        (Packed::Ext(0, inside(Packed::Array(vec![1.into()]))), json!([1])),
+        (Packed::Ext(7, packed(&Packed::Array(vec![1.into(), 2.into(), 3.into()]))), json!([1, 2, 3])),
+        (Packed::Ext(-1, vec![0]), json!("AA==")),
+        (model, json!({"type": "human", "content": ["2026-06-01"]})),
+    ] {
+        assert_eq!(decode("msgpack", &packed(&value)), Some(read), "{value:?}");
+    }
+    assert_eq!(decode("msgpack", &packed(&Packed::Ext(5, vec![0xc1]))), None);
 }
 
 #[test]
-fn a_tower_of_models_is_refused_at_its_second_floor_however_high_it_is() {
-    assert_eq!(decode("msgpack", &packed(&message(message("hi".into())))), None);
-    let mut tower = packed(&Packed::Nil);
-    for _ in 0..5_000 {
-        tower = packed(&Packed::Ext(PYDANTIC, tower));
+fn an_edited_list_keeps_what_nobody_edited_to_the_byte() {
+    let (first, second) = (message("one".into()), message(Packed::Array(vec![Packed::Ext(-1, vec![7])])));
+    let list = packed(&Packed::Array(vec![first, second.clone()]));
+    let Some(Value::Array(read)) = decode("msgpack", &list) else { panic!("a list") };
+    let mut said: Vec<Value> = read.into_iter().map(crate::domain::transcript::message::as_read).collect();
+    said[0] = json!({"role": "user", "content": "two"});
+    let calls = json!([{"id": "c", "name": "x", "args": {"q": 1}}]);
+    said.push(json!({"role": "assistant", "content": "", "tool_calls": calls}));
+    let list = packed::list(&list, &said).unwrap();
+    let Packed::Array(items) = rmpv::decode::read_value(&mut list.as_slice()).unwrap() else { panic!("a list") };
+    assert_eq!((items.len(), &items[1]), (3, &second));
+    let members = decode("msgpack", &list).unwrap();
+    assert_eq!(members[0], json!({"content": "two", "type": "human"}));
+    assert_eq!(members[2]["tool_calls"][0]["type"], "tool_call");
+    let Packed::Ext(PYDANTIC, body) = &items[2] else { panic!("a model") };
+    let body = rmpv::decode::read_value(&mut body.as_slice()).unwrap();
+    assert_eq!((body[0].as_str(), body[1].as_str()), (Some("langchain_core.messages.ai"), Some("AIMessage")));
+    // Where messages were maps, an edited one is a map.
+    let maps = packed(&Packed::Array(vec![Packed::Map(vec![("role".into(), "user".into())])]));
+    let maps = packed::list(&maps, &said[..1]).unwrap();
+    assert_eq!(decode("msgpack", &maps), Some(json!([{"role": "user", "content": "two"}])));
+    assert_eq!(packed::list(b"\xc0", &said), None);
+}
+
+#[test]
+fn a_tower_of_extensions_is_refused_however_high_it_is() {
+    for kind in [PYDANTIC, 7] {
+        let mut tower = packed(&Packed::Nil);
+        for _ in 0..5_000 {
+            tower = packed(&Packed::Ext(kind, tower));
+        }
+        assert_eq!(decode("msgpack", &tower), None);
     }
-    assert_eq!(decode("msgpack", &tower), None);
-    // Each floor names the right module, and is a message but for what it holds.
     let tower = (0..500).fold(Packed::from("hi"), |inner, _| message(inner));
     assert_eq!(decode("msgpack", &packed(&tower)), None);
 }

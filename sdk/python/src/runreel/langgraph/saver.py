@@ -34,8 +34,11 @@ class RunreelSaver(BaseCheckpointSaver[str]):
     use it as a context manager, `with` or `async with`. Values are serialised by `serde`, LangGraph's own when absent;
     with an `EncryptedSerializer` the server sees neither values nor state. It does see ids, the names of the channels
     and the metadata, which must be JSON: NUL characters and lone surrogates are left out, another value raises
-    TypeError or ValueError. A checkpoint belongs to the run its metadata names as `run_id`, else to the one that a
-    `RunreelCallback` in the config records. `url`, `token`, `timeout`, `retries` and `verify` are those of `Client`.
+    TypeError or ValueError. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is left out:
+    LangGraph puts what is `configurable` there, and a service may pass its user's token on in it. The state itself is
+    kept as it is; the server refuses one with a JWT of its own in it. A checkpoint belongs to the run its metadata
+    names as `run_id`, else to the one that a `RunreelCallback` in the config records. `url`, `token`, `timeout`,
+    `retries` and `verify` are those of `Client`.
 
     Methods raise `ApiError` when the server refuses, `ConnectionFailed` when it does not answer after `retries`, and
     ValueError for a thread id that is not 1 to 255 characters of `A-Z a-z 0-9 . _ : @ + -`.

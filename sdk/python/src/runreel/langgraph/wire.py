@@ -7,6 +7,7 @@ The versions of the channels travel once, as `versions`, and are put back into t
 from __future__ import annotations
 
 import json
+import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple, cast
@@ -30,6 +31,9 @@ from .._thread_ids import checked_thread_id
 # A blob costs the server a row and a place in its index, some two hundred bytes; a short value costs itself in every
 # checkpoint it lives through.
 INLINE_CHARACTERS = 64
+
+# A compact JWS, bare or as a header carries it: base64 of `{"`, and three parts.
+_JWS = re.compile(r"(?:bearer\s+)?eyJ[\w-]*\.[\w-]*\.[\w-]*", re.IGNORECASE | re.ASCII)
 
 _SPLIT_FROM_STATE = frozenset({"id", "channel_values", "channel_versions"})
 
@@ -90,7 +94,7 @@ def put_call(
     # A new version without a value needs no blob: no blob of that version means no value when it is read.
     state = {name: member for name, member in checkpoint.items() if name not in _SPLIT_FROM_STATE}
     state["channel_values"] = inline
-    stored = get_serializable_checkpoint_metadata(config, metadata)
+    stored = _without_tokens(get_serializable_checkpoint_metadata(config, metadata))
     body = {
         "ns": place.ns,
         "parent_id": place.checkpoint_id,
@@ -184,6 +188,15 @@ def _is_short(value: Any) -> bool:
 def _typed(serde: SerializerProtocol, value: Any) -> dict[str, str]:
     kind, data = serde.dumps_typed(value)
     return {"t": kind, "b": b64encode(data).decode("ascii")} if data else {"t": kind}
+
+
+def _without_tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """LangGraph copies what is configurable into the metadata, also the token of a user that a service passes on."""
+    return {
+        name: _without_tokens(value) if isinstance(value, Mapping) else value
+        for name, value in metadata.items()
+        if not (isinstance(value, str) and _JWS.fullmatch(value.strip()))
+    }
 
 
 def _loaded(serde: SerializerProtocol, typed: Mapping[str, str]) -> Any:

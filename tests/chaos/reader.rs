@@ -307,7 +307,8 @@ impl Session {
     }
 }
 
-/// A delta must begin where the text so far ends.
+/// A delta must begin where the text so far ends, or anew: a server that had to pass over a long piece of the log knows no
+/// text any more.
 fn follow_delta(frame: &Frame, envelope: &Envelope, end: &mut u64) -> Result<(), &'static str> {
     if frame.id.is_some() {
         return Err("a delta with an id");
@@ -315,7 +316,7 @@ fn follow_delta(frame: &Frame, envelope: &Envelope, end: &mut u64) -> Result<(),
     let payload = envelope.payload.as_ref().ok_or("a delta without a payload")?;
     let offset = payload["offset"].as_u64().ok_or("a delta without its offset")?;
     let chars = payload["text"].as_str().ok_or("a delta without a text")?.chars().count() as u64;
-    let fits = offset == *end;
+    let fits = offset == *end || offset == 0;
     *end = offset + chars;
     if fits { Ok(()) } else { Err("a delta does not begin where the text so far ends") }
 }

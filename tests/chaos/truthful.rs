@@ -345,7 +345,9 @@ impl Disk {
     }
 
     fn free(&self) -> anyhow::Result<()> {
-        Ok(fs::remove_file(self.filler())?)
+        fs::remove_file(self.filler())?;
+        // Otherwise a disk that fails soon after has it again.
+        Ok(fs::File::open(&self.folder)?.sync_all()?)
     }
 
     /// What the kernel does after an error of the device.

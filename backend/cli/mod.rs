@@ -97,7 +97,7 @@ pub async fn run(cli: Cli) -> ExitCode {
     cli.colors.apply();
     keep_to_itself();
     let done = match cli.command {
-        Command::Serve(args) => serve::run(*args).await,
+        Command::Serve(args) => Box::pin(serve::run(*args)).await,
         Command::Demo(args) => demo::run(*args).await,
         Command::Emit(args) => emit::run(*args).await,
         Command::Tail(args) => tail::run(*args).await,

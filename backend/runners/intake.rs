@@ -209,7 +209,7 @@ mod tests {
             near.read_exact(&mut read).await.unwrap();
             intake.control(100);
         }
-        assert!(quota.try_take(&OwnerId::trusted("a"), LARGEST as u32).is_ok());
+        assert!(quota.try_take(&OwnerId::trusted("a"), u32::try_from(LARGEST).unwrap()).is_ok());
     }
 
     #[tokio::test]

@@ -41,6 +41,20 @@ export interface components {
             /** @description At most 512 characters on one line. */
             reason?: string | null;
         };
+        /** @description A user who has given a code. */
+        ChannelUser: {
+            /** @description When a code is wanted again; null: never. */
+            expires_at?: string | null;
+            user_id: string;
+            /** @description RFC 3339, UTC, microseconds. */
+            verified_at: string;
+        };
+        /** @description A page of users, by id. */
+        ChannelUserList: {
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+            users: components["schemas"]["ChannelUser"][];
+        };
         /** @description A checkpoint with its channels' values and pending writes. */
         Checkpoint: {
             blobs: {

@@ -265,9 +265,12 @@ impl Totals {
         self.took.sort_unstable();
         verdict.require(self.outside.is_empty(), || format!("kills outside the run: {:?}", self.outside));
         verdict.require(self.kills == wanted, || format!("{} kills of {wanted}", self.kills));
-        // A kill for each step three times over should meet every step.
+        // A kill for each step three times over should meet all but one; six times over, every one.
         let missed: Vec<u32> = (1..=STEPS).filter(|step| !self.steps.contains(step)).collect();
-        verdict.require(wanted < 3 * STEPS as usize || missed.is_empty(), || format!("no kill fell into {missed:?}"));
+        let (some, most) = (3 * STEPS as usize, 6 * STEPS as usize);
+        verdict.require(wanted < some || missed.len() <= usize::from(wanted < most), || {
+            format!("no kill fell into {missed:?}")
+        });
         verdict.fact(format!(
             "{} kills in {} runs of {STEPS} steps and {} visits",
             self.kills,

@@ -69,9 +69,12 @@ use crate::{
     timeline::Timeline,
 };
 
-/// What handlers work with. Cheap to clone.
+/// What handlers work with. Cloned for each request, and more than once.
 #[derive(Clone)]
-pub struct Server {
+pub struct Server(Arc<Shared>);
+
+/// The parts of a [`Server`].
+pub struct Shared {
     pub timeline: Timeline,
     pub threads: Threads,
     pub channels: Channels,
@@ -114,11 +117,19 @@ pub struct Parts {
     pub draining: CancellationToken,
 }
 
+impl std::ops::Deref for Server {
+    type Target = Shared;
+
+    fn deref(&self) -> &Shared {
+        &self.0
+    }
+}
+
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, .. } = parts;
         let Parts { metrics, bounds, stopwatch, draining, .. } = parts;
-        Self {
+        Self(Arc::new(Shared {
             timeline,
             threads,
             channels,
@@ -136,7 +147,7 @@ impl Server {
             emits: Rate::new(bounds.principal_events_per_second, stopwatch),
             leaving: CancellationToken::new(),
             draining,
-        }
+        }))
     }
 }
 

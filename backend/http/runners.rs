@@ -73,7 +73,7 @@ async fn connect(
         .read_buffer_size(RUNNER_READ_BYTES)
         .max_message_size(RUNNER_MESSAGE_BYTES_MAX)
         .max_frame_size(RUNNER_MESSAGE_BYTES_MAX);
-    Ok(upgrade.on_upgrade(move |socket| server.runners.serve(socket, peer, place)))
+    Ok(upgrade.on_upgrade(move |socket| server.runners.clone().serve(socket, peer, place)))
 }
 
 /// Browsers name the page's origin and let any page open a WebSocket, so the server has to look.

@@ -8,6 +8,8 @@
 
 mod columns;
 
+use std::collections::HashMap;
+
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
@@ -89,14 +91,12 @@ pub struct Mark {
     epoch: i64,
 }
 
-/// A run that was moved, or the one row that says where the batch stands.
-struct Moved {
+/// What a statement did.
+struct Written {
+    /// The position before the batch's first event.
     before: i64,
-    run_id: Option<Uuid>,
-    seq_before: Option<i64>,
-    /// Nothing: a head that is not as it was believed to be raises an error.
-    #[expect(dead_code, reason = "it is a column of the statement")]
-    refused: Option<i64>,
+    /// The seq of each run before the batch, where it was moved; births have none.
+    seqs: Vec<(RunId, i64)>,
 }
 
 /// One connection that writes one lane.
@@ -142,39 +142,36 @@ impl Appender {
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Outcome, Error> {
         let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
         let owners = self.pieces.of(&batch.events);
-        let mut rows = Vec::new();
+        let mut written = None;
         if batch.heads.iter().all(|head| head.birth.is_none()) {
-            rows = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
+            written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
         }
-        if rows.is_empty() {
-            rows = self.append_all((&events, &heads), &Births::of(&batch.heads), &owners, least).await?;
+        if written.is_none() {
+            written = self.append_all((&events, &heads), &Births::of(&batch.heads), &owners, least).await?;
         }
-        let Some(before) = rows.first().map(|row| row.before) else { return Ok(Outcome::Fenced) };
+        let Some(Written { before, seqs }) = written else { return Ok(Outcome::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
         self.pieces.note(owners, self.mark.position);
-        let shifts = rows.iter().filter_map(|row| {
-            let (run, stood) = (RunId::trusted(row.run_id?), row.seq_before?);
-            let believed = batch.heads.iter().find(|head| head.run_id == run)?.seq_before.get();
-            (stood != believed).then_some((run, stood - believed))
-        });
+        let believed: HashMap<RunId, i64> = batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
+        let shift = |(run, stood)| (run, stood - believed.get(&run).copied().unwrap_or(stood));
+        let shifts = seqs.into_iter().map(shift).filter(|(_, shift)| *shift != 0);
         Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
     }
 
-    /// The statement for runs that are there, up to this position; no rows when it did nothing.
+    /// The statement for runs that are there, up to this position; none when it did nothing.
     async fn append_to_runs(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
         least: i64,
         noted_until: i64,
-    ) -> Result<Vec<Moved>, sqlx::Error> {
-        sqlx::query_file_as!(
-            Moved,
+    ) -> Result<Option<Written>, sqlx::Error> {
+        let row = sqlx::query_file!(
             "backend/store/sql/append_to_runs.sql",
             self.lane,
             self.mark.epoch,
             least,
             events.run_id.len() as i64,
-            &events.run_id,
+            &events.head,
             &events.nth,
             &events.owner_id as &[&str],
             &events.event_type as &[&str],
@@ -199,20 +196,23 @@ impl Appender {
             &heads.owner_id as &[&str],
             noted_until,
         )
-        .fetch_all(&mut self.connection)
-        .await
+        .fetch_optional(&mut self.connection)
+        .await?;
+        Ok(row.map(|row| {
+            let runs = heads.run_id.iter().copied().map(RunId::trusted);
+            Written { before: row.before, seqs: runs.zip(row.seqs.unwrap_or_default()).collect() }
+        }))
     }
 
-    /// The statement for everything; no rows when the lane stands elsewhere.
+    /// The statement for everything; none when the lane stands elsewhere.
     async fn append_all(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
         births: &Births<'_>,
         owners: &Owners,
         least: i64,
-    ) -> Result<Vec<Moved>, sqlx::Error> {
-        sqlx::query_file_as!(
-            Moved,
+    ) -> Result<Option<Written>, sqlx::Error> {
+        let rows = sqlx::query_file!(
             "backend/store/sql/append_events.sql",
             self.lane,
             self.mark.epoch,
@@ -265,7 +265,10 @@ impl Appender {
             &owners.noted as &[Option<i64>],
         )
         .fetch_all(&mut self.connection)
-        .await
+        .await?;
+        let before = rows.first().map(|row| row.before);
+        let moved = rows.into_iter().filter_map(|row| Some((RunId::trusted(row.run_id?), row.seq_before?)));
+        Ok(before.map(|before| Written { before, seqs: moved.collect() }))
     }
 
     /// Learns, on a new connection, whether a batch was committed before the old one was lost, and where.

@@ -42,7 +42,7 @@ pub mod tokens;
 mod transaction;
 pub mod trees;
 
-use std::{future::Future, sync::Arc, time::Duration};
+use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
 
 use sqlx::{
     Connection, PgConnection, PgPool,
@@ -72,9 +72,13 @@ const TOKENS_SEEN_MAX: u64 = 10_000;
 /// The schema, compiled in.
 pub static MIGRATOR: Migrator = sqlx::migrate!();
 
-/// A handle on the database. Cheap to clone.
+/// A handle on the database: one pointer, because it is cloned for every request.
 #[derive(Clone, Debug)]
-pub struct Store {
+pub struct Store(Arc<Database>);
+
+/// What a [`Store`] is made of.
+#[derive(Debug)]
+pub struct Database {
     /// Readers, as `runreel_app`.
     pool: PgPool,
     /// What principals may hold of `pool`; whoever is nobody yet counts as one.
@@ -88,8 +92,15 @@ pub struct Store {
     rollbacks: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the probe of readiness.
     upkeep: PgPool,
-    /// Shared, because a handle is cloned for every request.
-    options: Arc<PgConnectOptions>,
+    options: PgConnectOptions,
+}
+
+impl Deref for Store {
+    type Target = Database;
+
+    fn deref(&self) -> &Database {
+        &self.0
+    }
 }
 
 /// How to reach the database.
@@ -140,7 +151,7 @@ impl Store {
         let readers =
             as_role(&options, "runreel_app").options([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
         let (all, own) = (settings.connections_max, settings.own_connections_max);
-        Ok(Self {
+        Ok(Self(Arc::new(Database {
             pool: pool(readers, settings.connections_max, false),
             readers: Quota::new(all as usize, own as usize),
             nobody: OwnerId::trusted(""),
@@ -148,8 +159,8 @@ impl Store {
             heartbeats: Quota::new(1, 1),
             rollbacks: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
-            options: Arc::new(options),
-        })
+            options,
+        })))
     }
 
     /// A short transaction that sees only what belongs to `owner`.

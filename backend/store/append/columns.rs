@@ -15,6 +15,8 @@ use crate::domain::{
 #[derive(Default)]
 pub(super) struct Events<'a> {
     pub run_id: Vec<Uuid>,
+    /// Which of the batch's heads is the event's run's, from 1.
+    pub head: Vec<i32>,
     /// 1 for the first event of its run in the batch.
     pub nth: Vec<i64>,
     pub owner_id: Vec<&'a str>,
@@ -30,12 +32,15 @@ pub(super) struct Events<'a> {
 
 impl<'a> Events<'a> {
     pub(super) fn of(batch: &'a Batch) -> Self {
-        let before: HashMap<RunId, i64> = batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
+        let heads: HashMap<RunId, (i32, i64)> =
+            (1..).zip(&batch.heads).map(|(n, head)| (head.run_id, (n, head.seq_before.get()))).collect();
         let mut columns = Self::default();
         for event in &batch.events {
             let seq = event.seq.expect("only durable events are appended").get();
+            let (head, before) = heads.get(&event.run_id).copied().unwrap_or_default();
             columns.run_id.push(event.run_id.uuid());
-            columns.nth.push(seq - before.get(&event.run_id).copied().unwrap_or(0));
+            columns.head.push(head);
+            columns.nth.push(seq - before);
             columns.owner_id.push(&event.owner_id);
             columns.event_type.push(event.event_type.as_str());
             columns.role.push(event.role.as_str());

@@ -1,8 +1,9 @@
 -- As `append_events.sql`, for runs that are there and pieces that are noted: most batches need no more, and Postgres
--- prepares each part of a statement every time, used or not.
+-- prepares each part of a statement every time, used or not. An event names its head by the head's place in the arrays:
+-- joining events to heads would compare each with each.
 --
--- $1 to $15 as there, then the heads. $28 the last position up to which all owners of the batch are noted: a lane that
--- would come to stand behind it is left alone as well.
+-- $1 to $15 as there, but $5 the place of each event's head, then the heads. $28 the last position up to which all owners
+-- of the batch are noted: a lane that would come to stand behind it is left alone as well.
 with claimed as (
     update store.lane
     set position = position + $4
@@ -16,23 +17,27 @@ with claimed as (
     from claimed c
     cross join unnest($16::uuid[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::text[],
                       $23::text[], $24::timestamptz[], $25::timestamptz[], $26::timestamptz[], $27::text[])
-        as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
-              last_event_at, owner_id)
+             with ordinality
+             as h (run_id, status_before, status, seq_before, events, last_index, output, error, started_at, ended_at,
+                   last_event_at, owner_id, n)
     where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before
       and (h.seq_before is null or r.last_seq = h.seq_before)
-    returning r.run_id, r.last_seq - h.events as seq_before
+    returning h.n, r.last_seq - h.events as seq_before
+), place as (
+    select array_agg(seq_before order by n) as seqs from moved
 ), inserted as (
     insert into store.run_event
         (run_id, seq, lane, position, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload)
-    select e.run_id, m.seq_before + e.nth, $1, c.before + e.n, e.owner_id, e.type, e.role, e.agent, e.span_id,
-           e.parent_span_id, e.event_id, e.at, e.payload::json
+    select ($16::uuid[])[e.head], p.seqs[e.head] + e.nth, $1, c.before + e.n, e.owner_id, e.type, e.role, e.agent,
+           e.span_id, e.parent_span_id, e.event_id, e.at, e.payload::json
     from claimed c
-    cross join unnest($5::uuid[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
+    cross join place p
+    cross join unnest($5::int[], $6::bigint[], $7::text[], $8::text[], $9::text[], $10::text[], $11::text[],
                       $12::text[], $13::text[], $14::timestamptz[], $15::text[])
              with ordinality
-             as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
-    join moved m using (run_id)
+             as e (head, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
+    where cardinality(p.seqs) = cardinality($16::uuid[])
 )
-select c.before as "before!", m.run_id, m.seq_before,
-       case when (select count(*) from moved) < cardinality($16::uuid[]) then store.refuse_stale_head() end as refused
-from claimed c left join moved m on true
+select c.before as "before!", p.seqs,
+       case when coalesce(cardinality(p.seqs), 0) < cardinality($16::uuid[]) then store.refuse_stale_head() end as refused
+from claimed c cross join place p

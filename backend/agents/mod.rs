@@ -4,21 +4,19 @@
 //! and an [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point. Time, ids and randomness are
 //! passed in as well.
 //!
-//! Start reading at [`agent`], then [`tools`] and [`step`] (how an agent acts), then [`assistant`].
+//! Start reading at [`agent`] and [`execution`], then [`tools`] and [`step`] (how an agent acts), then [`assistant`].
 
 pub mod agent;
 pub mod assistant;
 pub mod builtin;
-pub mod carry;
+pub mod execution;
 pub mod mcp;
 pub mod model;
 pub mod models;
+mod offload;
 pub mod registry;
-pub mod roster;
 pub mod runtime;
 mod schema;
-pub mod spawner;
-pub mod spill;
 pub mod step;
 pub mod tools;
 pub mod workers;

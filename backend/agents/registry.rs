@@ -2,10 +2,13 @@
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
+use futures::future::BoxFuture;
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    agent::{Agent, AgentResolver},
+    assistant::Assistant,
     builtin::{fetch, files, shell},
     mcp::Servers,
     model::Model,
@@ -17,13 +20,15 @@ use super::{
     tools::{Called, Tool, Toolbox},
 };
 use crate::{
+    auth::Admission,
     config::{
         File,
         models::{ModelConfig, Source},
-        sections::{Agent, Tool as ToolSection, ToolKind},
+        sections::{Agent as AgentSection, Tool as ToolSection, ToolKind},
     },
     confine::Walls,
     domain::{context::RunContext, id::Name},
+    engine::Limits,
 };
 
 /// Most bytes of a fetch or of a command's output, where nothing else is configured.
@@ -40,29 +45,6 @@ pub enum ResolveError {
     Unfit { agent: String, why: String },
 }
 
-/// What one run of an agent works with. Made once when the run starts; nothing in it is looked up again.
-#[derive(Clone)]
-pub struct AgentSpec {
-    pub name: Name,
-    /// What the model is told before everything else; may be empty.
-    pub system: String,
-    pub model: Arc<dyn Model>,
-    pub toolbox: Toolbox,
-    /// Agents it may give work to.
-    pub workers: Vec<Name>,
-    /// Most answers of the model in one run.
-    pub max_steps: u32,
-    /// Most tool calls at work at a time.
-    pub parallel_max: usize,
-    pub temperature: Option<f64>,
-    /// Longest answer, tokens.
-    pub max_tokens: Option<u32>,
-    /// Longest time of one tool call, where the tool has none of its own.
-    pub tool_time_max: Duration,
-    /// Longest time of the run at work.
-    pub run_time_max: Duration,
-}
-
 /// The agents of the configuration. Cloning shares the connections.
 #[derive(Clone)]
 pub struct Agents {
@@ -72,6 +54,7 @@ pub struct Agents {
     web: Web,
     servers: Servers,
     walls: Walls,
+    admission: Admission,
 }
 
 impl Agents {
@@ -86,7 +69,8 @@ impl Agents {
     ) -> Result<Self, ResolveError> {
         let web = Web::new().map_err(|why| ResolveError::Unfit { agent: "(any)".to_owned(), why })?;
         let servers = Servers::new(web.clone(), path.clone(), walls.clone());
-        let agents = Self { file: Arc::new(file), data_dir, servers, path, web, walls };
+        let agents =
+            Self { file: Arc::new(file), data_dir, servers, path, web, walls, admission: Admission::default() };
         for (name, agent) in &agents.file.sections.agents {
             let unfit = |why| ResolveError::Unfit { agent: name.clone(), why };
             agents.model(agent).map_err(unfit)?;
@@ -96,12 +80,8 @@ impl Agents {
         Ok(agents)
     }
 
-    pub fn names(&self) -> Vec<Name> {
-        self.file.sections.agents.keys().filter_map(|name| name.parse().ok()).collect()
-    }
-
     /// Everything a run of this agent needs. Credentials are read here and nowhere later.
-    pub async fn resolve(&self, name: &str) -> Result<AgentSpec, ResolveError> {
+    pub async fn assistant(&self, name: &str) -> Result<Assistant, ResolveError> {
         let agent = self.file.sections.agents.get(name);
         let agent = agent.ok_or_else(|| ResolveError::Unknown(name.to_owned()))?;
         let unfit = |why: String| ResolveError::Unfit { agent: name.to_owned(), why };
@@ -113,27 +93,31 @@ impl Agents {
         for listed in futures::future::join_all(listed).await {
             tools.extend(listed.map_err(unfit)?);
         }
-        Ok(AgentSpec {
-            name: parse(name)?,
+        // A step of the model and one of its tools are two steps of the graph.
+        let limits = Limits {
+            steps_max: agent.max_steps.saturating_mul(2),
+            node_time_max: Duration::from_secs(agent.timeout_s),
+        };
+        Ok(Assistant {
             system: self.file.system(agent).map_err(|error| unfit(error.to_string()))?,
             model,
             toolbox: Toolbox::checked(tools).map_err(unfit)?,
             workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
-            max_steps: agent.max_steps,
             parallel_max: agent.parallel,
             temperature: agent.temperature.or(config.temperature),
             max_tokens: agent.max_tokens.or(config.max_tokens),
-            tool_time_max: Duration::from_secs(agent.tool_timeout_s),
-            run_time_max: Duration::from_secs(agent.timeout_s),
+            call_time_max: Duration::from_secs(agent.tool_timeout_s),
+            limits,
         })
     }
 
-    /// Ends the tool servers that were started.
-    pub async fn close(&self) {
-        self.servers.close().await;
+    /// With rules on whose runs are carried out: here, because no way by which a run was made gets past.
+    #[must_use]
+    pub fn admitting(self, admission: Admission) -> Self {
+        Self { admission, ..self }
     }
 
-    fn model(&self, agent: &Agent) -> Result<(Arc<dyn Model>, ModelConfig), String> {
+    fn model(&self, agent: &AgentSection) -> Result<(Arc<dyn Model>, ModelConfig), String> {
         let config = self.file.model(&agent.model)?;
         let model: Arc<dyn Model> = match &config.source {
             Source::Echo => Arc::new(Echo),
@@ -171,7 +155,7 @@ impl Agents {
     }
 
     /// The tools that need no server.
-    fn own_tools(&self, agent: &Agent) -> Result<Vec<Arc<dyn Tool>>, String> {
+    fn own_tools(&self, agent: &AgentSection) -> Result<Vec<Arc<dyn Tool>>, String> {
         let mut tools = Vec::new();
         for name in agent.tools.iter().filter(|name| !self.file.sections.mcp.contains_key(*name)) {
             let (kind, section) = self.file.tool(name)?;
@@ -210,6 +194,27 @@ impl Agents {
                 walls: self.walls.clone(),
             }))],
         })
+    }
+}
+
+impl AgentResolver for Agents {
+    fn names(&self) -> Vec<Name> {
+        self.file.sections.agents.keys().filter_map(|name| name.parse().ok()).collect()
+    }
+
+    fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Arc<dyn Agent>, String>> {
+        Box::pin(async move {
+            if !self.admission.may_use(&run.owner_id, agent) {
+                return Err(format!("the agent {agent} is not for whoever this run belongs to"));
+            }
+            let assistant = self.assistant(agent.as_str()).await.map_err(|error| error.to_string())?;
+            Ok(Arc::new(assistant) as Arc<dyn Agent>)
+        })
+    }
+
+    /// Ends the tool servers that were started.
+    fn close(&self) -> BoxFuture<'_, ()> {
+        Box::pin(self.servers.close())
     }
 }
 

@@ -11,14 +11,13 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
-    spill::{self, Spill},
+    offload,
     tools::{Tool, ToolError, Toolbox},
 };
 use crate::{
-    clock::Stopwatch,
     domain::{context::RunContext, id::SpanId, limits::TOOL_GRACE_MS},
-    emitters::{emitter::Emitter, sink::SinkError},
-    engine::Visit,
+    emitters::host::HostError,
+    engine::{RunEnv, Stop, Visit},
 };
 
 /// One tool call, as the agent decided it.
@@ -46,7 +45,7 @@ pub trait Memory: Send + Sync {
 
     /// Keeps how a call went, before its end is told.
     fn keep<'a>(&'a self, call: &'a Call, result: &'a Result<Value, ToolError>)
-    -> BoxFuture<'a, Result<(), SinkError>>;
+    -> BoxFuture<'a, Result<(), HostError>>;
 }
 
 /// Keeps results with the visit of a node, each under its call's span.
@@ -61,22 +60,24 @@ impl<S: Send + Sync> Memory for InVisit<'_, S> {
         &'a self,
         call: &'a Call,
         result: &'a Result<Value, ToolError>,
-    ) -> BoxFuture<'a, Result<(), SinkError>> {
+    ) -> BoxFuture<'a, Result<(), HostError>> {
         Box::pin(async move {
-            let kept = serde_json::to_value(result).map_err(SinkError::new)?;
-            self.0.keep(call.span.as_str(), kept).await.map_err(SinkError::new)
+            let kept = serde_json::to_value(result).map_err(HostError::refused)?;
+            match self.0.keep(call.span.as_str(), kept).await {
+                Err(Stop::Host(error)) => Err(error),
+                kept => kept.map_err(HostError::refused),
+            }
         })
     }
 }
 
 /// For whom, with what and within which bounds the calls of a step are made.
 pub struct Step<'a> {
-    pub context: &'a RunContext,
-    pub emitter: &'a dyn Emitter,
+    /// Calls that have not begun when it is cancelled do not begin.
+    pub env: &'a RunEnv,
     pub tools: &'a Toolbox,
     /// The step's own span, above the spans of its calls.
     pub parent: Option<&'a SpanId>,
-    pub stopwatch: &'a Stopwatch,
     /// Calls at work at a time, at least 1.
     pub parallel_max: usize,
     /// Longest time one call may take, where the tool names no other. A blocking tool that is late is told so and no
@@ -85,31 +86,27 @@ pub struct Step<'a> {
     pub memory: Option<&'a dyn Memory>,
     /// Longest result that stays with the run, bytes of JSON.
     pub output_bytes_max: usize,
-    /// Where longer results go.
-    pub spill: Option<&'a dyn Spill>,
-    /// Calls that have not begun when it is cancelled do not begin.
-    pub cancel: &'a CancellationToken,
 }
 
 /// Makes all calls and gives their outcomes in the order of the calls.
 ///
 /// A tool that fails, panics, is late or does not exist is an outcome like any other. The error is the log's: when it
 /// takes no more events the step has no meaning, but calls that began are still brought to their end first.
-pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<Outcome>, SinkError> {
+pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<Outcome>, HostError> {
     let places = Semaphore::new(step.parallel_max.max(1));
     let outcomes = join_all(calls.into_iter().map(|call| in_turn(step, &places, call))).await;
     outcomes.into_iter().collect()
 }
 
 /// Waits for the exclusive turn before it takes a place, so that waiting calls leave the places to others.
-async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outcome, SinkError> {
+async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outcome, HostError> {
     let tool = step.tools.get(&call.tool);
     let turn = match tool {
         Ok(tool) if tool.exclusive() => Some(step.tools.turn().lock().await),
         _ => None,
     };
-    let place = places.acquire().await.map_err(SinkError::new)?;
-    if step.cancel.is_cancelled() {
+    let place = places.acquire().await.map_err(HostError::refused)?;
+    if step.env.cancel.is_cancelled() {
         return Ok(Outcome {
             span: call.span,
             tool: call.tool,
@@ -123,9 +120,9 @@ async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outc
 }
 
 /// Makes a call between its two events.
-async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, SinkError> {
-    step.emitter.tool_started(&call.span, &call.tool, &call.args, step.parent).await?;
-    let began = (step.stopwatch)();
+async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, HostError> {
+    step.env.emitter.tool_started(&call.span, &call.tool, &call.args, step.parent).await?;
+    let began = (step.env.stopwatch)();
     let kept = match step.memory {
         Some(memory) => memory.kept(&call).await,
         None => None,
@@ -140,10 +137,10 @@ async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, SinkError> {
         result
     };
     let Call { span, tool: name, .. } = call;
-    let took = (step.stopwatch)().saturating_sub(began);
+    let took = (step.env.stopwatch)().saturating_sub(began);
     match &result {
-        Ok(value) => step.emitter.tool_completed(&span, &name, value, took, step.parent).await?,
-        Err(error) => step.emitter.tool_failed(&span, &name, &error.to_string(), took, step.parent).await?,
+        Ok(value) => step.env.emitter.tool_completed(&span, &name, value, took, step.parent).await?,
+        Err(error) => step.env.emitter.tool_failed(&span, &name, &error.to_string(), took, step.parent).await?,
     }
     Ok(Outcome { span, tool: name, result, took })
 }
@@ -152,21 +149,21 @@ async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, SinkError> {
 async fn called(step: &Step<'_>, call: &Call) -> Result<Value, ToolError> {
     let tool = step.tools.fit(&call.tool, &call.args)?;
     let value = in_time(step, tool, call.args.clone()).await?;
-    Ok(spill::within(step.spill, step.context, &call.tool, value, step.output_bytes_max).await)
+    Ok(offload::within(&*step.env.host, &call.tool, value, step.output_bytes_max).await)
 }
 
 /// Makes the call until it is done, late or cancelled; in the last two cases the tool has a moment to clean up.
 async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Value, ToolError> {
     let time_max = tool.time_max().unwrap_or(step.call_time_max);
-    let cancel = step.cancel.child_token();
+    let cancel = step.env.cancel.child_token();
     // A call that is dropped half-way, with its whole step, is told as well.
     let _told = cancel.clone().drop_guard();
-    let mut work = std::pin::pin!(made(tool, step.context, args, &cancel));
+    let mut work = std::pin::pin!(made(tool, step.env.host.context(), args, &cancel));
     let grace = Duration::from_millis(TOOL_GRACE_MS);
     tokio::select! {
         biased;
         result = &mut work => result,
-        () = step.cancel.cancelled() => {
+        () = step.env.cancel.cancelled() => {
             tokio::time::timeout(grace, work).await.unwrap_or(Err(ToolError::Cancelled))
         }
         () = tokio::time::sleep(time_max) => {

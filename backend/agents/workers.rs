@@ -2,44 +2,49 @@
 
 use serde_json::Value;
 
-use super::spawner::{Child, SpawnError, Spawner};
 use crate::{
     domain::{
-        id::{RunId, SpanId, ThreadId},
+        id::{Name, RunId, SpanId},
         run::Status,
     },
-    engine::{Stop, Visit, visit::ChildEnd},
+    emitters::host::{Child, ChildEnd, HostError},
+    engine::{Stop, Visit},
 };
 
 /// A worker that was asked for: its run, or why there is none.
 pub struct Worker {
     pub title: String,
-    pub run: Result<RunId, SpawnError>,
+    pub run: Result<RunId, HostError>,
+}
+
+/// What a worker is asked to do.
+pub struct Task {
+    pub agent: Name,
+    pub title: String,
+    pub input: Value,
 }
 
 /// Makes a run that waits for whoever serves its agent, and tells so under `span`. Asked again, it is the same run, and
 /// what was refused stays so; what was out of reach is asked for again. `key` tells the workers of one node apart, at most 60 bytes.
 pub async fn spawn<S>(
     visit: &Visit<S>,
-    spawner: &dyn Spawner,
     key: &str,
     span: &SpanId,
-    child: Child,
+    Task { agent, title, input }: Task,
 ) -> Result<Worker, Stop> {
-    let (title, refused) = (child.title.clone(), format!("no.{key}"));
+    let refused = format!("no.{key}");
     if let Some(reason) = visit.kept::<String>(&refused) {
-        return Ok(Worker { title, run: Err(SpawnError::refused(reason)) });
+        return Ok(Worker { title, run: Err(HostError::refused(reason)) });
     }
     let run_id = RunId::trusted(visit.id(&format!("run.{key}")).await?);
-    // What a worker remembers is its own, whatever thread its supervisor works on.
-    let thread_id = ThreadId::trusted(&format!("run:{run_id}"));
-    let child = Child { run_id: Some(run_id), thread_id: Some(thread_id), start: false, ..child };
-    let run = match spawner.spawn(&visit.context, child).await {
+    let child = Child { run_id, agent, title: title.clone(), input };
+    let spawned = visit.env.host.spawn(child).await;
+    let run = match spawned.map_err(|error| error.because("the run could not be created")) {
         Ok(context) => {
-            visit.emitter.worker_spawned(&context, &title, Some(span)).await?;
+            visit.env.emitter.worker_spawned(&context, &title, Some(span)).await?;
             Ok(run_id)
         }
-        Err(error) if error.is_passing => return Err(Stop::Later(error.to_string())),
+        Err(error) if error.is_retryable => return Err(error.into()),
         Err(error) => {
             visit.keep(&refused, Value::from(error.reason.as_str())).await?;
             Err(error)
@@ -53,7 +58,7 @@ pub async fn wait<S>(
     visit: &Visit<S>,
     reason: &str,
     workers: &[Worker],
-) -> Result<Vec<Result<ChildEnd, SpawnError>>, Stop> {
+) -> Result<Vec<Result<ChildEnd, HostError>>, Stop> {
     let runs: Vec<RunId> = workers.iter().filter_map(|worker| worker.run.as_ref().ok().copied()).collect();
     let ends = if runs.is_empty() { Vec::new() } else { visit.wait_for(reason, &runs).await? };
     let mut ends = ends.into_iter();
@@ -81,11 +86,11 @@ pub async fn told<S, T>(
     };
     match read {
         Ok((value, summary)) => {
-            visit.emitter.worker_completed(end.run_id, title, &summary, end.took).await?;
+            visit.env.emitter.worker_completed(end.run_id, title, &summary, end.took).await?;
             Ok(Ok(value))
         }
         Err(reason) => {
-            visit.emitter.worker_failed(end.run_id, title, &reason, end.took).await?;
+            visit.env.emitter.worker_failed(end.run_id, title, &reason, end.took).await?;
             Ok(Err(reason))
         }
     }

@@ -5,11 +5,7 @@ use std::{sync::Arc, time::Duration};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
-    agents::{
-        registry::Agents,
-        roster::{Configured, Reach},
-        runtime::Runtime,
-    },
+    agents::{registry::Agents, runtime::Runtime},
     artifacts::{Artifacts, OwnBounds, Shelf, disk::Disk, remote::Remote},
     auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
@@ -105,7 +101,7 @@ pub(super) async fn build(
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
         super::look_after(timeline, metrics, stop)
     });
-    if !runtime.roster.names().is_empty() {
+    if !runtime.agents.names().is_empty() {
         keep(&supervisor, "runtime", runtime, Runtime::run);
     }
     let runners = Runners::new(dispatch.clone(), args.bounds.principal_runners, tasks.clone(), draining.clone());
@@ -317,14 +313,11 @@ impl Plan<'_> {
             );
         }
         let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;
-        let stopwatch = monotonic();
-        let roster = Configured::new(agents, Reach::local(dispatch.timeline()), Arc::clone(&stopwatch));
-        let roster = roster.admitting(admission.clone());
         Ok(Runtime {
             dispatch: dispatch.clone(),
             threads: threads.clone(),
-            roster: Arc::new(roster),
-            stopwatch,
+            agents: Arc::new(agents.admitting(admission.clone())),
+            stopwatch: monotonic(),
             name: Name::trusted(RUNTIME),
             places: RUNTIME_PLACES,
             own_places: match self.args.auth.auth {

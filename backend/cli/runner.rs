@@ -12,11 +12,7 @@ use super::{
     render::say,
 };
 use crate::{
-    agents::{
-        agent::Roster,
-        registry,
-        roster::{Configured, Reach},
-    },
+    agents::{agent::AgentResolver, registry},
     client::{Client, Kind},
     clock::{Clock, IdSource, monotonic},
     config::{self, DataArgs, File, LogFormat},
@@ -107,13 +103,13 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         let settings = args.settings(args.agents.clone(), EXEC_CAPACITY)?;
         return work(settings, exec).await;
     }
-    let roster = args.roster()?;
-    let settings = args.settings(args.served(&*roster)?, AGENTS_CAPACITY)?;
+    let known = args.known()?;
+    let settings = args.settings(args.served(&*known)?, AGENTS_CAPACITY)?;
     let client = args.connection.client()?;
     may_read(&client).await?;
-    let agents = Agents::new(Arc::clone(&roster), client, ids(), monotonic());
+    let agents = Agents::new(Arc::clone(&known), client, ids(), monotonic());
     let done = work(settings, agents).await;
-    roster.close().await;
+    known.close().await;
     done
 }
 
@@ -147,14 +143,14 @@ impl Args {
     }
 
     /// The agents of the file.
-    fn roster(&self) -> anyhow::Result<Arc<dyn Roster>> {
+    fn known(&self) -> anyhow::Result<Arc<dyn AgentResolver>> {
         let file = File::read(&self.file()?).map_err(|error| Complaint::usage(error.to_string()))?;
-        roster(file, &self.data(), &self.connection.client()?)
+        known_agents(file, &self.data())
     }
 
     /// Those whose runs are taken: the named ones, else all there are.
-    fn served(&self, roster: &dyn Roster) -> anyhow::Result<Vec<Name>> {
-        let there = roster.names();
+    fn served(&self, known: &dyn AgentResolver) -> anyhow::Result<Vec<Name>> {
+        let there = known.names();
         let file = self.file()?;
         if there.is_empty() {
             let hint = Some("write one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
@@ -171,12 +167,10 @@ impl Args {
 }
 
 /// The agents of a configuration, made of what this machine has.
-pub(super) fn roster(file: File, data: &DataArgs, client: &Client) -> anyhow::Result<Arc<dyn Roster>> {
+pub(super) fn known_agents(file: File, data: &DataArgs) -> anyhow::Result<Arc<dyn AgentResolver>> {
     let walls = Walls::around(data.kept(&file)?);
     let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
-    let agents = agents.map_err(|error| Complaint::usage(error.to_string()))?;
-    let reach = Reach::remote(client, ids(), monotonic());
-    Ok(Arc::new(Configured::new(agents, reach, monotonic())))
+    Ok(Arc::new(agents.map_err(|error| Complaint::usage(error.to_string()))?))
 }
 
 /// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.

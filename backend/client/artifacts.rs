@@ -1,7 +1,10 @@
 //! The bytes of artifacts, to the server and back.
 
 use bytes::{Bytes, BytesMut};
-use reqwest::header::CONTENT_TYPE;
+use reqwest::{
+    StatusCode,
+    header::{CONTENT_RANGE, CONTENT_TYPE, ETAG, RANGE},
+};
 use serde_json::Value;
 
 use super::{Client, Error, REQUEST_WAIT_MAX};
@@ -20,19 +23,42 @@ impl Client {
         self.json(self.http.post(url).query(query).header(CONTENT_TYPE, media_type).body(bytes)).await
     }
 
-    /// The bytes of an artifact with their SHA-256 as the server knows it; `None` when there are more than `bytes_max`.
-    pub async fn download(&self, artifact_id: &str, bytes_max: usize) -> Result<Option<(Bytes, String)>, Error> {
+    /// Bytes of an artifact from a place on, at most so many.
+    pub async fn download(&self, artifact_id: &str, from: u64, bytes_max: usize) -> Result<Part, Error> {
+        let range = format!("bytes={from}-{}", from.saturating_add(bytes_max.max(1) as u64 - 1));
         let request = self.http.get(self.at(&["artifacts", artifact_id])).timeout(REQUEST_WAIT_MAX);
-        let mut response = self.answer(request).await?;
-        let etag = response.headers().get(reqwest::header::ETAG).and_then(|tag| tag.to_str().ok());
-        let sha256 = etag.unwrap_or_default().trim_matches('"').to_owned();
+        let sent = request.header(RANGE, range).send().await;
+        let mut response = sent.map_err(|error| Error::unreachable(self, &error))?;
+        let text = |name| response.headers().get(name).and_then(|value| value.to_str().ok()).unwrap_or_default();
+        let size = text(CONTENT_RANGE).rsplit('/').next().and_then(|size| size.parse().ok());
+        let (media_type, sha256) = (text(CONTENT_TYPE).to_owned(), text(ETAG).trim_matches('"').to_owned());
         let mut bytes = BytesMut::new();
-        while let Some(chunk) = response.chunk().await.map_err(|error| Error::unreachable(self, &error))? {
-            if bytes.len() + chunk.len() > bytes_max {
-                return Ok(None);
+        let part = |bytes: BytesMut, size| Part { bytes: bytes.freeze(), size, media_type, sha256 };
+        match (response.status(), size) {
+            // There is nothing from that place on.
+            (StatusCode::RANGE_NOT_SATISFIABLE, Some(size)) => Ok(part(bytes, size)),
+            (StatusCode::PARTIAL_CONTENT, Some(size)) => {
+                while let Some(chunk) = response.chunk().await.map_err(|error| Error::unreachable(self, &error))? {
+                    if bytes.len() + chunk.len() > bytes_max {
+                        return Err(Error::unexpected("the server's answer is longer than what was asked for"));
+                    }
+                    bytes.extend_from_slice(&chunk);
+                }
+                Ok(part(bytes, size))
             }
-            bytes.extend_from_slice(&chunk);
+            (status, _) if status.is_success() => Err(Error::unexpected("the server gives no part of an artifact")),
+            _ => Err(Error::of(response).await),
         }
-        Ok(Some((bytes.freeze(), sha256)))
     }
+}
+
+/// Bytes of an artifact.
+#[derive(Clone, Debug)]
+pub struct Part {
+    pub bytes: Bytes,
+    /// Of the whole, bytes.
+    pub size: u64,
+    pub media_type: String,
+    /// Of the whole, hexadecimal.
+    pub sha256: String,
 }

@@ -19,7 +19,7 @@ use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
 use tokio::time::Instant;
 
-mod artifacts;
+pub mod artifacts;
 mod emit;
 mod error;
 mod export;

@@ -5,10 +5,9 @@
 
 use std::time::Duration;
 
-use futures::future::BoxFuture;
 use serde_json::{Map, Value, json};
 
-use super::sink::SinkError;
+use super::host::{HostError, Hosted};
 use crate::domain::{
     context::RunContext,
     event::{EventType, NewEvent},
@@ -17,7 +16,7 @@ use crate::domain::{
 };
 
 /// Resolves when the event is stored (or, for a delta, passed on).
-pub type Emitted<'a> = BoxFuture<'a, Result<(), SinkError>>;
+pub type Emitted<'a> = Hosted<'a, ()>;
 
 /// An event with its type, before an emitter gave it an identity.
 #[derive(Clone, Debug)]
@@ -70,8 +69,8 @@ pub type Asked<'a> = (&'a SpanId, &'a Value, &'a SpanId);
 pub struct Turn<'a> {
     /// The nodes of the step before whose end is not told yet: span, name, how long they took.
     pub ended: Vec<(SpanId, &'a str, Duration)>,
-    /// The checkpoint that holds what they gave.
-    pub checkpoint: SpanId,
+    /// The checkpoint that holds what they gave, if one was kept.
+    pub checkpoint: Option<SpanId>,
     pub thread: &'a ThreadId,
     /// Steps done.
     pub step: u32,
@@ -108,11 +107,14 @@ pub trait Emitter: Send + Sync {
     /// emission.
     fn step_turned(&self, turn: &Turn<'_>) -> Emitted<'_> {
         let Turn { ended, checkpoint, thread, step, next, begun } = turn;
-        let kept = json!({"checkpoint_id": checkpoint, "thread_id": thread, "step": step, "next": next});
-        let kept = Draft::new("state.checkpointed", &kept).span(checkpoint);
+        let kept = checkpoint.as_ref().map(|checkpoint| {
+            let kept = json!({"checkpoint_id": checkpoint, "thread_id": thread, "step": step, "next": next});
+            Draft::new("state.checkpointed", &kept).span(checkpoint)
+        });
         let ended = ended.iter().map(|(span, name, took)| step_completed(span, name, *took));
         let begun = begun.iter().map(|(span, name)| step_started(span, name));
-        self.emit_all(ended.chain([kept]).chain(begun).collect())
+        let drafts: Vec<Draft> = ended.chain(kept).chain(begun).collect();
+        if drafts.is_empty() { Box::pin(std::future::ready(Ok(()))) } else { self.emit_all(drafts) }
     }
 
     fn run_resumed(&self, reason: &str) -> Emitted<'_> {
@@ -225,7 +227,7 @@ pub trait Emitter: Send + Sync {
     fn custom(&self, span: &SpanId, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {
             Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload).span(span)),
-            Err(error) => Box::pin(std::future::ready(Err(SinkError::new(error)))),
+            Err(error) => Box::pin(std::future::ready(Err(HostError::refused(error)))),
         }
     }
 }

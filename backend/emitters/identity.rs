@@ -7,7 +7,7 @@ use std::sync::{
 
 use super::{
     emitter::{Draft, Emitted, Emitter},
-    sink::Sink,
+    host::RunHost,
 };
 use crate::domain::{
     context::{Role, RunContext},
@@ -39,25 +39,23 @@ enum EventIds {
 /// The part both emitters share. Event ids are `<prefix>-<n>`: whoever repeats a call with the same events repeats
 /// their ids, and the log keeps one of each. The prefix must be new for every producer of a run.
 struct Identity {
-    context: RunContext,
     prefix: String,
     ids: EventIds,
     next: AtomicU64,
-    sink: Arc<dyn Sink>,
+    host: Arc<dyn RunHost>,
 }
 
 impl Identity {
-    fn new(context: RunContext, prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
+    fn new(host: Arc<dyn RunHost>, prefix: &str) -> Result<Self, Unfit> {
         let fits = prefix.chars().count() <= PREFIX_CHARS_MAX && prefix.parse::<EventId>().is_ok();
         if !fits {
             return Err(Unfit::Prefix);
         }
-        Ok(Self { context, prefix: prefix.to_owned(), ids: EventIds::Counted, next: AtomicU64::new(1), sink })
+        Ok(Self { prefix: prefix.to_owned(), ids: EventIds::Counted, next: AtomicU64::new(1), host })
     }
 
     fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
-        let events = drafts.into_iter().map(|draft| self.identified(draft.into_event())).collect();
-        self.sink.emit(&self.context, events)
+        self.host.emit(drafts.into_iter().map(|draft| self.identified(draft.into_event())).collect())
     }
 
     fn identified(&self, event: NewEvent) -> NewEvent {
@@ -80,10 +78,10 @@ pub struct SupervisorEmitter(Identity);
 
 impl SupervisorEmitter {
     /// Refuses a worker's context.
-    pub fn new(context: RunContext, event_id_prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
-        match context.role {
-            Role::Supervisor | Role::Agent => Identity::new(context, event_id_prefix, sink).map(Self),
-            Role::Worker => Err(Unfit::Role(context.role)),
+    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
+        match host.context().role {
+            Role::Supervisor | Role::Agent => Identity::new(host, event_id_prefix).map(Self),
+            role @ Role::Worker => Err(Unfit::Role(role)),
         }
     }
 
@@ -96,7 +94,7 @@ impl SupervisorEmitter {
     }
 
     pub fn context(&self) -> &RunContext {
-        &self.0.context
+        self.0.host.context()
     }
 }
 
@@ -111,10 +109,10 @@ pub struct WorkerEmitter(Identity);
 
 impl WorkerEmitter {
     /// Refuses every context but a worker's.
-    pub fn new(context: RunContext, event_id_prefix: &str, sink: Arc<dyn Sink>) -> Result<Self, Unfit> {
-        match context.role {
-            Role::Worker => Identity::new(context, event_id_prefix, sink).map(Self),
-            Role::Supervisor | Role::Agent => Err(Unfit::Role(context.role)),
+    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
+        match host.context().role {
+            Role::Worker => Identity::new(host, event_id_prefix).map(Self),
+            role @ (Role::Supervisor | Role::Agent) => Err(Unfit::Role(role)),
         }
     }
 
@@ -126,7 +124,7 @@ impl WorkerEmitter {
     }
 
     pub fn context(&self) -> &RunContext {
-        &self.0.context
+        self.0.host.context()
     }
 }
 

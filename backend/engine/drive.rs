@@ -1,8 +1,8 @@
-//! [`Drive`]: carries a graph out, from wherever it stands to wherever it gets.
+//! [`RunEnv::drive`]: carries a graph out, from wherever it stands to wherever it gets.
 
 use std::{
     any::Any,
-    sync::{Arc, Mutex},
+    sync::{Arc, Mutex, PoisonError},
     time::Duration,
 };
 
@@ -13,21 +13,21 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Graph, State, Stop, Visit,
+    checkpointer::{self, Kept, Snapshot},
     graph::Work,
-    journal::{self, Journal, JournalError, Kept, Snapshot},
-    visit::{Facts, Memos, Question, Step, span_of},
+    visit::{Memos, Question, Step, span_of},
 };
 use crate::{
     clock::{IdSource, Stopwatch},
     domain::{
         checkpoint::CheckpointId,
-        context::RunContext,
-        id::{RunId, SpanId},
+        id::{RunId, SpanId, ThreadId},
     },
     emitters::{
         emitter::{Emitter, Turn},
-        sink::SinkError,
+        host::{HostError, RunHost},
     },
+    threads::state_thread,
 };
 
 /// Within which bounds a graph runs.
@@ -75,36 +75,60 @@ impl<S> Ended<S> {
     }
 }
 
-/// The journal, the log or what a node works with gave up; the graph stands where it stood and may be driven again.
-#[derive(Clone, Debug, PartialEq, thiserror::Error)]
-pub enum DriveError {
-    /// In the words of the node.
-    #[error("{0}")]
-    Later(String),
-    #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error(transparent)]
-    Log(#[from] SinkError),
+/// When a graph's state is kept.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Durability {
+    /// After each step, and what nodes remember inside it at once: no step is taken twice.
+    #[default]
+    EveryStep,
+    /// When the graph waits. One that was killed before goes on from where it waited last, or begins again.
+    WhenWaiting,
+    /// Never: it begins each time.
+    Never,
 }
 
-/// Everything a graph needs to run for one run.
-pub struct Drive<'a, S: State> {
-    pub graph: &'a Graph<S>,
-    pub context: Arc<RunContext>,
+/// What somebody works with who carries a run out.
+#[derive(Clone)]
+pub struct RunEnv {
+    pub host: Arc<dyn RunHost>,
     /// Its event ids must follow from the spans, see [`crate::emitters::identity::SupervisorEmitter::repeatable`].
     pub emitter: Arc<dyn Emitter>,
-    pub journal: Arc<dyn Journal>,
-    pub facts: Arc<dyn Facts>,
     pub ids: IdSource,
     pub stopwatch: Stopwatch,
     pub cancel: CancellationToken,
-    pub limits: Limits,
+    pub durability: Durability,
+}
+
+impl RunEnv {
+    /// Goes on from the run's last checkpoint, or begins: `begin` gets the state the thread was left in by an earlier
+    /// run of this graph, if there is one.
+    ///
+    /// After an error of the host the graph stands where it stood and may be driven again.
+    pub async fn drive<S: State>(
+        &self,
+        graph: &Graph<S>,
+        limits: Limits,
+        begin: impl FnOnce(Option<S>) -> S + Send,
+    ) -> Result<Ended<S>, HostError> {
+        Drive { graph, env: self, limits, thread: state_thread(self.host.context()) }.run(begin).await
+    }
+}
+
+/// A graph under way.
+struct Drive<'a, S: State> {
+    graph: &'a Graph<S>,
+    env: &'a RunEnv,
+    limits: Limits,
+    thread: ThreadId,
 }
 
 /// Between two steps.
 struct At<S> {
     checkpoint_id: CheckpointId,
+    /// The newest that is kept, this one or one before it.
+    kept_id: Option<CheckpointId>,
     snapshot: Snapshot<S>,
+    /// What the newest that is kept holds.
     kept: Kept,
     memos: Memos,
 }
@@ -122,12 +146,10 @@ const NODE_CHARS_SHOWN: usize = 64;
 const UPDATE: &str = "=";
 
 impl<S: State> Drive<'_, S> {
-    /// Goes on from the run's last checkpoint, or begins: `begin` gets the state the thread was left in by an earlier
-    /// run of this graph, if there is one.
-    pub async fn run(self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<Ended<S>, DriveError> {
+    async fn run(self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<Ended<S>, HostError> {
         let mut at = self.open(begin).await?;
         loop {
-            if self.cancel.is_cancelled() {
+            if self.env.cancel.is_cancelled() {
                 return Ok(Ended::Cancelled);
             }
             if at.snapshot.next.is_empty() {
@@ -139,6 +161,9 @@ impl<S: State> Drive<'_, S> {
             }
             let Some((updates, stops)) = self.step(&mut at).await? else { return Ok(Ended::Cancelled) };
             if let Some(ended) = stopped(stops)? {
+                if self.env.durability == Durability::WhenWaiting && matches!(ended, Ended::Suspended { .. }) {
+                    self.keep_waiting(at).await?;
+                }
                 return Ok(ended);
             }
             at = match self.advance(at, updates).await? {
@@ -148,93 +173,120 @@ impl<S: State> Drive<'_, S> {
         }
     }
 
-    async fn open(&self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<At<S>, DriveError> {
-        let latest = self.journal.latest().await?;
-        let read = latest.as_ref().and_then(journal::decode::<S>).filter(|read| read.graph == self.graph.name());
+    async fn open(&self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<At<S>, HostError> {
+        let latest = match self.env.durability {
+            Durability::Never => None,
+            _ => self.env.host.latest_checkpoint().await?,
+        };
+        let read = latest.as_ref().and_then(checkpointer::decode::<S>).filter(|read| read.graph == self.graph.name());
         let parent = latest.map(|latest| latest.checkpoint_id);
         let (state, kept) = match (read, &parent) {
-            (Some(read), Some(at)) if read.run_id == Some(self.context.run_id) => {
+            (Some(read), Some(at)) if read.run_id == Some(self.env.host.context().run_id) => {
                 let snapshot = Snapshot { ended: read.ended, ..self.snapshot(read.step, read.next, read.state) };
                 // Whoever may write to the thread may have written this one; what it names becomes spans.
                 let named = snapshot.next.iter().chain(snapshot.ended.iter().map(|(node, _)| node));
                 if let Some(node) = named.into_iter().find(|node| self.graph.work(node).is_none()) {
                     let node: String = node.chars().filter(|c| !c.is_control()).take(NODE_CHARS_SHOWN).collect();
-                    return Err(JournalError::lasting(format!("the graph has no node {node} any more")).into());
+                    return Err(checkpointer::unfit(format!("the graph has no node {node} any more")));
                 }
                 // Perhaps it was kept, and not yet told.
-                self.tell(at, &snapshot).await?;
-                return Ok(At { checkpoint_id: at.clone(), snapshot, kept: read.kept, memos: read.memos });
+                self.tell(Some(at), &snapshot).await?;
+                let (checkpoint_id, kept_id) = (at.clone(), parent.clone());
+                return Ok(At { checkpoint_id, kept_id, snapshot, kept: read.kept, memos: read.memos });
             }
             (Some(read), _) => (Some(read.state), read.kept),
             (None, _) => (None, Kept::new()),
         };
         let first = self.snapshot(0, vec![self.graph.entry().to_owned()], begin(state));
-        self.save(first, parent, &kept).await
+        self.save(first, (parent.as_ref(), parent.clone(), kept)).await
     }
 
     fn snapshot(&self, step: u32, next: Vec<String>, state: S) -> Snapshot<S> {
-        Snapshot { run_id: self.context.run_id, graph: self.graph.name().to_owned(), step, next, ended: None, state }
+        Snapshot {
+            run_id: self.env.host.context().run_id,
+            graph: self.graph.name().to_owned(),
+            step,
+            next,
+            ended: None,
+            state,
+        }
     }
 
+    /// Keeps where the graph stands now, after the checkpoint `before`, if each step is kept; and says so.
     async fn save(
         &self,
         snapshot: Snapshot<S>,
-        parent: Option<CheckpointId>,
-        kept: &Kept,
-    ) -> Result<At<S>, DriveError> {
-        let checkpoint_id = journal::id_after(self.ids.uuid(), parent.as_ref())?;
-        let (new, kept) = journal::encode(&snapshot, checkpoint_id.clone(), parent, kept)?;
-        self.journal.put(new).await?;
-        self.tell(&checkpoint_id, &snapshot).await?;
-        Ok(At { checkpoint_id, snapshot, kept, memos: Memos::new() })
+        (before, kept_id, kept): (Option<&CheckpointId>, Option<CheckpointId>, Kept),
+    ) -> Result<At<S>, HostError> {
+        let checkpoint_id = checkpointer::id_after(self.env.ids.uuid(), before)?;
+        let mut at = At { checkpoint_id, kept_id, snapshot, kept, memos: Memos::new() };
+        let keeps = self.env.durability == Durability::EveryStep;
+        if keeps {
+            self.keep(&mut at).await?;
+        }
+        self.tell(at.kept_id.as_ref().filter(|_| keeps), &at.snapshot).await?;
+        Ok(at)
+    }
+
+    async fn keep(&self, at: &mut At<S>) -> Result<(), HostError> {
+        let At { checkpoint_id, kept_id, snapshot, kept, .. } = at;
+        let (new, now) = checkpointer::encode(snapshot, checkpoint_id.clone(), kept_id.take(), kept)?;
+        self.env.host.put_checkpoint(new).await?;
+        (*kept_id, *kept) = (Some(checkpoint_id.clone()), now);
+        Ok(())
+    }
+
+    /// Keeps a graph that waits, with what its nodes have remembered in the step that is not over.
+    async fn keep_waiting(&self, mut at: At<S>) -> Result<(), HostError> {
+        if at.kept_id.as_ref() != Some(&at.checkpoint_id) {
+            self.keep(&mut at).await?;
+        }
+        for ((node, key), value) in &at.memos {
+            self.env.host.put_writes(checkpointer::memo(&at.checkpoint_id, node, key, value)?).await?;
+        }
+        let Snapshot { step, next, .. } = &at.snapshot;
+        let next = next.iter().map(String::as_str).collect();
+        let checkpoint = Some(SpanId::trusted(at.checkpoint_id.as_str()));
+        let turn = Turn { ended: Vec::new(), checkpoint, thread: &self.thread, step: *step, begun: Vec::new(), next };
+        self.env.emitter.step_turned(&turn).await
     }
 
     /// Says how the last step ended, what is kept and which nodes begin: once for all, after the state is kept.
-    async fn tell(&self, checkpoint_id: &CheckpointId, snapshot: &Snapshot<S>) -> Result<(), SinkError> {
+    async fn tell(&self, kept: Option<&CheckpointId>, snapshot: &Snapshot<S>) -> Result<(), HostError> {
         let Snapshot { step, next, ended, .. } = snapshot;
-        let goes_on = *step < self.limits.steps_max && !self.cancel.is_cancelled();
+        let goes_on = *step < self.limits.steps_max && !self.env.cancel.is_cancelled();
         let begins = |node: &&str| goes_on && self.graph.work(node).is_some();
         let next: Vec<&str> = next.iter().map(String::as_str).collect();
         let turn = Turn {
             ended: ended.iter().map(|(node, took)| (span_of(*step, node), node.as_str(), *took)).collect(),
-            checkpoint: SpanId::trusted(checkpoint_id.as_str()),
-            thread: self.journal.thread(),
+            checkpoint: kept.map(|kept| SpanId::trusted(kept.as_str())),
+            thread: &self.thread,
             step: *step,
             begun: next.iter().copied().filter(begins).map(|node| (span_of(step + 1, node), node)).collect(),
             next,
         };
-        self.emitter.step_turned(&turn).await
+        self.env.emitter.step_turned(&turn).await
     }
 
     /// Visits every node of the step; `None` when the run was cancelled in the middle.
-    async fn step(&self, at: &mut At<S>) -> Result<Option<Outcomes<S>>, DriveError> {
+    async fn step(&self, at: &mut At<S>) -> Result<Option<Outcomes<S>>, HostError> {
         let number = at.snapshot.step + 1;
         let step = Arc::new(Step {
             checkpoint_id: at.checkpoint_id.clone(),
             number,
             memos: Mutex::new(std::mem::take(&mut at.memos)),
-            journal: Arc::clone(&self.journal),
-            facts: Arc::clone(&self.facts),
-            ids: self.ids.clone(),
         });
         let state = Arc::new(at.snapshot.state.clone());
         let alone = at.snapshot.next.len() == 1;
         let mut visits = JoinSet::new();
         for (index, node) in at.snapshot.next.iter().enumerate() {
             let Some((node, work)) = self.graph.work(node) else {
-                return Err(JournalError::lasting(format!("the graph has no node {node} any more")).into());
+                return Err(checkpointer::unfit(format!("the graph has no node {node} any more")));
             };
-            let visit = Visit {
-                context: Arc::clone(&self.context),
-                emitter: Arc::clone(&self.emitter),
-                state: Arc::clone(&state),
-                span: span_of(number, node),
-                cancel: self.cancel.clone(),
-                node,
-                step: Arc::clone(&step),
-            };
-            let (stopwatch, longest) = (self.stopwatch.clone(), self.limits.node_time_max);
-            visits.spawn(async move { (index, node, visited(visit, work, alone, &stopwatch, longest).await) });
+            let (env, state, step) = (self.env.clone(), Arc::clone(&state), Arc::clone(&step));
+            let (visit, longest) =
+                (Visit { env, state, span: span_of(number, node), node, step }, self.limits.node_time_max);
+            visits.spawn(async move { (index, node, visited(visit, work, alone, longest).await) });
         }
         let all = async {
             let (mut updates, mut stops) = (Vec::new(), Vec::new());
@@ -249,11 +301,13 @@ impl<S: State> Drive<'_, S> {
             updates.sort_by_key(|(index, _)| *index);
             (updates.into_iter().map(|(_, given)| given).collect(), stops)
         };
-        Ok(self.cancel.run_until_cancelled(all).await)
+        let outcomes = self.env.cancel.run_until_cancelled(all).await;
+        at.memos = std::mem::take(&mut *step.memos.lock().unwrap_or_else(PoisonError::into_inner));
+        Ok(outcomes)
     }
 
     /// Applies the updates, saves, and says so. The inner error is a graph that contradicts itself.
-    async fn advance(&self, at: At<S>, given: Vec<Given<S::Update>>) -> Result<Result<At<S>, String>, DriveError> {
+    async fn advance(&self, at: At<S>, given: Vec<Given<S::Update>>) -> Result<Result<At<S>, String>, HostError> {
         let mut state = at.snapshot.state;
         let alone = match (at.snapshot.next.as_slice(), given.as_slice()) {
             ([node], [given]) => Some((node.clone(), given.took)),
@@ -267,29 +321,27 @@ impl<S: State> Drive<'_, S> {
             Err(contradiction) => {
                 if let Some((node, took)) = &alone {
                     let span = span_of(at.snapshot.step + 1, node);
-                    self.emitter.step_failed(&span, node, &contradiction, *took).await?;
+                    self.env.emitter.step_failed(&span, node, &contradiction, *took).await?;
                 }
                 return Ok(Err(contradiction));
             }
         };
         let snapshot = Snapshot { ended: alone, ..self.snapshot(at.snapshot.step + 1, next, state) };
-        Ok(Ok(self.save(snapshot, Some(at.checkpoint_id), &at.kept).await?))
+        Ok(Ok(self.save(snapshot, (Some(&at.checkpoint_id), at.kept_id, at.kept)).await?))
     }
 }
 
 type Outcomes<S> = (Vec<Given<<S as State>::Update>>, Vec<(&'static str, Stop)>);
 
-/// What follows when nodes stopped short: a broken journal or log first, then a failure, then the waiting.
-fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, DriveError> {
+/// What follows when nodes stopped short: trouble with the host first, then a failure, then the waiting.
+fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, HostError> {
     if stops.is_empty() {
         return Ok(None);
     }
     let (mut questions, mut waits, mut failed) = (Vec::new(), Vec::new(), None);
     for (node, stop) in stops {
         match stop {
-            Stop::Journal(error) => return Err(error.into()),
-            Stop::Log(error) => return Err(error.into()),
-            Stop::Later(reason) => return Err(DriveError::Later(reason)),
+            Stop::Host(error) => return Err(error),
             Stop::Failed(error) => failed = failed.or(Some((node, error))),
             Stop::Ask(asked) => questions.extend(asked),
             Stop::Wait { reason, runs } => waits.push((reason, runs)),
@@ -309,10 +361,10 @@ async fn visited<S: State>(
     visit: Visit<S>,
     work: Work<S>,
     alone: bool,
-    stopwatch: &Stopwatch,
     longest: Duration,
 ) -> Result<Given<S::Update>, Stop> {
-    let (emitter, span, node) = (Arc::clone(&visit.emitter), visit.span.clone(), visit.node);
+    let (emitter, stopwatch) = (Arc::clone(&visit.env.emitter), &Arc::clone(&visit.env.stopwatch));
+    let (span, node) = (visit.span.clone(), visit.node);
     let (began, again) = (stopwatch(), visit.clone());
     let work = || async move {
         let work = std::panic::AssertUnwindSafe(async { work(visit).await }).catch_unwind();

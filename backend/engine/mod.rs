@@ -9,18 +9,19 @@
 //! Invariant kept here: state first, then events. The end of a step is logged only when what it gave can no longer be
 //! lost, and events carry ids that follow from their spans, so a step that is repeated writes no event twice.
 //!
-//! Nothing is ambient: the run's [`RunContext`](crate::domain::context::RunContext), its emitter, its journal and the
-//! cancellation are arguments. Start reading at [`graph`], then [`visit`] (what a node may do) and [`drive`].
+//! Nothing is ambient: the run's [`RunHost`](crate::emitters::host::RunHost), its emitter and the cancellation are
+//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do) and [`drive`]; `checkpointer` says how a
+//! state is kept.
 
+mod checkpointer;
 pub mod drive;
 pub mod graph;
-pub mod journal;
 pub mod visit;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    drive::{Drive, Ended, Limits},
+    drive::{Durability, Ended, Limits, RunEnv},
     graph::{Graph, Next},
     visit::{Stop, Visit},
 };
@@ -35,7 +36,5 @@ pub trait State: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     fn apply(&mut self, update: Self::Update);
 }
 
-#[cfg(test)]
-pub(crate) mod testing;
 #[cfg(test)]
 mod tests;

@@ -1,6 +1,5 @@
 use std::{
     collections::BTreeMap,
-    str::FromStr as _,
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering},
@@ -14,18 +13,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{
-    graph::Flaw,
-    testing::{Log, Thread, World},
-    visit::{Answered, ChildEnd, Facts},
-    *,
-};
+use super::{graph::Flaw, *};
 use crate::{
     clock::{Clock, IdSource, monotonic},
-    domain::{context::Role, id::ThreadId, interrupt::Decision, run::Status},
+    domain::{
+        context::{Role, RunContext},
+        id::ThreadId,
+        interrupt::Decision,
+        run::Status,
+    },
     emitters::{
+        host::{Answered, ChildEnd, HostError},
         identity::SupervisorEmitter,
-        testing::{context, run_id},
+        testing::{World, context, run_id},
     },
 };
 
@@ -49,27 +49,38 @@ impl State for Trail {
 
 static ATTEMPTS: AtomicU32 = AtomicU32::new(0);
 
+async fn drive_with(
+    graph: &Graph<Trail>,
+    world: &Arc<World>,
+    run: u32,
+    cancel: &CancellationToken,
+    durability: Durability,
+) -> Result<Ended<Trail>, HostError> {
+    // All runs are of one thread.
+    let context =
+        RunContext { thread_id: Some(ThreadId::trusted("t")), parent_run_id: None, ..context(run, Role::Agent, "a") };
+    let prefix = format!("a{}", ATTEMPTS.fetch_add(1, Ordering::SeqCst));
+    let host = world.host(context);
+    let emitter = SupervisorEmitter::new(Arc::clone(&host), &prefix).unwrap();
+    let env = RunEnv {
+        host,
+        emitter: Arc::new(emitter.repeatable()),
+        ids: IdSource::random(Clock::manual(DateTime::UNIX_EPOCH)),
+        stopwatch: monotonic(),
+        cancel: cancel.clone(),
+        durability,
+    };
+    let limits = Limits { steps_max: 20, node_time_max: Duration::from_secs(5) };
+    env.drive(graph, limits, Option::unwrap_or_default).await
+}
+
 async fn drive(
     graph: &Graph<Trail>,
     world: &Arc<World>,
     run: u32,
     cancel: &CancellationToken,
-) -> Result<Ended<Trail>, drive::DriveError> {
-    let context = context(run, Role::Agent, "a");
-    let prefix = format!("a{}", ATTEMPTS.fetch_add(1, Ordering::SeqCst));
-    let emitter = SupervisorEmitter::new(context.clone(), &prefix, Arc::new(Log(Arc::clone(world)))).unwrap();
-    let drive = Drive {
-        graph,
-        context: Arc::new(context),
-        emitter: Arc::new(emitter.repeatable()),
-        journal: Arc::new(Thread(Arc::clone(world), ThreadId::from_str("t").unwrap())),
-        facts: Arc::clone(world) as Arc<dyn Facts>,
-        ids: IdSource::random(Clock::manual(DateTime::UNIX_EPOCH)),
-        stopwatch: monotonic(),
-        cancel: cancel.clone(),
-        limits: Limits { steps_max: 20, node_time_max: Duration::from_secs(5) },
-    };
-    drive.run(Option::unwrap_or_default).await
+) -> Result<Ended<Trail>, HostError> {
+    drive_with(graph, world, run, cancel, Durability::EveryStep).await
 }
 
 async fn driven(graph: &Graph<Trail>, world: &Arc<World>) -> Ended<Trail> {
@@ -209,7 +220,7 @@ async fn an_answer_reaches_the_node_that_asked() {
     let Ended::Suspended { questions: again, .. } = driven(&graph, &world).await else { panic!("still open") };
     assert_eq!(questions, again, "the same question keeps its id");
     let answered = Answered { decision: Decision::Respond, value: Some(json!("ada")), asked: Vec::new() };
-    world.kept.lock().unwrap().answers.insert(questions[0].interrupt_id.to_string(), answered);
+    world.held.lock().unwrap().answers.insert(questions[0].interrupt_id.to_string(), answered);
     let Ended::Completed(state) = driven(&graph, &world).await else { panic!("answered") };
     assert_eq!(state.seen, ["ada"]);
 }
@@ -226,10 +237,10 @@ async fn a_node_waits_for_runs_and_sees_how_they_ended() {
         .unwrap();
     let world = World::lasting(usize::MAX);
     let ended = |n, status| ChildEnd { run_id: run_id(n), status, output: None, error: None, took: Duration::ZERO };
-    world.kept.lock().unwrap().ends.push(ended(8, Status::Failed));
+    world.held.lock().unwrap().ends.push(ended(8, Status::Failed));
     let Ended::Suspended { waits, .. } = driven(&graph, &world).await else { panic!("one is still at work") };
     assert_eq!(waits, [("workers".to_owned(), vec![run_id(7), run_id(8)])]);
-    world.kept.lock().unwrap().ends.push(ended(7, Status::Completed));
+    world.held.lock().unwrap().ends.push(ended(7, Status::Completed));
     let Ended::Completed(state) = driven(&graph, &world).await else { panic!("both ended") };
     assert_eq!(state.seen, ["[Completed, Failed]"]);
 }
@@ -242,7 +253,7 @@ async fn the_next_run_of_a_thread_begins_where_the_last_one_ended() {
     let second = drive(&graph, &world, 2, &CancellationToken::new()).await.unwrap();
     let Ended::Completed(state) = second else { panic!("it completes") };
     assert_eq!(state, Trail { seen: vec!["a".to_owned(), "a".to_owned()], total: 3 });
-    let kept = world.kept.lock().unwrap();
+    let kept = world.held.lock().unwrap();
     let parents = kept.checkpoints.iter().filter(|new| new.parent_id.is_some()).count();
     assert_eq!((kept.checkpoints.len(), parents), (4, 3), "one chain");
 }
@@ -260,7 +271,7 @@ async fn a_channel_is_kept_anew_only_when_it_changed() {
             self.count += by;
         }
     }
-    let first = journal::Snapshot {
+    let first = checkpointer::Snapshot {
         run_id: run_id(1),
         graph: "g".to_owned(),
         step: 0,
@@ -269,13 +280,13 @@ async fn a_channel_is_kept_anew_only_when_it_changed() {
         state: Two::default(),
     };
     let (one, two) = (
-        journal::id_after(uuid::Uuid::from_u128(1), None).unwrap(),
-        journal::id_after(uuid::Uuid::from_u128(2), None).unwrap(),
+        checkpointer::id_after(uuid::Uuid::from_u128(1), None).unwrap(),
+        checkpointer::id_after(uuid::Uuid::from_u128(2), None).unwrap(),
     );
-    let (new, kept) = journal::encode(&first, one.clone(), None, &BTreeMap::new()).unwrap();
+    let (new, kept) = checkpointer::encode(&first, one.clone(), None, &BTreeMap::new()).unwrap();
     assert_eq!(new.blobs.0.len(), 2);
-    let second = journal::Snapshot { state: Two { count: 1, ..first.state.clone() }, ..first };
-    let (new, _) = journal::encode(&second, two, Some(one), &kept).unwrap();
+    let second = checkpointer::Snapshot { state: Two { count: 1, ..first.state.clone() }, ..first };
+    let (new, _) = checkpointer::encode(&second, two, Some(one), &kept).unwrap();
     let changed: Vec<&str> = new.blobs.0.iter().map(|(channel, _)| channel.as_str()).collect();
     assert_eq!((changed, new.versions.0.len()), (vec!["count"], 2));
 }
@@ -304,14 +315,16 @@ async fn a_node_that_cannot_reach_what_it_needs_fails_nothing_and_is_visited_aga
         .edge("a", Next::To("far"))
         .node("far", move |_: Visit<Trail>| {
             let is_away = inside.swap(false, Ordering::SeqCst);
-            async move { if is_away { Err(Stop::Later("no line".to_owned())) } else { Ok(Mark("far".to_owned(), 1)) } }
+            async move {
+                if is_away { Err(HostError::unavailable("no line").into()) } else { Ok(Mark("far".to_owned(), 1)) }
+            }
         })
         .edge("far", Next::End)
         .build()
         .unwrap();
     let world = World::lasting(usize::MAX);
     let later = drive(&graph, &world, 1, &CancellationToken::new()).await.unwrap_err();
-    assert_eq!(later, drive::DriveError::Later("no line".to_owned()));
+    assert_eq!(later, HostError::unavailable("no line"));
     let Ended::Completed(state) = driven(&graph, &world).await else { panic!("it completes") };
     assert_eq!(state.seen, ["a", "far"]);
     let of_far = world.story().into_iter().filter(|(_, span, _)| span.as_deref() == Some("s2.far"));
@@ -333,7 +346,7 @@ async fn a_cancelled_graph_drops_its_nodes_and_takes_no_further_step() {
     let world = World::lasting(usize::MAX);
     assert!(matches!(drive(&graph, &world, 1, &cancel).await.unwrap(), Ended::Cancelled));
     assert!(matches!(drive(&graph, &world, 1, &cancel).await.unwrap(), Ended::Cancelled));
-    assert_eq!(world.kept.lock().unwrap().checkpoints.len(), 1);
+    assert_eq!(world.held.lock().unwrap().checkpoints.len(), 1);
 }
 
 #[tokio::test]
@@ -358,10 +371,45 @@ fn a_graph_with_a_flaw_is_not_built() {
 
 #[test]
 fn an_id_comes_after_its_parent_whatever_the_clock_says() {
-    let late = journal::id_after(uuid::Uuid::from_u128(9), None).unwrap();
-    let next = journal::id_after(uuid::Uuid::from_u128(5), Some(&late)).unwrap();
+    let late = checkpointer::id_after(uuid::Uuid::from_u128(9), None).unwrap();
+    let next = checkpointer::id_after(uuid::Uuid::from_u128(5), Some(&late)).unwrap();
     assert!(next > late, "{next} {late}");
     let strange =
-        journal::id_after(uuid::Uuid::from_u128(5), Some(&crate::domain::checkpoint::CheckpointId::trusted("zz")));
-    assert!(strange.is_err_and(|error| !error.transient));
+        checkpointer::id_after(uuid::Uuid::from_u128(5), Some(&crate::domain::checkpoint::CheckpointId::trusted("zz")));
+    assert!(strange.is_err_and(|error| !error.is_retryable));
+}
+
+#[tokio::test]
+async fn a_graph_whose_state_is_kept_when_it_waits_costs_nothing_before_and_loses_nothing_then() {
+    let graph = Graph::new("g", "a")
+        .node("a", mark("a"))
+        .edge("a", Next::To("ask"))
+        .node("ask", |visit: Visit<Trail>| async move {
+            let paid: u32 = visit.once("pay", || async { Ok(7) }).await?;
+            visit.ask("sure", json!({"kind": "approval", "prompt": "sure?"})).await?;
+            Ok(Mark("ask".to_owned(), paid))
+        })
+        .edge("ask", Next::To("b"))
+        .node("b", mark("b"))
+        .edge("b", Next::End)
+        .build()
+        .unwrap();
+    let (world, cancel) = (World::endless(), CancellationToken::new());
+    let waits = Durability::WhenWaiting;
+    let asked = drive_with(&graph, &world, 1, &cancel, waits).await.unwrap();
+    let Ended::Suspended { questions, .. } = asked else { panic!("it asks") };
+    let held = |world: &World| world.held.lock().unwrap().checkpoints.len();
+    assert_eq!(held(&world), 1);
+    let story: Vec<String> = world.story().into_iter().map(|(kind, ..)| kind).collect();
+    assert_eq!(story, ["step.started", "step.completed", "step.started", "state.checkpointed"]);
+    let again = drive_with(&graph, &world, 1, &cancel, waits).await.unwrap();
+    assert!(matches!(again, Ended::Suspended { questions: again, .. } if again == questions), "the same question");
+    let answered = Answered { decision: Decision::Approve, value: None, asked: Vec::new() };
+    world.held.lock().unwrap().answers.insert(questions[0].interrupt_id.to_string(), answered);
+    let Ended::Completed(state) = drive_with(&graph, &world, 1, &cancel, waits).await.unwrap() else {
+        panic!("it ends")
+    };
+    assert_eq!((state.seen, state.total, held(&world)), (["a", "ask", "b"].map(str::to_owned).to_vec(), 17, 1));
+    let never = drive_with(&graph, &World::endless(), 1, &cancel, Durability::Never).await.unwrap();
+    assert!(matches!(never, Ended::Suspended { .. }));
 }

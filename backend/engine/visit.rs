@@ -2,27 +2,20 @@
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
-    time::Duration,
+    sync::{Arc, Mutex, MutexGuard, PoisonError},
 };
 
-use futures::future::BoxFuture;
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio_util::sync::CancellationToken;
 
-use super::journal::{Journal, JournalError};
+use super::{Durability, RunEnv, checkpointer};
 use crate::{
-    clock::IdSource,
     domain::{
         checkpoint::CheckpointId,
         context::RunContext,
         id::{RunId, SpanId},
-        interrupt::Decision,
-        json::Json,
-        run::Status,
     },
-    emitters::{emitter::Emitter, sink::SinkError},
+    emitters::host::{Answered, ChildEnd, HostError},
 };
 
 /// A question to a person.
@@ -33,41 +26,6 @@ pub struct Question {
     pub payload: Value,
     /// The step that asks.
     pub step: SpanId,
-}
-
-/// What the person answered.
-#[derive(Clone, Debug, PartialEq)]
-pub struct Answered {
-    pub decision: Decision,
-    pub value: Option<Value>,
-    /// Every question that the log holds under this id.
-    pub asked: Vec<Json>,
-}
-
-impl Answered {
-    /// Whether this is the answer to that question, and to no other: whoever may write to a run's thread can make the run
-    /// ask something else under an id that a person has answered.
-    fn is_of(&self, question: &Value) -> bool {
-        let without_time = |json: &Json| {
-            let mut members: serde_json::Map<String, Value> = serde_json::from_str(json.as_str()).unwrap_or_default();
-            // It is set when the question is asked, and the server answers by it.
-            members.remove("expires_at");
-            members
-        };
-        let wanted = without_time(&Json::of(question));
-        self.asked.iter().all(|asked| without_time(asked) == wanted)
-    }
-}
-
-/// How a run below this one ended.
-#[derive(Clone, Debug, PartialEq)]
-pub struct ChildEnd {
-    pub run_id: RunId,
-    pub status: Status,
-    pub output: Option<Value>,
-    pub error: Option<Value>,
-    /// From its creation to its end.
-    pub took: Duration,
 }
 
 /// Why a node gives no update now.
@@ -82,29 +40,16 @@ pub enum Stop {
     /// It waits for runs; it is visited again when they have ended.
     #[error("waits for runs")]
     Wait { reason: String, runs: Vec<RunId> },
-    /// What it works with cannot be reached now. Says nothing about the run, which stands where it stood; the node is
-    /// visited again when the graph is driven again.
-    #[error("{0}")]
-    Later(String),
+    /// What it works with cannot be reached, or refuses. Says nothing about the run, which stands where it stood; the
+    /// node is visited again when the graph is driven again.
     #[error(transparent)]
-    Journal(#[from] JournalError),
-    #[error(transparent)]
-    Log(#[from] SinkError),
+    Host(#[from] HostError),
 }
 
 impl Stop {
     pub fn failed(reason: impl std::fmt::Display) -> Self {
         Self::Failed(reason.to_string())
     }
-}
-
-/// What the run's own log and the runs below it say.
-pub trait Facts: Send + Sync {
-    /// The answer to an interrupt of this run, once there is one.
-    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> BoxFuture<'a, Result<Option<Answered>, JournalError>>;
-
-    /// How these runs ended, as far as they have, in the order asked.
-    fn ends<'a>(&'a self, runs: &'a [RunId]) -> BoxFuture<'a, Result<Vec<ChildEnd>, JournalError>>;
 }
 
 /// The span of a node's visit in a step; steps count from 1.
@@ -121,41 +66,33 @@ pub(super) struct Step {
     /// Counts from 1.
     pub number: u32,
     pub memos: Mutex<Memos>,
-    pub journal: Arc<dyn Journal>,
-    pub facts: Arc<dyn Facts>,
-    pub ids: IdSource,
 }
 
 /// One visit of a node.
 pub struct Visit<S> {
-    pub context: Arc<RunContext>,
-    pub emitter: Arc<dyn Emitter>,
+    /// Its cancellation drops the node's future; work on other threads should look at it.
+    pub env: RunEnv,
     /// As it was when the step began; the same for all nodes of the step.
     pub state: Arc<S>,
     /// The step's span, above everything the node does.
     pub span: SpanId,
-    /// Set when the run is cancelled. The node's future is dropped then; work on other threads should look at it.
-    pub cancel: CancellationToken,
     pub(super) node: &'static str,
     pub(super) step: Arc<Step>,
 }
 
 impl<S> Clone for Visit<S> {
     fn clone(&self) -> Self {
-        let Self { context, emitter, state, span, cancel, node, step } = self;
-        Self {
-            context: Arc::clone(context),
-            emitter: Arc::clone(emitter),
-            state: Arc::clone(state),
-            span: span.clone(),
-            cancel: cancel.clone(),
-            node,
-            step: Arc::clone(step),
-        }
+        let Self { env, state, span, node, step } = self;
+        Self { env: env.clone(), state: Arc::clone(state), span: span.clone(), node, step: Arc::clone(step) }
     }
 }
 
 impl<S> Visit<S> {
+    /// The run it acts for.
+    pub fn context(&self) -> &RunContext {
+        self.env.host.context()
+    }
+
     /// Does `work` once in this step, whatever happens: its value is kept before it is given, and a later visit gets the
     /// kept one. Between the work's end and the keeping lies a moment in which a crash makes it run again, so work with
     /// effects outside wants a key of its own there. `key`: at most 64 bytes, unique in the node.
@@ -182,7 +119,10 @@ impl<S> Visit<S> {
 
     /// Keeps a value for the rest of the step, across crashes. A key is kept once.
     pub async fn keep(&self, key: &str, kept: Value) -> Result<(), Stop> {
-        self.step.journal.remember(&self.step.checkpoint_id, self.node, key, &kept).await?;
+        if self.env.durability == Durability::EveryStep {
+            let memo = checkpointer::memo(&self.step.checkpoint_id, self.node, key, &kept)?;
+            self.env.host.put_writes(memo).await?;
+        }
         self.memos().insert((self.node.to_owned(), key.to_owned()), kept);
         Ok(())
     }
@@ -202,7 +142,7 @@ impl<S> Visit<S> {
         let (mut answers, mut open) = (Vec::new(), Vec::new());
         for (key, payload) in questions {
             let interrupt_id = SpanId::trusted(&self.id(&format!("ask.{key}")).await?.to_string());
-            match self.step.facts.answer(&interrupt_id).await? {
+            match self.env.host.answer(&interrupt_id).await? {
                 Some(answered) if answered.is_of(&payload) => answers.push(answered),
                 Some(_) => return Err(Stop::failed("a question was changed after it had been asked")),
                 None => open.push(Question { interrupt_id, payload, step: self.span.clone() }),
@@ -213,7 +153,7 @@ impl<S> Visit<S> {
 
     /// Waits for runs below this one; the run rests in the meantime and holds nobody. Their ends come in the order asked.
     pub async fn wait_for(&self, reason: &str, runs: &[RunId]) -> Result<Vec<ChildEnd>, Stop> {
-        let ends = self.step.facts.ends(runs).await?;
+        let ends = self.env.host.ends(runs).await?;
         if ends.len() == runs.len() {
             return Ok(ends);
         }
@@ -222,7 +162,7 @@ impl<S> Visit<S> {
 
     /// A new id, the same at every visit of this step.
     pub async fn id(&self, key: &str) -> Result<uuid::Uuid, Stop> {
-        let ids = self.step.ids.clone();
+        let ids = self.env.ids.clone();
         self.once(key, || async move { Ok(ids.uuid()) }).await
     }
 
@@ -238,11 +178,11 @@ impl<S> Visit<S> {
 
     /// A span below the step's that no other visit has.
     pub fn fresh_span(&self, name: &str) -> SpanId {
-        let id = self.step.ids.uuid().simple().to_string();
+        let id = self.env.ids.uuid().simple().to_string();
         SpanId::trusted(&format!("{}.{name}.{}", self.span, &id[20..]))
     }
 
-    fn memos(&self) -> std::sync::MutexGuard<'_, Memos> {
+    fn memos(&self) -> MutexGuard<'_, Memos> {
         self.step.memos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -1,6 +1,6 @@
 //! The runner's end: stays connected, works on what it is assigned, and loses nothing it has said.
 //!
-//! [`Runner::run`] gives each assignment to an [`Executor`] with a [`Sink`] for its events. Emitting waits for the
+//! [`Runner::run`] gives each assignment to an [`Executor`] with an [`Outlet`] for its events. Emitting waits for the
 //! server's acknowledgement, through reconnects and restarts of the server. Work that is not this runner's any more is
 //! told so by its cancellation token.
 
@@ -38,7 +38,7 @@ use crate::{
         principal::OwnerId,
         runner::{Answered, Assign, CLOSE_GIVEN_BACK, FromRunner, Hello, LastAcked, Resume, ToRunner},
     },
-    emitters::sink::{Sink, SinkError},
+    emitters::host::HostError,
 };
 
 /// Longest wait for a connection and its greeting.
@@ -55,8 +55,7 @@ const PAUSE_MAX: Duration = Duration::from_secs(15);
 pub struct Work {
     pub assign: Assign,
     pub context: Arc<RunContext>,
-    /// Takes events of this run. An error means that the log did not and will not take them.
-    pub sink: Arc<dyn Sink>,
+    pub outlet: Outlet,
     /// Cancelled when the run was cancelled, or is somebody else's now.
     pub cancel: CancellationToken,
     /// The answers to the run's interrupts so far; changes with each.
@@ -335,8 +334,8 @@ impl<E: Executor> Runner<E> {
         let given = self.shared.outbox().assign(assign.run_id, assign.context.attempt);
         let Some((run, cancel, answers)) = given else { return };
         let context = Arc::new(context(&assign));
-        let sink = Arc::new(RunnerSink { run, shared: Arc::clone(&self.shared) });
-        let work = Work { assign, context, sink, cancel, answers };
+        let outlet = Outlet { run, shared: Arc::clone(&self.shared) };
+        let work = Work { assign, context, outlet, cancel, answers };
         let (working, shared) = (self.executor.execute(work), Arc::clone(&self.shared));
         self.tasks.spawn(async move {
             // Also when the work panics: the run must not stay with a runner that does nothing for it.
@@ -374,20 +373,19 @@ fn context(assign: &Assign) -> RunContext {
     }
 }
 
-/// Takes events of the runs that are assigned, and waits until they are committed.
-struct RunnerSink {
+/// Where the events of an assigned run go. Cheap to clone.
+#[derive(Clone)]
+pub struct Outlet {
     run: Assigned,
     shared: Arc<Shared>,
 }
 
-impl Sink for RunnerSink {
-    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
-        if context.run_id != self.run.run_id {
-            return Box::pin(std::future::ready(Err(SinkError::new("the runner works on another run"))));
-        }
+impl Outlet {
+    /// Waits until the events are committed. An error means that the log did not and will not take them.
+    pub async fn emit(&self, events: Vec<NewEvent>) -> Result<(), HostError> {
         let answer = self.shared.outbox().put(self.run, events);
         self.shared.more.notify_one();
-        Box::pin(async move { answer.await.unwrap_or_else(|_| Err(SinkError::new("the runner stopped"))) })
+        answer.await.unwrap_or_else(|_| Err(HostError::refused("the runner stopped")))
     }
 }
 

@@ -24,7 +24,7 @@ use crate::{
         json::Json,
         run::Status,
     },
-    emitters::sink::SinkError,
+    emitters::host::HostError,
 };
 
 /// How long a command has to end after SIGTERM.
@@ -70,7 +70,7 @@ impl Executor for Exec {
 }
 
 impl Exec {
-    async fn carry_out(self, mut work: Work) -> Result<(), SinkError> {
+    async fn carry_out(self, mut work: Work) -> Result<(), HostError> {
         if work.assign.context.attempt > 1 {
             // What was answered before follows the assignment at once.
             _ = tokio::time::timeout(Duration::from_millis(300), work.answers.changed()).await;
@@ -102,7 +102,7 @@ impl Exec {
                     say(&work, message).await?;
                 }
             }
-            Ok::<_, SinkError>(())
+            Ok::<_, HostError>(())
         };
         let talking = async {
             let (_, said) = tokio::join!(reading, saying);
@@ -192,11 +192,11 @@ async fn stop(child: &mut Child) {
     }
 }
 
-async fn say(work: &Work, events: Vec<NewEvent>) -> Result<(), SinkError> {
-    work.sink.emit(&work.context, events).await
+async fn say(work: &Work, events: Vec<NewEvent>) -> Result<(), HostError> {
+    work.outlet.emit(events).await
 }
 
-async fn end(work: &Work, failure: Option<(&str, String)>) -> Result<(), SinkError> {
+async fn end(work: &Work, failure: Option<(&str, String)>) -> Result<(), HostError> {
     let event = match failure {
         None => NewEvent::new("run.completed", Json::empty()),
         Some((code, message)) => {

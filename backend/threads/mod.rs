@@ -14,6 +14,7 @@ use crate::{
     clock::Clock,
     domain::{
         checkpoint::MadeBy,
+        context::RunContext,
         id::{RunId, ThreadId},
         limits::{THREAD_SWEEP_MS, THREAD_SWEEP_ROWS},
         principal::OwnerId,
@@ -129,6 +130,14 @@ impl Threads {
             }
         };
         stop.run_until_cancelled(work).await;
+    }
+}
+
+/// Where a run keeps its state: in its thread, or in one of its own if it has none or works for another run.
+pub fn state_thread(run: &RunContext) -> ThreadId {
+    match &run.thread_id {
+        Some(thread) if run.parent_run_id.is_none() => thread.clone(),
+        _ => own_thread(run.run_id),
     }
 }
 

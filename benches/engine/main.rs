@@ -18,14 +18,17 @@ use clap::Parser;
 use runreel::{
     app::App,
     config::{Secrets, ServeArgs},
-    emitters::{emitter::Emitter, identity::NullEmitter},
-    engine::{Drive, Ended, Limits, journal::Journal},
+    emitters::{
+        emitter::Emitter,
+        identity::{NullEmitter, SupervisorEmitter},
+    },
+    engine::{Durability, Ended, Limits, RunEnv},
 };
 use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
 use tokio_util::sync::CancellationToken;
 
-use crate::parts::{Count, Ground, InMemory, Timed, Waits, idle, lock};
+use crate::parts::{Count, Ground, Waits, idle, lock};
 
 /// Measures the engine.
 #[derive(Debug, Parser)]
@@ -54,8 +57,8 @@ struct Flags {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Mode {
     InMemory,
-    Journal,
-    JournalAndEvents,
+    Durable,
+    DurableWithEvents,
 }
 
 /// The samples of one row: p50 and p99 of each round.
@@ -92,12 +95,12 @@ async fn run(args: &Args) -> anyhow::Result<()> {
         add(&mut rows, "bare insert and commit", inserts(&mut bare, round, count).await?);
         for (name, mode) in [
             ("step, state in memory, no events", Mode::InMemory),
-            ("step, durable state, no events", Mode::Journal),
-            ("step, durable state and events", Mode::JournalAndEvents),
+            ("step, durable state, no events", Mode::Durable),
+            ("step, durable state and events", Mode::DurableWithEvents),
         ] {
             let (step, parts) = steps(&ground, mode, count).await?;
             add(&mut rows, name, step);
-            if mode == Mode::JournalAndEvents {
+            if mode == Mode::DurableWithEvents {
                 add(&mut rows, "  of it: a checkpoint", parts.checkpoints);
                 add(&mut rows, "  of it: a node's update", parts.writes);
                 add(&mut rows, "  of it: an emission", parts.emissions);
@@ -138,36 +141,26 @@ async fn inserts(bare: &mut PgConnection, round: usize, count: u32) -> anyhow::R
 /// One run of the graph: the time from each visit of its node to the next, and what of it went where.
 async fn steps(ground: &Ground, mode: Mode, count: u32) -> anyhow::Result<(Vec<Duration>, Waits)> {
     let (context, waits) = (ground.open_run().await?, Arc::default());
-    let journal: Arc<dyn Journal> = match mode {
-        Mode::InMemory => Arc::new(InMemory::default()),
-        _ => Arc::new(Timed { inner: ground.journal(&context), waits: Arc::clone(&waits) }),
-    };
+    let host = ground.host(&context, &waits);
     let emitter: Arc<dyn Emitter> = match mode {
-        Mode::JournalAndEvents => ground.emitter(&context, &waits)?,
+        Mode::DurableWithEvents => Arc::new(SupervisorEmitter::new(Arc::clone(&host), "bench")?.repeatable()),
         _ => Arc::new(NullEmitter),
     };
     let visits = Arc::default();
     let graph = idle(&visits, count)?;
-    let drive = Drive {
-        graph: &graph,
-        context: Arc::clone(&context),
-        emitter,
-        journal,
-        facts: ground.facts(&context),
-        ids: ground.ids(),
-        stopwatch: runreel::clock::monotonic(),
-        cancel: CancellationToken::new(),
-        limits: Limits { steps_max: count + 1, ..Limits::default() },
-    };
-    let ended = drive.run(|_: Option<Count>| Count::default()).await?;
+    let durability = if mode == Mode::InMemory { Durability::Never } else { Durability::EveryStep };
+    let (ids, stopwatch, cancel) = (ground.ids(), runreel::clock::monotonic(), CancellationToken::new());
+    let env = RunEnv { host, emitter, ids, stopwatch, cancel, durability };
+    let limits = Limits { steps_max: count + 1, ..Limits::default() };
+    let ended = env.drive(&graph, limits, |_: Option<Count>| Count::default()).await?;
     ensure!(matches!(&ended, Ended::Completed(state) if state.steps == count), "the graph ended otherwise: {ended:?}");
     let (checkpoints, events) = ground.stored(&context).await?;
     let count = i64::from(count);
     let expected = match mode {
         Mode::InMemory => (0, 2),
-        Mode::Journal => (count + 1, 2),
+        Mode::Durable => (count + 1, 2),
         // A start, an end and a checkpoint of each step; the first checkpoint; created and started.
-        Mode::JournalAndEvents => (count + 1, count * 3 + 3),
+        Mode::DurableWithEvents => (count + 1, count * 3 + 3),
     };
     ensure!((checkpoints, events) == expected, "{checkpoints} checkpoints and {events} events, not {expected:?}");
     let visits: Vec<Instant> = std::mem::take(&mut lock(&visits));

@@ -1,37 +1,28 @@
-//! What a graph is given here: the real parts with a watch on them, and a journal that keeps nothing for long.
+//! What a graph is given here: the real parts with a watch on them.
 
 use std::{
-    collections::BTreeMap,
     sync::{Arc, Mutex, MutexGuard, PoisonError},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
+use bytes::Bytes;
 use runreel::{
-    agents::runtime::{StoreFacts, TimelineSink},
+    agents::runtime::LocalHost,
     app::App,
     clock::IdSource,
     domain::{
-        checkpoint::{Blob, Checkpoint},
+        checkpoint::Checkpoint,
         context::{Role, RunContext},
         event::NewEvent,
-        id::{Name, RunId, ThreadId},
+        id::{Name, RunId, SpanId, ThreadId},
         json::Json,
         principal::OwnerId,
-        run::Spec,
+        run::{Spec, Status},
     },
-    emitters::{
-        emitter::Emitter,
-        identity::SupervisorEmitter,
-        sink::{Sink, SinkError},
-    },
-    engine::{
-        Graph, Next, State, Visit,
-        graph::Flaw,
-        journal::{Journal, JournalError, ThreadJournal},
-        visit::Facts,
-    },
+    emitters::host::{Answered, Child, ChildEnd, Hosted, Kept, Piece, RunHost},
+    engine::{Graph, Next, State, Visit, graph::Flaw},
     store::checkpoints::{NewCheckpoint, NewWrites},
+    threads::Threads,
     timeline::Timeline,
 };
 use serde::{Deserialize, Serialize};
@@ -85,89 +76,82 @@ pub(crate) struct Waits {
     pub(crate) emissions: Vec<Duration>,
 }
 
-/// A journal or a sink with a watch on it.
-pub(crate) struct Timed<T> {
-    pub(crate) inner: T,
-    pub(crate) waits: Arc<Mutex<Waits>>,
+/// A host with a watch on it.
+struct Timed {
+    host: LocalHost,
+    waits: Arc<Mutex<Waits>>,
 }
 
-impl Journal for Timed<ThreadJournal> {
-    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
-        self.inner.latest()
+impl RunHost for Timed {
+    fn context(&self) -> &Arc<RunContext> {
+        self.host.context()
     }
 
-    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async {
             let began = Instant::now();
-            let put = self.inner.put(new).await;
+            let emitted = self.host.emit(events).await;
+            lock(&self.waits).emissions.push(began.elapsed());
+            emitted
+        })
+    }
+
+    fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()> {
+        Box::pin(async {
+            let began = Instant::now();
+            let put = self.host.put_checkpoint(new).await;
             lock(&self.waits).checkpoints.push(began.elapsed());
             put
         })
     }
 
-    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()> {
         Box::pin(async {
             let began = Instant::now();
-            let written = self.inner.write(new).await;
+            let written = self.host.put_writes(new).await;
             lock(&self.waits).writes.push(began.elapsed());
             written
         })
     }
 
-    fn thread(&self) -> &ThreadId {
-        self.inner.thread()
-    }
-}
-
-impl Sink for Timed<TimelineSink> {
-    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(async move {
-            let began = Instant::now();
-            let emitted = self.inner.emit(context, events).await;
-            lock(&self.waits).emissions.push(began.elapsed());
-            emitted
-        })
-    }
-}
-
-/// Keeps everything it is given as long as it lives.
-#[derive(Debug)]
-pub(crate) struct InMemory {
-    thread: ThreadId,
-    checkpoints: Mutex<Vec<NewCheckpoint>>,
-    blobs: Mutex<BTreeMap<(String, String), Blob>>,
-    writes: Mutex<Vec<NewWrites>>,
-}
-
-impl Default for InMemory {
-    fn default() -> Self {
-        let thread = ThreadId::trusted("in-memory");
-        Self { thread, checkpoints: Mutex::default(), blobs: Mutex::default(), writes: Mutex::default() }
-    }
-}
-
-impl Journal for InMemory {
-    /// Every graph here begins anew.
-    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
-        Box::pin(std::future::ready(Ok(None)))
+    fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>> {
+        self.host.latest_checkpoint()
     }
 
-    fn put(&self, mut new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
-        for (channel, blob) in std::mem::take(&mut new.blobs.0) {
-            let key = (channel.as_str().to_owned(), blob.version.as_json().to_owned());
-            lock(&self.blobs).insert(key, blob);
-        }
-        lock(&self.checkpoints).push(new);
-        Box::pin(std::future::ready(Ok(())))
+    fn status(&self) -> Hosted<'_, Option<Status>> {
+        self.host.status()
     }
 
-    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
-        lock(&self.writes).push(new);
-        Box::pin(std::future::ready(Ok(())))
+    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>> {
+        self.host.answer(interrupt)
     }
 
-    fn thread(&self) -> &ThreadId {
-        &self.thread
+    fn spawn(&self, child: Child) -> Hosted<'_, RunContext> {
+        self.host.spawn(child)
+    }
+
+    fn ends<'a>(&'a self, runs: &'a [RunId]) -> Hosted<'a, Vec<ChildEnd>> {
+        self.host.ends(runs)
+    }
+
+    fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()> {
+        self.host.cancel_below(reason)
+    }
+
+    fn hold_state(&self) -> Hosted<'_, ()> {
+        self.host.hold_state()
+    }
+
+    fn drop_state(&self) -> Hosted<'_, ()> {
+        self.host.drop_state()
+    }
+
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+        self.host.keep_artifact(name, media_type, bytes)
+    }
+
+    fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>> {
+        self.host.read_artifact(artifact_id, from, bytes_max)
     }
 }
 
@@ -175,12 +159,14 @@ impl Journal for InMemory {
 #[derive(Debug)]
 pub(crate) struct Ground {
     timeline: Timeline,
+    threads: Threads,
     options: PgConnectOptions,
 }
 
 impl Ground {
     pub(crate) fn new(app: &App) -> Self {
-        Self { timeline: app.server().timeline.clone(), options: app.database().options.clone() }
+        let (server, options) = (app.server(), app.database().options.clone());
+        Self { timeline: server.timeline.clone(), threads: server.threads.clone(), options }
     }
 
     pub(crate) fn ids(&self) -> IdSource {
@@ -216,22 +202,9 @@ impl Ground {
         Ok(Arc::new(context))
     }
 
-    pub(crate) fn journal(&self, context: &RunContext) -> ThreadJournal {
-        ThreadJournal {
-            store: self.timeline.store().clone(),
-            clock: self.timeline.clock().clone(),
-            owner: context.owner_id.clone(),
-            thread: ThreadId::trusted(&format!("thread-{}", context.run_id)),
-        }
-    }
-
-    pub(crate) fn facts(&self, context: &RunContext) -> Arc<dyn Facts> {
-        Arc::new(StoreFacts::new(self.timeline.store().clone(), context))
-    }
-
-    pub(crate) fn emitter(&self, context: &RunContext, waits: &Arc<Mutex<Waits>>) -> anyhow::Result<Arc<dyn Emitter>> {
-        let sink = Timed { inner: TimelineSink::new(self.timeline.clone(), PATIENCE), waits: Arc::clone(waits) };
-        Ok(Arc::new(SupervisorEmitter::new(context.clone(), "bench", Arc::new(sink))?.repeatable()))
+    pub(crate) fn host(&self, context: &Arc<RunContext>, waits: &Arc<Mutex<Waits>>) -> Arc<dyn RunHost> {
+        let host = LocalHost::new(self.timeline.clone(), self.threads.clone(), Arc::clone(context)).patient(PATIENCE);
+        Arc::new(Timed { host, waits: Arc::clone(waits) })
     }
 
     /// Checkpoints and events of a run, counted in the tables.

@@ -4,8 +4,10 @@ use std::{path::PathBuf, process::Stdio, time::Duration};
 
 use runreel::{
     agents::{
+        agent::AgentResolver as _,
+        assistant::Assistant,
         model::Part,
-        registry::{AgentSpec, Agents},
+        registry::Agents,
         tools::{ToolError, parts},
     },
     config::File,
@@ -52,13 +54,13 @@ pub fn context() -> RunContext {
     }
 }
 
-pub async fn call(agent: &AgentSpec, tool: &str, args: Value, cancel: &CancellationToken) -> Result<Value, ToolError> {
+pub async fn call(agent: &Assistant, tool: &str, args: Value, cancel: &CancellationToken) -> Result<Value, ToolError> {
     let tool = agent.toolbox.fit(tool, &args)?;
     patiently("a tool", tool.call(&context(), args, cancel)).await
 }
 
 /// What must hold over either transport.
-async fn assert_works(agent: &AgentSpec) {
+async fn assert_works(agent: &Assistant) {
     let go = CancellationToken::new();
     assert_eq!(call(agent, "every_echo", json!({"message": "hi"}), &go).await, Ok(json!("Echo: hi")));
     let sum = call(agent, "every_get-sum", json!({"a": 2, "b": 40}), &go).await.unwrap();
@@ -78,7 +80,7 @@ async fn assert_works(agent: &AgentSpec) {
 async fn tools_of_a_program_work_as_ours() {
     let dir = tempfile::tempdir().unwrap();
     let agents = agents(dir.path(), &over_stdio("env = { COLOUR = \"blue\" }"));
-    let agent = agents.resolve("a").await.unwrap();
+    let agent = agents.assistant("a").await.unwrap();
     assert_works(&agent).await;
     // It has what the configuration gives it and nothing of the server's own environment.
     let env = call(&agent, "every_get-env", json!({}), &CancellationToken::new()).await.unwrap();
@@ -95,7 +97,7 @@ async fn a_program_that_dies_fails_its_calls_and_is_there_again_for_the_next_run
     let dir = tempfile::tempdir().unwrap();
     let agents = agents(dir.path(), &over_stdio("tools = [\"echo\"]\napproval = true\nprefix = \"\""));
     let pid = || std::fs::read_to_string(dir.path().join("pid")).unwrap();
-    let (first, same) = (agents.resolve("a").await.unwrap(), agents.resolve("a").await.unwrap());
+    let (first, same) = (agents.assistant("a").await.unwrap(), agents.assistant("a").await.unwrap());
     let (go, hi) = (CancellationToken::new(), json!({"message": "hi"}));
     let names: Vec<String> = first.toolbox.specs().into_iter().map(|spec| spec.name).collect();
     assert_eq!(names, ["echo"]);
@@ -105,7 +107,7 @@ async fn a_program_that_dies_fails_its_calls_and_is_there_again_for_the_next_run
     let killed = std::process::Command::new("kill").args(["-9", old.trim()]).status().unwrap();
     assert!(killed.success());
     assert!(matches!(call(&first, "echo", hi.clone(), &go).await, Err(ToolError::Failed(_))));
-    let next = agents.resolve("a").await.unwrap();
+    let next = agents.assistant("a").await.unwrap();
     assert_ne!(pid(), old);
     call(&next, "echo", hi.clone(), &go).await.unwrap();
     // At the end nothing of it is left.
@@ -117,7 +119,7 @@ async fn a_program_that_dies_fails_its_calls_and_is_there_again_for_the_next_run
 async fn a_cancelled_call_ends_at_once_and_the_server_goes_on() {
     let dir = tempfile::tempdir().unwrap();
     let agents = agents(dir.path(), &over_stdio("per_run = true"));
-    let agent = agents.resolve("a").await.unwrap();
+    let agent = agents.assistant("a").await.unwrap();
     let cancel = CancellationToken::new();
     let long = json!({"duration": 600, "steps": 2});
     let soon = async {
@@ -138,8 +140,8 @@ async fn a_program_that_speaks_no_mcp_is_told_of_in_time() {
         ("command = \"sh\"\nenv_from = { TOKEN = \"RUNREEL_TEST_NOT_SET\" }", "RUNREEL_TEST_NOT_SET is not set"),
         ("url = \"http://127.0.0.1:1/mcp\"\nstart_timeout_s = 5", "the tool server every"),
     ] {
-        let resolved = patiently("an answer", agents(dir.path(), section).resolve("a")).await;
-        let told = resolved.map(|agent| agent.name).unwrap_err().to_string();
+        let resolved = patiently("an answer", agents(dir.path(), section).assistant("a")).await;
+        let told = resolved.map(|_| ()).unwrap_err().to_string();
         assert!(told.contains(expected), "{told}");
     }
 }
@@ -161,7 +163,7 @@ async fn tools_of_an_http_server_work_as_ours() {
     patiently("the server", async { while !lines.next_line().await.unwrap().unwrap().contains("listening") {} }).await;
     let dir = tempfile::tempdir().unwrap();
     let agents = agents(dir.path(), &format!("url = \"http://127.0.0.1:{port}/mcp\""));
-    let agent = agents.resolve("a").await.unwrap();
+    let agent = agents.assistant("a").await.unwrap();
     assert_works(&agent).await;
     process.kill().await.unwrap();
     let failed = call(&agent, "every_echo", json!({"message": "hi"}), &CancellationToken::new()).await;

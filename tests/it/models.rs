@@ -4,8 +4,9 @@ use std::path::Path;
 
 use runreel::{
     agents::{
+        assistant::Assistant,
         model::{Completion, Delta, Finish, Message, ModelError, ModelErrorKind, Part, Request, Speaker, ToolCall},
-        registry::{AgentSpec, Agents},
+        registry::Agents,
     },
     config::File,
     confine::Walls,
@@ -22,7 +23,7 @@ mod formats;
 const KEY: &str = "sk-sentinel-0123456789";
 
 /// An agent whose model is at the server; `more` are further lines of its `[models.m]`.
-async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> AgentSpec {
+async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> Assistant {
     std::fs::write(dir.join("key"), format!("{KEY}\n")).unwrap();
     let text = format!(
         "[models.m]\nmodel = \"{model}\"\nbase_url = \"{base}\"\napi_key_file = \"key\"\n{more}\n\
@@ -30,10 +31,10 @@ async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> AgentSpec {
     );
     let file = File::parse(&text, dir).unwrap();
     let agents = Agents::new(file, dir.to_owned(), None, Walls::default()).unwrap();
-    agents.resolve("a").await.unwrap()
+    agents.assistant("a").await.unwrap()
 }
 
-async fn ask(agent: &AgentSpec, conversation: &[Message]) -> (Result<Completion, ModelError>, Vec<Delta>) {
+async fn ask(agent: &Assistant, conversation: &[Message]) -> (Result<Completion, ModelError>, Vec<Delta>) {
     let messages =
         std::iter::once(Message::system(agent.system.as_str())).chain(conversation.iter().cloned()).collect();
     let (tools, temperature, max_tokens) = (agent.toolbox.specs(), agent.temperature, agent.max_tokens);
@@ -227,7 +228,7 @@ async fn without_a_key_no_key_is_sent() {
     let dir = tempfile::tempdir().unwrap();
     let agents =
         Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
-    let agent = agents.resolve("a").await.unwrap();
+    let agent = agents.assistant("a").await.unwrap();
     assert_eq!(ask(&agent, &question()).await.0.unwrap().message.text(), "free");
     let asked = server.asked();
     assert_eq!(asked[0].path, "/v1/chat/completions");

@@ -49,7 +49,7 @@ async fn a_fetch_reaches_allowed_hosts_and_no_private_address_by_any_way() {
     );
     let agents =
         Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
-    let agent = agents.resolve("a").await.unwrap();
+    let agent = agents.assistant("a").await.unwrap();
     let cancel = CancellationToken::new();
     let get = async |tool: &str, url: String| call(&agent, tool, json!({ "url": url }), &cancel).await;
     let local = |path: &str| format!("http://localhost:{port}{path}");

@@ -13,8 +13,11 @@ use crate::{
         tools::{ToolError, parts},
     },
     domain::{id::SpanId, interrupt::Decision, limits::TOOL_OUTPUT_BYTES_MAX},
-    emitters::emitter::{PREVIEW_CHARS, RESULT_BYTES_MAX},
-    engine::{Stop, Visit, visit::Answered},
+    emitters::{
+        emitter::{PREVIEW_CHARS, RESULT_BYTES_MAX},
+        host::Answered,
+    },
+    engine::{Stop, Visit},
 };
 
 /// A call of the model, with the span that is its id in this run.
@@ -42,17 +45,13 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
         args: call.args.clone(),
     });
     let step = Step {
-        context: &visit.context,
-        emitter: &*visit.emitter,
-        tools: &assistant.tools,
+        env: &visit.env,
+        tools: &assistant.toolbox,
         parent: Some(&visit.span),
-        stopwatch: &assistant.stopwatch,
         parallel_max: assistant.parallel_max,
         call_time_max: assistant.call_time_max,
         output_bytes_max: TOOL_OUTPUT_BYTES_MAX,
-        spill: assistant.spill.as_deref(),
         memory: Some(&memory),
-        cancel: &visit.cancel,
     };
     let (outcomes, children) =
         tokio::join!(run_step(&step, made.collect()), delegate::spawn(&assistant, &visit, &delegated));
@@ -75,7 +74,7 @@ async fn approvals(
     let needing: Vec<&Numbered> = calls
         .iter()
         .filter(|numbered| {
-            assistant.tools.get(&numbered.call.name).is_ok_and(|tool| tool.needs_approval(&numbered.call.args))
+            assistant.toolbox.get(&numbered.call.name).is_ok_and(|tool| tool.needs_approval(&numbered.call.args))
         })
         .collect();
     let question = |Numbered { span, call }: &&Numbered| {
@@ -89,12 +88,12 @@ async fn approvals(
     let mut decided = HashMap::new();
     for (Numbered { span, call }, answer) in needing.into_iter().zip(answers) {
         let Some(result) = verdict(answer) else { continue };
-        visit.emitter.tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
+        visit.env.emitter.tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
         let took = std::time::Duration::ZERO;
         match &result {
-            Ok(value) => visit.emitter.tool_completed(span, &call.name, value, took, Some(&visit.span)).await?,
+            Ok(value) => visit.env.emitter.tool_completed(span, &call.name, value, took, Some(&visit.span)).await?,
             Err(error) => {
-                visit.emitter.tool_failed(span, &call.name, &error.to_string(), took, Some(&visit.span)).await?;
+                visit.env.emitter.tool_failed(span, &call.name, &error.to_string(), took, Some(&visit.span)).await?;
             }
         }
         decided.insert(span.clone(), result);

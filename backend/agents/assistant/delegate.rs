@@ -8,9 +8,8 @@ use super::{Assistant, Conversation, act::Numbered};
 use crate::{
     agents::{
         model::{ToolCall, ToolSpec},
-        spawner::Child,
         tools::ToolError,
-        workers::{self, Worker},
+        workers::{self, Task, Worker},
     },
     domain::{
         id::{Name, SpanId, Title},
@@ -57,10 +56,10 @@ pub(super) async fn spawn(
 ) -> Result<Vec<Spawned>, Stop> {
     let mut spawned = Vec::with_capacity(calls.len());
     for Numbered { span, call } in calls {
-        visit.emitter.tool_started(span, SPAWN_WORKER, &call.args, Some(&visit.span)).await?;
-        let worker = match child(assistant, &call.args) {
-            Ok(child) => {
-                let worker = workers::spawn(visit, &*assistant.spawner, span.as_str(), span, child).await?;
+        visit.env.emitter.tool_started(span, SPAWN_WORKER, &call.args, Some(&visit.span)).await?;
+        let worker = match task(assistant, &call.args) {
+            Ok(task) => {
+                let worker = workers::spawn(visit, span.as_str(), span, task).await?;
                 if let Err(error) = &worker.run {
                     failed(visit, span, &error.to_string(), Duration::ZERO).await?;
                 }
@@ -77,10 +76,10 @@ pub(super) async fn spawn(
 }
 
 async fn failed(visit: &Visit<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
-    Ok(visit.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&visit.span)).await?)
+    Ok(visit.env.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&visit.span)).await?)
 }
 
-fn child(assistant: &Assistant, args: &Value) -> Result<Child, ToolError> {
+fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
     let text = |name: &str| args[name].as_str().map(str::trim).filter(|text| !text.is_empty());
     let missing = |name: &str| ToolError::Arguments(format!("{name} is missing"));
     let (agent, task) = (text("agent").ok_or_else(|| missing("agent"))?, text("task").ok_or_else(|| missing("task"))?);
@@ -88,13 +87,10 @@ fn child(assistant: &Assistant, args: &Value) -> Result<Child, ToolError> {
     let agent = agent.ok_or_else(|| ToolError::Arguments("there is no such agent to give work to".to_owned()))?;
     let line: String =
         text("title").unwrap_or(task).chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
-    Ok(Child {
-        run_id: None,
+    Ok(Task {
         agent,
         title: line.parse::<Title>().map_or_else(|_| SPAWN_WORKER.to_owned(), |title| title.as_str().to_owned()),
         input: json!({"task": task}),
-        thread_id: None,
-        start: false,
     })
 }
 
@@ -125,7 +121,7 @@ pub(super) async fn wait(
                 match &told {
                     Ok(answer) => {
                         let parent = Some(&visit.span);
-                        visit.emitter.tool_completed(&span, SPAWN_WORKER, answer, end.took, parent).await?;
+                        visit.env.emitter.tool_completed(&span, SPAWN_WORKER, answer, end.took, parent).await?;
                     }
                     Err(reason) => failed(visit, &span, reason, end.took).await?,
                 }

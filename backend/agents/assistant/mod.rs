@@ -21,42 +21,33 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{
-    agent::{Agent, Desk},
+    agent::Agent,
     model::{ImageSource, Message, Model, Part, Speaker, Usage},
-    spawner::Spawner,
-    spill::Spill,
     tools::Toolbox,
 };
 use crate::{
-    clock::Stopwatch,
-    domain::{
-        context::RunContext,
-        id::{Name, SpanId},
-    },
-    engine::{Ended, Graph, Limits, Next, State, drive::DriveError, graph::Flaw},
+    domain::id::{Name, SpanId},
+    emitters::host::HostError,
+    engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::Flaw},
 };
 
 /// What the agent of one run is made of: resolved when the run begins and the same until it ends.
 #[derive(Clone)]
 pub struct Assistant {
-    /// Stands before every conversation and is kept in none.
-    pub system: Option<String>,
+    /// What the model is told before every conversation; kept in none, and may be empty.
+    pub system: String,
     pub model: Arc<dyn Model>,
     pub temperature: Option<f64>,
+    /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
-    pub tools: Toolbox,
+    pub toolbox: Toolbox,
     /// Tool calls at work at a time, at least 1.
     pub parallel_max: usize,
-    /// Longest time one tool call may take.
+    /// Longest time of one tool call, where the tool has none of its own.
     pub call_time_max: Duration,
-    /// Where results go that are too long for the run.
-    pub spill: Option<Arc<dyn Spill>>,
-    /// Where pictures are that a message only points to.
-    pub pictures: Option<Arc<dyn Pictures>>,
-    /// Agents it may give work to, and how; none for one that works alone.
+    /// Agents it may give work to; none for one that works alone.
     pub workers: Vec<Name>,
-    pub spawner: Arc<dyn Spawner>,
-    pub stopwatch: Stopwatch,
+    pub limits: Limits,
 }
 
 /// What is kept of a thread.
@@ -166,27 +157,25 @@ fn part_of(part: &Value) -> Part {
     }
 }
 
-/// Pictures that lie in artifacts.
-pub trait Pictures: Send + Sync {
-    /// The bytes of a picture of the run's owner, in base64; `None` when there is none, or it is too large.
-    fn load<'a>(&'a self, context: &'a RunContext, artifact: &'a str) -> BoxFuture<'a, Option<String>>;
-}
-
 impl Agent for Assistant {
-    fn work(self: Arc<Self>, desk: Desk, limits: Limits) -> BoxFuture<'static, Result<Ended<Value>, DriveError>> {
+    fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>> {
         Box::pin(async move {
-            for (n, message) in messages_of(&desk.input).iter().enumerate() {
+            for (n, message) in messages_of(&input).iter().enumerate() {
                 let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
-                desk.emitter.message(&span, &json!({"role": message.role, "content": said}), None).await?;
+                env.emitter.message(&span, &json!({"role": message.role, "content": said}), None).await?;
             }
             let graph = match graph(&self) {
                 Ok(graph) => graph,
                 Err(flaw) => return Ok(Ended::Failed { node: None, error: flaw.to_string() }),
             };
-            let begin = |before: Option<Conversation>| before.unwrap_or_default().asked(&desk.input);
-            let ended = desk.drive(&graph, limits, begin).await?;
+            let begin = |before: Option<Conversation>| before.unwrap_or_default().asked(&input);
+            let ended = env.drive(&graph, self.limits, begin).await?;
             Ok(ended.map(|conversation| json!({"response": conversation.answer()})))
         })
+    }
+
+    fn time_max(&self) -> Duration {
+        self.limits.node_time_max
     }
 }
 

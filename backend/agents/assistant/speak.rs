@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use futures::future::join;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -10,10 +11,10 @@ use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 use super::{Assistant, Conversation, Said};
 use crate::{
     agents::model::{Completion, Delta, ImageSource, Message, Part, Request, complete_until},
-    domain::id::SpanId,
+    domain::{id::SpanId, limits::IMAGE_BYTES_MAX},
     emitters::{
         emitter::{Emitter, millis},
-        sink::SinkError,
+        host::{HostError, RunHost},
     },
     engine::{Stop, Visit},
 };
@@ -40,7 +41,7 @@ async fn answered(assistant: &Assistant, visit: &Visit<Conversation>) -> Result<
     // A call that a crash cut off has left pieces behind, so each call has a span of its own.
     let span = visit.fresh_span("message");
     let request = request(assistant, visit).await;
-    let began = (assistant.stopwatch)();
+    let began = (visit.env.stopwatch)();
     // The channel is bounded by the answer itself, whose length the model bounds.
     let (sender, pieces) = unbounded_channel();
     let asking = async move {
@@ -48,45 +49,44 @@ async fn answered(assistant: &Assistant, visit: &Visit<Conversation>) -> Result<
             // Nobody listens any more when the log is gone; the call below then ends as well.
             let _ = sender.send(delta);
         };
-        complete_until(&*assistant.model, &request, &mut tell, &visit.cancel).await
+        complete_until(&*assistant.model, &request, &mut tell, &visit.env.cancel).await
     };
-    let (answer, told) = join(asking, stream(pieces, &*visit.emitter, &span)).await;
+    let (answer, told) = join(asking, stream(pieces, &*visit.env.emitter, &span)).await;
     told?;
     let completion = answer.map_err(Stop::failed)?;
-    let took_ms = millis((assistant.stopwatch)().saturating_sub(began));
+    let took_ms = millis((visit.env.stopwatch)().saturating_sub(began));
     Ok(Answer { span, completion, took_ms })
 }
 
 async fn request(assistant: &Assistant, visit: &Visit<Conversation>) -> Request {
-    let mut messages: Vec<Message> = assistant.system.iter().map(Message::system).collect();
+    let system = Some(&assistant.system).filter(|system| !system.is_empty());
+    let mut messages: Vec<Message> = system.into_iter().map(Message::system).collect();
     messages.extend(visit.state.messages.iter().cloned());
     for part in messages.iter_mut().flat_map(|message| &mut message.content) {
-        fetch(assistant, visit, part).await;
+        fetch(&*visit.env.host, part).await;
     }
     Request {
         messages,
-        tools: assistant.tools.specs().into_iter().chain(super::delegate::spec(assistant)).collect(),
+        tools: assistant.toolbox.specs().into_iter().chain(super::delegate::spec(assistant)).collect(),
         temperature: assistant.temperature,
         max_tokens: assistant.max_tokens,
     }
 }
 
 /// Puts the picture itself in the place of a pointer to it.
-async fn fetch(assistant: &Assistant, visit: &Visit<Conversation>, part: &mut Part) {
+async fn fetch(host: &dyn RunHost, part: &mut Part) {
     let Part::Image { source, .. } = part else { return };
     let ImageSource::ArtifactId(artifact) = source else { return };
-    let loaded = match &assistant.pictures {
-        Some(pictures) => pictures.load(&visit.context, artifact).await,
-        None => None,
-    };
-    match loaded {
-        Some(data) => *source = ImageSource::Data(data),
-        None => *part = Part::text("[a picture that cannot be shown any more]"),
+    match host.read_artifact(artifact, 0, IMAGE_BYTES_MAX).await {
+        Ok(Some(image)) if image.bytes.len() as u64 == image.size => {
+            *source = ImageSource::Data(STANDARD.encode(&image.bytes));
+        }
+        _ => *part = Part::text("[a picture that cannot be shown any more]"),
     }
 }
 
 /// Passes the pieces on in their order. What piles up while one is under way goes out together.
-async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, span: &SpanId) -> Result<(), SinkError> {
+async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, span: &SpanId) -> Result<(), HostError> {
     let thought = SpanId::trusted(&format!("{span}.thought"));
     let mut waiting = None;
     while let Some(piece) = match waiting.take() {
@@ -121,14 +121,14 @@ fn joined(piece: &mut Delta, more: Delta) -> Option<Delta> {
     }
 }
 
-async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answer) -> Result<(), SinkError> {
+async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answer) -> Result<(), HostError> {
     let Answer { span, completion: Completion { message, usage, finish }, took_ms } = answer;
     for part in &message.content {
         if let Part::Reasoning { text, .. } = part
             && !text.is_empty()
         {
             let thought = SpanId::trusted(&format!("{span}.thought"));
-            visit.emitter.reasoning_completed(&thought, text, Some(&visit.span)).await?;
+            visit.env.emitter.reasoning_completed(&thought, text, Some(&visit.span)).await?;
         }
     }
     let mut payload = json!({
@@ -142,5 +142,5 @@ async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answe
             calls.map(|(n, call)| json!({"id": format!("{tools}.{n}"), "name": call.name})).collect();
         payload["tool_calls"] = Value::Array(calls);
     }
-    visit.emitter.message(span, &payload, Some(&visit.span)).await
+    visit.env.emitter.message(span, &payload, Some(&visit.span)).await
 }

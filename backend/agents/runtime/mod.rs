@@ -4,23 +4,19 @@
 //! the run was made. Invariants kept here: work happens under a lease that is renewed, and stops when it is lost; a run
 //! that waits (for people, for workers) holds no place and no lease.
 //!
-//! Start reading at [`Runtime::run`], then [`carry`](super::carry).
+//! Start reading at [`Runtime::run`], then [`execution`](super::execution).
 
-mod facts;
-mod office;
-mod shelf;
-mod sink;
-mod spawner;
+mod host;
 
 use std::sync::Arc;
 
 use tokio::sync::Semaphore;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-pub use self::{facts::StoreFacts, office::LocalOffice, shelf::Shelf, sink::TimelineSink, spawner::LocalSpawner};
+pub use self::host::LocalHost;
 use super::{
-    agent::Roster,
-    carry::{Carrier, Done},
+    agent::AgentResolver,
+    execution::{Done, Execution},
 };
 use crate::{
     clock::Stopwatch,
@@ -34,7 +30,7 @@ use crate::{
 pub struct Runtime {
     pub dispatch: Dispatch,
     pub threads: Threads,
-    pub roster: Arc<dyn Roster>,
+    pub agents: Arc<dyn AgentResolver>,
     pub stopwatch: Stopwatch,
     pub name: Name,
     /// Jobs under way at a time; runs that wait do not count.
@@ -46,7 +42,7 @@ pub struct Runtime {
 impl Runtime {
     /// Takes jobs until `stop`, then gives back what is under way so that another process goes on at once.
     pub async fn run(self, stop: CancellationToken) {
-        let agents = self.roster.names();
+        let agents = self.agents.names();
         let session = self.dispatch.timeline().ids().uuid();
         let who = Claimer { name: self.name.clone(), session, owner: None, own_max: self.own_places as i64 };
         let (places, tasks) = (Arc::new(Semaphore::new(self.places)), TaskTracker::new());
@@ -63,7 +59,7 @@ impl Runtime {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { break };
                 let (runtime, stop) = (self.clone(), stop.clone());
                 tasks.spawn(async move {
-                    runtime.carry_out(&assignment, &stop).await;
+                    runtime.execute(&assignment, &stop).await;
                     drop(place);
                     // The place is free again: somebody may have waited for it.
                     runtime.dispatch.nudge();
@@ -73,12 +69,12 @@ impl Runtime {
         }
         tasks.close();
         tasks.wait().await;
-        self.roster.close().await;
+        self.agents.close().await;
     }
 
-    /// Carries one assignment as far as it goes, and says so to the dispatch.
-    pub async fn carry_out(&self, assignment: &Assignment, stop: &CancellationToken) {
-        let (carrier, hold) = (self.carrier(assignment), self.dispatch.hold(assignment));
+    /// Brings one assignment as far as it goes, and says so to the dispatch.
+    pub async fn execute(&self, assignment: &Assignment, stop: &CancellationToken) {
+        let (execution, hold) = (self.execution(assignment), self.dispatch.hold(assignment));
         let cancel = stop.child_token();
         let watch = async {
             hold.stop().cancelled().await;
@@ -86,33 +82,31 @@ impl Runtime {
             std::future::pending::<()>().await;
         };
         let done = tokio::select! {
-            done = Box::pin(carrier.carry(&cancel)) => done,
+            done = Box::pin(execution.run(&cancel)) => done,
             () = watch => Done::Stopped,
         };
         let lease = assignment.lease_id;
-        let told = match (done, hold.fate()) {
+        let settled = match (done, hold.fate()) {
             (Done::Ended, _) | (_, Some(Fate::Ended(_))) => {
-                carrier.forget().await;
+                execution.forget().await;
                 self.dispatch.finish(lease).await
             }
             (_, Some(Fate::Lost)) => Ok(false),
             (Done::Suspended | Done::Stopped, None) => self.dispatch.release(lease).await,
         };
-        if let Err(error) = told {
+        if let Err(error) = settled {
             // The lease runs out by itself, and the sweep knows the rest.
             tracing::warn!(error = &error as &dyn std::error::Error, "a job could not be given back");
         }
     }
 
-    fn carrier(&self, assignment: &Assignment) -> Carrier {
+    fn execution(&self, assignment: &Assignment) -> Execution {
         let (timeline, context) = (self.dispatch.timeline(), Arc::clone(&assignment.context));
-        let office = LocalOffice { timeline: timeline.clone(), threads: self.threads.clone(), context };
-        Carrier {
-            context: Arc::clone(&assignment.context),
+        Execution {
+            host: Arc::new(LocalHost::new(timeline.clone(), self.threads.clone(), context)),
             input: assignment.input.clone(),
             attempt: assignment.attempt,
-            office: Arc::new(office),
-            roster: Arc::clone(&self.roster),
+            agents: Arc::clone(&self.agents),
             ids: timeline.ids().clone(),
             stopwatch: Arc::clone(&self.stopwatch),
         }

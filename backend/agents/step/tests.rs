@@ -8,12 +8,14 @@ use serde_json::json;
 use super::*;
 use crate::{
     agents::tools::Called,
-    clock::monotonic,
+    clock::{Clock, IdSource, monotonic},
     domain::{context::Role, event::Recorded},
     emitters::{
+        emitter::Emitter,
         identity::{NullEmitter, SupervisorEmitter, WorkerEmitter},
-        testing::{Recording, context},
+        testing::{World, context},
     },
+    engine::Durability,
 };
 
 /// A tool of any temper. It answers with the run it was called for.
@@ -87,25 +89,25 @@ fn calls(prefix: &str, tools: &[&str], count: usize) -> Vec<Call> {
     (0..count).map(call).collect()
 }
 
-fn step<'a>(
-    context: &'a RunContext,
-    emitter: &'a dyn Emitter,
-    tools: &'a Toolbox,
-    (stopwatch, cancel): (&'a Stopwatch, &'a CancellationToken),
-) -> Step<'a> {
-    Step {
-        context,
-        emitter,
-        tools,
-        parent: None,
-        stopwatch,
-        parallel_max: 16,
-        call_time_max: Duration::from_secs(5),
-        output_bytes_max: 1_000,
-        spill: None,
-        memory: None,
-        cancel,
-    }
+/// What a run has, and who speaks for it.
+fn env(world: &Arc<World>, run: &RunContext, prefix: &str) -> RunEnv {
+    let host = world.host(run.clone());
+    let emitter: Arc<dyn Emitter> = match run.role {
+        Role::Worker => Arc::new(WorkerEmitter::new(Arc::clone(&host), prefix).unwrap()),
+        _ => Arc::new(SupervisorEmitter::new(Arc::clone(&host), prefix).unwrap()),
+    };
+    let (ids, stopwatch) = (IdSource::random(Clock::manual(chrono::DateTime::UNIX_EPOCH)), monotonic());
+    RunEnv { host, emitter, ids, stopwatch, cancel: CancellationToken::new(), durability: Durability::Never }
+}
+
+/// The same, with nobody who speaks.
+fn silent(run: &RunContext) -> RunEnv {
+    RunEnv { emitter: Arc::new(NullEmitter), ..env(&World::endless(), run, "p") }
+}
+
+fn step<'a>(env: &'a RunEnv, tools: &'a Toolbox) -> Step<'a> {
+    let call_time_max = Duration::from_secs(5);
+    Step { env, tools, parent: None, parallel_max: 16, call_time_max, output_bytes_max: 1_000, memory: None }
 }
 
 fn fake(name: &'static str) -> Fake {
@@ -138,26 +140,24 @@ fn assert_all_of(run: &RunContext, prefix: &str, events: &[Recorded], count: usi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn two_hundred_parallel_tools_of_a_supervisor_and_of_a_worker_are_never_misattributed() {
-    let sink = Arc::new(Recording::default());
+    let world = World::endless();
     let tools = Toolbox::new([
         Arc::new(fake("plain")) as Arc<dyn Tool>,
         Arc::new(Fake { exclusive: true, ..fake("exclusive") }),
         Arc::new(Fake { blocking: true, ..fake("blocking") }),
     ]);
     let (lead, worker) = (context(1, Role::Supervisor, "lead"), context(2, Role::Worker, "worker-1"));
-    let speaks_lead = SupervisorEmitter::new(lead.clone(), "id-lead", sink.clone()).unwrap();
-    let speaks_worker = WorkerEmitter::new(worker.clone(), "id-worker", sink.clone()).unwrap();
-    let (stopwatch, cancel) = (monotonic(), CancellationToken::new());
+    let (env_lead, env_worker) = (env(&world, &lead, "id-lead"), env(&world, &worker, "id-worker"));
     let names = ["plain", "exclusive", "blocking"];
     let (lead_step, worker_step) = ("lead-step".parse().unwrap(), "worker-step".parse().unwrap());
-    let of_lead = Step { parent: Some(&lead_step), ..step(&lead, &speaks_lead, &tools, (&stopwatch, &cancel)) };
-    let of_worker = Step { parent: Some(&worker_step), ..step(&worker, &speaks_worker, &tools, (&stopwatch, &cancel)) };
+    let of_lead = Step { parent: Some(&lead_step), ..step(&env_lead, &tools) };
+    let of_worker = Step { parent: Some(&worker_step), ..step(&env_worker, &tools) };
     let (a, b) = tokio::join!(
         run_step(&of_lead, calls("lead", &names, 200)),
         run_step(&of_worker, calls("worker", &names, 200)),
     );
     assert!(a.unwrap().iter().chain(&b.unwrap()).all(|outcome| outcome.result.is_ok()));
-    let events = sink.events();
+    let events = world.events();
     assert_eq!(events.len(), 800);
     assert_all_of(&lead, "lead", &events, 200);
     assert_all_of(&worker, "worker", &events, 200);
@@ -167,8 +167,8 @@ async fn two_hundred_parallel_tools_of_a_supervisor_and_of_a_worker_are_never_mi
 async fn exclusive_tools_work_one_at_a_time_and_others_up_to_the_bound() {
     let (alone, free) = (Arc::new(Fake { exclusive: true, ..fake("alone") }), Arc::new(fake("free")));
     let tools = Toolbox::new([alone.clone() as Arc<dyn Tool>, free.clone()]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let bounded = Step { parallel_max: 3, ..step(&lead, &NullEmitter, &tools, (&stopwatch, &cancel)) };
+    let env = silent(&context(1, Role::Supervisor, "lead"));
+    let bounded = Step { parallel_max: 3, ..step(&env, &tools) };
     let outcomes = run_step(&bounded, calls("x", &["alone", "free"], 60)).await.unwrap();
     assert_eq!(outcomes.len(), 60);
     assert_eq!(alone.at_work_max.load(Ordering::SeqCst), 1);
@@ -180,19 +180,19 @@ async fn exclusive_tools_work_one_at_a_time_and_others_up_to_the_bound() {
 
 #[tokio::test(start_paused = true)]
 async fn a_tool_that_panics_hangs_or_does_not_exist_is_a_failed_call_and_the_others_go_on() {
-    let sink = Arc::new(Recording::default());
+    let world = World::endless();
     let tools = Toolbox::new([
         Arc::new(fake("good")) as Arc<dyn Tool>,
         Arc::new(Fake { panics: true, ..fake("panics") }),
         Arc::new(Fake { panics: true, blocking: true, ..fake("panics_blocking") }),
         Arc::new(Fake { hangs: true, ..fake("hangs") }),
     ]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let emitter = SupervisorEmitter::new(lead.clone(), "p", sink.clone()).unwrap();
+    let lead = context(1, Role::Supervisor, "lead");
+    let env = env(&world, &lead, "p");
     let names = ["panics", "panics_blocking", "hangs", "absent", "good", "good"];
     let mut calls = calls("x", &names, 6);
     calls[5].args = json!({"n": "five"});
-    let outcomes = run_step(&step(&lead, &emitter, &tools, (&stopwatch, &cancel)), calls).await.unwrap();
+    let outcomes = run_step(&step(&env, &tools), calls).await.unwrap();
     let results: Vec<_> = outcomes.into_iter().map(|outcome| outcome.result).collect();
     assert_eq!(results[0], Err(ToolError::Panicked("out of order".to_owned())));
     assert_eq!(results[1], Err(ToolError::Panicked("out of order".to_owned())));
@@ -200,7 +200,7 @@ async fn a_tool_that_panics_hangs_or_does_not_exist_is_a_failed_call_and_the_oth
     assert_eq!(results[3], Err(ToolError::Unknown("absent".to_owned())));
     assert!(results[4].is_ok());
     assert_eq!(results[5], Err(ToolError::Arguments("arguments.n: value is not of type \"integer\"".to_owned())));
-    let types = sink.types(lead.run_id);
+    let types = world.types(lead.run_id);
     let count = |wanted: &str| types.iter().filter(|found| *found == wanted).count();
     assert_eq!((count("tool.started"), count("tool.failed"), count("tool.completed")), (6, 5, 1));
 }
@@ -209,9 +209,9 @@ async fn a_tool_that_panics_hangs_or_does_not_exist_is_a_failed_call_and_the_oth
 async fn a_blocking_tool_leaves_the_async_thread_and_takes_its_context_along() {
     let tools =
         Toolbox::new([Arc::new(Fake { blocking: true, ..fake("blocking") }) as Arc<dyn Tool>, Arc::new(fake("plain"))]);
-    let (worker, stopwatch, cancel) = (context(7, Role::Worker, "w"), monotonic(), CancellationToken::new());
-    let calls = calls("x", &["blocking", "plain"], 2);
-    let outcomes = run_step(&step(&worker, &NullEmitter, &tools, (&stopwatch, &cancel)), calls).await.unwrap();
+    let worker = context(7, Role::Worker, "w");
+    let (env, calls) = (silent(&worker), calls("x", &["blocking", "plain"], 2));
+    let outcomes = run_step(&step(&env, &tools), calls).await.unwrap();
     let [away, here] = [0, 1].map(|n: usize| outcomes[n].result.clone().unwrap());
     assert_eq!(away["run_id"], json!(worker.run_id));
     assert_ne!(away["thread"], here["thread"]);
@@ -219,64 +219,41 @@ async fn a_blocking_tool_leaves_the_async_thread_and_takes_its_context_along() {
 
 #[tokio::test]
 async fn a_log_that_takes_no_more_events_ends_the_step() {
-    let sink = Arc::new(Recording::refusing("tool.completed"));
     let tools = Toolbox::new([Arc::new(fake("plain")) as Arc<dyn Tool>]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let emitter = SupervisorEmitter::new(lead.clone(), "p", sink).unwrap();
-    let refused = run_step(&step(&lead, &emitter, &tools, (&stopwatch, &cancel)), calls("x", &["plain"], 2)).await;
-    assert_eq!(refused, Err(SinkError::new("refused on purpose")));
+    let env = env(&World::refusing("tool.completed"), &context(1, Role::Supervisor, "lead"), "p");
+    let refused = run_step(&step(&env, &tools), calls("x", &["plain"], 2)).await;
+    assert_eq!(refused, Err(HostError::refused("refused on purpose")));
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_cancelled_step_lets_tools_clean_up_and_begins_no_more_calls() {
-    let sink = Arc::new(Recording::default());
+    let world = World::endless();
     let tools = Toolbox::new([
         Arc::new(Fake { cleans_up: true, ..fake("polite") }) as Arc<dyn Tool>,
         Arc::new(Fake { hangs: true, ..fake("deaf") }),
     ]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let emitter = SupervisorEmitter::new(lead.clone(), "p", sink.clone()).unwrap();
-    let two = Step { parallel_max: 2, ..step(&lead, &emitter, &tools, (&stopwatch, &cancel)) };
+    let lead = context(1, Role::Supervisor, "lead");
+    let env = env(&world, &lead, "p");
+    let two = Step { parallel_max: 2, ..step(&env, &tools) };
     let soon = async {
         tokio::time::sleep(Duration::from_secs(1)).await;
-        cancel.cancel();
+        env.cancel.cancel();
     };
     let (outcomes, ()) = tokio::join!(run_step(&two, calls("x", &["polite", "deaf", "polite"], 3)), soon);
     let results: Vec<_> = outcomes.unwrap().into_iter().map(|outcome| outcome.result).collect();
     assert_eq!(results, [Ok(json!("cleaned up")), Err(ToolError::Cancelled), Err(ToolError::Cancelled)]);
     // Every call that began has its end; the third never began.
-    assert_eq!(sink.types(lead.run_id), ["tool.started", "tool.started", "tool.completed", "tool.failed"]);
+    assert_eq!(world.types(lead.run_id), ["tool.started", "tool.started", "tool.completed", "tool.failed"]);
 }
 
 #[tokio::test(start_paused = true)]
 async fn a_late_tool_is_told_so() {
     let polite = Arc::new(Fake { cleans_up: true, ..fake("polite") });
     let tools = Toolbox::new([polite.clone() as Arc<dyn Tool>]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let plain = step(&lead, &NullEmitter, &tools, (&stopwatch, &cancel));
-    let outcomes = run_step(&plain, calls("x", &["polite"], 1)).await.unwrap();
+    let env = silent(&context(1, Role::Supervisor, "lead"));
+    let outcomes = run_step(&step(&env, &tools), calls("x", &["polite"], 1)).await.unwrap();
     assert_eq!(outcomes[0].result, Err(ToolError::TimedOut(Duration::from_secs(5))));
     assert_eq!(polite.at_work.load(Ordering::SeqCst), 0, "it noticed and cleaned up");
-}
-
-/// Keeps names and sizes.
-#[derive(Default)]
-struct Shelf(std::sync::Mutex<Vec<(String, String, usize)>>);
-
-impl Spill for Shelf {
-    fn keep<'a>(
-        &'a self,
-        _: &'a RunContext,
-        name: &'a str,
-        media_type: &'a str,
-        bytes: bytes::Bytes,
-    ) -> futures::future::BoxFuture<'a, Result<spill::Kept, String>> {
-        let mut kept = self.0.lock().unwrap();
-        kept.push((name.to_owned(), media_type.to_owned(), bytes.len()));
-        let artifact_id = format!("a{}", kept.len());
-        let (sha256, size) = ("00".to_owned(), bytes.len() as u64);
-        Box::pin(std::future::ready(Ok(spill::Kept { artifact_id, sha256, size, media_type: media_type.to_owned() })))
-    }
 }
 
 #[tokio::test]
@@ -288,20 +265,22 @@ async fn a_result_that_is_too_large_becomes_a_pointer_and_its_beginning() {
         says("small", json!({"ok": true})),
         says("picture", json!({"content": [{"type": "text", "text": "look"}, image]})),
     ]);
-    let (lead, stopwatch, cancel) = (context(1, Role::Supervisor, "lead"), monotonic(), CancellationToken::new());
-    let (shelf, names) = (Shelf::default(), ["text", "small", "picture"]);
-    let plain = step(&lead, &NullEmitter, &tools, (&stopwatch, &cancel));
-    let kept = Step { spill: Some(&shelf), ..step(&lead, &NullEmitter, &tools, (&stopwatch, &cancel)) };
-    let results = run_step(&kept, calls("x", &names, 3)).await.unwrap();
+    let (world, names) = (World::endless(), ["text", "small", "picture"]);
+    world.held.lock().unwrap().artifacts = Some(Vec::new());
+    let env = env(&world, &context(1, Role::Supervisor, "lead"), "p");
+    let results = run_step(&step(&env, &tools), calls("x", &names, 3)).await.unwrap();
     let [text, small, picture] = [0, 1, 2].map(|n: usize| results[n].result.clone().unwrap());
     assert_eq!(text["$artifact"]["size"], 10_000);
     assert_eq!(text["preview"].as_str().unwrap().chars().count(), 2_048);
     assert_eq!(small, json!({"ok": true}));
     assert_eq!(picture["content"][1], json!({"type": "image", "media_type": "image/png", "artifact_id": "a2"}));
-    let shelved = shelf.0.into_inner().unwrap();
-    assert_eq!(shelved[0], ("text.txt".to_owned(), "text/plain; charset=utf-8".to_owned(), 10_000));
-    // With no shelf the beginning stays, and says that it is one.
-    let results = run_step(&plain, calls("y", &names, 3)).await.unwrap();
+    let kept = world.held.lock().unwrap().artifacts.take().unwrap();
+    assert_eq!(
+        (kept[0].0.as_str(), kept[0].1.as_str(), kept[0].2.len()),
+        ("text.txt", "text/plain; charset=utf-8", 10_000)
+    );
+    // With no room for it the beginning stays, and says that it is one.
+    let results = run_step(&step(&env, &tools), calls("y", &names, 3)).await.unwrap();
     let text = results[0].result.clone().unwrap();
     assert_eq!((&text["truncated"], &text["bytes"]), (&json!(true), &json!(10_000)));
     let shown = crate::agents::tools::parts(&results[2].result);

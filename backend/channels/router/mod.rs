@@ -13,7 +13,6 @@ mod graph;
 mod nodes;
 mod outcome;
 mod own;
-mod unkept;
 
 use std::sync::Arc;
 
@@ -26,10 +25,8 @@ use self::{
     nodes::Work,
     outcome::Outcome,
     own::Own,
-    unkept::Unkept,
 };
 use crate::{
-    agents::runtime::StoreFacts,
     clock::Stopwatch,
     domain::{
         event::NewEvent,
@@ -41,14 +38,9 @@ use crate::{
         session::Reason,
     },
     emitters::emitter::{Emitter, Level},
-    engine::{
-        Drive, Ended, Limits,
-        drive::DriveError,
-        journal::{Journal, ThreadJournal},
-        visit::Question,
-    },
+    engine::{Durability, Ended, Limits, RunEnv, visit::Question},
     sessions::steps::{Identity, Routed, Start, StartError, Started, Steps},
-    threads::{Threads, own_thread},
+    threads::Threads,
     timeline::{Timeline, emit::EmitError, interrupts::AnswerError},
 };
 
@@ -116,40 +108,26 @@ impl Router {
 
     /// Carries the graph as far as it goes now.
     async fn drive(&self, own: &Own, routed: &Arc<Routed>) -> Result<Ended<Passage>, StartError> {
-        let store = self.timeline.store();
         let work = Work { timeline: self.timeline.clone(), steps: self.steps.clone(), routed: Arc::clone(routed) };
         let graph = graph::graph(&Arc::new(work)).map_err(|flaw| StartError::Failed(flaw.to_string()))?;
-        let journal: Arc<dyn Journal> = if own.status.is_terminal() {
-            Arc::new(Unkept::of(routed.router_run_id))
-        } else {
-            Arc::new(ThreadJournal {
-                store: store.clone(),
-                clock: self.timeline.clock().clone(),
-                owner: routed.owner.clone(),
-                thread: own_thread(routed.router_run_id),
-            })
-        };
-        let drive = Drive {
-            graph: &graph,
-            context: Arc::clone(&own.context),
+        let env = RunEnv {
+            host: Arc::clone(&own.host),
             emitter: Arc::clone(&own.emitter),
-            journal,
-            facts: Arc::new(StoreFacts::new(store.clone(), &own.context)),
             ids: self.timeline.ids().clone(),
             stopwatch: Arc::clone(&self.stopwatch),
             cancel: CancellationToken::new(),
-            limits: Limits::default(),
+            // A message whose run somebody has ended goes its way all the same; that run can tell of it no more.
+            durability: if own.status.is_terminal() { Durability::Never } else { Durability::EveryStep },
         };
-        match drive.run(Option::unwrap_or_default).await {
+        match env.drive(&graph, Limits::default(), Option::unwrap_or_default).await {
             Ok(ended) => Ok(ended),
-            Err(DriveError::Later(reason)) => {
+            Err(error) => {
                 // What failed is what matters; it may be the very reason why nothing can be told.
-                if let Err(error) = own.emitter.log(Level::Warn, &format!("not yet: {reason}")).await {
+                if let Err(error) = own.emitter.log(Level::Warn, &format!("not yet: {error}")).await {
                     tracing::debug!(%error, "a line of the router's run was not stored");
                 }
-                Err(StartError::Other(reason))
+                Err(StartError::Other(error.reason))
             }
-            Err(error @ (DriveError::Journal(_) | DriveError::Log(_))) => Err(StartError::Other(error.to_string())),
         }
     }
 
@@ -169,7 +147,7 @@ impl Router {
                 decision: Decision::Respond,
                 value: Some(Json::of(&json!({ "verified": is_verified }))),
             };
-            match self.timeline.answer_interrupt(&own.context, &answer).await {
+            match self.timeline.answer_interrupt(own.host.context(), &answer).await {
                 // Somebody else has answered meanwhile, and that is as good.
                 Ok(()) | Err(AnswerError::AnsweredOtherwise | AnswerError::Expired) => {}
                 Err(error) => return Err(StartError::Other(format!("the question was not answered: {error}"))),

@@ -19,7 +19,7 @@ use crate::{
         run::Spec,
         session::{Reason, formatted},
     },
-    emitters::{emitter::Level, sink::SinkError},
+    emitters::{emitter::Level, host::HostError},
     engine::{Stop, Visit},
     sessions::steps::{Hold, Identity, Proof, Routed, StartError, Steps},
     store::sessions::Settled,
@@ -98,10 +98,10 @@ pub(super) async fn session(work: Arc<Work>, _: Visit<Passage>) -> Outcomes {
 
 /// Step 7: what the agent reads.
 pub(super) async fn format(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let (input, is_whole) = work.steps.format(&work.routed, &visit.context, text(&visit.state)?).await?;
+    let (input, is_whole) = work.steps.format(&work.routed, visit.context(), text(&visit.state)?).await?;
     if !is_whole {
         let why = "the image was left out: it is too large for the input, and there is no store for it";
-        visit.emitter.log_in(&visit.span, Level::Warn, why).await?;
+        visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }
     Ok(Found::Input(input))
 }
@@ -111,7 +111,7 @@ pub(super) async fn log(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
     let thread = &settled(&visit.state)?.thread_id;
     if !work.steps.record(&work.routed, thread, text(&visit.state)?).await {
         let why = "the message is not in the session's log: the disk refused it";
-        visit.emitter.log_in(&visit.span, Level::Warn, why).await?;
+        visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }
     Ok(Found::Nothing)
 }
@@ -133,7 +133,7 @@ impl Work {
         let channel = &self.routed.channel;
         let user = self.steps.hashed(channel, self.routed.inbound.user_id.as_str());
         let text = format!("{}: user {user} of {channel}", reason.as_str());
-        visit.emitter.log_in(&visit.span, Level::Warn, &text).await?;
+        visit.env.emitter.log_in(&visit.span, Level::Warn, &text).await?;
         Ok(Found::filtered(reason))
     }
 }
@@ -143,13 +143,15 @@ impl From<StartError> for Stop {
     fn from(error: StartError) -> Self {
         match error {
             StartError::Emit(EmitError::RunExists) | StartError::Failed(_) => Self::failed(error),
-            StartError::Store(_) | StartError::Emit(_) | StartError::Other(_) => Self::Later(error.to_string()),
+            StartError::Store(_) | StartError::Emit(_) | StartError::Other(_) => {
+                Self::Host(HostError::unavailable(error))
+            }
         }
     }
 }
 
-impl From<SinkError> for StartError {
-    fn from(error: SinkError) -> Self {
+impl From<HostError> for StartError {
+    fn from(error: HostError) -> Self {
         Self::Other(error.reason)
     }
 }

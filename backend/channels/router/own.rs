@@ -10,7 +10,7 @@ use super::{
     nodes::{origin, request_hash},
 };
 use crate::{
-    agents::runtime::TimelineSink,
+    agents::runtime::LocalHost,
     domain::{
         context::{Role, RunContext},
         id::{Name, Title},
@@ -19,6 +19,7 @@ use crate::{
     },
     emitters::{
         emitter::Emitter,
+        host::RunHost,
         identity::{NullEmitter, SupervisorEmitter},
     },
     sessions::steps::{Routed, StartError},
@@ -27,7 +28,7 @@ use crate::{
 
 /// The router's run of one message, as it was found or made.
 pub(super) struct Own {
-    pub context: Arc<RunContext>,
+    pub host: Arc<dyn RunHost>,
     pub status: Status,
     /// What it said at its end, if it has come to one.
     pub output: Option<Json>,
@@ -73,14 +74,15 @@ impl Router {
         } else {
             (Status::Running, None)
         };
+        let host = LocalHost::new(self.timeline.clone(), self.threads.clone(), Arc::new(context));
+        // No second try here: a message that cannot be routed now stays in the inbox.
+        let host: Arc<dyn RunHost> = Arc::new(host.patient(Duration::ZERO));
         let emitter: Arc<dyn Emitter> = if status.is_terminal() {
             Arc::new(NullEmitter)
         } else {
-            // No second try here: a message that cannot be routed now stays in the inbox.
-            let sink = Arc::new(TimelineSink::new(self.timeline.clone(), Duration::ZERO));
-            let emitter = SupervisorEmitter::new(context.clone(), &format!("router-{}", routed.attempts), sink);
+            let emitter = SupervisorEmitter::new(Arc::clone(&host), &format!("router-{}", routed.attempts));
             Arc::new(emitter.map_err(|unfit| StartError::Failed(unfit.to_string()))?.repeatable())
         };
-        Ok(Own { context: Arc::new(context), status, output, emitter })
+        Ok(Own { host, status, output, emitter })
     }
 }

@@ -16,7 +16,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{Demo, token};
 use crate::{
-    agents::agent::Roster,
+    agents::agent::AgentResolver,
     cli::{render::say, runner},
     client::{Client, Frame, Kind, Notice},
     clock::{Clock, IdSource, monotonic},
@@ -47,7 +47,7 @@ const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 pub(super) struct Job {
     client: Client,
     folder: PathBuf,
-    roster: Arc<dyn Roster>,
+    agents: Arc<dyn AgentResolver>,
     answer_after: Duration,
     pub(super) run_id: RunId,
 }
@@ -78,7 +78,7 @@ impl Job {
         Ok(Self {
             client: client.clone(),
             folder,
-            roster: runner::roster(file, &data, client)?,
+            agents: runner::known_agents(file, &data)?,
             answer_after: Duration::from_secs(args.answer_after),
             run_id,
         })
@@ -119,12 +119,12 @@ impl Job {
             url: self.client.base_url().to_owned(),
             token: token()?,
             name: Name::trusted("demo"),
-            agents: self.roster.names(),
+            agents: self.agents.names(),
             capacity: CAPACITY,
             grace: GRACE,
         };
-        let (roster, ids) = (Arc::clone(&self.roster), IdSource::random(Clock::System));
-        let agents = Agents::new(roster, self.client.clone(), ids, monotonic());
+        let (known, ids) = (Arc::clone(&self.agents), IdSource::random(Clock::System));
+        let agents = Agents::new(known, self.client.clone(), ids, monotonic());
         let stop = CancellationToken::new();
         let mut working = Box::pin(Runner::new(settings, agents).run(stop.clone()));
         let watched = tokio::select! {
@@ -139,7 +139,7 @@ impl Job {
                 Err(error) => Err(error.into()),
             },
         };
-        self.roster.close().await;
+        self.agents.close().await;
         watched
     }
 

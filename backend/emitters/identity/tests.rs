@@ -6,45 +6,44 @@ use serde_json::{Value, json};
 use super::*;
 use crate::emitters::{
     emitter::{Level, RESULT_BYTES_MAX},
-    testing::{Recording, context},
+    testing::{World, context},
 };
 
-fn supervisor() -> (Arc<Recording>, SupervisorEmitter) {
-    let sink = Arc::new(Recording::default());
-    let emitter = SupervisorEmitter::new(context(1, Role::Supervisor, "lead"), "p", sink.clone()).unwrap();
-    (sink, emitter)
+fn supervisor() -> (Arc<World>, SupervisorEmitter) {
+    let world = World::endless();
+    let emitter = SupervisorEmitter::new(world.host(context(1, Role::Supervisor, "lead")), "p").unwrap();
+    (world, emitter)
 }
 
 #[test]
 fn an_emitter_refuses_to_speak_for_a_run_of_another_role() {
-    let sink: Arc<dyn Sink> = Arc::new(Recording::default());
-    let make = |role| context(1, role, "a");
-    assert_eq!(SupervisorEmitter::new(make(Role::Worker), "p", sink.clone()).err(), Some(Unfit::Role(Role::Worker)));
+    let make = |role| World::endless().host(context(1, role, "a"));
+    assert_eq!(SupervisorEmitter::new(make(Role::Worker), "p").err(), Some(Unfit::Role(Role::Worker)));
     for role in [Role::Supervisor, Role::Agent] {
-        assert_eq!(WorkerEmitter::new(make(role), "p", sink.clone()).err(), Some(Unfit::Role(role)));
-        assert!(SupervisorEmitter::new(make(role), "p", sink.clone()).is_ok());
+        assert_eq!(WorkerEmitter::new(make(role), "p").err(), Some(Unfit::Role(role)));
+        assert!(SupervisorEmitter::new(make(role), "p").is_ok());
     }
     for prefix in ["", "a\nb", &"x".repeat(PREFIX_CHARS_MAX + 1)] {
-        assert_eq!(WorkerEmitter::new(make(Role::Worker), prefix, sink.clone()).err(), Some(Unfit::Prefix));
+        assert_eq!(WorkerEmitter::new(make(Role::Worker), prefix).err(), Some(Unfit::Prefix));
     }
 }
 
 #[test]
 fn every_durable_event_has_an_id_of_its_own_and_a_delta_has_none() {
-    let (sink, emitter) = supervisor();
+    let (world, emitter) = supervisor();
     let span = "m1".parse().unwrap();
     block_on(async {
         emitter.log(Level::Warn, "one").await.unwrap();
         emitter.message_delta(&span, "two").await.unwrap();
         emitter.message(&span, &json!({}), None).await.unwrap();
     });
-    let ids: Vec<_> = sink.events().iter().map(|event| event.event_id.as_ref().map(ToString::to_string)).collect();
+    let ids: Vec<_> = world.events().iter().map(|event| event.event_id.as_ref().map(ToString::to_string)).collect();
     assert_eq!(ids, [Some("p-1".to_owned()), None, Some("p-2".to_owned())]);
 }
 
 #[test]
 fn a_result_over_the_bound_is_cut_and_says_so() {
-    let (sink, emitter) = supervisor();
+    let (world, emitter) = supervisor();
     let span = "t1".parse().unwrap();
     let whole = json!("x".repeat(RESULT_BYTES_MAX - 2));
     let long = json!("é".repeat(RESULT_BYTES_MAX));
@@ -53,7 +52,7 @@ fn a_result_over_the_bound_is_cut_and_says_so() {
         emitter.tool_completed(&span, "t", &long, Duration::ZERO, None).await.unwrap();
     });
     let payloads: Vec<Value> =
-        sink.events().iter().map(|event| serde_json::from_str(event.payload.as_str()).unwrap()).collect();
+        world.events().iter().map(|event| serde_json::from_str(event.payload.as_str()).unwrap()).collect();
     assert_eq!(payloads[0], json!({"tool_call_id": "t1", "name": "t", "result": whole, "duration_ms": 1.5}));
     assert_eq!(payloads[1]["truncated"], true);
     assert_eq!(payloads[1]["result"]["bytes"], 2 * RESULT_BYTES_MAX + 2);
@@ -62,18 +61,18 @@ fn a_result_over_the_bound_is_cut_and_says_so() {
 
 #[test]
 fn an_event_of_the_programs_own_stays_in_its_own_family() {
-    let (sink, emitter) = supervisor();
+    let (world, emitter) = supervisor();
     block_on(async {
         let span = "table".parse().unwrap();
         emitter.custom(&span, "table", &json!({})).await.unwrap();
         assert!(emitter.custom(&span, "Table!", &json!({})).await.is_err());
     });
-    assert_eq!(sink.types(emitter.context().run_id), ["custom.table"]);
+    assert_eq!(world.types(emitter.context().run_id), ["custom.table"]);
 }
 
 #[test]
 fn every_sentence_is_a_type_a_producer_may_emit() {
-    let (sink, emitter) = supervisor();
+    let (world, emitter) = supervisor();
     let span = "s1".parse().unwrap();
     let child = context(2, Role::Worker, "w");
     let (now, text) = (Duration::ZERO, "x");
@@ -99,8 +98,8 @@ fn every_sentence_is_a_type_a_producer_may_emit() {
             said.await.unwrap();
         }
     });
-    assert_eq!(sink.events().len(), 16);
-    for event in sink.events() {
+    assert_eq!(world.events().len(), 16);
+    for event in world.events() {
         assert_eq!(event.event_type.check_producer(), Ok(()), "{}", event.event_type);
     }
 }

@@ -7,51 +7,35 @@
 //! Invariants kept here: a request is made again until its answer is known, and one whose answer was lost changes nothing
 //! when it is made again; nothing but a refusal of the request itself fails a run.
 //!
-//! Start reading at [`Agents`], then [`carry`](crate::agents::carry).
+//! Start reading at [`Agents`], then [`execution`](crate::agents::execution) and [`RemoteHost`].
 
-mod facts;
-mod journal;
-mod office;
-mod shelf;
+mod answers;
+mod bodies;
+mod host;
 
-use std::{panic::AssertUnwindSafe, sync::Arc, time::Duration};
+use std::{panic::AssertUnwindSafe, sync::Arc};
 
 use futures::{FutureExt as _, future::BoxFuture};
 use serde_json::json;
 
-pub use self::{facts::RemoteFacts, journal::RemoteJournal, office::RemoteOffice, shelf::RemoteShelf};
-use super::client::{Executor, Work};
+pub use self::host::RemoteHost;
+use super::client::{Executor, Outlet, Work};
 use crate::{
     agents::{
-        agent::Roster,
-        carry::{Carrier, Done},
-        roster::Reach,
-        spawner::RemoteSpawner,
+        agent::AgentResolver,
+        execution::{Done, Execution},
     },
-    client::{Client, Error, Kind},
+    client::Client,
     clock::{IdSource, Stopwatch},
     domain::{event::NewEvent, json::Json, run::Status},
-    engine::journal::JournalError,
 };
 
-/// How long one request is made again before the work stands back for a moment and begins anew.
-const PATIENCE: Duration = Duration::from_mins(1);
-
-impl Reach {
-    /// What is at the server that `client` speaks to.
-    pub fn remote(client: &Client, ids: IdSource, stopwatch: Stopwatch) -> Self {
-        let shelf = Arc::new(RemoteShelf::new(client.clone()));
-        let spawner = RemoteSpawner::new(client.clone(), ids, stopwatch, PATIENCE);
-        Self { spill: shelf.clone(), pictures: shelf, spawner: Arc::new(spawner) }
-    }
-}
-
-/// Carries out the runs of a roster's agents.
+/// Carries out runs with a process's agents.
 ///
-/// Give it to a [`Runner`](super::client::Runner) whose settings name the agents: `roster.names()`, or some of them.
+/// Give it to a [`Runner`](super::client::Runner) whose settings name the agents: `agents.names()`, or some of them.
 #[derive(Clone)]
 pub struct Agents {
-    roster: Arc<dyn Roster>,
+    agents: Arc<dyn AgentResolver>,
     client: Client,
     ids: IdSource,
     stopwatch: Stopwatch,
@@ -59,18 +43,17 @@ pub struct Agents {
 
 impl Agents {
     /// `client` speaks to the runner's own server with the runner's own token, which needs the scopes `read` and `emit`.
-    pub fn new(roster: Arc<dyn Roster>, client: Client, ids: IdSource, stopwatch: Stopwatch) -> Self {
-        Self { roster, client, ids, stopwatch }
+    pub fn new(agents: Arc<dyn AgentResolver>, client: Client, ids: IdSource, stopwatch: Stopwatch) -> Self {
+        Self { agents, client, ids, stopwatch }
     }
 
-    fn carrier(&self, work: &Work) -> Carrier {
-        let office = RemoteOffice::new(self.client.clone(), Arc::clone(&work.context), Arc::clone(&work.sink));
-        Carrier {
-            context: Arc::clone(&work.context),
+    fn execution(&self, work: &Work) -> Execution {
+        let (client, context) = (self.client.clone(), Arc::clone(&work.context));
+        Execution {
+            host: Arc::new(RemoteHost::new(client, context, work.outlet.clone())),
             input: work.assign.input.clone(),
             attempt: work.assign.context.attempt,
-            office: Arc::new(office),
-            roster: Arc::clone(&self.roster),
+            agents: Arc::clone(&self.agents),
             ids: self.ids.clone(),
             stopwatch: Arc::clone(&self.stopwatch),
         }
@@ -79,39 +62,32 @@ impl Agents {
 
 impl Executor for Agents {
     fn execute(&self, work: Work) -> BoxFuture<'static, ()> {
-        let carrier = self.carrier(&work);
+        let execution = self.execution(&work);
         Box::pin(async move {
-            let carrying = AssertUnwindSafe(carrier.carry(&work.cancel)).catch_unwind();
-            let done = match work.cancel.run_until_cancelled(carrying).await {
+            let running = AssertUnwindSafe(execution.run(&work.cancel)).catch_unwind();
+            let done = match work.cancel.run_until_cancelled(running).await {
                 Some(Ok(Done::Stopped)) if !work.cancel.is_cancelled() => {
-                    broken(&work, "the run could not be carried on").await
+                    broken(&work.outlet, "the run could not be carried on").await
                 }
                 Some(Ok(done)) => done,
-                Some(Err(_)) => broken(&work, "the agent panicked").await,
+                Some(Err(_)) => broken(&work.outlet, "the agent panicked").await,
                 None => Done::Stopped,
             };
-            if done == Done::Ended || (done == Done::Stopped && has_ended(&carrier).await) {
-                carrier.forget().await;
+            if done == Done::Ended || (done == Done::Stopped && has_ended(&execution).await) {
+                execution.forget().await;
             }
         })
     }
 }
 
 /// Nobody can carry the run further. A runner that says no more would be taken to have finished.
-async fn broken(work: &Work, why: &str) -> Done {
+async fn broken(outlet: &Outlet, why: &str) -> Done {
     let error = json!({"error": {"message": why}});
-    let said = work.sink.emit(&work.context, vec![NewEvent::new("run.failed", Json::of(&error))]).await;
+    let said = outlet.emit(vec![NewEvent::new("run.failed", Json::of(&error))]).await;
     if said.is_ok() { Done::Ended } else { Done::Stopped }
 }
 
 /// Whether work was stopped because its run is over, and not because it is somebody else's now.
-async fn has_ended(carrier: &Carrier) -> bool {
-    carrier.office.status().await.is_ok_and(|status| status.is_none_or(Status::is_terminal))
-}
-
-/// What an error means for the work on a run. One that speaks of the request will be the same tomorrow; everything else
-/// is a matter of the server, the way to it or the token, and no fault of the run.
-fn journal_error(error: &Error) -> JournalError {
-    let transient = !matches!(error.kind, Kind::Invalid | Kind::Unusable);
-    JournalError { reason: error.to_string(), transient }
+async fn has_ended(execution: &Execution) -> bool {
+    execution.host.status().await.is_ok_and(|status| status.is_none_or(Status::is_terminal))
 }

@@ -18,7 +18,7 @@ use crate::{
         run::Status,
         runner::{Ack, Answered, Done, Events, FromRunner, Trouble},
     },
-    emitters::sink::SinkError,
+    emitters::host::HostError,
 };
 
 /// What whoever works on an assignment gets.
@@ -27,7 +27,7 @@ pub(super) type Given = (Assigned, CancellationToken, watch::Receiver<Vec<Answer
 /// What an event has besides its payload, bytes at most.
 const EVENT_MEMBERS_BYTES: usize = 1_024;
 
-type Reply = oneshot::Sender<Result<(), SinkError>>;
+type Reply = oneshot::Sender<Result<(), HostError>>;
 
 struct Message {
     n: u64,
@@ -83,13 +83,13 @@ impl Outbox {
     }
 
     /// Puts events of a run in; the answer comes when they are committed or refused.
-    pub(super) fn put(&mut self, run: Assigned, events: Vec<NewEvent>) -> oneshot::Receiver<Result<(), SinkError>> {
+    pub(super) fn put(&mut self, run: Assigned, events: Vec<NewEvent>) -> oneshot::Receiver<Result<(), HostError>> {
         let (reply, answer) = oneshot::channel();
         let bytes: usize = events.iter().map(|event| event.payload.as_str().len() + EVENT_MEMBERS_BYTES).sum();
         if bytes > RUNNER_MESSAGE_BYTES_MAX {
             // The server would close the connection, each time it is sent.
             let said = format!("{bytes} bytes are more than one message may have");
-            _ = reply.send(Err(SinkError::new(said)));
+            _ = reply.send(Err(HostError::refused(said)));
             return answer;
         }
         match self.working(run).filter(|run| !run.is_done) {
@@ -97,7 +97,7 @@ impl Outbox {
                 run.n += 1;
                 run.waiting.push_back(Message { n: run.n, events, reply: Some(reply) });
             }
-            None => _ = reply.send(Err(SinkError::new("the run is not this runner's any more"))),
+            None => _ = reply.send(Err(HostError::refused("the run is not this runner's any more"))),
         }
         answer
     }
@@ -177,8 +177,8 @@ impl Outbox {
                 run.sent = run.sent.saturating_sub(1);
                 if let Some(message) = run.waiting.remove(at) {
                     let said = format!("{} ({})", trouble.detail, trouble.code);
-                    let is_passing = trouble.code == "unavailable";
-                    settle(message.reply, Err(SinkError { reason: said, is_passing }));
+                    let is_retryable = trouble.code == "unavailable";
+                    settle(message.reply, Err(HostError { reason: said, is_retryable }));
                 }
             }
         }
@@ -194,7 +194,7 @@ impl Outbox {
         // A run that has ended by the runner's own word has taken everything up to it.
         let mut ours = trouble.code == "run_ended" && run.waiting.iter().any(|message| ends(&message.events));
         for message in run.waiting {
-            let answer = if ours { Ok(()) } else { Err(SinkError::new(&trouble.detail)) };
+            let answer = if ours { Ok(()) } else { Err(HostError::refused(&trouble.detail)) };
             ours &= !ends(&message.events);
             settle(message.reply, answer);
         }
@@ -221,7 +221,7 @@ impl Outbox {
     }
 }
 
-fn settle(reply: Option<Reply>, answer: Result<(), SinkError>) {
+fn settle(reply: Option<Reply>, answer: Result<(), HostError>) {
     if let Some(reply) = reply {
         // Whoever emitted may not wait for it.
         let _ = reply.send(answer);

@@ -14,10 +14,10 @@ use std::{
     time::Duration,
 };
 
+use bytes::Bytes;
 use clap::{Parser, ValueEnum};
-use futures::future::BoxFuture;
 use runreel::{
-    agents::runtime::{StoreFacts, TimelineSink},
+    agents::runtime::LocalHost,
     app::App,
     clock::monotonic,
     config::{Secrets, ServeArgs},
@@ -25,20 +25,17 @@ use runreel::{
         checkpoint::Checkpoint,
         context::{Role, RunContext},
         event::NewEvent,
-        id::{Name, RunId, ThreadId},
+        id::{Name, RunId, SpanId, ThreadId},
         json::Json,
         principal::OwnerId,
-        run::Spec,
+        run::{Spec, Status},
     },
     emitters::{
         emitter::Emitter,
+        host::{Answered, Child, ChildEnd, Hosted, Kept, Piece, RunHost},
         identity::SupervisorEmitter,
-        sink::{Sink, SinkError},
     },
-    engine::{
-        Drive, Ended, Limits,
-        journal::{Journal, JournalError, ThreadJournal},
-    },
+    engine::{Durability, Ended, Limits, RunEnv},
     store::checkpoints::{NewCheckpoint, NewWrites},
     timeline::Timeline,
 };
@@ -120,19 +117,37 @@ impl Places {
     }
 }
 
-/// The thread's journal, between two places.
+/// The run's host, between two places.
 #[derive(Clone)]
 struct Watched {
-    journal: ThreadJournal,
+    host: LocalHost,
     places: Arc<Places>,
     plant: Plant,
 }
 
-impl Journal for Watched {
-    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
+impl RunHost for Watched {
+    fn context(&self) -> &Arc<RunContext> {
+        self.host.context()
+    }
+
+    fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
+        Box::pin(async move {
+            let names: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
+            let (what, run_ends) = (names.join("+"), names.contains(&"run.completed"));
+            self.places.at(&format!("telling {what}")).await;
+            self.host.emit(events).await?;
+            // Nothing is left to be killed once the end is told.
+            if !run_ends {
+                self.places.at(&format!("told {what}")).await;
+            }
+            Ok(())
+        })
+    }
+
+    fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>> {
         Box::pin(async move {
             self.places.at("opening").await;
-            let mut latest = self.journal.latest().await?.filter(|_| self.plant != Plant::ForgetsSteps);
+            let mut latest = self.host.latest_checkpoint().await?.filter(|_| self.plant != Plant::ForgetsSteps);
             if let Some(latest) = &mut latest {
                 self.places.stands(&latest.metadata);
                 if self.plant == Plant::ForgetsMemos {
@@ -144,60 +159,70 @@ impl Journal for Watched {
         })
     }
 
-    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()> {
         Box::pin(async move {
             let metadata = new.metadata.clone();
             self.places.at("keeping-step").await;
-            self.journal.put(new).await?;
+            self.host.put_checkpoint(new).await?;
             self.places.at("kept-step").await;
             self.places.stands(&metadata);
             Ok(())
         })
     }
 
-    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
+    fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()> {
         Box::pin(async move {
             let what = new.task_id.clone();
             self.places.at(&format!("keeping {what}")).await;
             if self.plant == Plant::KeepsLate {
-                let journal = self.journal.clone();
+                let host = self.host.clone();
                 // Ends with the process, and that is the fault.
                 drop(tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
-                    journal.write(new).await
+                    host.put_writes(new).await
                 }));
             } else {
-                self.journal.write(new).await?;
+                self.host.put_writes(new).await?;
             }
             self.places.at(&format!("kept {what}")).await;
             Ok(())
         })
     }
 
-    fn thread(&self) -> &ThreadId {
-        self.journal.thread()
+    fn status(&self) -> Hosted<'_, Option<Status>> {
+        self.host.status()
     }
-}
 
-/// The timeline, between two places.
-struct Told {
-    sink: TimelineSink,
-    places: Arc<Places>,
-}
+    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>> {
+        self.host.answer(interrupt)
+    }
 
-impl Sink for Told {
-    fn emit<'a>(&'a self, context: &'a RunContext, events: Vec<NewEvent>) -> BoxFuture<'a, Result<(), SinkError>> {
-        Box::pin(async move {
-            let names: Vec<&str> = events.iter().map(|event| event.event_type.as_str()).collect();
-            let (what, run_ends) = (names.join("+"), names.contains(&"run.completed"));
-            self.places.at(&format!("telling {what}")).await;
-            self.sink.emit(context, events).await?;
-            // Nothing is left to be killed once the end is told.
-            if !run_ends {
-                self.places.at(&format!("told {what}")).await;
-            }
-            Ok(())
-        })
+    fn spawn(&self, child: Child) -> Hosted<'_, RunContext> {
+        self.host.spawn(child)
+    }
+
+    fn ends<'a>(&'a self, runs: &'a [RunId]) -> Hosted<'a, Vec<ChildEnd>> {
+        self.host.ends(runs)
+    }
+
+    fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()> {
+        self.host.cancel_below(reason)
+    }
+
+    fn hold_state(&self) -> Hosted<'_, ()> {
+        self.host.hold_state()
+    }
+
+    fn drop_state(&self) -> Hosted<'_, ()> {
+        self.host.drop_state()
+    }
+
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+        self.host.keep_artifact(name, media_type, bytes)
+    }
+
+    fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>> {
+        self.host.read_artifact(artifact_id, from, bytes_max)
     }
 }
 
@@ -261,31 +286,23 @@ async fn carry_out(orders: &Orders) -> anyhow::Result<&'static str> {
         return Ok("done");
     }
     let places = Arc::new(Places { last: AtomicU32::default(), step: AtomicU32::default(), halt_at: orders.halt_at });
-    let told = Told { sink: TimelineSink::new(timeline.clone(), PATIENCE), places: Arc::clone(&places) };
+    let host = LocalHost::new(timeline.clone(), app.server().threads.clone(), Arc::clone(&context)).patient(PATIENCE);
+    let host = Arc::new(Watched { host, places: Arc::clone(&places), plant: orders.plant });
     let prefix = format!("attempt{}", orders.attempt);
-    let emitter = SupervisorEmitter::new((*context).clone(), &prefix, Arc::new(told))?;
+    let emitter = SupervisorEmitter::new(Arc::clone(&host) as Arc<dyn RunHost>, &prefix)?;
     let emitter: Arc<dyn Emitter> =
         Arc::new(if orders.plant == Plant::CountsIds { emitter } else { emitter.repeatable() });
-    let journal = ThreadJournal {
-        store: timeline.store().clone(),
-        clock: timeline.clock().clone(),
-        owner: context.owner_id.clone(),
-        thread: ThreadId::trusted(&thread_of(&context.run_id.to_string())),
-    };
-    let desk = Desk::open(&orders.ledger, orders.attempt, Arc::clone(&places))?;
+    let desk = Desk::open(&orders.ledger, orders.attempt, places)?;
     let graph = ten(&Arc::new(desk))?;
-    let drive = Drive {
-        graph: &graph,
-        context: Arc::clone(&context),
+    let env = RunEnv {
+        host,
         emitter: Arc::clone(&emitter),
-        journal: Arc::new(Watched { journal, places, plant: orders.plant }) as Arc<dyn Journal>,
-        facts: Arc::new(StoreFacts::new(timeline.store().clone(), &context)),
         ids: timeline.ids().clone(),
         stopwatch: monotonic(),
         cancel: CancellationToken::new(),
-        limits: Limits::default(),
+        durability: Durability::EveryStep,
     };
-    match drive.run(|_: Option<Trail>| Trail::default()).await? {
+    match env.drive(&graph, Limits::default(), |_: Option<Trail>| Trail::default()).await? {
         Ended::Completed(state) => {
             let output: Value = json!({ "state": state });
             emitter.run_completed(output).await?;

@@ -3,11 +3,7 @@
 use std::{sync::Arc, time::Duration};
 
 use runreel::{
-    agents::{
-        agent::Roster,
-        registry,
-        roster::{Configured, Reach},
-    },
+    agents::{agent::AgentResolver, registry},
     client::Client,
     clock::{Clock, IdSource, monotonic},
     config::{self, File},
@@ -41,29 +37,27 @@ impl Hands {
         let folder = setup.folder();
         let file = File::read(&folder.path().join("runreel.toml")).unwrap();
         let agents = registry::Agents::new(file, folder.path().join("data"), config::path(), Walls::default()).unwrap();
-        let (client, ids) = (Client::new(http, server.token.clone()).unwrap(), IdSource::random(Clock::System));
-        let reach = Reach::remote(&client, ids, monotonic());
-        let roster = Arc::new(Configured::new(agents, reach, monotonic()));
-        Self { _folder: Some(folder), ..Self::with(roster, server, client) }
+        let client = Client::new(http, server.token.clone()).unwrap();
+        Self { _folder: Some(folder), ..Self::with(Arc::new(agents), server, client) }
     }
 
     /// With agents of the test's own.
-    pub fn with(roster: Arc<dyn Roster>, server: &Api, client: Client) -> Self {
+    pub fn with(known: Arc<dyn AgentResolver>, server: &Api, client: Client) -> Self {
         let settings = Settings {
             url: server.base.clone(),
             token: server.token.clone(),
             name: Name::trusted("hands"),
-            agents: roster.names(),
+            agents: known.names(),
             capacity: 8,
             grace: Duration::ZERO,
         };
         let stop = CancellationToken::new();
         let ids = IdSource::random(Clock::System);
-        let runner = Runner::new(settings, Agents::new(Arc::clone(&roster), client, ids, monotonic()));
+        let runner = Runner::new(settings, Agents::new(Arc::clone(&known), client, ids, monotonic()));
         let stopped = stop.clone();
         let task = tokio::spawn(async move {
             runner.run(stopped).await.unwrap();
-            roster.close().await;
+            known.close().await;
         });
         Self { stop, task, _folder: None }
     }

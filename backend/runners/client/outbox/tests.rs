@@ -118,7 +118,7 @@ fn what_is_too_large_for_any_message_is_refused_and_not_sent() {
     let (run, ..) = outbox.assign(run_id(1), 1).unwrap();
     let large = NewEvent::new("log.info", Json::of(&"x".repeat(RUNNER_MESSAGE_BYTES_MAX)));
     let mut refused = outbox.put(run, vec![large]);
-    assert!(refused.try_recv().unwrap().is_err_and(|error| !error.is_passing));
+    assert!(refused.try_recv().unwrap().is_err_and(|error| !error.is_retryable));
     assert!(sent(&mut outbox).is_empty());
     let mut small = outbox.put(run, vec![event("log.info")]);
     assert_eq!(sent(&mut outbox), ["log.info"]);

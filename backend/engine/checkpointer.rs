@@ -1,127 +1,50 @@
-//! [`Journal`]: where a graph's checkpoints are kept, and how a state becomes one.
+//! How a graph's state becomes a checkpoint of the run's thread, and is read back.
 
 use std::{
     collections::{BTreeMap, HashMap},
     time::Duration,
 };
 
-use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
 use super::{State, visit::Memos};
 use crate::{
-    clock::Clock,
     domain::{
         checkpoint::{
-            self, Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskId, TaskPath,
-            ValueType, Version,
+            self, Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskPath, ValueType,
+            Version,
         },
-        id::{RunId, ThreadId},
+        id::RunId,
         json::Json,
         limits::CHECKPOINT_BODY_BYTES_MAX,
-        principal::OwnerId,
         transcript::full::conversation,
     },
-    store::{
-        self, Store,
-        checkpoints::{NewCheckpoint, NewWrites},
-    },
+    emitters::host::HostError,
+    store::checkpoints::{NewCheckpoint, NewWrites},
 };
 
-/// A state could not be kept or read back.
-#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-#[error("the run's state could not be kept or read: {reason}")]
-pub struct JournalError {
-    pub reason: String,
-    /// Whether the same may work a moment later.
-    pub transient: bool,
+/// A state that can never be kept or read.
+pub(super) fn unfit(reason: impl std::fmt::Display) -> HostError {
+    HostError::refused(reason).because("the run's state could not be kept or read")
 }
 
-impl JournalError {
-    pub fn lasting(reason: impl std::fmt::Display) -> Self {
-        Self { reason: reason.to_string(), transient: false }
-    }
-}
-
-impl From<store::Error> for JournalError {
-    fn from(error: store::Error) -> Self {
-        Self { transient: error.is_unavailable() || matches!(error, store::Error::Busy), reason: error.to_string() }
-    }
-}
-
-/// The checkpoints of one thread and namespace. Each call takes its own use of the database and gives it back.
-pub trait Journal: Send + Sync {
-    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>>;
-    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>>;
-    /// A write that is there already stays.
-    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>>;
-    /// Whose checkpoints these are; they are of its root namespace.
-    fn thread(&self) -> &ThreadId;
-}
-
-impl dyn Journal {
-    /// Keeps what a node gave or remembered inside a step.
-    pub(super) async fn remember(
-        &self,
-        at: &CheckpointId,
-        node: &str,
-        key: &str,
-        value: &Value,
-    ) -> Result<(), JournalError> {
-        let task_id: TaskId = format!("{node}/{key}").parse().map_err(JournalError::lasting)?;
-        let value = json_value(value);
-        self.write(NewWrites {
-            ns: Namespace::default(),
-            checkpoint_id: at.clone(),
-            task_id,
-            task_path: TaskPath::default(),
-            upsert: false,
-            writes: vec![(0, Channel::trusted(MEMO), value)],
-        })
-        .await
-    }
+/// What a node gave or remembered inside a step.
+pub(super) fn memo(at: &CheckpointId, node: &str, key: &str, value: &Value) -> Result<NewWrites, HostError> {
+    Ok(NewWrites {
+        ns: Namespace::default(),
+        checkpoint_id: at.clone(),
+        task_id: format!("{node}/{key}").parse().map_err(unfit)?,
+        task_path: TaskPath::default(),
+        upsert: false,
+        writes: vec![(0, Channel::trusted(MEMO), json_value(value))],
+    })
 }
 
 /// The channel of what is remembered inside a step.
 const MEMO: &str = "memo";
 /// What a checkpoint's own value says it is.
 const FORMAT: u32 = 1;
-
-/// The journal of a thread in this process's database.
-#[derive(Clone, Debug)]
-pub struct ThreadJournal {
-    pub store: Store,
-    pub clock: Clock,
-    pub owner: OwnerId,
-    pub thread: ThreadId,
-}
-
-impl Journal for ThreadJournal {
-    fn latest(&self) -> BoxFuture<'_, Result<Option<Checkpoint>, JournalError>> {
-        Box::pin(async move {
-            Ok(self.store.checkpoint(&self.owner, &self.thread, &Namespace::default(), None, None).await?)
-        })
-    }
-
-    fn put(&self, new: NewCheckpoint) -> BoxFuture<'_, Result<(), JournalError>> {
-        Box::pin(async move {
-            self.store.put_checkpoint(&self.owner, &self.thread, &new, self.clock.now()).await?;
-            Ok(())
-        })
-    }
-
-    fn write(&self, new: NewWrites) -> BoxFuture<'_, Result<(), JournalError>> {
-        Box::pin(async move {
-            self.store.put_writes(&self.owner, &self.thread, &new, self.clock.now()).await?;
-            Ok(())
-        })
-    }
-
-    fn thread(&self) -> &ThreadId {
-        &self.thread
-    }
-}
 
 /// Where a graph stands between two steps.
 #[derive(Clone, Debug)]
@@ -170,13 +93,13 @@ pub(super) fn encode<S: State>(
     checkpoint_id: CheckpointId,
     parent_id: Option<CheckpointId>,
     kept: &Kept,
-) -> Result<(NewCheckpoint, Kept), JournalError> {
-    let Value::Object(members) = serde_json::to_value(&snapshot.state).map_err(JournalError::lasting)? else {
-        return Err(JournalError::lasting("a state must serialise as an object"));
+) -> Result<(NewCheckpoint, Kept), HostError> {
+    let Value::Object(members) = serde_json::to_value(&snapshot.state).map_err(unfit)? else {
+        return Err(unfit("a state must serialise as an object"));
     };
     let (mut now, mut versions, mut blobs, mut bytes) = (Kept::new(), Vec::new(), Vec::new(), 0);
     for (name, value) in members {
-        let channel: Channel = name.parse().map_err(JournalError::lasting)?;
+        let channel: Channel = name.parse().map_err(unfit)?;
         let text = value.to_string();
         bytes += text.len();
         let since = kept.get(&name).filter(|(_, before)| *before == text).map(|(since, _)| since.clone());
@@ -191,7 +114,7 @@ pub(super) fn encode<S: State>(
         now.insert(name, (since, text));
     }
     if bytes > CHECKPOINT_BODY_BYTES_MAX {
-        return Err(JournalError::lasting(format!("it takes {bytes} bytes of at most {CHECKPOINT_BODY_BYTES_MAX}")));
+        return Err(unfit(format!("it takes {bytes} bytes of at most {CHECKPOINT_BODY_BYTES_MAX}")));
     }
     let Snapshot { run_id, graph, step, next, ended, .. } = snapshot;
     let head = Head { v: FORMAT, graph: graph.clone(), step: *step, next: next.clone(), ended: ended.clone() };
@@ -200,7 +123,7 @@ pub(super) fn encode<S: State>(
         checkpoint_id,
         parent_id,
         run_id: Some(MadeBy::trusted(&run_id.to_string())),
-        checkpoint: json_value(&serde_json::to_value(&head).map_err(JournalError::lasting)?),
+        checkpoint: json_value(&serde_json::to_value(&head).map_err(unfit)?),
         metadata: Json::of(&json!({"source": "graph", "graph": graph, "step": step})),
         versions: Channels(versions),
         blobs: Channels(blobs),
@@ -271,8 +194,8 @@ fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     })
 }
 
-fn version(since: &CheckpointId) -> Result<Version, JournalError> {
-    serde_json::from_str(&json!(since.as_str()).to_string()).map_err(JournalError::lasting)
+fn version(since: &CheckpointId) -> Result<Version, HostError> {
+    serde_json::from_str(&json!(since.as_str()).to_string()).map_err(unfit)
 }
 
 fn json_value(value: &Value) -> checkpoint::Value {
@@ -280,11 +203,10 @@ fn json_value(value: &Value) -> checkpoint::Value {
 }
 
 /// An id after `parent`, whatever the clocks of two machines say: checkpoints of a thread sort by their ids.
-pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> Result<CheckpointId, JournalError> {
+pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> Result<CheckpointId, HostError> {
     let Some(parent) = parent else { return Ok(CheckpointId::trusted(&id.to_string())) };
-    let after = uuid::Uuid::try_parse(parent.as_str()).map_err(|_| {
-        JournalError::lasting("the thread's last checkpoint has an id that is no UUID, so none can come after it")
-    })?;
+    let after = uuid::Uuid::try_parse(parent.as_str())
+        .map_err(|_| unfit("the thread's last checkpoint has an id that is no UUID, so none can come after it"))?;
     let id = if after >= id { uuid::Uuid::from_u128(after.as_u128().saturating_add(1)) } else { id };
     Ok(CheckpointId::trusted(&id.to_string()))
 }

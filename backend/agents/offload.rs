@@ -1,57 +1,23 @@
-//! [`Spill`]: where a tool's result goes that is too large to stay with the run.
+//! What becomes of a tool's result that is too large to stay with the run: an artifact and a pointer to it.
 
 use bytes::Bytes;
-use futures::future::BoxFuture;
-use serde::Serialize;
 use serde_json::{Value, json};
 
-use crate::domain::{context::RunContext, limits::TOOL_PREVIEW_CHARS};
-
-/// Bytes that were kept elsewhere, as events point to them.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Kept {
-    pub artifact_id: String,
-    /// Hexadecimal.
-    pub sha256: String,
-    /// Bytes.
-    pub size: u64,
-    pub media_type: String,
-}
-
-/// Keeps bytes for a run, durably, before it answers.
-pub trait Spill: Send + Sync {
-    fn keep<'a>(
-        &'a self,
-        context: &'a RunContext,
-        name: &'a str,
-        media_type: &'a str,
-        bytes: Bytes,
-    ) -> BoxFuture<'a, Result<Kept, String>>;
-}
-
-/// The id of the event that tells of bytes that were kept. The same bytes under the same name are the same artifact, also
-/// when a crash makes the call again. `sha256` is hexadecimal.
-pub fn spill_event_id(name: &str, sha256: &str) -> String {
-    format!("spill:{name}:{}", &sha256[..sha256.len().min(32)])
-}
+use crate::{
+    domain::limits::TOOL_PREVIEW_CHARS,
+    emitters::host::{Kept, RunHost},
+};
 
 /// What stays with the run of a result: all of it, or a pointer and the beginning.
 ///
-/// Pictures go first, each as itself. Without a place for the bytes (or when it fails) only the beginning stays, and the
-/// result says so.
-pub(super) async fn within(
-    spill: Option<&dyn Spill>,
-    context: &RunContext,
-    tool: &str,
-    mut result: Value,
-    bytes_max: usize,
-) -> Value {
+/// Pictures go first, each as itself. When the bytes cannot be kept only the beginning stays, and the result says so.
+pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, bytes_max: usize) -> Value {
     if bytes_of(&result) <= bytes_max {
         return result;
     }
     for part in result.get_mut("content").and_then(Value::as_array_mut).into_iter().flatten() {
         if part["type"] == "image" {
-            spill_image(spill, context, tool, part).await;
+            keep_image(host, tool, part).await;
         }
     }
     if bytes_of(&result) <= bytes_max {
@@ -63,7 +29,7 @@ pub(super) async fn within(
     };
     let size = text.len();
     let preview: String = text.chars().take(TOOL_PREVIEW_CHARS).collect();
-    match keep(spill, context, &format!("{tool}.{ending}"), media_type, text.into()).await {
+    match keep(host, &format!("{tool}.{ending}"), media_type, text.into()).await {
         Some(kept) => json!({"$artifact": kept, "preview": preview}),
         None => json!({"truncated": true, "bytes": size, "preview": preview}),
     }
@@ -88,29 +54,23 @@ fn bytes_of(value: &Value) -> usize {
     count.0
 }
 
-async fn spill_image(spill: Option<&dyn Spill>, context: &RunContext, tool: &str, part: &mut Value) {
+async fn keep_image(host: &dyn RunHost, tool: &str, part: &mut Value) {
     use base64::Engine as _;
     let media_type = part["media_type"].as_str().unwrap_or("application/octet-stream").to_owned();
     let bytes = part["data"].as_str().map(|data| base64::engine::general_purpose::STANDARD.decode(data));
     let Some(Ok(bytes)) = bytes else { return };
     let size = bytes.len();
-    *part = match keep(spill, context, &format!("{tool}-image"), &media_type, bytes.into()).await {
+    *part = match keep(host, &format!("{tool}-image"), &media_type, bytes.into()).await {
         Some(kept) => json!({"type": "image", "media_type": media_type, "artifact_id": kept.artifact_id}),
         None => json!({"type": "text", "text": format!("[an image of {size} bytes was left out]")}),
     };
 }
 
-async fn keep(
-    spill: Option<&dyn Spill>,
-    context: &RunContext,
-    name: &str,
-    media_type: &str,
-    bytes: Bytes,
-) -> Option<Kept> {
-    match spill?.keep(context, name, media_type, bytes).await {
+async fn keep(host: &dyn RunHost, name: &str, media_type: &str, bytes: Bytes) -> Option<Kept> {
+    match host.keep_artifact(name, media_type, bytes).await {
         Ok(kept) => Some(kept),
         Err(error) => {
-            tracing::warn!(run_id = %context.run_id, "a tool's result could not be kept whole: {error}");
+            tracing::warn!(run_id = %host.context().run_id, %error, "a tool's result could not be kept whole");
             None
         }
     }

@@ -1,0 +1,215 @@
+//! [`Execution`]: brings one run as far as it goes, in the server as at a runner.
+//!
+//! What differs between the two is the [`RunHost`]. A run is failed only by its own agent, never because its host was
+//! away for a moment; what works for a run ends before it does; and an answer that comes just before the run says that it
+//! waits lets it go on.
+
+use std::{sync::Arc, time::Duration};
+
+use serde_json::{Value, json};
+use tokio_util::sync::CancellationToken;
+
+use super::agent::AgentResolver;
+use crate::{
+    clock::{IdSource, Stopwatch},
+    domain::{
+        context::Role,
+        event::NewEvent,
+        id::{RunId, SpanId},
+        interrupt::{Answer, Decision},
+        job::started_event_id,
+        json::Json,
+        run::Status,
+    },
+    emitters::{
+        emitter::Emitter,
+        host::{HostError, RunHost},
+        identity::{SupervisorEmitter, Unfit, WorkerEmitter},
+    },
+    engine::{Durability, Ended, RunEnv, visit::Question},
+};
+
+/// Wait before a run is worked on again after its host was away.
+const AGAIN_AFTER: Duration = Duration::from_secs(1);
+
+/// Tries of what is refused, and not out of reach, before the run is failed.
+const REFUSED_MAX: u32 = 1;
+
+/// How far a run came.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Done {
+    /// The run has ended.
+    Ended,
+    /// It waits, and is anybody's when it can go on.
+    Suspended,
+    /// The work was cancelled: it is somebody else's now, or nobody's.
+    Stopped,
+}
+
+/// One run in the hands of whoever has its lease.
+pub struct Execution {
+    pub host: Arc<dyn RunHost>,
+    /// As the run was created.
+    pub input: Option<Json>,
+    /// 1 for the first holder of the run.
+    pub attempt: i32,
+    pub agents: Arc<dyn AgentResolver>,
+    pub ids: IdSource,
+    pub stopwatch: Stopwatch,
+}
+
+impl Execution {
+    /// Works until the run has ended or waits, or `cancel`; what is away is waited for.
+    pub async fn run(&self, cancel: &CancellationToken) -> Done {
+        let (mut asked, mut refused) = (Vec::new(), 0);
+        loop {
+            match self.once(cancel, &mut asked).await {
+                Ok(Some(done)) => return done,
+                Ok(None) => refused = 0,
+                Err(_) if cancel.is_cancelled() => return Done::Stopped,
+                Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
+                Err(error) => {
+                    refused += u32::from(!error.is_retryable);
+                    self.warn(&error, "a run could not go on; it is tried again");
+                    if cancel.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
+                        return Done::Stopped;
+                    }
+                }
+            }
+        }
+    }
+
+    /// Fails a run whose events or state are refused again and again: nobody could carry it further.
+    async fn give_up(&self, error: &HostError) -> Done {
+        let failed = async { self.failed(&*self.emitter()?, &error.to_string()).await };
+        failed.await.unwrap_or_else(|error| {
+            self.warn(&error, "a run that cannot go on could not be failed");
+            Done::Stopped
+        })
+    }
+
+    /// Removes the state of a run that has ended, if nobody can go on from it.
+    pub async fn forget(&self) {
+        if let Err(error) = self.host.drop_state().await {
+            self.warn(&error, "the state of an ended run was left behind");
+        }
+    }
+
+    fn warn(&self, error: &HostError, what: &str) {
+        tracing::warn!(run_id = %self.host.context().run_id, %error, "{what}");
+    }
+
+    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before.
+    async fn once(&self, cancel: &CancellationToken, asked: &mut Vec<SpanId>) -> Result<Option<Done>, HostError> {
+        let status = match self.host.status().await? {
+            None => return Ok(Some(Done::Ended)),
+            Some(status) if status.is_terminal() => return Ok(Some(Done::Ended)),
+            Some(status) => status,
+        };
+        let emitter = self.emitter()?;
+        match status {
+            Status::Queued => {
+                let started = NewEvent::new("run.started", Json::empty()).event_id(started_event_id());
+                self.host.emit(vec![started]).await?;
+            }
+            Status::Waiting => emitter.run_resumed("the runs it waited for have ended").await?,
+            Status::Interrupted => return self.answered_meanwhile(asked).await,
+            _ => {}
+        }
+        let context = self.host.context();
+        let agent = match &context.agent {
+            Some(agent) => self.agents.resolve(agent, context).await,
+            None => Err("a run without an agent is nobody's to carry out".to_owned()),
+        };
+        let agent = match agent {
+            Ok(agent) => agent,
+            Err(reason) => return self.failed(&*emitter, &reason).await.map(Some),
+        };
+        self.host.hold_state().await?;
+        let env = RunEnv {
+            host: Arc::clone(&self.host),
+            emitter: Arc::clone(&emitter),
+            ids: self.ids.clone(),
+            stopwatch: Arc::clone(&self.stopwatch),
+            cancel: cancel.clone(),
+            durability: Durability::EveryStep,
+        };
+        let time_max = agent.time_max();
+        let late = |_| Ok(Ended::Failed { node: None, error: format!("the run was at work longer than {time_max:?}") });
+        match tokio::time::timeout(time_max, agent.work(env, self.input())).await.unwrap_or_else(late)? {
+            Ended::Completed(output) => {
+                emitter.run_completed(output).await?;
+                Ok(Some(Done::Ended))
+            }
+            Ended::Failed { node, error } => {
+                let reason = node.map_or_else(|| error.clone(), |node| format!("{node}: {error}"));
+                self.failed(&*emitter, &reason).await.map(Some)
+            }
+            Ended::Suspended { questions, waits } => {
+                *asked = questions.iter().map(|question| question.interrupt_id.clone()).collect();
+                suspend(&*emitter, &questions, &waits).await?;
+                self.answered_meanwhile(asked).await
+            }
+            Ended::Cancelled => Ok(Some(Done::Stopped)),
+        }
+    }
+
+    fn input(&self) -> Value {
+        let read = |input: &Json| serde_json::from_str(input.as_str()).unwrap_or_else(|_| Value::from(input.as_str()));
+        self.input.as_ref().map_or(Value::Null, read)
+    }
+
+    /// Lets the run go on if an answer came after the graph had looked for it and before the run said that it waits:
+    /// whoever answered then found a run at work.
+    async fn answered_meanwhile(&self, asked: &[SpanId]) -> Result<Option<Done>, HostError> {
+        for interrupt in asked {
+            if self.host.answer(interrupt).await?.is_none() {
+                continue;
+            }
+            // The event's id is the answer's, so that it is there once whoever says it.
+            let id = Answer::of_nobody(interrupt.clone(), Decision::Expired).resumed_event_id();
+            let resumed = NewEvent::new("run.resumed", Json::of(&json!({"interrupt_id": interrupt}))).event_id(id);
+            return match self.host.emit(vec![resumed]).await {
+                Err(error) if error.is_retryable => Err(error),
+                // A run that goes on already refuses it; its status says so.
+                Ok(()) | Err(_) => Ok(None),
+            };
+        }
+        Ok(Some(Done::Suspended))
+    }
+
+    /// Fails the run, and cancels what works for it first: the end of a run is the last word of its tree.
+    async fn failed(&self, emitter: &dyn Emitter, reason: &str) -> Result<Done, HostError> {
+        self.host.cancel_below("the run it worked for failed").await?;
+        emitter.run_failed(reason).await?;
+        Ok(Done::Ended)
+    }
+
+    fn emitter(&self) -> Result<Arc<dyn Emitter>, HostError> {
+        // A try after an outage must not take the ids of the try before it.
+        let prefix = format!("attempt{}-{}", self.attempt, self.ids.uuid().simple());
+        let host = Arc::clone(&self.host);
+        let emitter: Result<Arc<dyn Emitter>, Unfit> = match host.context().role {
+            Role::Worker => WorkerEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _),
+            Role::Supervisor | Role::Agent => {
+                SupervisorEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _)
+            }
+        };
+        emitter.map_err(HostError::refused)
+    }
+}
+
+/// Says why a run rests: for questions to people, and without any for other runs.
+async fn suspend(
+    emitter: &dyn Emitter,
+    questions: &[Question],
+    waits: &[(String, Vec<RunId>)],
+) -> Result<(), HostError> {
+    if questions.is_empty() {
+        let runs: Vec<RunId> = waits.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
+        let reason = waits.first().map_or("it waits", |(reason, _)| reason);
+        return emitter.run_waiting(reason, &runs).await;
+    }
+    let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
+    emitter.run_interrupted(&asked).await
+}

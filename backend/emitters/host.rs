@@ -1,0 +1,178 @@
+//! [`RunHost`]: the place that carries a run out, as the run needs it.
+//!
+//! There are two: the server itself, straight into its timeline and store, and a runner, over HTTP and its WebSocket.
+//! Agents, tools and the engine cannot tell which.
+
+use std::{fmt::Display, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use futures::future::BoxFuture;
+use serde::Serialize;
+use serde_json::Value;
+
+use crate::{
+    domain::{
+        checkpoint::Checkpoint,
+        context::RunContext,
+        event::NewEvent,
+        id::{Name, RunId, SpanId},
+        interrupt::Decision,
+        json::Json,
+        run::Status,
+    },
+    store::{
+        self,
+        checkpoints::{NewCheckpoint, NewWrites},
+    },
+};
+
+/// The host did not do what was asked. Says nothing about the run itself.
+#[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[error("{reason}")]
+pub struct HostError {
+    /// In words for the person who runs the agent.
+    pub reason: String,
+    /// Whether the same may work later: something was out of reach or full, and nothing was refused.
+    pub is_retryable: bool,
+}
+
+impl HostError {
+    pub fn refused(reason: impl Display) -> Self {
+        Self { reason: reason.to_string(), is_retryable: false }
+    }
+
+    pub fn unavailable(reason: impl Display) -> Self {
+        Self { reason: reason.to_string(), is_retryable: true }
+    }
+
+    /// The same, with what was tried before it.
+    #[must_use]
+    pub fn because(self, what: &str) -> Self {
+        Self { reason: format!("{what}: {}", self.reason), ..self }
+    }
+}
+
+impl From<store::Error> for HostError {
+    fn from(error: store::Error) -> Self {
+        Self { is_retryable: error.is_unavailable() || matches!(error, store::Error::Busy), reason: error.to_string() }
+    }
+}
+
+/// What a host answers.
+pub type Hosted<'a, T> = BoxFuture<'a, Result<T, HostError>>;
+
+/// Whatever one run needs of the place that carries it out. Each call takes its own use of the database, or of the
+/// connection to a server, and gives it back; a call that is made again changes nothing.
+pub trait RunHost: Send + Sync {
+    /// Whose host this is.
+    fn context(&self) -> &Arc<RunContext>;
+
+    /// Takes events of the run. `Ok` means that the durable ones are committed, in their order; events with ids that the
+    /// log holds are there already.
+    fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()>;
+
+    /// Where the run stands; `None` when it is there no more.
+    fn status(&self) -> Hosted<'_, Option<Status>>;
+
+    /// The answer to an interrupt of this run, once there is one.
+    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>>;
+
+    /// Makes a run with the role of a worker below this one.
+    fn spawn(&self, child: Child) -> Hosted<'_, RunContext>;
+
+    /// How these runs ended, as far as they have, in the order asked.
+    fn ends<'a>(&'a self, runs: &'a [RunId]) -> Hosted<'a, Vec<ChildEnd>>;
+
+    /// Cancels every run below this one that has not ended.
+    fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()>;
+
+    /// The newest checkpoint of the run's thread ([`state_thread`](crate::threads::state_thread)), in its root namespace.
+    fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>>;
+
+    fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()>;
+
+    /// A write that is there already stays.
+    fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()>;
+
+    /// Makes sure that the run's thread stays as long as the run, if it has one for itself.
+    fn hold_state(&self) -> Hosted<'_, ()>;
+
+    /// Removes the thread that the run had for itself, with its checkpoints.
+    fn drop_state(&self) -> Hosted<'_, ()>;
+
+    /// Keeps bytes as an artifact of the run, durably. The same bytes under the same name are the same artifact.
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept>;
+
+    /// Bytes of an artifact of the run's owner; `None` when there is none.
+    fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>>;
+}
+
+/// What a person answered.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Answered {
+    pub decision: Decision,
+    pub value: Option<Value>,
+    /// Every question that the log holds under this id.
+    pub asked: Vec<Json>,
+}
+
+impl Answered {
+    /// Whether this is the answer to that question, and to no other: whoever may write to a run's thread can make the run
+    /// ask something else under an id that a person has answered.
+    pub fn is_of(&self, question: &Value) -> bool {
+        let without_time = |json: &Json| {
+            let mut members: serde_json::Map<String, Value> = serde_json::from_str(json.as_str()).unwrap_or_default();
+            // It is set when the question is asked, and the server answers by it.
+            members.remove("expires_at");
+            members
+        };
+        let wanted = without_time(&Json::of(question));
+        self.asked.iter().all(|asked| without_time(asked) == wanted)
+    }
+}
+
+/// The run that a supervisor wants.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Child {
+    /// Chosen by the supervisor, who finds the same run when it asks again.
+    pub run_id: RunId,
+    pub agent: Name,
+    pub title: String,
+    pub input: Value,
+}
+
+/// How a run below this one ended.
+#[derive(Clone, Debug, PartialEq)]
+pub struct ChildEnd {
+    pub run_id: RunId,
+    pub status: Status,
+    pub output: Option<Value>,
+    pub error: Option<Value>,
+    /// From its creation to its end.
+    pub took: Duration,
+}
+
+/// Bytes that were kept as an artifact, as events point to them.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+pub struct Kept {
+    pub artifact_id: String,
+    /// Hexadecimal.
+    pub sha256: String,
+    /// Bytes.
+    pub size: u64,
+    pub media_type: String,
+}
+
+/// Bytes of an artifact from the place asked for, as many as there are and were asked for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Piece {
+    pub bytes: Bytes,
+    /// Of the whole artifact, bytes.
+    pub size: u64,
+    pub media_type: String,
+}
+
+/// The id of the event that tells of an artifact an agent keeps. `sha256` is hexadecimal.
+pub fn artifact_event_id(name: &str, sha256: &str) -> String {
+    format!("spill:{name}:{}", &sha256[..sha256.len().min(32)])
+}

@@ -1,0 +1,266 @@
+//! [`RemoteHost`]: a run of a server elsewhere, over HTTP, and its events over the runner's socket.
+
+use std::{collections::HashMap, sync::Arc, time::Duration};
+
+use bytes::Bytes;
+use serde::{Deserialize, Serialize, de::IgnoredAny};
+use serde_json::json;
+use sha2::{Digest as _, Sha256};
+
+use super::{
+    answers::Answers,
+    bodies::{Artifact, Created, Put, PutWrites, Run, Runs},
+};
+use crate::{
+    client::{Client, Error, Kind},
+    domain::{
+        checkpoint::Checkpoint,
+        context::{Role, RunContext},
+        event::NewEvent,
+        id::{RunId, SpanId, ThreadId},
+        interrupt::OWN_EVENT_IDS,
+        run::Status,
+    },
+    emitters::host::{Answered, Child, ChildEnd, HostError, Hosted, Kept, Piece, RunHost, artifact_event_id},
+    runners::client::Outlet,
+    store::checkpoints::{NewCheckpoint, NewWrites},
+    threads::{own_thread, state_thread},
+};
+
+/// How long one request is made again before the work stands back for a moment and begins anew.
+pub(super) const PATIENCE: Duration = Duration::from_mins(1);
+/// Runs of one page.
+const PAGE_RUNS: usize = 100;
+
+/// One run of the server that `client` speaks to. A checkpoint has its id before it is sent, a write its place and a run
+/// its id, so each may be sent twice.
+pub struct RemoteHost {
+    client: Client,
+    context: Arc<RunContext>,
+    outlet: Outlet,
+    answers: Answers,
+    thread: ThreadId,
+}
+
+/// A run that has not ended.
+#[derive(Deserialize)]
+struct Stands {
+    run_id: RunId,
+    status: Status,
+}
+
+#[derive(Deserialize)]
+struct Below {
+    runs: Vec<Stands>,
+}
+
+impl RemoteHost {
+    /// `outlet` takes the run's events.
+    pub fn new(client: Client, context: Arc<RunContext>, outlet: Outlet) -> Self {
+        let thread = state_thread(&context);
+        Self { client, context, outlet, answers: Answers::default(), thread }
+    }
+
+    /// Below the run's thread.
+    fn checkpoints<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
+        [&["threads", self.thread.as_str(), "checkpoints"], rest].concat()
+    }
+
+    async fn put(&self, segments: &[&str], body: &impl Serialize) -> Result<(), HostError> {
+        let put = self.client.insist(PATIENCE, |_| self.client.put::<IgnoredAny>(segments, body)).await;
+        Ok(put.map(drop)?)
+    }
+
+    /// How long the run's own thread lives; `None` when it has none.
+    async fn put_ttl(&self, ttl_s: i64) -> Result<(), HostError> {
+        self.put(&["threads", self.thread.as_str()], &json!({"ttl_s": ttl_s})).await
+    }
+
+    fn is_alone(&self) -> bool {
+        self.thread == own_thread(self.context.run_id)
+    }
+
+    /// The runs below this one until all of these were seen: the newest come first, and those are the ones it waits for.
+    async fn below(&self, wanted: &[RunId]) -> Result<HashMap<RunId, Run>, Error> {
+        let (mut found, mut cursor) = (HashMap::new(), None::<String>);
+        loop {
+            let mut query = vec![("parent_run_id", self.context.run_id.to_string()), ("limit", PAGE_RUNS.to_string())];
+            query.extend(cursor.map(|cursor| ("cursor", cursor)));
+            let page: Runs = self.client.insist(PATIENCE, |_| self.client.get(&["runs"], &query)).await?;
+            found.extend(page.runs.into_iter().map(|run| (run.run_id, run)).filter(|(id, _)| wanted.contains(id)));
+            cursor = page.next_cursor;
+            if cursor.is_none() || found.len() == wanted.len() {
+                return Ok(found);
+            }
+        }
+    }
+
+    async fn run<T: serde::de::DeserializeOwned>(&self, run: RunId) -> Result<Option<T>, Error> {
+        let run = run.to_string();
+        let segments = ["runs", run.as_str()];
+        found(self.client.insist(PATIENCE, |_| self.client.get(&segments, &[])).await)
+    }
+}
+
+impl RunHost for RemoteHost {
+    fn context(&self) -> &Arc<RunContext> {
+        &self.context
+    }
+
+    fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
+        // Ids of the server's own are the server's to give, and it does.
+        let with_id = |event: NewEvent| {
+            let is_own = event.event_id.as_ref().is_some_and(|id| id.as_str().starts_with(OWN_EVENT_IDS));
+            if is_own { NewEvent { event_id: None, ..event } } else { event }
+        };
+        Box::pin(async move {
+            let emitted = self.outlet.emit(events.into_iter().map(with_id).collect()).await;
+            emitted.map_err(|error| error.because("the log did not take the events"))
+        })
+    }
+
+    fn status(&self) -> Hosted<'_, Option<Status>> {
+        Box::pin(async move { Ok(self.run::<Stands>(self.context.run_id).await?.map(|run| run.status)) })
+    }
+
+    fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>> {
+        Box::pin(async move { Ok(self.answers.get(&self.client, self.context.run_id, interrupt).await?) })
+    }
+
+    fn spawn(&self, child: Child) -> Hosted<'_, RunContext> {
+        Box::pin(async move {
+            let body = json!({
+                "run_id": child.run_id, "parent_run_id": self.context.run_id, "role": Role::Worker.as_str(),
+                "agent": child.agent, "title": child.title, "input": child.input,
+                "thread_id": own_thread(child.run_id), "start": false,
+            });
+            let made = self.client.insist(PATIENCE, |_| self.client.post::<Created>(&["runs"], &body)).await?;
+            let Created { run_id, root_run_id, thread_id, session_id, agent } = made;
+            let (parent_run_id, role) = (Some(self.context.run_id), Role::Worker);
+            let context = (*self.context).clone();
+            Ok(RunContext { run_id, root_run_id, parent_run_id, thread_id, session_id, role, agent, ..context })
+        })
+    }
+
+    fn ends<'a>(&'a self, runs: &'a [RunId]) -> Hosted<'a, Vec<ChildEnd>> {
+        Box::pin(async move {
+            let mut below = self.below(runs).await?;
+            let mut ends = Vec::with_capacity(runs.len());
+            for id in runs {
+                let run = match below.remove(id) {
+                    Some(run) => Some(run),
+                    None => self.run(*id).await?,
+                };
+                ends.extend(run.and_then(Run::end));
+            }
+            Ok(ends)
+        })
+    }
+
+    fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()> {
+        Box::pin(async move {
+            // What is cancelled is off the list, so its beginning is all there is to look at.
+            let query = [
+                ("parent_run_id", self.context.run_id.to_string()),
+                ("status", "queued,running,waiting,interrupted".to_owned()),
+            ];
+            loop {
+                let below = self.client.insist(PATIENCE, |_| self.client.get::<Below>(&["runs"], &query)).await?.runs;
+                if below.is_empty() {
+                    return Ok(());
+                }
+                for Stands { run_id, .. } in below {
+                    let run = run_id.to_string();
+                    match self.client.insist(PATIENCE, |_| self.client.cancel(&run, Some(reason))).await {
+                        Ok(_) => {}
+                        // It has ended by itself meanwhile, or is gone.
+                        Err(error) if error.status == Some(409) || error.kind == Kind::NotFound => {}
+                        Err(error) => return Err(HostError::unavailable(error)),
+                    }
+                }
+            }
+        })
+    }
+
+    fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>> {
+        Box::pin(async move {
+            let segments = self.checkpoints(&["latest"]);
+            Ok(found(self.client.insist(PATIENCE, |_| self.client.get(&segments, &[])).await)?)
+        })
+    }
+
+    fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()> {
+        Box::pin(async move { self.put(&self.checkpoints(&[new.checkpoint_id.as_str()]), &Put::from(&new)).await })
+    }
+
+    fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()> {
+        Box::pin(async move {
+            let segments = self.checkpoints(&[new.checkpoint_id.as_str(), "writes"]);
+            self.put(&segments, &PutWrites::from(&new)).await
+        })
+    }
+
+    fn hold_state(&self) -> Hosted<'_, ()> {
+        Box::pin(async move { if self.is_alone() { self.put_ttl(0).await } else { Ok(()) } })
+    }
+
+    /// A token that may not delete lets the thread expire: the server removes it at its next look.
+    fn drop_state(&self) -> Hosted<'_, ()> {
+        Box::pin(async move {
+            if !self.is_alone() {
+                return Ok(());
+            }
+            let segments = ["threads", self.thread.as_str()];
+            match self.client.insist(PATIENCE, |_| self.client.delete(&segments)).await {
+                Err(error) if error.kind == Kind::Refused => self.put_ttl(1).await,
+                gone => Ok(found(gone).map(drop)?),
+            }
+        })
+    }
+
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+        Box::pin(async move {
+            let (run, digest) = (self.context.run_id.to_string(), hex::encode(Sha256::digest(&bytes)));
+            let event_id = artifact_event_id(name, &digest);
+            let query = [("name", name), ("event_id", event_id.as_str())];
+            let uploading = |_| self.client.upload(&run, &query, media_type, bytes.clone());
+            let artifact = self.client.insist(PATIENCE, uploading).await?;
+            let Artifact { artifact_id, sha256, size, media_type } =
+                serde_json::from_value(artifact).map_err(|error| HostError::refused(error).because("the answer"))?;
+            if sha256 != digest {
+                return Err(HostError::refused("the server kept other bytes than it was sent"));
+            }
+            Ok(Kept { artifact_id: artifact_id.to_string(), sha256, size, media_type })
+        })
+    }
+
+    /// Believes no whole artifact whose hash is another; a part of one cannot be told.
+    fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>> {
+        Box::pin(async move {
+            let reading = |_| self.client.download(artifact_id, from, bytes_max);
+            let Some(part) = found(self.client.insist(PATIENCE, reading).await)? else { return Ok(None) };
+            if part.bytes.len() as u64 == part.size && hex::encode(Sha256::digest(&part.bytes)) != part.sha256 {
+                return Err(HostError::unavailable("the artifact came with other bytes than the server has"));
+            }
+            Ok(Some(Piece { bytes: part.bytes, size: part.size, media_type: part.media_type }))
+        })
+    }
+}
+
+/// What is not there is no error.
+fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
+    match answer {
+        Ok(there) => Ok(Some(there)),
+        Err(error) if error.kind == Kind::NotFound => Ok(None),
+        Err(error) => Err(error),
+    }
+}
+
+impl From<Error> for HostError {
+    /// One that speaks of the request will be the same tomorrow; everything else is a matter of the server, the way to it
+    /// or the token, and no fault of the run.
+    fn from(error: Error) -> Self {
+        let is_retryable = !matches!(error.kind, Kind::Invalid | Kind::Unusable);
+        Self { is_retryable, reason: error.to_string() }
+    }
+}

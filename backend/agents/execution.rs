@@ -191,7 +191,7 @@ impl Execution {
         let host = Arc::clone(&self.host);
         let emitter: Result<Arc<dyn Emitter>, Unfit> = match host.context().role {
             Role::Worker => WorkerEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _),
-            Role::Supervisor | Role::Agent => {
+            Role::Supervisor | Role::Agent | Role::Router => {
                 SupervisorEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _)
             }
         };

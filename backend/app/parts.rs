@@ -8,7 +8,7 @@ use crate::{
     agents::{registry::Agents, runtime::Runtime},
     artifacts::{Artifacts, OwnBounds, Shelf, disk::Disk, remote::Remote},
     auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
-    channels::{Channels, images::ArtifactImages, router::Router, telegram::Telegram},
+    channels::{Channels, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
     config::{
         self, ArtifactStore, Auth, File, Secrets, ServeArgs,
@@ -28,7 +28,6 @@ use crate::{
     sessions::{
         log::SessionLog,
         saved::{SavedSessions, Talk},
-        steps::Steps,
     },
     store::{self, Store, sessions::Keeping},
     supervise::Supervisor,
@@ -247,9 +246,7 @@ impl Plan<'_> {
         pepper: &[u8],
     ) -> anyhow::Result<Channels> {
         let log = SessionLog::new(self.args.data.data_dir()?.join("sessions-log"));
-        let images = Arc::new(ArtifactImages::new(timeline.clone()));
-        let times = (self.clock.clone(), self.ids.clone());
-        let steps = Steps::new(self.store.clone(), log, images, times, Arc::from(pepper));
+        let router = Router::new(timeline.clone(), threads.clone(), log.clone(), Arc::from(pepper), monotonic());
         let configs = self.file.channels()?;
         for (channel, config) in configs.iter() {
             let agent = &config.agent;
@@ -272,15 +269,8 @@ impl Plan<'_> {
             }
             _ => None,
         };
-        let router = Arc::new(Router::new(timeline.clone(), threads.clone(), steps.clone(), monotonic()));
         let lease = Duration::from_millis(self.args.lease_ms);
-        Ok(Channels::new(
-            timeline.clone(),
-            (configs, lease),
-            (steps, router),
-            telegram,
-            self.supervisor.tasks().clone(),
-        ))
+        Ok(Channels::new(timeline.clone(), (configs, lease), (log, router), telegram, self.supervisor.tasks().clone()))
     }
 
     /// Saved sessions; whoever needs no name has the folder to themselves.

@@ -5,43 +5,53 @@ use std::{sync::Arc, time::Duration};
 use chrono::TimeDelta;
 use tokio::time::Instant;
 
-use super::{Channels, Envelope, Receipt, free_places, lease};
+use super::{
+    Channels, Envelope, Receipt, free_places, lease,
+    router::{Message, Outcome, RouteError},
+};
 use crate::{
     domain::{
+        id::RunId,
         limits::{DELIVERY_ATTEMPTS_MAX, DUPLICATE_WAIT_MS_MAX},
         principal::OwnerId,
         session::Reason,
     },
-    sessions::steps::{Routed, StartError, Started},
     store::{
         self,
         inbox::{Delivery, Done, Stands, Taken},
+        outbox::{NewReply, Promised},
     },
 };
 
 /// Pauses between two looks at a delivery that is on its way.
 const LOOK_PAUSES_MS: (u64, u64) = (5, 160);
 
+/// What became of a message, and which run of the router's tells of it.
+#[derive(Clone, Debug)]
+pub(super) struct Routed {
+    pub router_run_id: RunId,
+    pub outcome: Outcome,
+}
+
 impl Channels {
     /// Carries out a message that was taken up, and gives it back when it cannot be done now.
-    pub(super) async fn carry_out(&self, taken: Taken) -> Result<Started, StartError> {
-        let (steps, attempts) = (&self.shared.steps, taken.attempts);
-        let renew = || steps.store().renew_inbound(&taken, self.lease_until());
+    pub(super) async fn carry_out(&self, taken: Taken) -> Result<Routed, RouteError> {
+        let (store, attempts) = (self.store(), taken.attempts);
+        let renew = || store.renew_inbound(&taken, self.lease_until());
         let Some(done) = lease::keep(self.shared.lease, Box::pin(self.route(&taken)), renew).await else {
             tracing::info!(router_run_id = %taken.router_run_id, "somebody else carries this message out now");
-            return Err(StartError::Other("somebody else has taken it up".to_owned()));
+            return Err(RouteError::Later("somebody else has taken it up".to_owned()));
         };
         let Err(error) = &done else { return done };
         tracing::warn!(error = error as &dyn std::error::Error, attempts, "a message could not be routed yet");
-        let given_up = attempts >= DELIVERY_ATTEMPTS_MAX || error.is_lasting();
-        let kept = if given_up {
+        let kept = if attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, RouteError::Failed(_)) {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
             tracing::error!(router_run_id = %taken.router_run_id, "a message was given up");
-            self.shared.start.give_up(&taken.owner_id, taken.router_run_id, &error.to_string()).await;
-            steps.store().finish_inbound(&taken, Done::Failed).await
+            self.shared.router.give_up(&taken, &error.to_string()).await;
+            store.finish_inbound(&taken, Done::Failed).await
         } else {
             let pause = TimeDelta::seconds(1 << attempts.clamp(0, 8));
-            steps.store().release_inbound(&taken, steps.clock().now() + pause).await
+            store.release_inbound(&taken, self.now() + pause).await
         };
         if let Err(error) = kept {
             // Its lease will lapse.
@@ -50,41 +60,39 @@ impl Channels {
         done
     }
 
-    async fn route(&self, taken: &Taken) -> Result<Started, StartError> {
-        let shared = &self.shared;
-        let store = shared.steps.store();
-        let routed = self.read(taken).await?;
-        let started = shared.start.start(routed.clone()).await?;
-        let done = match &started {
-            Started::Accepted { .. } => Done::Accepted,
-            Started::Filtered { reason, .. } => Done::Filtered(*reason),
-            Started::Held { .. } => {
-                shared.steps.explain(&routed, Reason::CodeWanted).await?;
-                shared.outbox.notify_one();
-                return Ok(started);
-            }
-            Started::Released { .. } => Done::Filtered(Reason::CodeAccepted),
-        };
-        if let Done::Filtered(reason) = done {
-            shared.steps.explain(&routed, reason).await?;
-            shared.outbox.notify_one();
+    async fn route(&self, taken: &Taken) -> Result<Routed, RouteError> {
+        let store = self.store();
+        let message = self.read(taken).await?;
+        let (owner, channel, user) = (&taken.owner_id, &taken.channel, message.inbound.user_id.clone());
+        let target = message.target.clone();
+        let outcome = self.shared.router.route(message).await?;
+        if let (Some(body), Some(target)) = (outcome.reason().and_then(Reason::reply), &target) {
+            let what = Promised::Text { inbound_no: taken.inbound_no, body };
+            store
+                .promise(NewReply { owner, channel, user_id: &user, what, target: Some(target), now: self.now() })
+                .await?;
+            self.shared.outbox.notify_one();
         }
-        let Started::Released { inbound_no, .. } = &started else {
+        let done = match outcome.reason() {
+            _ if outcome == Outcome::Held => None,
+            Some(reason) => Some(Done::Filtered(reason)),
+            None => Some(Done::Accepted),
+        };
+        // First the held one waits no more, then its code is put away: a crash in between repeats the code, and loses
+        // nothing.
+        let held = match outcome {
+            Outcome::Released { held_no: Some(held_no) } => store.take_held(owner, held_no, self.lease_until()).await?,
+            _ => None,
+        };
+        if let Some(done) = done {
             store.finish_inbound(taken, done).await?;
-            return Ok(started);
-        };
-        // First it waits no more, then its code is put away: a crash in between repeats the code, and loses nothing.
-        let held = match inbound_no {
-            Some(held_no) => store.take_held(&routed.owner, *held_no, self.lease_until()).await?,
-            None => None,
-        };
-        store.finish_inbound(taken, done).await?;
-        if inbound_no.is_some() {
-            store.let_go(&routed.owner, &routed.channel, &routed.inbound.user_id).await?;
+        }
+        if let Outcome::Released { held_no: Some(_) } = outcome {
+            store.let_go(owner, channel, &user).await?;
         }
         match held {
             Some(held) => Box::pin(self.carry_out(held)).await,
-            None => Ok(started),
+            None => Ok(Routed { router_run_id: taken.router_run_id, outcome }),
         }
     }
 
@@ -94,7 +102,7 @@ impl Channels {
         while known.stands == Stands::Open && began.elapsed() < Duration::from_millis(DUPLICATE_WAIT_MS_MAX) {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             pause_ms = (pause_ms * 2).min(pause_ms_max);
-            let Some(now) = self.shared.steps.store().delivery(owner, known.inbound_no).await? else { break };
+            let Some(now) = self.store().delivery(owner, known.inbound_no).await? else { break };
             known = now;
         }
         let Delivery { router_run_id, run_id, stands, .. } = known;
@@ -103,22 +111,23 @@ impl Channels {
             Stands::Open | Stands::NoRun => None,
         };
         let place = context.and_then(|run| run.session_id.clone().zip(run.thread_id.clone()));
-        let first =
-            place.map(|(session_id, thread_id)| Started::Accepted { run_id, router_run_id, session_id, thread_id });
-        Ok(Receipt::Duplicate { router_run_id, first })
+        let accepted =
+            |(session_id, thread_id)| Outcome::Accepted { run_id, session_id, thread_id, new_session: false };
+        let outcome = Some(place.map_or(Outcome::Filtered { reason: Reason::Duplicate }, accepted));
+        Ok(Receipt { router_run_id, outcome, is_duplicate: true })
     }
 
     /// What lies in the inbox, with the image fetched that was still to be.
-    async fn read(&self, taken: &Taken) -> Result<Routed, StartError> {
+    async fn read(&self, taken: &Taken) -> Result<Message, RouteError> {
         let envelope: Envelope = serde_json::from_str(taken.content.as_str())
-            .map_err(|error| StartError::Other(format!("the inbox holds something else: {error}")))?;
-        let gone = || StartError::Other(format!("the channel {} is not configured any more", taken.channel));
+            .map_err(|error| RouteError::Later(format!("the inbox holds something else: {error}")))?;
+        let gone = || RouteError::Later(format!("the channel {} is not configured any more", taken.channel));
         let config = Arc::clone(self.config(&taken.channel).ok_or_else(gone)?);
         let mut inbound = envelope.inbound;
         if let (Some(photo), Some(telegram)) = (&envelope.photo, self.telegram()) {
             match telegram.fetch(photo).await {
                 Ok(image) => inbound.image = Some(image),
-                Err(error) if error.is_passing && taken.attempts < 3 => return Err(StartError::Other(error.reason)),
+                Err(error) if error.is_passing && taken.attempts < 3 => return Err(RouteError::Later(error.reason)),
                 Err(error) => {
                     tracing::warn!(reason = error.reason, "an image could not be fetched");
                     let text = inbound.text.take().unwrap_or_default();
@@ -126,7 +135,7 @@ impl Channels {
                 }
             }
         }
-        Ok(Routed {
+        Ok(Message {
             owner: taken.owner_id.clone(),
             channel: taken.channel.clone(),
             config,
@@ -143,9 +152,9 @@ impl Channels {
     pub(super) async fn look_into_inbox(&self) {
         loop {
             let mut room = free_places(&self.shared.routing).await;
-            let times = (self.shared.steps.clock().now(), self.lease_until());
+            let times = (self.now(), self.lease_until());
             let most = i64::try_from(room.num_permits()).unwrap_or(i64::MAX);
-            let waiting = match self.shared.steps.store().take_waiting(times, most).await {
+            let waiting = match self.store().take_waiting(times, most).await {
                 Ok(waiting) => waiting,
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "the inbox was not looked into");

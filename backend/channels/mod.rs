@@ -9,7 +9,6 @@
 //!
 //! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one answer).
 
-pub mod images;
 mod lease;
 mod messages;
 pub mod replies;
@@ -23,7 +22,11 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-use self::telegram::{FileId, Telegram};
+use self::{
+    messages::Routed,
+    router::{Outcome, Router},
+    telegram::{FileId, Telegram},
+};
 use crate::{
     config::channels::{ChannelConfig, Channels as Configs},
     domain::{
@@ -34,9 +37,12 @@ use crate::{
         session::inbound::{ChannelName, Inbound},
     },
     quota::Share,
-    sessions::steps::{Start, StartError, Started, Steps},
+    sessions::{
+        codes::{self, Code},
+        log::SessionLog,
+    },
     store::{
-        self,
+        self, Store,
         inbox::{Arrival, Arrived},
     },
     timeline::Timeline,
@@ -60,24 +66,12 @@ pub struct Envelope {
 
 /// What a sender is told.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Receipt {
-    Routed(Started),
-    /// It came before; with the run it started then, if it did.
-    Duplicate {
-        router_run_id: RunId,
-        first: Option<Started>,
-    },
-}
-
-/// Why a message was not carried out now.
-#[derive(Debug, thiserror::Error)]
-pub enum Error {
-    /// It is not in the inbox.
-    #[error(transparent)]
-    NotTaken(store::Error),
-    /// It is in the inbox and will be carried out.
-    #[error("the message was taken and will be routed later: {0}")]
-    Later(#[source] StartError),
+pub struct Receipt {
+    pub router_run_id: RunId,
+    /// `None` while it is not known: the message is in the inbox and will be routed.
+    pub outcome: Option<Outcome>,
+    /// It came before, and this is what became of it then, if it started a run.
+    pub is_duplicate: bool,
 }
 
 /// A handle on the channels. Cheap to clone.
@@ -91,8 +85,8 @@ struct Shared {
     configs: Configs,
     /// How long a delivery that was taken up belongs to this process before it must be renewed.
     lease: Duration,
-    steps: Steps,
-    start: Arc<dyn Start>,
+    log: SessionLog,
+    router: Router,
     telegram: Option<Telegram>,
     tasks: TaskTracker,
     inbox: Notify,
@@ -106,7 +100,7 @@ impl Channels {
     pub fn new(
         timeline: Timeline,
         (configs, lease): (Configs, Duration),
-        (steps, start): (Steps, Arc<dyn Start>),
+        (log, router): (SessionLog, Router),
         telegram: Option<Telegram>,
         tasks: TaskTracker,
     ) -> Self {
@@ -115,8 +109,8 @@ impl Channels {
             timeline,
             configs,
             lease,
-            steps,
-            start,
+            log,
+            router,
             telegram,
             tasks,
             inbox: Notify::new(),
@@ -129,10 +123,10 @@ impl Channels {
 
     /// Takes over what any process had under way. Only for one that has its database to itself, before it begins.
     pub async fn take_back_all(&self) -> Result<(), store::Error> {
-        let now = self.shared.steps.clock().now();
+        let now = self.now();
         // The server before may have been told another length.
         let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
-        let count = self.shared.steps.store().take_back_deliveries(now, now + longest).await?;
+        let count = self.store().take_back_deliveries(now, now + longest).await?;
         if count > 0 {
             tracing::info!(count, "messages and answers that were under way go on");
         }
@@ -143,8 +137,28 @@ impl Channels {
         self.shared.configs.get(channel)
     }
 
-    pub fn steps(&self) -> &Steps {
-        &self.shared.steps
+    /// The logs of the conversations.
+    pub fn log(&self) -> &SessionLog {
+        &self.shared.log
+    }
+
+    /// Makes a one-time code for a channel of this owner; `None` when it has too many that are not used.
+    pub async fn make_code(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        life_s: i64,
+    ) -> Result<Option<Code>, store::Error> {
+        let (ids, key) = (self.shared.timeline.ids(), self.shared.router.key());
+        codes::make(self.store(), ids, key, (owner, channel), (self.now(), life_s)).await
+    }
+
+    fn store(&self) -> &Store {
+        self.shared.timeline.store()
+    }
+
+    fn now(&self) -> DateTime<Utc> {
+        self.shared.timeline.clock().now()
     }
 
     /// Telegram, when it is set up.
@@ -160,19 +174,22 @@ impl Channels {
         channel: &ChannelName,
         inbound: Inbound,
         room: Share,
-    ) -> Result<Receipt, Error> {
+    ) -> Result<Receipt, store::Error> {
         let envelope = Envelope { inbound, photo: None, target: None };
-        let taken = match self.arrive(owner, channel, &envelope, false).await.map_err(Error::NotTaken)? {
-            Arrived::Known(known) => return self.earlier(owner, known).await.map_err(Error::NotTaken),
+        let taken = match self.arrive(owner, channel, &envelope, false).await? {
+            Arrived::Known(known) => return self.earlier(owner, known).await,
             Arrived::Taken(taken) => taken,
         };
-        let channels = self.clone();
+        let (channels, router_run_id) = (self.clone(), taken.router_run_id);
         let work = self.shared.tasks.spawn(async move {
             let _room = room;
             channels.carry_out(*taken).await
         });
-        let done = work.await.unwrap_or_else(|_| Err(StartError::Other("routing a message failed".to_owned())));
-        done.map(Receipt::Routed).map_err(Error::Later)
+        let (router_run_id, outcome) = work.await.ok().and_then(Result::ok).map_or((router_run_id, None), |routed| {
+            let Routed { router_run_id, outcome } = routed;
+            (router_run_id, Some(outcome))
+        });
+        Ok(Receipt { router_run_id, outcome, is_duplicate: false })
     }
 
     /// Takes a message in and leaves the rest to [`Channels::run`].
@@ -189,8 +206,7 @@ impl Channels {
         envelope: &Envelope,
         for_later: bool,
     ) -> Result<Arrived, store::Error> {
-        let steps = &self.shared.steps;
-        let id = || RunId::trusted(steps.ids().uuid());
+        let id = || RunId::trusted(self.shared.timeline.ids().uuid());
         let arrival = Arrival {
             owner,
             channel,
@@ -199,11 +215,11 @@ impl Channels {
             content: Json::of(envelope),
             router_run_id: id(),
             run_id: id(),
-            now: steps.clock().now(),
+            now: self.now(),
             lease_until: self.lease_until(),
             for_later,
         };
-        steps.store().arrive(arrival).await
+        self.store().arrive(arrival).await
     }
 
     /// Looks into the inbox and the outbox, when something may be there and now and then, until `stop`.
@@ -241,8 +257,8 @@ impl Channels {
             let mut every = tokio::time::interval(FORGET_EVERY);
             loop {
                 every.tick().await;
-                let before = self.shared.steps.clock().now() - REMEMBERED;
-                if let Err(error) = self.shared.steps.store().forget_deliveries(before, FORGET_ROWS).await {
+                let before = self.now() - REMEMBERED;
+                if let Err(error) = self.store().forget_deliveries(before, FORGET_ROWS).await {
                     tracing::warn!(error = &error as &dyn std::error::Error, "old messages were not forgotten");
                 }
             }
@@ -252,7 +268,7 @@ impl Channels {
 
     /// Until when what is taken up now belongs to this process, unless it is renewed.
     fn lease_until(&self) -> DateTime<Utc> {
-        self.shared.steps.clock().now() + self.shared.lease
+        self.now() + self.shared.lease
     }
 }
 

@@ -61,7 +61,7 @@ impl Channels {
     /// Whether the run has ended; `false` when the server is going down.
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
-        let wishes = Wishes { filter: TypeFilter::default(), tokens: false };
+        let wishes = Wishes { filter: TypeFilter::default(), tokens: false, role: None };
         let histories = self.shared.timeline.histories();
         let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, wishes);
         while let Some(signals) = follower.next().await {
@@ -84,7 +84,7 @@ impl Channels {
                 let channels = self.clone();
                 let _ = self.shared.tasks.spawn(async move { channels.settle(&owed).await }).await;
             }
-            let is_answered = self.shared.steps.store().is_answered(owner, run).await;
+            let is_answered = self.store().is_answered(owner, run).await;
             if !matches!(is_answered, Ok(false)) || began.elapsed() > Duration::from_millis(LOGGED_WAIT_MS_MAX) {
                 return;
             }
@@ -120,9 +120,9 @@ impl Channels {
     }
 
     async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<Owed> {
-        let times = (self.shared.steps.clock().now(), self.lease_until());
+        let times = (self.now(), self.lease_until());
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let owed = self.shared.steps.store().take_owed(only, can_send, times, most).await;
+        let owed = self.store().take_owed(only, can_send, times, most).await;
         owed.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "the outbox was not looked into");
             Vec::new()
@@ -131,7 +131,7 @@ impl Channels {
 
     /// Gives an answer, unless somebody else has taken it up meanwhile.
     async fn settle(&self, owed: &Owed) {
-        let renew = || self.shared.steps.store().renew_reply(owed, self.lease_until());
+        let renew = || self.store().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
             tracing::info!(reply_no = owed.reply_no, "somebody else gives this answer now");
         }
@@ -139,7 +139,7 @@ impl Channels {
 
     /// Gives an answer and notes what came of it.
     async fn give_and_note(&self, owed: &Owed) {
-        let (store, now) = (self.shared.steps.store(), self.shared.steps.clock().now());
+        let (store, now) = (self.store(), self.now());
         let given = Box::pin(self.give(owed)).await;
         let noted = match given {
             Ok(Given::Done) => store.finish_reply(owed, None, now).await,
@@ -155,7 +155,7 @@ impl Channels {
             Ok(Given::Again { reason, after_s }) => {
                 let pause_s = after_s.unwrap_or_else(|| 1 << owed.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
                 tracing::info!(reason, pause_s, reply_no = owed.reply_no, "an answer will be tried again");
-                store.put_off(owed, self.shared.steps.clock().now() + TimeDelta::seconds(pause_s)).await
+                store.put_off(owed, self.now() + TimeDelta::seconds(pause_s)).await
             }
             Err(error) => Err(error),
         };
@@ -166,17 +166,16 @@ impl Channels {
     }
 
     async fn give(&self, owed: &Owed) -> Result<Given, store::Error> {
-        let steps = &self.shared.steps;
         let Some(text) = self.text_of(owed).await? else {
             return Ok(Given::Refused("the run is gone, or has no answer".to_owned()));
         };
         if let Some(thread) = owed.thread_id.as_ref().filter(|_| !owed.is_logged) {
-            let now = steps.clock().now();
+            let now = self.now();
             // The same line at every try, however late: its time is the end of the run.
             let at = self.ended_at(owed).await?.unwrap_or(now);
             let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
-            steps.write(&owed.owner_id, thread, line, owed.attempts > 1).await;
-            steps.store().note_logged(owed, now).await?;
+            self.shared.log.write(&owed.owner_id, thread, line, owed.attempts > 1).await;
+            self.store().note_logged(owed, now).await?;
         }
         let Some(target) = &owed.target else { return Ok(Given::Done) };
         let Some(telegram) = self.telegram() else {
@@ -190,7 +189,7 @@ impl Channels {
                 return Ok(Given::Again { reason: "it takes long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(target, part, n == 0).await {
-                Ok(()) => steps.store().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
+                Ok(()) => self.store().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
                 Err(trouble) if trouble.is_passing => {
                     return Ok(Given::Again { reason: trouble.reason, after_s: trouble.after_s });
                 }
@@ -223,7 +222,7 @@ impl Channels {
     /// Step 10: what the run answers.
     async fn answer_of(&self, owner: &OwnerId, record: &RunRecord) -> Result<Option<String>, store::Error> {
         let value = |json: &Json| serde_json::from_str::<Value>(json.as_str()).ok();
-        let message = self.shared.steps.store().last_message(owner, record.context.run_id).await?;
+        let message = self.store().last_message(owner, record.context.run_id).await?;
         Ok(answer(record.head.output.as_ref().and_then(value).as_ref(), message.as_ref().and_then(value).as_ref()))
     }
 }

@@ -18,6 +18,8 @@ pub enum Role {
     Supervisor,
     Worker,
     Agent,
+    /// Says which agent and which session something is for. Lists, feeds and counts leave it out unless it is asked for.
+    Router,
 }
 
 impl Role {
@@ -26,11 +28,12 @@ impl Role {
             Self::Supervisor => "supervisor",
             Self::Worker => "worker",
             Self::Agent => "agent",
+            Self::Router => "router",
         }
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Supervisor, Self::Worker, Self::Agent].into_iter().find(|role| role.as_str() == text)
+        [Self::Supervisor, Self::Worker, Self::Agent, Self::Router].into_iter().find(|role| role.as_str() == text)
     }
 }
 

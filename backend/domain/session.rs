@@ -78,8 +78,8 @@ impl Reason {
         match self {
             Self::SessionReset => Some("A new session begins with your next message."),
             Self::CodeWanted => Some("Please send the one-time code you were given."),
-            Self::CodeWrong => Some("That code is not good. Please send the one-time code you were given."),
-            Self::CodeBlocked => Some("That were too many wrong codes. Please try again later."),
+            Self::CodeWrong => Some("That code isn't valid. Please send the one-time code you were given."),
+            Self::CodeBlocked => Some("Too many wrong codes. Please try again later."),
             Self::CodeAccepted => Some("Thank you. You can write to me now."),
             Self::NotAllowed | Self::NoTrigger | Self::Empty | Self::Duplicate => None,
         }

@@ -55,7 +55,11 @@ impl Identity {
     }
 
     fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
-        self.host.emit(drafts.into_iter().map(|draft| self.identified(draft.into_event())).collect())
+        self.host.emit(self.events(drafts))
+    }
+
+    fn events(&self, drafts: Vec<Draft>) -> Vec<NewEvent> {
+        drafts.into_iter().map(|draft| self.identified(draft.into_event())).collect()
     }
 
     fn identified(&self, event: NewEvent) -> NewEvent {
@@ -73,14 +77,14 @@ impl Identity {
     }
 }
 
-/// Speaks for a run that answers for itself: a supervisor, or an agent that works alone.
+/// Speaks for a run that answers for itself: a supervisor, an agent that works alone, a router.
 pub struct SupervisorEmitter(Identity);
 
 impl SupervisorEmitter {
     /// Refuses a worker's context.
     pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
         match host.context().role {
-            Role::Supervisor | Role::Agent => Identity::new(host, event_id_prefix).map(Self),
+            Role::Supervisor | Role::Agent | Role::Router => Identity::new(host, event_id_prefix).map(Self),
             role @ Role::Worker => Err(Unfit::Role(role)),
         }
     }
@@ -95,6 +99,11 @@ impl SupervisorEmitter {
 
     pub fn context(&self) -> &RunContext {
         self.0.host.context()
+    }
+
+    /// The events with their identity, for whoever sends them on later.
+    pub fn events(&self, drafts: Vec<Draft>) -> Vec<NewEvent> {
+        self.0.events(drafts)
     }
 }
 
@@ -112,7 +121,7 @@ impl WorkerEmitter {
     pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
         match host.context().role {
             Role::Worker => Identity::new(host, event_id_prefix).map(Self),
-            role @ (Role::Supervisor | Role::Agent) => Err(Unfit::Role(role)),
+            role @ (Role::Supervisor | Role::Agent | Role::Router) => Err(Unfit::Role(role)),
         }
     }
 

@@ -81,8 +81,9 @@ pub enum Durability {
     /// After each step, and what nodes remember inside it at once: no step is taken twice.
     #[default]
     EveryStep,
-    /// When the graph waits. One that was killed before goes on from where it waited last, or begins again.
-    WhenWaiting,
+    /// When the graph waits; `waited` says whether it has before. One that was killed goes on from where it waited last, or
+    /// begins again.
+    WhenWaiting { waited: bool },
     /// Never: it begins each time.
     Never,
 }
@@ -161,7 +162,7 @@ impl<S: State> Drive<'_, S> {
             }
             let Some((updates, stops)) = self.step(&mut at).await? else { return Ok(Ended::Cancelled) };
             if let Some(ended) = stopped(stops)? {
-                if self.env.durability == Durability::WhenWaiting && matches!(ended, Ended::Suspended { .. }) {
+                if matches!((self.env.durability, &ended), (Durability::WhenWaiting { .. }, Ended::Suspended { .. })) {
                     self.keep_waiting(at).await?;
                 }
                 return Ok(ended);
@@ -175,7 +176,7 @@ impl<S: State> Drive<'_, S> {
 
     async fn open(&self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<At<S>, HostError> {
         let latest = match self.env.durability {
-            Durability::Never => None,
+            Durability::Never | Durability::WhenWaiting { waited: false } => None,
             _ => self.env.host.latest_checkpoint().await?,
         };
         let read = latest.as_ref().and_then(checkpointer::decode::<S>).filter(|read| read.graph == self.graph.name());

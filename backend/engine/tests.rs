@@ -395,7 +395,7 @@ async fn a_graph_whose_state_is_kept_when_it_waits_costs_nothing_before_and_lose
         .build()
         .unwrap();
     let (world, cancel) = (World::endless(), CancellationToken::new());
-    let waits = Durability::WhenWaiting;
+    let waits = Durability::WhenWaiting { waited: true };
     let asked = drive_with(&graph, &world, 1, &cancel, waits).await.unwrap();
     let Ended::Suspended { questions, .. } = asked else { panic!("it asks") };
     let held = |world: &World| world.held.lock().unwrap().checkpoints.len();

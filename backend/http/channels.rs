@@ -24,7 +24,8 @@ use super::{
 };
 use crate::{
     channels::{
-        Error, Receipt,
+        Receipt,
+        router::Outcome as Routed,
         telegram::{Telegram, update::Update},
     },
     config::channels::{ChannelConfig, TELEGRAM},
@@ -39,7 +40,6 @@ use crate::{
             inbound::{ChannelName, check_text},
         },
     },
-    sessions::{codes, steps::Started},
 };
 
 /// The header in which Telegram says the secret of the webhook.
@@ -84,6 +84,8 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 enum Outcome {
     Accepted,
     Filtered,
+    /// It was taken and could not be routed yet; it will be, without being sent again.
+    Queued,
 }
 
 /// What became of a message, and where to see it.
@@ -115,18 +117,29 @@ struct MessageOutcome {
 }
 
 impl MessageOutcome {
-    fn filtered(reason: Reason, router_run_id: RunId, wait: bool) -> Self {
-        Self {
-            outcome: Outcome::Filtered,
-            reason: Some(reason),
+    /// Without what a `wait` tells.
+    fn of(receipt: &Receipt) -> Self {
+        let mut told = Self {
+            outcome: Outcome::Queued,
+            reason: receipt.is_duplicate.then_some(Reason::Duplicate),
             run_id: None,
-            router_run_id: router_run_id.uuid(),
+            router_run_id: receipt.router_run_id.uuid(),
             session_id: None,
             thread_id: None,
             stream_url: None,
             status: None,
-            response: wait.then(|| Value::from(reason.reply())),
+            response: None,
+        };
+        let Some(outcome) = &receipt.outcome else { return told };
+        told.reason = told.reason.or(outcome.reason());
+        told.outcome = if told.reason.is_some() { Outcome::Filtered } else { Outcome::Accepted };
+        if let Routed::Accepted { run_id, session_id, thread_id, .. } = outcome {
+            told.run_id = Some(run_id.uuid());
+            told.session_id = Some(session_id.to_string());
+            told.thread_id = Some(thread_id.to_string());
+            told.stream_url = Some(format!("/api/stream/runs/{run_id}"));
         }
+        told
     }
 }
 
@@ -137,7 +150,7 @@ impl MessageOutcome {
 #[utoipa::path(post, operation_id = "post_message", path = "/api/channels/{channel}/messages", tag = "channels", params(
     ("channel" = String, Path, description = "As the configuration file calls it"),
     ("wait" = Option<bool>, Query, description = "`true` or `1`: hold until the agent's run has ended, at most 60 s")),
-    request_body = PostMessage, responses((status = 202, description = "Accepted", body = MessageOutcome),
+    request_body = PostMessage, responses((status = 202, description = "Accepted, or queued", body = MessageOutcome),
     (status = 200, description = "Filtered", body = MessageOutcome), (status = 400, body = Problem, description = "Invalid"),
     (status = 403, body = Problem, description = "The channel's agent is for others"),
     (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a bound")))]
@@ -156,36 +169,19 @@ async fn post(
     let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
     let busy = |full| Problem::busy(full, "streams");
     let _place = wait.then(|| server.streams.try_take(owner, 1).map_err(busy)).transpose()?;
-    let receipt = server.channels.receive(owner, &channel, inbound, body.into_room()).await?;
-    let (started, reason) = match receipt {
-        Receipt::Routed(started) => (started, None),
-        Receipt::Duplicate { router_run_id, first } => {
-            let reason = Reason::Duplicate;
-            (first.unwrap_or(Started::Filtered { reason, router_run_id }), Some(reason))
+    let receipt =
+        server.channels.receive(owner, &channel, inbound, body.into_room()).await.map_err(Problem::of_change)?;
+    let mut outcome = MessageOutcome::of(&receipt);
+    match receipt.outcome {
+        Some(Routed::Accepted { run_id, .. }) if wait => {
+            let (status, response) = waited(&server, owner, run_id).await?;
+            (outcome.status, outcome.response) = (Some(status), Some(Value::from(response)));
         }
-    };
-    let outcome = match started {
-        Started::Accepted { run_id, router_run_id, session_id, thread_id } => {
-            let waited = if wait { Some(waited(&server, owner, run_id).await?) } else { None };
-            let (status, response) = waited.unzip();
-            MessageOutcome {
-                outcome: if reason.is_some() { Outcome::Filtered } else { Outcome::Accepted },
-                reason,
-                run_id: Some(run_id.uuid()),
-                router_run_id: router_run_id.uuid(),
-                session_id: Some(session_id.to_string()),
-                thread_id: Some(thread_id.to_string()),
-                stream_url: Some(format!("/api/stream/runs/{run_id}")),
-                status,
-                response: response.map(Value::from),
-            }
-        }
-        Started::Filtered { reason, router_run_id } => MessageOutcome::filtered(reason, router_run_id, wait),
-        Started::Held { router_run_id } => MessageOutcome::filtered(Reason::CodeWanted, router_run_id, wait),
-        Started::Released { router_run_id, .. } => MessageOutcome::filtered(Reason::CodeAccepted, router_run_id, wait),
-    };
+        _ if wait => outcome.response = Some(Value::from(outcome.reason.and_then(Reason::reply))),
+        _ => {}
+    }
     let status = match outcome.outcome {
-        Outcome::Accepted => StatusCode::ACCEPTED,
+        Outcome::Accepted | Outcome::Queued => StatusCode::ACCEPTED,
         Outcome::Filtered => StatusCode::OK,
     };
     Ok((status, Reply(outcome)).into_response())
@@ -203,19 +199,6 @@ async fn waited(server: &Server, owner: &OwnerId, run: RunId) -> Result<(Status,
     let at_most = Duration::from_millis(MESSAGE_WAIT_MS_MAX);
     let outcome = Box::pin(server.channels.wait(owner, run, at_most)).await?.ok_or_else(Problem::not_found)?;
     Ok((outcome.status, outcome.response))
-}
-
-impl From<Error> for Problem {
-    fn from(error: Error) -> Self {
-        match error {
-            Error::NotTaken(error) => Self::of_change(error),
-            Error::Later(error) => {
-                tracing::debug!(error = &error as &dyn std::error::Error, "a message waits in the inbox");
-                Self::new(Code::Unavailable, "the message was taken and could not be routed yet; it will be")
-                    .hint("nothing has to be sent again; with the same message_id it may be")
-            }
-        }
-    }
 }
 
 /// How long a code is good.
@@ -254,9 +237,7 @@ async fn make_code(
         let rule = format!("a code is good for 1 to {CODE_LIFE_S_MAX} seconds");
         return Err(Problem::new(Code::InvalidRequest, rule).field("expires_s"));
     }
-    let steps = server.channels.steps();
-    let when = (steps.clock().now(), life_s);
-    let made = codes::make(steps.store(), steps.ids(), steps.key(), (owner, &channel), when).await;
+    let made = server.channels.make_code(owner, &channel, life_s).await;
     let code = made.map_err(Problem::of_change)?;
     let code =
         code.ok_or_else(|| Problem::new(Code::Busy, format!("the channel has {CODES_MAX} codes that are good")))?;

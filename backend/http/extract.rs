@@ -20,6 +20,7 @@ use crate::{
     domain::{
         artifact::ArtifactId,
         checkpoint::CheckpointId,
+        context::Role,
         id::{Malformed, Name, RunId, ThreadId},
         principal::{OwnerId, Scope},
         session::inbound::{ChannelName, UserId},
@@ -304,6 +305,14 @@ impl Query {
         let Some(text) = self.text(name).filter(|text| !text.is_empty()) else { return Ok(None) };
         let refused = |error: T::Err| Problem::new(Code::InvalidRequest, error.to_string()).field(name);
         text.parse().map(Some).map_err(refused)
+    }
+
+    /// A role of runs.
+    pub(super) fn role(&self) -> Result<Option<Role>, Problem> {
+        let Some(text) = self.text("role").filter(|text| !text.is_empty()) else { return Ok(None) };
+        let unknown =
+            || Problem::new(Code::InvalidRequest, "role is supervisor, worker, agent or router").field("role");
+        Role::parse(text).map(Some).ok_or_else(unknown)
     }
 
     /// A whole number within bounds.

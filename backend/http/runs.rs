@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     domain::{
+        context::Role,
         id::{RunId, ThreadId, Title},
         limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
@@ -87,6 +88,7 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
     ("thread_id" = Option<String>, Query, description = "Runs of this thread"),
     ("agent" = Option<String>, Query, description = "Runs of this agent"),
     ("tag" = Option<String>, Query, description = "Runs with this tag"),
+    ("role" = Option<Role>, Query, description = "Runs with this role; all but routers when absent"),
     ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
     ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
     ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
@@ -114,6 +116,7 @@ pub(super) async fn run_list(
         agent: query.parsed("agent")?,
         tag: query.parsed("tag")?,
         parent_run_id: query.parsed("parent_run_id")?,
+        role: query.role()?,
         search: query.parsed::<Title>("q")?.map(|text| text.as_str().to_owned()),
         since: query.parsed("since")?,
         until: query.parsed("until")?,

@@ -94,7 +94,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let after = query.text("cursor").map(|text| read_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
     let filter = SessionFilter { channel: query.parsed("channel")?, chat_id: query.parsed("chat_id")?, after };
-    let mut records = server.channels.steps().store().sessions(owner, &filter, limit + 1).await?;
+    let mut records = server.timeline.store().sessions(owner, &filter, limit + 1).await?;
     let more = records.len() as i64 > limit;
     records.truncate(usize::try_from(limit).unwrap_or(0));
     let next_cursor = records
@@ -110,7 +110,7 @@ fn read_cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, Name)> {
 }
 
 async fn existing(server: &Server, owner: &OwnerId, session: &Name) -> Result<SessionRecord, Problem> {
-    server.channels.steps().store().session(owner, session).await?.ok_or_else(Problem::not_found)
+    server.timeline.store().session(owner, session).await?.ok_or_else(Problem::not_found)
 }
 
 /// End a session; the chat's next message begins a new one.
@@ -125,8 +125,8 @@ async fn end(
     let found = existing(&server, owner, &session).await?;
     let config = server.channels.config(&found.channel);
     let thread_per_session = config.is_none_or(|config| config.thread_per_session);
-    let steps = server.channels.steps();
-    let ended = steps.store().end_session(owner, &session, thread_per_session, steps.clock().now()).await;
+    let now = server.timeline.clock().now();
+    let ended = server.timeline.store().end_session(owner, &session, thread_per_session, now).await;
     let record = ended.map_err(Problem::of_change)?.ok_or_else(Problem::not_found)?;
     Ok(Reply(record.into()))
 }
@@ -144,7 +144,7 @@ async fn log(
 ) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let found = existing(&server, owner, &session).await?;
-    let lines = server.channels.steps().log().read(owner, &found.thread_id).await.map_err(|error| {
+    let lines = server.channels.log().read(owner, &found.thread_id).await.map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "a session's log could not be read");
         Problem::new(Code::Internal, "the log of this session could not be read")
     })?;

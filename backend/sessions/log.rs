@@ -62,6 +62,19 @@ impl SessionLog {
         .await
     }
 
+    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the timeline
+    /// has it too.
+    pub async fn write(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> bool {
+        match self.append(owner, thread, line, again).await {
+            Ok(()) => true,
+            Err(error) => {
+                metrics::counter!("runreel_session_log_failures_total").increment(1);
+                tracing::warn!(error = &error as &dyn std::error::Error, "a line of a session's log was not written");
+                false
+            }
+        }
+    }
+
     /// The log as it is now; `None` when nothing was written to it.
     pub async fn read(&self, owner: &OwnerId, thread: &ThreadId) -> io::Result<Option<Lines>> {
         let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));

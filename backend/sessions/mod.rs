@@ -1,11 +1,9 @@
-//! Sessions: the log of each conversation as a file, saved sessions, one-time codes, and what a router does step by step.
+//! Sessions: the log of each conversation as a file, saved sessions, one-time codes.
 //!
-//! Invariants kept here: a line of a log is whole or not there; a thread belongs to one chat; what a step does is done
-//! once, however often the step is carried out.
+//! Invariants kept here: a line of a log is whole or not there; a thread belongs to one chat.
 //!
-//! Start reading at [`steps`], then [`log`] and [`saved`].
+//! Start reading at [`log`], then [`saved`].
 
 pub mod codes;
 pub mod log;
 pub mod saved;
-pub mod steps;

@@ -152,7 +152,8 @@ impl Appender {
         let Some(Written { before, seqs }) = written else { return Ok(Outcome::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
         self.pieces.note(owners, self.mark.position);
-        let believed: HashMap<RunId, i64> = batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
+        let believed: HashMap<RunId, i64> =
+            batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
         let shift = |(run, stood)| (run, stood - believed.get(&run).copied().unwrap_or(stood));
         let shifts = seqs.into_iter().map(shift).filter(|(_, shift)| *shift != 0);
         Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))

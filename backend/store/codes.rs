@@ -12,8 +12,10 @@ use crate::domain::{
 /// What a channel that asks for codes knows of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Standing {
-    /// Has given a code once; this message of his waited for it and has not gone its way yet.
+    /// Has given a code once, and perhaps by the message in question. Another of his waited for it and has not gone its way
+    /// yet.
     Verified {
+        by_this: bool,
         held_no: Option<i64>,
     },
     /// Has been asked, and this message of his waits.
@@ -21,6 +23,17 @@ pub enum Standing {
         held_no: Option<i64>,
     },
     Unknown,
+}
+
+/// What became of a message whose user has to give a code.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Asked {
+    /// It waits.
+    Waits,
+    /// The user has given one meanwhile.
+    Verified,
+    /// Too many users wait already.
+    TooMany,
 }
 
 /// What became of a code.
@@ -43,22 +56,26 @@ pub struct VerifiedUser {
 }
 
 impl Store {
-    /// What is known of a user. Who gave a code at `expired_until` or before has to give one again.
+    /// What is known of a user who wrote this message. Who gave a code at `expired_until` or before has to give one again.
     pub async fn standing(
         &self,
         owner: &OwnerId,
         channel: &ChannelName,
         user: &UserId,
+        inbound_no: i64,
         expired_until: Option<DateTime<Utc>>,
     ) -> Result<Standing, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let row = sqlx::query!(
-                r#"select verified_at, held_no from store.channel_user
-                   where owner_id = $1 and channel = $2 and user_id = $3"#,
+                r#"select verified_at, held_no,
+                          exists (select from store.inbound where inbound_no = $4 and owner_id = $1
+                                  and reason = 'code_accepted') as "by_this!"
+                   from store.channel_user where owner_id = $1 and channel = $2 and user_id = $3"#,
                 owner.as_str(),
                 channel.as_str(),
-                user.as_str()
+                user.as_str(),
+                inbound_no
             )
             .fetch_optional(&mut *tx)
             .await?;
@@ -66,7 +83,7 @@ impl Store {
             Ok(match row {
                 None => Standing::Unknown,
                 Some(row) if row.verified_at.is_some_and(|at| expired_until.is_none_or(|until| at > until)) => {
-                    Standing::Verified { held_no: row.held_no }
+                    Standing::Verified { by_this: row.by_this, held_no: row.held_no }
                 }
                 Some(row) => Standing::Asked { held_no: row.held_no },
             })
@@ -74,25 +91,27 @@ impl Store {
         .await
     }
 
-    /// Notes that the user was asked and which message waits; `false` when too many are waiting already.
-    pub async fn ask_user(
+    /// Lets a message wait until its user, who is asked for a code, has given one.
+    pub async fn hold(
         &self,
         owner: &OwnerId,
         channel: &ChannelName,
         user: &UserId,
         inbound_no: i64,
         (now, expired_until): (DateTime<Utc>, Option<DateTime<Utc>>),
-    ) -> Result<bool, Error> {
+    ) -> Result<Asked, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let asked = sqlx::query!(
+            let asked = sqlx::query_scalar!(
                 r#"insert into store.channel_user as u (owner_id, channel, user_id, held_no, asked_at)
                    select $1, $2, $3, $4, $5
                    where (select count(*) from store.channel_user w
                           where w.owner_id = $1 and w.channel = $2 and w.verified_at is null) < $6
                    on conflict (owner_id, channel, user_id) do update
-                   set held_no = coalesce(u.held_no, excluded.held_no),
-                       verified_at = case when u.verified_at <= $7 then null else u.verified_at end"#,
+                   set held_no = case when u.verified_at > coalesce($7, timestamptz '-infinity') then u.held_no
+                                      else coalesce(u.held_no, excluded.held_no) end,
+                       verified_at = case when u.verified_at <= $7 then null else u.verified_at end
+                   returning verified_at"#,
                 owner.as_str(),
                 channel.as_str(),
                 user.as_str(),
@@ -101,20 +120,35 @@ impl Store {
                 CODE_WAITING_MAX,
                 expired_until
             )
-            .execute(&mut *tx)
+            .fetch_optional(&mut *tx)
             .await?;
+            let asked = match asked {
+                None => Asked::TooMany,
+                Some(Some(_)) => Asked::Verified,
+                Some(None) => {
+                    sqlx::query!(
+                        r#"update store.inbound set state = 'held', reason = 'code_wanted'
+                           where inbound_no = $1 and owner_id = $2 and state = 'open'"#,
+                        inbound_no,
+                        owner.as_str()
+                    )
+                    .execute(&mut *tx)
+                    .await?;
+                    Asked::Waits
+                }
+            };
             tx.commit().await?;
-            Ok(asked.rows_affected() == 1)
+            Ok(asked)
         })
         .await
     }
 
-    /// Tries a code for a user. A good one is good once.
+    /// Tries the code that this message of a user's is. A good one is good once, and the message remembers that it was.
     pub async fn try_code(
         &self,
         owner: &OwnerId,
         channel: &ChannelName,
-        user: &UserId,
+        (user, inbound_no): (&UserId, i64),
         code_hash: &[u8],
         now: DateTime<Utc>,
     ) -> Result<Verdict, Error> {
@@ -153,6 +187,13 @@ impl Store {
                 now
             )
             .fetch_one(&mut *tx)
+            .await?;
+            sqlx::query!(
+                "update store.inbound set reason = 'code_accepted' where inbound_no = $1 and owner_id = $2",
+                inbound_no,
+                owner.as_str()
+            )
+            .execute(&mut *tx)
             .await?;
             sqlx::query!(
                 "delete from store.channel_tries where owner_id = $1 and channel = $2 and user_id = $3",

@@ -308,23 +308,6 @@ impl Store {
         .await
     }
 
-    /// The message keeps its content and waits for its user.
-    pub async fn hold_inbound(&self, owner: &OwnerId, inbound_no: i64) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            sqlx::query!(
-                r#"update store.inbound set state = 'held', reason = 'code_wanted'
-                   where inbound_no = $1 and owner_id = $2 and state = 'open'"#,
-                inbound_no,
-                owner.as_str()
-            )
-            .execute(&mut *tx)
-            .await?;
-            Ok(tx.commit().await?)
-        })
-        .await
-    }
-
     /// Gives a message back: the next one may take it up from then on.
     pub async fn release_inbound(&self, taken: &Taken, again_at: DateTime<Utc>) -> Result<(), Error> {
         self.renew_inbound(taken, again_at).await.map(drop)

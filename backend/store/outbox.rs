@@ -3,7 +3,7 @@
 use chrono::{DateTime, TimeDelta, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, transaction::Tx};
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
@@ -88,32 +88,9 @@ impl From<Row> for Owed {
 impl Store {
     /// Notes that an answer will be owed; once, however often it is said.
     pub async fn promise(&self, reply: NewReply<'_>) -> Result<(), Error> {
-        let (key, run, body, session, thread) = match &reply.what {
-            Promised::Run { run_id, session_id, thread_id } => {
-                (run_id.to_string(), Some(run_id.uuid()), None, Some(session_id.as_str()), Some(thread_id.as_str()))
-            }
-            Promised::Text { inbound_no, body } => (format!("#{inbound_no}"), None, Some(*body), None, None),
-        };
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(reply.owner).await?;
-            sqlx::query!(
-                r#"insert into store.reply (owner_id, reply_key, channel, run_id, body, session_id, thread_id, user_id,
-                                            target, created_at, lease_until)
-                   values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $10)
-                   on conflict (owner_id, reply_key) do nothing"#,
-                reply.owner.as_str(),
-                key,
-                reply.channel.as_str(),
-                run,
-                body,
-                session,
-                thread,
-                reply.user_id.as_str(),
-                reply.target.map(Json::as_str),
-                reply.now
-            )
-            .execute(&mut *tx)
-            .await?;
+            insert_reply(&mut tx, &reply).await?;
             Ok(tx.commit().await?)
         })
         .await
@@ -258,4 +235,33 @@ impl Store {
         })
         .await
     }
+}
+
+/// Notes that an answer will be owed, unless that is noted already.
+pub(super) async fn insert_reply(tx: &mut Tx, reply: &NewReply<'_>) -> Result<(), Error> {
+    let (key, run, body, session, thread) = match &reply.what {
+        Promised::Run { run_id, session_id, thread_id } => {
+            (run_id.to_string(), Some(run_id.uuid()), None, Some(session_id.as_str()), Some(thread_id.as_str()))
+        }
+        Promised::Text { inbound_no, body } => (format!("#{inbound_no}"), None, Some(*body), None, None),
+    };
+    sqlx::query!(
+        r#"insert into store.reply (owner_id, reply_key, channel, run_id, body, session_id, thread_id, user_id,
+                                    target, created_at, lease_until)
+           values ($1, $2, $3, $4, $5, $6, $7, $8, $9::text::json, $10, $10)
+           on conflict (owner_id, reply_key) do nothing"#,
+        reply.owner.as_str(),
+        key,
+        reply.channel.as_str(),
+        run,
+        body,
+        session,
+        thread,
+        reply.user_id.as_str(),
+        reply.target.map(Json::as_str),
+        reply.now
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
 }

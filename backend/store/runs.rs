@@ -55,6 +55,8 @@ pub struct RunFilter {
     pub agent: Option<Name>,
     pub tag: Option<Name>,
     pub parent_run_id: Option<RunId>,
+    /// All but routers when absent.
+    pub role: Option<Role>,
     /// Text the title, the agent or the id contains.
     pub search: Option<String>,
     pub since: Option<DateTime<Utc>>,
@@ -224,6 +226,7 @@ impl Store {
                      and ($8::timestamptz is null or created_at >= $8)
                      and ($9::timestamptz is null or created_at < $9)
                      and ($10::timestamptz is null or (created_at, run_id) < ($10, $11::uuid))
+                     and (role = $13 or $13::text is null and role <> 'router')
                    order by created_at desc, run_id desc
                    limit $12"#,
                 owner.as_str(),
@@ -237,7 +240,8 @@ impl Store {
                 filter.until,
                 after.map(|after| after.created_at),
                 after.map(|after| after.run_id.uuid()),
-                limit + 1
+                limit + 1,
+                filter.role.map(Role::as_str)
             );
             let size = |row: &Row| {
                 let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];

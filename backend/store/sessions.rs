@@ -5,14 +5,18 @@ pub mod restored;
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded};
+use super::{
+    Error, Store, bounded,
+    outbox::{NewReply, Promised, insert_reply},
+};
 use crate::domain::{
-    id::{Name, ThreadId},
+    id::{Name, RunId, ThreadId},
+    json::Json,
     limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::{
         Chat,
-        inbound::{ChannelName, ChatId},
+        inbound::{ChannelName, ChatId, UserId},
     },
 };
 
@@ -79,6 +83,16 @@ pub struct Keeping {
     pub thread_per_session: bool,
 }
 
+/// The answer that will be owed for a message.
+#[derive(Clone, Copy, Debug)]
+pub struct Reply<'a> {
+    /// The run that answers.
+    pub run_id: RunId,
+    pub user_id: &'a UserId,
+    /// Where it goes; `None` when whoever wrote comes and asks.
+    pub target: Option<&'a Json>,
+}
+
 /// Which sessions are listed, and after which one.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
@@ -121,7 +135,8 @@ impl From<Row> for SessionRecord {
 }
 
 impl Store {
-    /// Finds or makes the session that a message belongs to, and counts the message in it.
+    /// Finds or makes the session that a message belongs to, counts the message in it, and notes that an answer will be
+    /// owed.
     ///
     /// The message remembers the answer, so asking again for the same one changes nothing. Messages of one chat take
     /// turns.
@@ -131,6 +146,7 @@ impl Store {
         chat: &Chat,
         inbound_no: i64,
         keeping: Keeping,
+        reply: Reply<'_>,
         (now, fresh): (DateTime<Utc>, Name),
     ) -> Result<Settled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
@@ -161,6 +177,10 @@ impl Store {
             )
             .execute(&mut *locked.tx)
             .await?;
+            let Reply { run_id, user_id, target } = reply;
+            let what =
+                Promised::Run { run_id, session_id: &settled.session_id, thread_id: &settled.thread_id };
+            insert_reply(&mut locked.tx, &NewReply { owner, channel: &chat.channel, user_id, what, target, now }).await?;
             locked.commit().await?;
             Ok(settled)
         })

@@ -157,8 +157,19 @@ impl Timeline {
 
     /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
     pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
+        self.open_run_with(spec, request_hash, Vec::new()).await
+    }
+
+    /// As [`Timeline::open_run`], with events that follow at once. A run that is there already does not get them.
+    pub async fn open_run_with(
+        &self,
+        spec: Spec,
+        request_hash: [u8; 32],
+        more: Vec<NewEvent>,
+    ) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
-        let events = spec.events();
+        let mut events = spec.events();
+        events.extend(more);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;

@@ -227,7 +227,7 @@ impl Follower {
         if !signals.is_empty() || self.todo != Todo::Settle {
             return signals;
         }
-        let wanted = |context: &RunContext| self.wishes.tokens && self.wants(context);
+        let wanted = |context: &RunContext| self.wishes.tokens && self.wants(context) && self.shows(context);
         let publisher = &self.timeline.shared.publisher;
         let Some(texts) = publisher.settle(&self.subscription, &self.floor, &self.owner, wanted) else {
             // Committed, not yet published: that is a matter of moments, unless another process's bell was lost.
@@ -312,6 +312,14 @@ impl Follower {
         }
     }
 
+    /// Whether the reader is shown a run, or passes over it.
+    fn shows(&self, context: &RunContext) -> bool {
+        match self.scope {
+            Scope::Run(_) | Scope::Feed(feed::Scope::Tree(_)) => true,
+            Scope::Feed(feed::Scope::Everything | feed::Scope::Thread(_)) => self.wishes.admits(context.role),
+        }
+    }
+
     fn carry_out(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<Signal> {
         let mut signals = Vec::with_capacity(steps.len());
         for step in steps {
@@ -334,7 +342,7 @@ impl Follower {
                     self.note_end(&frame);
                     let wanted =
                         self.wishes.filter.admits(&frame.event_type) && (frame.place.is_some() || self.wishes.tokens);
-                    if wanted {
+                    if wanted && self.shows(&frame.context) {
                         signals.push(Signal::Frame(frame));
                     }
                 }

@@ -5,7 +5,7 @@ use std::sync::Arc;
 use super::open::OpenText;
 use crate::{
     bus::Frame,
-    domain::{cursor::FeedCursor, event::TypeFilter, id::Seq, run::Status},
+    domain::{context::Role, cursor::FeedCursor, event::TypeFilter, id::Seq, run::Status},
 };
 
 /// What a reader is told, in order.
@@ -33,4 +33,13 @@ pub struct Wishes {
     pub filter: TypeFilter,
     /// Deltas and texts so far.
     pub tokens: bool,
+    /// Of a feed: events of runs with this role; of all but routers when absent. A stream of one run or tree shows it whole.
+    pub role: Option<Role>,
+}
+
+impl Wishes {
+    /// Whether a feed shows events of runs with this role.
+    pub fn admits(&self, role: Role) -> bool {
+        self.role.map_or(role != Role::Router, |wanted| wanted == role)
+    }
 }

@@ -94,7 +94,7 @@ async fn a_conversation_goes_on_one_thread_until_a_new_session_is_asked_for() {
     let text = run["input"]["messages"][0]["content"][0]["text"].as_str().unwrap();
     assert!(text.ends_with("Z] [ann]: hello") && text.starts_with("[20"), "{text}");
     let (steps, output) = story(&server, &first).await;
-    assert_eq!(steps, ["identity", "reset", "trigger", "empty", "session", "format", "log", "start"]);
+    assert_eq!(steps, ["identify", "resolve", "start"]);
     assert_eq!((&output["run_id"], &output["new_session"]), (&first["run_id"], &json!(true)));
     assert_eq!(run["metadata"]["router_run_id"], first["router_run_id"]);
 
@@ -213,10 +213,10 @@ async fn what_starts_no_run_says_why_on_a_timeline_of_its_own() {
     let group = |text: &str| json!({ "chat_id": "g", "user_id": "5", "text": text, "is_private": false });
     for (message, reason, steps) in [
         (json!({ "chat_id": "7", "user_id": "secret-77", "text": "let me in" }), "not_allowed", 1),
-        (group("hello all"), "no_trigger", 3),
-        (json!({ "chat_id": "5", "user_id": "5", "text": " " }), "empty", 4),
-        (json!({ "chat_id": "5", "user_id": "5" }), "empty", 4),
-        (group("@reel"), "empty", 4),
+        (group("hello all"), "no_trigger", 2),
+        (json!({ "chat_id": "5", "user_id": "5", "text": " " }), "empty", 2),
+        (json!({ "chat_id": "5", "user_id": "5" }), "empty", 2),
+        (group("@reel"), "empty", 2),
         (group("@REEL /new"), "session_reset", 2),
     ] {
         let (status, body) = say(&server, "web", message).await;
@@ -258,7 +258,12 @@ async fn an_image_travels_with_its_text() {
     }
     let large = "A".repeat(7 * 1024 * 1024);
     server.post("/api/channels/web/messages", message(&large, Value::Null)).await.refused(413, "too_large");
-    assert_eq!(server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len(), 2);
+    let listed = async |query: &str| server.get(&format!("/api/runs{query}")).await.expect(200)["runs"].clone();
+    for (query, role) in [("", "agent"), ("?role=agent", "agent"), ("?role=router", "router")] {
+        let runs = listed(query).await;
+        assert_eq!((runs.as_array().unwrap().len(), &runs[0]["role"]), (1, &json!(role)), "{query}");
+    }
+    server.get("/api/runs?role=owner").await.refused(400, "invalid_request");
 }
 
 #[tokio::test]

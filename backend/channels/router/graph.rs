@@ -1,139 +1,82 @@
-//! The router's graph: what is known of a message on its way, and where it goes next.
+//! The router's graph: *identify* (who wrote), *resolve* (to which session), *start* (the agent's run).
 //!
-//! ```text
-//! identity → (has to give a code?) → code → identity
-//!          → reset → trigger → empty → session → format → log → start → end
-//! ```
-//!
-//! A message that goes no further (its user is refused, it asks for a new session, it says nothing …) ends at that node,
-//! and the state says why.
-
-use std::sync::Arc;
+//! A message that goes no further ends at the node that found out why.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    nodes::{self, Work},
+    ROUTER, Way,
+    nodes::{identify, resolve, start},
     outcome::Outcome,
 };
 use crate::{
-    domain::session::Reason,
     engine::{Graph, Next, State, Stop, Visit, graph::Flaw},
-    sessions::steps::Identity,
     store::sessions::Settled,
 };
-
-/// The agent name of the router's runs, and the name of the graph.
-pub(super) const ROUTER: &str = "router";
 
 /// What is known of a message so far. The message itself lies in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct Passage {
-    /// Who the user is to the channel.
+    /// Whether its user may speak.
+    pub identified: bool,
+    /// Its place, and what the agent is given.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub identity: Option<Identity>,
-    /// What was said to the agent, without the trigger.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub text: Option<String>,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub settled: Option<Settled>,
-    /// The agent's input.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub input: Option<Value>,
-    /// Once the message is through, or goes no further.
+    pub resolved: Option<Resolved>,
+    /// Once it is through, or goes no further.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
-    /// The place in the inbox of the message that waited for the code which this one was.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub held_no: Option<i64>,
 }
 
-/// What a node found out.
-#[derive(Debug, Serialize, Deserialize)]
-pub(super) enum Found {
-    /// Nothing that stands in the message's way.
-    Nothing,
-    User(Identity),
-    Text(String),
-    Session(Settled),
-    Input(Value),
-    /// It was a code, and a good one; this message waited for it.
-    Code {
-        held_no: Option<i64>,
-    },
-    /// It goes no further.
-    Ends(Outcome),
+/// Where a message belongs.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Resolved {
+    pub settled: Settled,
+    /// What was said to the agent, without the trigger.
+    pub text: String,
+    /// The agent's input.
+    pub input: Value,
 }
 
-impl Found {
-    pub(super) fn filtered(reason: Reason) -> Self {
-        Self::Ends(Outcome::Filtered { reason })
+impl Passage {
+    pub(super) fn ends(outcome: Outcome) -> Self {
+        Self { outcome: Some(outcome), ..Self::default() }
     }
 }
 
 impl State for Passage {
-    type Update = Found;
+    type Update = Self;
 
-    fn apply(&mut self, found: Found) {
-        match found {
-            Found::Nothing => {}
-            Found::User(identity) => self.identity = Some(identity),
-            Found::Text(text) => self.text = Some(text),
-            Found::Session(settled) => self.settled = Some(settled),
-            Found::Input(input) => self.input = Some(input),
-            Found::Code { held_no } => {
-                self.held_no = held_no;
-                self.outcome = Some(Outcome::Filtered { reason: Reason::CodeAccepted });
-            }
-            Found::Ends(outcome) => self.outcome = Some(outcome),
-        }
+    fn apply(&mut self, update: Self) {
+        *self = update;
     }
 }
 
 /// The graph of one message.
-pub(super) fn graph(work: &Arc<Work>) -> Result<Graph<Passage>, Flaw> {
-    let known = |passage: &Passage| match (&passage.outcome, passage.identity) {
-        (Some(_), _) => Next::End,
-        (None, Some(Identity::Unproven { .. })) => Next::To("code"),
-        (None, _) => Next::To("reset"),
+pub(super) fn graph(way: &Way) -> Result<Graph<Passage>, Flaw> {
+    let identified = |passage: &Passage| match passage {
+        Passage { outcome: Some(_), .. } => Next::End,
+        Passage { identified: true, .. } => Next::To("resolve"),
+        // Its question was answered, by somebody who does not know the user either.
+        Passage { .. } => Next::To("identify"),
     };
-    Graph::new(ROUTER, "identity")
-        .node("identity", at(work, nodes::identity))
-        .choice("identity", &["code", "reset"], known)
-        .node("code", at(work, nodes::code))
-        // Whoever answered the question: it is the channel that knows the user, and it is asked again.
-        .choice("code", &["identity"], unless_over("identity"))
-        .node("reset", at(work, nodes::reset))
-        .choice("reset", &["trigger"], unless_over("trigger"))
-        .node("trigger", at(work, nodes::trigger))
-        .choice("trigger", &["empty"], unless_over("empty"))
-        .node("empty", at(work, nodes::empty))
-        .choice("empty", &["session"], unless_over("session"))
-        .node("session", at(work, nodes::session))
-        .edge("session", Next::To("format"))
-        .node("format", at(work, nodes::format))
-        .edge("format", Next::To("log"))
-        .node("log", at(work, nodes::log))
-        .edge("log", Next::To("start"))
-        .node("start", at(work, nodes::start))
+    let resolved = |passage: &Passage| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
+    Graph::new(ROUTER, "identify")
+        .node("identify", of(way, identify))
+        .choice("identify", &["identify", "resolve"], identified)
+        .node("resolve", of(way, resolve))
+        .choice("resolve", &["start"], resolved)
+        .node("start", of(way, start))
         .edge("start", Next::End)
         .build()
 }
 
 /// A node that works on this message.
-fn at<F>(
-    work: &Arc<Work>,
-    node: fn(Arc<Work>, Visit<Passage>) -> F,
-) -> impl Fn(Visit<Passage>) -> F + Send + Sync + 'static
+fn of<F>(way: &Way, node: fn(Way, Visit<Passage>) -> F) -> impl Fn(Visit<Passage>) -> F + Send + Sync + 'static
 where
-    F: Future<Output = Result<Found, Stop>> + Send + 'static,
+    F: Future<Output = Result<Passage, Stop>> + Send + 'static,
 {
-    let work = Arc::clone(work);
-    move |visit| node(Arc::clone(&work), visit)
-}
-
-fn unless_over(next: &'static str) -> impl Fn(&Passage) -> Next {
-    move |passage| if passage.outcome.is_some() { Next::End } else { Next::To(next) }
+    let way = way.clone();
+    move |visit| node(way.clone(), visit)
 }

@@ -1,188 +1,234 @@
-//! The way of one message: a graph of the engine, on a run and a thread of its own.
+//! The way of one message: a graph of the engine that says who wrote and to which session, and starts the agent's run.
 //!
-//! The router's run is `router`; each node is a step on its timeline, and its output says what became of the message. A
-//! message that waits for its user's code leaves the run interrupted; the answer lets it go on from its checkpoint.
+//! The router's run has the role `router`; each node is a step on its timeline, and its output says what became of the
+//! message. It is stored by one emission when the graph has ended. A message that waits for its user's code leaves the run
+//! interrupted, with a checkpoint in a thread of its own; the answer lets it go on from there. Otherwise nothing is kept:
+//! what was routed is routed again to the same end.
 //!
-//! Invariants kept here: what was routed is routed again to the same end, wherever it was left, and writes no step twice;
-//! the thread is there only as long as the message is on its way. Nothing of a message that was let through depends on
-//! this thread: the agent's run has one of the session's.
-//!
-//! Start reading at [`graph`], then [`nodes`] (what each does) and `Router::route` (how it is carried out).
+//! Start reading at [`graph`], then [`nodes`] (what each does) and [`Router::route`] (how it is carried out).
 
 mod graph;
+mod message;
 mod nodes;
 mod outcome;
-mod own;
+mod telemetry;
 
 use std::sync::Arc;
 
-use futures::future::BoxFuture;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    graph::{Passage, ROUTER},
-    nodes::Work,
-    outcome::Outcome,
-    own::Own,
-};
+use self::{graph::Passage, message::request_hash, telemetry::Telemetry};
+pub use self::{message::Message, outcome::Outcome};
 use crate::{
     clock::Stopwatch,
+    config::channels::ChannelAuth,
     domain::{
         event::NewEvent,
-        id::{RunId, SpanId},
+        id::SpanId,
         interrupt::{Answer, Decision},
         json::Json,
-        principal::OwnerId,
         run::{Refusal, Status},
-        session::Reason,
     },
-    emitters::emitter::{Emitter, Level},
+    emitters::{
+        emitter::{Emitter, Level},
+        host::HostError,
+    },
     engine::{Durability, Ended, Limits, RunEnv, visit::Question},
-    sessions::steps::{Identity, Routed, Start, StartError, Started, Steps},
+    sessions::log::SessionLog,
+    store::{self, Store, codes::Standing, inbox::Taken},
     threads::Threads,
     timeline::{Timeline, emit::EmitError, interrupts::AnswerError},
 };
+
+/// The agent name of the router's runs, and the name of the graph.
+const ROUTER: &str = "router";
+
+/// Why a message has no outcome.
+#[derive(Debug, thiserror::Error)]
+pub enum RouteError {
+    /// It never will.
+    #[error("{0}")]
+    Failed(String),
+    /// Not now. It stays in the inbox.
+    #[error("{0}")]
+    Later(String),
+}
+
+impl From<HostError> for RouteError {
+    fn from(error: HostError) -> Self {
+        Self::Later(error.reason)
+    }
+}
+
+impl From<store::Error> for RouteError {
+    fn from(error: store::Error) -> Self {
+        Self::Later(error.to_string())
+    }
+}
 
 /// Routes messages in this process.
 #[derive(Clone)]
 pub struct Router {
     timeline: Timeline,
     threads: Threads,
-    steps: Steps,
+    log: SessionLog,
+    /// Keys the hashes of users and codes.
+    key: Arc<[u8]>,
     stopwatch: Stopwatch,
 }
 
+/// A message on its way.
+#[derive(Clone)]
+struct Way {
+    router: Router,
+    message: Arc<Message>,
+    telemetry: Arc<Telemetry>,
+}
+
 impl Router {
-    pub fn new(timeline: Timeline, threads: Threads, steps: Steps, stopwatch: Stopwatch) -> Self {
-        Self { timeline, threads, steps, stopwatch }
+    pub fn new(timeline: Timeline, threads: Threads, log: SessionLog, key: Arc<[u8]>, stopwatch: Stopwatch) -> Self {
+        Self { timeline, threads, log, key, stopwatch }
     }
 
-    async fn route(&self, routed: &Arc<Routed>) -> Result<Started, StartError> {
-        let own = self.open(routed).await?;
-        if let Some(outcome) = own.output.as_ref().and_then(|output| Outcome::of(output, routed)) {
-            return self.again(routed, outcome).await;
+    pub fn key(&self) -> &[u8] {
+        &self.key
+    }
+
+    fn store(&self) -> &Store {
+        self.timeline.store()
+    }
+
+    /// Routes a message and makes its run, or says why not. The same message again is routed to the same end.
+    pub async fn route(&self, message: Message) -> Result<Outcome, RouteError> {
+        let telemetry = Arc::new(Telemetry::of(self, &message).await?);
+        let way = Way { router: self.clone(), message: Arc::new(message), telemetry };
+        let mut waited = way.telemetry.found == Some(Status::Interrupted);
+        if waited {
+            let Message { owner, router_run_id, .. } = &*way.message;
+            let asked = self.store().open_interrupts(owner, *router_run_id).await?;
+            way.answer(&asked).await?;
         }
-        if own.status == Status::Interrupted {
-            let open = self.timeline.store().open_interrupts(&routed.owner, routed.router_run_id).await?;
-            self.answer(&own, &open, self.is_known(routed).await?).await?;
-        }
-        let passage = loop {
-            match self.drive(&own, routed).await? {
-                Ended::Completed(passage) => break passage,
+        loop {
+            match way.drive(waited).await? {
+                Ended::Completed(passage) => {
+                    let outcome = passage.outcome.ok_or_else(|| RouteError::Failed("it came to no end".to_owned()))?;
+                    way.telemetry.run_completed(outcome.output()).await?;
+                    way.telemetry.send().await?;
+                    if waited || way.message.attempts > 1 {
+                        way.telemetry.host.drop_state().await?;
+                    }
+                    return Ok(outcome);
+                }
                 Ended::Suspended { questions, .. } => {
-                    // The others are gone in a moment; a person may take longer than threads live.
-                    self.threads.own(&routed.owner, routed.router_run_id).await?;
-                    ask(&*own.emitter, &questions).await?;
+                    way.ask(&questions).await?;
                     // The code may have come just as it was asked for, and whoever took it found no run that waits.
-                    if !self.is_known(routed).await? {
-                        return Ok(Started::Held { router_run_id: routed.router_run_id });
+                    if !way.is_verified().await? {
+                        return Ok(Outcome::Held);
                     }
                     let asked: Vec<_> = questions.into_iter().map(|question| question.interrupt_id).collect();
-                    self.answer(&own, &asked, true).await?;
+                    way.answer(&asked).await?;
+                    waited = true;
                 }
                 Ended::Failed { node, error } => {
-                    return Err(StartError::Failed(format!("{}: {error}", node.unwrap_or(ROUTER))));
+                    way.telemetry.send().await?;
+                    return Err(RouteError::Failed(format!("{}: {error}", node.unwrap_or(ROUTER))));
                 }
-                Ended::Cancelled => return Err(StartError::Other("the routing was cancelled".to_owned())),
-            }
-        };
-        let outcome = passage.outcome.ok_or_else(|| StartError::Failed("a message came to no end".to_owned()))?;
-        own.emitter.run_completed(json!(outcome)).await?;
-        self.threads.forget_own(&routed.owner, routed.router_run_id).await?;
-        Ok(outcome.started(routed, passage.held_no))
-    }
-
-    /// Its run had told the outcome before whoever routed it went: it stays what it is.
-    async fn again(&self, routed: &Routed, outcome: Outcome) -> Result<Started, StartError> {
-        self.threads.forget_own(&routed.owner, routed.router_run_id).await?;
-        let held_no = match outcome {
-            Outcome::Filtered { reason: Reason::CodeAccepted } => match self.steps.identity(routed).await? {
-                Identity::Proven { held_no } => Some(held_no),
-                Identity::Known | Identity::NotAllowed | Identity::Unproven { .. } => None,
-            },
-            Outcome::Filtered { .. } | Outcome::Accepted { .. } => None,
-        };
-        Ok(outcome.started(routed, held_no))
-    }
-
-    /// Carries the graph as far as it goes now.
-    async fn drive(&self, own: &Own, routed: &Arc<Routed>) -> Result<Ended<Passage>, StartError> {
-        let work = Work { timeline: self.timeline.clone(), steps: self.steps.clone(), routed: Arc::clone(routed) };
-        let graph = graph::graph(&Arc::new(work)).map_err(|flaw| StartError::Failed(flaw.to_string()))?;
-        let env = RunEnv {
-            host: Arc::clone(&own.host),
-            emitter: Arc::clone(&own.emitter),
-            ids: self.timeline.ids().clone(),
-            stopwatch: Arc::clone(&self.stopwatch),
-            cancel: CancellationToken::new(),
-            // A message whose run somebody has ended goes its way all the same; that run can tell of it no more.
-            durability: if own.status.is_terminal() { Durability::Never } else { Durability::EveryStep },
-        };
-        match env.drive(&graph, Limits::default(), Option::unwrap_or_default).await {
-            Ok(ended) => Ok(ended),
-            Err(error) => {
-                // What failed is what matters; it may be the very reason why nothing can be told.
-                if let Err(error) = own.emitter.log(Level::Warn, &format!("not yet: {error}")).await {
-                    tracing::debug!(%error, "a line of the router's run was not stored");
-                }
-                Err(StartError::Other(error.reason))
+                Ended::Cancelled => return Err(RouteError::Later("the routing was cancelled".to_owned())),
             }
         }
-    }
-
-    async fn is_known(&self, routed: &Routed) -> Result<bool, StartError> {
-        Ok(self.steps.identity(routed).await? == Identity::Known)
-    }
-
-    /// Answers what the run has asked, so that it goes on. Its graph looks again who the user is: the answer only says
-    /// that it is time to.
-    async fn answer(&self, own: &Own, asked: &[SpanId], is_verified: bool) -> Result<(), StartError> {
-        if asked.is_empty() {
-            return Ok(own.emitter.run_resumed("its question was answered").await?);
-        }
-        for interrupt_id in asked {
-            let answer = Answer {
-                interrupt_id: interrupt_id.clone(),
-                decision: Decision::Respond,
-                value: Some(Json::of(&json!({ "verified": is_verified }))),
-            };
-            match self.timeline.answer_interrupt(own.host.context(), &answer).await {
-                // Somebody else has answered meanwhile, and that is as good.
-                Ok(()) | Err(AnswerError::AnsweredOtherwise | AnswerError::Expired) => {}
-                Err(error) => return Err(StartError::Other(format!("the question was not answered: {error}"))),
-            }
-        }
-        Ok(())
     }
 
     /// Ends the run of a message that is given up, and takes away what it kept.
-    async fn end(&self, owner: &OwnerId, run: RunId, why: &str) {
-        if let Err(error) = self.threads.forget_own(owner, run).await {
+    pub async fn give_up(&self, taken: &Taken, why: &str) {
+        let Taken { owner_id: owner, router_run_id: run, .. } = taken;
+        if let Err(error) = self.threads.forget_own(owner, *run).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "the state of a message was left behind");
         }
-        let Ok(Some(context)) = self.timeline.context(owner, run).await else { return };
         let error = json!({ "error": { "code": "given_up", "message": why } });
-        let failed = NewEvent::new("run.failed", Json::of(&error));
-        match self.timeline.emit_run_event(&context, vec![failed]).await {
+        let failed = vec![NewEvent::new("run.failed", Json::of(&error))];
+        let spec = message::router_spec(owner, &taken.channel, *run);
+        let context = Arc::new(spec.context.clone());
+        let ended = match self.timeline.open_run_with(spec, request_hash(*run), failed.clone()).await {
+            Ok(ack) if ack.already_open => self.timeline.emit_run_event(&context, failed).await,
+            opened => opened,
+        };
+        match ended {
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => {}
             Err(error) => tracing::warn!(%error, "the end of a router's run was not stored"),
         }
     }
 }
 
-impl Start for Router {
-    fn start(&self, routed: Routed) -> BoxFuture<'_, Result<Started, StartError>> {
-        Box::pin(async move { self.route(&Arc::new(routed)).await })
+impl Way {
+    /// Carries the graph as far as it goes now, from where it waited or from its beginning.
+    async fn drive(&self, waited: bool) -> Result<Ended<Passage>, RouteError> {
+        let Self { router, telemetry, .. } = self;
+        let graph = graph::graph(self).map_err(|flaw| RouteError::Failed(flaw.to_string()))?;
+        let durability = match telemetry.found {
+            // A message whose run somebody has ended goes its way all the same; that run can tell of it no more.
+            Some(status) if status.is_terminal() => Durability::Never,
+            _ => Durability::WhenWaiting { waited },
+        };
+        let env = RunEnv {
+            host: Arc::clone(&telemetry.host),
+            emitter: Arc::clone(telemetry) as Arc<dyn Emitter>,
+            ids: router.timeline.ids().clone(),
+            stopwatch: Arc::clone(&router.stopwatch),
+            cancel: CancellationToken::new(),
+            durability,
+        };
+        match env.drive(&graph, Limits::default(), Option::unwrap_or_default).await {
+            Ok(ended) => Ok(ended),
+            Err(error) => {
+                // What failed is what matters; it may be the very reason why nothing can be told.
+                telemetry.log(Level::Warn, &format!("not yet: {error}")).await?;
+                if let Err(error) = telemetry.send().await {
+                    tracing::debug!(%error, "a line of the router's run was not stored");
+                }
+                Err(error.into())
+            }
+        }
     }
 
-    fn give_up<'a>(&'a self, owner: &'a OwnerId, router_run: RunId, why: &'a str) -> BoxFuture<'a, ()> {
-        Box::pin(self.end(owner, router_run, why))
+    /// Stores the questions, and with them everything before.
+    async fn ask(&self, questions: &[Question]) -> Result<(), RouteError> {
+        // A person may take longer than threads live.
+        self.telemetry.host.hold_state().await?;
+        let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
+        self.telemetry.run_interrupted(&asked).await?;
+        Ok(self.telemetry.send().await?)
     }
-}
 
-/// Puts the graph's questions into the log.
-async fn ask(emitter: &dyn Emitter, questions: &[Question]) -> Result<(), StartError> {
-    let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
-    Ok(emitter.run_interrupted(&asked).await?)
+    /// Answers what the run has asked, so that it goes on. Its graph looks again who the user is: the answer only says
+    /// that it is time to.
+    async fn answer(&self, asked: &[SpanId]) -> Result<(), RouteError> {
+        if asked.is_empty() {
+            self.telemetry.run_resumed("its question was answered").await?;
+            return Ok(self.telemetry.send().await?);
+        }
+        let value = Json::of(&json!({ "verified": self.is_verified().await? }));
+        for interrupt_id in asked {
+            let (interrupt_id, value) = (interrupt_id.clone(), Some(value.clone()));
+            let answer = Answer { interrupt_id, decision: Decision::Respond, value };
+            match self.router.timeline.answer_interrupt(self.telemetry.host.context(), &answer).await {
+                // Somebody else has answered meanwhile, and that is as good.
+                Ok(()) | Err(AnswerError::AnsweredOtherwise | AnswerError::Expired) => {}
+                Err(error) => return Err(RouteError::Later(format!("the question was not answered: {error}"))),
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether the channel knows the user now.
+    async fn is_verified(&self) -> Result<bool, RouteError> {
+        let (Message { owner, channel, config, inbound, inbound_no, .. }, store) =
+            (&*self.message, self.router.store());
+        if config.auth == ChannelAuth::None {
+            return Ok(true);
+        }
+        let expired_until = config.expired_until(self.router.timeline.clock().now());
+        let standing = store.standing(owner, channel, &inbound.user_id, *inbound_no, expired_until).await?;
+        Ok(matches!(standing, Standing::Verified { .. }))
+    }
 }

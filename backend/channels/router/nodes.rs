@@ -1,201 +1,174 @@
-//! The nodes: each asks one of the [`Steps`] and says what it found.
-//!
-//! A node may be visited again after a crash, and each step does then what it did before.
+//! The nodes. Each may be visited again after a crash and does then what it did before.
 
-use std::sync::Arc;
-
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
-use sha2::{Digest, Sha256};
 
 use super::{
-    graph::{Found, Passage},
+    Way,
+    graph::{Passage, Resolved},
+    message::request_hash,
     outcome::Outcome,
 };
 use crate::{
+    config::channels::ChannelAuth,
     domain::{
-        context::{Origin, Role, RunContext},
-        id::{Name, RunId, Title},
-        json::Json,
-        run::Spec,
-        session::{Reason, formatted},
+        artifact::ArtifactId,
+        id::Name,
+        limits::MESSAGE_INPUT_BYTES_MAX,
+        session::{self, ImagePlace, LogLine, Reason},
     },
     emitters::{emitter::Level, host::HostError},
     engine::{Stop, Visit},
-    sessions::steps::{Hold, Identity, Proof, Routed, StartError, Steps},
-    store::sessions::Settled,
-    timeline::{Timeline, emit::EmitError},
+    sessions::codes,
+    store::{
+        codes::{Asked, Standing, Verdict},
+        sessions::{Keeping, Reply},
+    },
+    timeline::{artifacts::url_of, emit::EmitError},
 };
 
 /// The question that asks for a code.
 const CODE_QUESTION: &str = "code";
-/// Characters of a message that become its run's title.
-const TITLE_CHARS: usize = 80;
 
-/// What the nodes of one message work with.
-pub(super) struct Work {
-    pub timeline: Timeline,
-    pub steps: Steps,
-    pub routed: Arc<Routed>,
-}
+type Passed = Result<Passage, Stop>;
 
-type Outcomes = Result<Found, Stop>;
-
-/// Step 1: whether the user may speak.
-pub(super) async fn identity(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    match work.steps.identity(&work.routed).await? {
-        Identity::NotAllowed => work.refused(&visit, Reason::NotAllowed).await,
-        Identity::Proven { held_no } => Ok(Found::Code { held_no: Some(held_no) }),
-        identity @ (Identity::Known | Identity::Unproven { .. }) => Ok(Found::User(identity)),
+/// Who wrote, and whether they may: steps 1 of the message's way. A user whom the channel does not know gives a one-time
+/// code; the message waits here for it.
+pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
+    let Way { router, message, .. } = &way;
+    let (store, config, now) = (router.store(), &message.config, router.timeline.clock().now());
+    let (owner, channel, user) = (&message.owner, &message.channel, &message.inbound.user_id);
+    let identified = Passage { identified: true, ..Passage::default() };
+    if !session::is_allowed(&config.allowed(), user) {
+        return way.refuse(&visit, Reason::NotAllowed).await;
     }
-}
-
-/// Step 1, with a question: either the message is a code, or it waits here until its user has given one.
-pub(super) async fn code(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let (steps, routed) = (&work.steps, &work.routed);
-    match steps.prove(routed).await? {
-        Proof::Good { held_no } => return Ok(Found::Code { held_no }),
-        Proof::Wrong => return work.refused(&visit, Reason::CodeWrong).await,
-        Proof::Blocked => return work.refused(&visit, Reason::CodeBlocked).await,
-        Proof::None => {}
+    if config.auth == ChannelAuth::None {
+        return Ok(identified);
+    }
+    let (code, expired_until) = (message.code(), config.expired_until(now));
+    let another = |held_no: &i64| *held_no != message.inbound_no;
+    let standing =
+        store.standing(owner, channel, user, message.inbound_no, expired_until).await.map_err(HostError::from)?;
+    let another_waits = match standing {
+        // A code that was good, given again after a crash.
+        Standing::Verified { by_this, held_no } => {
+            let held_no = held_no.filter(another).filter(|_| code.is_some());
+            let released = by_this || held_no.is_some();
+            return Ok(if released { Passage::ends(Outcome::Released { held_no }) } else { identified });
+        }
+        Standing::Asked { held_no } => held_no.is_some_and(|held_no| another(&held_no)),
+        Standing::Unknown => false,
+    };
+    if let Some(code) = code {
+        let hash = codes::hash(&router.key, owner, channel, &code);
+        // A good one is spent, a wrong one counts.
+        return match store
+            .try_code(owner, channel, (user, message.inbound_no), &hash, now)
+            .await
+            .map_err(HostError::from)?
+        {
+            Verdict::Good { held_no } => Ok(Passage::ends(Outcome::Released { held_no })),
+            Verdict::Wrong => way.refuse(&visit, Reason::CodeWrong).await,
+            Verdict::Blocked => way.refuse(&visit, Reason::CodeBlocked).await,
+        };
     }
     // One message of a user waits, and it is the first.
-    if matches!(visit.state.identity, Some(Identity::Unproven { is_first: false })) {
-        return Ok(Found::filtered(Reason::CodeWanted));
+    if another_waits {
+        return Ok(Passage::ends(Outcome::Filtered { reason: Reason::CodeWanted }));
     }
     // Held first: what is held and not asked for yet is asked for when its user writes again.
-    match visit.once("hold", || async { Ok(steps.hold(routed).await?) }).await? {
-        Hold::TooMany => work.refused(&visit, Reason::CodeBlocked).await,
-        Hold::Needless => Ok(Found::Nothing),
-        Hold::Waits => {
+    let asked = store.hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
+    match asked.map_err(HostError::from)? {
+        Asked::Verified => Ok(identified),
+        Asked::TooMany => way.refuse(&visit, Reason::CodeBlocked).await,
+        Asked::Waits => {
             let question = json!({ "kind": CODE_QUESTION, "prompt": Reason::CodeWanted.reply() });
             visit.ask(CODE_QUESTION, question).await?;
-            Ok(Found::Nothing)
+            // Whoever answered: it is the channel that knows the user, and it is asked again.
+            Ok(Passage::default())
         }
     }
 }
 
-/// Step 2: a message that asks for a new session is nothing but that.
-pub(super) async fn reset(work: Arc<Work>, _: Visit<Passage>) -> Outcomes {
-    let was_reset = work.steps.reset(&work.routed).await?;
-    Ok(if was_reset { Found::filtered(Reason::SessionReset) } else { Found::Nothing })
-}
-
-/// Step 3: whether it was said to the agent.
-pub(super) async fn trigger(work: Arc<Work>, _: Visit<Passage>) -> Outcomes {
-    Ok(work.steps.trigger(&work.routed).map_or(Found::filtered(Reason::NoTrigger), Found::Text))
-}
-
-/// Step 4: whether it says anything.
-pub(super) async fn empty(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let is_empty = work.steps.is_empty(&work.routed, text(&visit.state)?);
-    Ok(if is_empty { Found::filtered(Reason::Empty) } else { Found::Nothing })
-}
-
-/// Steps 5 and 6: the session and its thread.
-pub(super) async fn session(work: Arc<Work>, _: Visit<Passage>) -> Outcomes {
-    Ok(Found::Session(work.steps.session(&work.routed).await?))
-}
-
-/// Step 7: what the agent reads.
-pub(super) async fn format(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let (input, is_whole) = work.steps.format(&work.routed, visit.context(), text(&visit.state)?).await?;
-    if !is_whole {
-        let why = "the image was left out: it is too large for the input, and there is no store for it";
-        visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
+/// Which session it belongs to, and what the agent reads: steps 2 to 7. The answer is promised with it.
+pub(super) async fn resolve(way: Way, visit: Visit<Passage>) -> Passed {
+    let Way { router, message, .. } = &way;
+    let (store, config, inbound) = (router.store(), &message.config, &message.inbound);
+    let (chat, now) = (message.chat(), router.timeline.clock().now());
+    let filtered = |reason| Ok(Passage::ends(Outcome::Filtered { reason }));
+    if session::is_reset(inbound, config.trigger.as_deref(), config.bot()) {
+        store.reset_chat(&message.owner, &chat, message.inbound_no, now).await.map_err(HostError::from)?;
+        return filtered(Reason::SessionReset);
     }
-    Ok(Found::Input(input))
+    let Some(text) = session::heard(inbound, config.trigger.as_deref()) else { return filtered(Reason::NoTrigger) };
+    if session::is_empty(text, inbound.image.is_some()) {
+        return filtered(Reason::Empty);
+    }
+    let keeping = Keeping { idle_timeout_s: config.idle_timeout_s, thread_per_session: config.thread_per_session };
+    let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
+    let reply = Reply { run_id: message.run_id, user_id: &inbound.user_id, target: message.target.as_ref() };
+    let settled = store.settle_session(&message.owner, &chat, message.inbound_no, keeping, reply, (now, fresh)).await;
+    let settled = settled.map_err(HostError::from)?;
+    let input = way.input(&visit, text).await?;
+    let resolved = Some(Resolved { settled, text: text.to_owned(), input });
+    Ok(Passage { identified: true, resolved, outcome: None })
 }
 
-/// Step 8: the message into the session's log.
-pub(super) async fn log(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let thread = &settled(&visit.state)?.thread_id;
-    if !work.steps.record(&work.routed, thread, text(&visit.state)?).await {
+/// The message into the session's log, and the agent's run, which waits for whoever serves the agent: steps 8 and 9.
+pub(super) async fn start(way: Way, visit: Visit<Passage>) -> Passed {
+    let Way { router, message, .. } = &way;
+    let Some(Resolved { settled, text, input }) = &visit.state.resolved else {
+        return Err(Stop::failed("a message without a session"));
+    };
+    let line = LogLine::of_user(&message.channel, &message.inbound, text).to_line();
+    // What the disk refuses stops nobody: the timeline has it too.
+    if !router.log.write(&message.owner, &settled.thread_id, line, message.attempts > 1).await {
         let why = "the message is not in the session's log: the disk refused it";
         visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }
-    Ok(Found::Nothing)
+    let spec = message.agent_spec(settled, input, text);
+    match router.timeline.open_run(spec, request_hash(message.run_id)).await {
+        Ok(_) => {}
+        Err(EmitError::RunExists) => return Err(Stop::failed(EmitError::RunExists)),
+        Err(error) => return Err(HostError::unavailable(error).into()),
+    }
+    let settled = settled.clone();
+    let outcome = Outcome::Accepted {
+        run_id: message.run_id,
+        session_id: settled.session_id,
+        thread_id: settled.thread_id,
+        new_session: settled.is_new,
+    };
+    Ok(Passage { outcome: Some(outcome), ..(*visit.state).clone() })
 }
 
-/// Step 9: the agent's run, which waits for whoever serves the agent. The answer is promised first.
-pub(super) async fn start(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
-    let (routed, settled) = (&work.routed, settled(&visit.state)?);
-    let input = visit.state.input.as_ref().ok_or_else(|| Stop::failed("a message without an input"))?;
-    work.steps.promise(routed, settled).await?;
-    let spec = agent_spec(routed, settled, input, text(&visit.state)?);
-    work.timeline.open_run(spec, request_hash(routed.run_id)).await.map_err(StartError::from)?;
-    let Settled { session_id, thread_id, is_new } = settled.clone();
-    Ok(Found::Ends(Outcome::Accepted { run_id: routed.run_id, session_id, thread_id, new_session: is_new }))
-}
-
-impl Work {
+impl Way {
     /// The message goes no further, and whoever runs the server should know.
-    async fn refused(&self, visit: &Visit<Passage>, reason: Reason) -> Outcomes {
-        let channel = &self.routed.channel;
-        let user = self.steps.hashed(channel, self.routed.inbound.user_id.as_str());
+    async fn refuse(&self, visit: &Visit<Passage>, reason: Reason) -> Passed {
+        let Self { router, message, .. } = self;
+        let channel = &message.channel;
+        let user = session::hashed(&router.key, channel, message.inbound.user_id.as_str());
+        tracing::warn!(%channel, user, reason = reason.as_str(), "a message was refused");
         let text = format!("{}: user {user} of {channel}", reason.as_str());
         visit.env.emitter.log_in(&visit.span, Level::Warn, &text).await?;
-        Ok(Found::filtered(reason))
+        Ok(Passage::ends(Outcome::Filtered { reason }))
     }
-}
 
-impl From<StartError> for Stop {
-    /// What is away now may be there when the message is routed again; a run with its id that is another's stays.
-    fn from(error: StartError) -> Self {
-        match error {
-            StartError::Emit(EmitError::RunExists) | StartError::Failed(_) => Self::failed(error),
-            StartError::Store(_) | StartError::Emit(_) | StartError::Other(_) => {
-                Self::Host(HostError::unavailable(error))
-            }
-        }
+    /// The agent's input. An image that is too large for it becomes an artifact of the router's run.
+    async fn input(&self, visit: &Visit<Passage>, text: &str) -> Result<Value, Stop> {
+        let inbound = &self.message.inbound;
+        let line = session::formatted(inbound, text);
+        let input = session::agent_input(&line, inbound, &ImagePlace::Inline);
+        let Some(image) = inbound.image.as_ref().filter(|_| input.to_string().len() > MESSAGE_INPUT_BYTES_MAX) else {
+            return Ok(input);
+        };
+        let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
+        let name = format!("image.{}", image.media_type.ending());
+        // An artifact is of a run that is there.
+        self.telemetry.send().await?;
+        let kept = visit.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
+        let id: ArtifactId = kept.artifact_id.parse().map_err(Stop::failed)?;
+        let place = ImagePlace::Artifact { reference: json!(kept), url: url_of(id) };
+        Ok(session::agent_input(&line, inbound, &place))
     }
-}
-
-impl From<HostError> for StartError {
-    fn from(error: HostError) -> Self {
-        Self::Other(error.reason)
-    }
-}
-
-fn text(passage: &Passage) -> Result<&str, Stop> {
-    passage.text.as_deref().ok_or_else(|| Stop::failed("a message without a text"))
-}
-
-fn settled(passage: &Passage) -> Result<&Settled, Stop> {
-    passage.settled.as_ref().ok_or_else(|| Stop::failed("a message without a session"))
-}
-
-/// Where the runs of a message come from.
-pub(super) fn origin(routed: &Routed) -> Origin {
-    Origin { channel: Name::trusted(routed.channel.as_str()), chat: routed.inbound.chat_id.to_string() }
-}
-
-/// The run that a message starts.
-fn agent_spec(routed: &Routed, settled: &Settled, input: &Value, text: &str) -> Spec {
-    let line = if text.trim().is_empty() { formatted(&routed.inbound, "") } else { text.trim().to_owned() };
-    let title: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TITLE_CHARS).collect();
-    Spec {
-        context: RunContext {
-            run_id: routed.run_id,
-            root_run_id: routed.run_id,
-            parent_run_id: None,
-            owner_id: routed.owner.clone(),
-            thread_id: Some(settled.thread_id.clone()),
-            session_id: Some(settled.session_id.clone()),
-            role: if routed.config.has_workers { Role::Supervisor } else { Role::Agent },
-            agent: Some(routed.config.agent.clone()),
-            origin: Some(origin(routed)),
-            trace_id: None,
-        },
-        title: Some(Title::trusted(&title)),
-        input: Some(Json::of(input)),
-        metadata: Json::of(&json!({ "channel": routed.channel, "router_run_id": routed.router_run_id })),
-        tags: vec![Name::trusted(routed.channel.as_str())],
-        lease_ms: None,
-        start: false,
-    }
-}
-
-/// Nobody but the router makes a run with such an id, so its id says all of its content.
-pub(super) fn request_hash(run: RunId) -> [u8; 32] {
-    Sha256::digest(format!("a run of a channel {run}")).into()
 }

@@ -1,51 +1,47 @@
-//! [`Outcome`]: what became of a message, as its router's run says it at its end.
+//! [`Outcome`]: what became of a message.
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
 
-use crate::{
-    domain::{
-        id::{Name, RunId, ThreadId},
-        json::Json,
-        session::Reason,
-    },
-    sessions::steps::{Routed, Started},
+use crate::domain::{
+    id::{Name, RunId, ThreadId},
+    session::Reason,
 };
 
-/// The output of the router's run.
+/// What became of a message, for the router's run, the inbox and whoever sent it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(tag = "outcome", rename_all = "snake_case")]
-pub(super) enum Outcome {
-    /// The agent's run is there.
-    Accepted {
-        run_id: RunId,
-        session_id: Name,
-        thread_id: ThreadId,
-        new_session: bool,
-    },
-    Filtered {
-        reason: Reason,
-    },
+pub enum Outcome {
+    /// The agent's run is there; whoever serves the agent takes it up.
+    Accepted { run_id: RunId, session_id: Name, thread_id: ThreadId, new_session: bool },
+    /// It starts no run.
+    Filtered { reason: Reason },
+    /// It waits until its user has given a one-time code.
+    Held,
+    /// It was a good code; the message with this place in the inbox waited for it.
+    Released { held_no: Option<i64> },
 }
 
 impl Outcome {
-    /// Reads back what a run has said; `None` when it is not about this message.
-    pub(super) fn of(output: &Json, routed: &Routed) -> Option<Self> {
-        let read: Self = serde_json::from_str(output.as_str()).ok()?;
-        match &read {
-            Self::Accepted { run_id, .. } if *run_id != routed.run_id => None,
-            Self::Accepted { .. } | Self::Filtered { .. } => Some(read),
+    /// Why it started no run.
+    pub fn reason(&self) -> Option<Reason> {
+        match self {
+            Self::Accepted { .. } => None,
+            Self::Filtered { reason } => Some(*reason),
+            Self::Held => Some(Reason::CodeWanted),
+            Self::Released { .. } => Some(Reason::CodeAccepted),
         }
     }
 
-    /// The same for whoever sent the message. `held_no` is the message that waited for the code which this one was.
-    pub(super) fn started(self, routed: &Routed, held_no: Option<i64>) -> Started {
-        let router_run_id = routed.router_run_id;
+    /// The output of the router's run.
+    pub(super) fn output(&self) -> Value {
         match self {
-            Self::Accepted { run_id, session_id, thread_id, .. } => {
-                Started::Accepted { run_id, router_run_id, session_id, thread_id }
+            Self::Accepted { run_id, session_id, thread_id, new_session } => json!({
+                "outcome": "accepted", "run_id": run_id, "session_id": session_id, "thread_id": thread_id,
+                "new_session": new_session,
+            }),
+            Self::Filtered { .. } | Self::Held | Self::Released { .. } => {
+                json!({ "outcome": "filtered", "reason": self.reason() })
             }
-            Self::Filtered { reason: Reason::CodeAccepted } => Started::Released { inbound_no: held_no, router_run_id },
-            Self::Filtered { reason } => Started::Filtered { reason, router_run_id },
         }
     }
 }

@@ -55,9 +55,9 @@ pub(super) async fn list(
     let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
     let read = |text: &str| text.strip_prefix('u')?.parse::<UserId>().ok();
     let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
-    let steps = server.channels.steps();
-    let expired_until = config.expired_until(steps.clock().now());
-    let known = steps.store().verified_users(owner, &channel, expired_until, after.as_ref(), limit + 1).await?;
+    let (store, now) = (server.timeline.store(), server.timeline.clock().now());
+    let expired_until = config.expired_until(now);
+    let known = store.verified_users(owner, &channel, expired_until, after.as_ref(), limit + 1).await?;
     let (more, limit) = (known.len() as i64 > limit, usize::try_from(limit).unwrap_or(1));
     let expires_at = |at| config.verified_for.map(|Ttl(life_s)| timestamp(at + chrono::TimeDelta::seconds(life_s)));
     let users: Vec<ChannelUser> = known
@@ -85,6 +85,6 @@ pub(super) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
     server.channels.config(&channel).ok_or_else(Problem::not_found)?;
-    let revoked = server.channels.steps().store().revoke_user(owner, &channel, &user).await;
+    let revoked = server.timeline.store().revoke_user(owner, &channel, &user).await;
     if revoked.map_err(Problem::of_change)? { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
 }

@@ -21,6 +21,8 @@ pub(super) struct Locked<'a> {
     owner: &'a OwnerId,
     chat: &'a Chat,
     base: ThreadBase,
+    /// As it was read.
+    before: i64,
     pub(super) counter: i64,
 }
 
@@ -86,7 +88,7 @@ impl<'a> Locked<'a> {
         )
         .fetch_one(&mut *tx)
         .await?;
-        Ok(Self { tx, owner, chat, base, counter })
+        Ok(Self { tx, owner, chat, base, before: counter, counter })
     }
 
     /// The chat's open session: its id, its thread and when something was last said.
@@ -184,16 +186,18 @@ impl<'a> Locked<'a> {
     }
 
     pub(super) async fn commit(mut self) -> Result<(), Error> {
-        sqlx::query!(
-            r#"update store.chat set counter = greatest(counter, $4)
-               where owner_id = $1 and channel = $2 and chat_id = $3"#,
-            self.owner.as_str(),
-            self.chat.channel.as_str(),
-            self.chat.chat_id.as_str(),
-            self.counter
-        )
-        .execute(&mut *self.tx)
-        .await?;
+        if self.counter > self.before {
+            sqlx::query!(
+                r#"update store.chat set counter = greatest(counter, $4)
+                   where owner_id = $1 and channel = $2 and chat_id = $3"#,
+                self.owner.as_str(),
+                self.chat.channel.as_str(),
+                self.chat.chat_id.as_str(),
+                self.counter
+            )
+            .execute(&mut *self.tx)
+            .await?;
+        }
         Ok(self.tx.commit().await?)
     }
 }

@@ -1,0 +1,97 @@
+//! [`Telemetry`]: what the router's run tells, collected until it ends or waits and stored by one emission then.
+//!
+//! The run is opened by that emission too. Nobody can follow a run that is over when it appears, so a step is told by its
+//! end alone.
+
+use std::{
+    collections::HashSet,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use super::{
+    RouteError, Router,
+    message::{Message, request_hash},
+};
+use crate::{
+    agents::runtime::LocalHost,
+    domain::{
+        event::NewEvent,
+        id::SpanId,
+        run::{Spec, Status},
+    },
+    emitters::{
+        emitter::{Draft, Emitted, Emitter},
+        host::{HostError, RunHost},
+        identity::SupervisorEmitter,
+    },
+    timeline::Timeline,
+};
+
+/// The telemetry of one message's routing.
+pub(super) struct Telemetry {
+    timeline: Timeline,
+    pub(super) host: Arc<dyn RunHost>,
+    emitter: SupervisorEmitter,
+    /// How the run was found: absent, or left by an earlier try. One that has ended tells nothing more.
+    pub(super) found: Option<Status>,
+    collected: Mutex<Collected>,
+}
+
+/// What is not stored yet.
+struct Collected {
+    /// The run, until it is opened.
+    spec: Option<Box<Spec>>,
+    events: Vec<NewEvent>,
+}
+
+impl Telemetry {
+    /// For a message that is routed now, for the first time or again.
+    pub(super) async fn of(router: &Router, message: &Message) -> Result<Self, RouteError> {
+        let spec = message.router_spec(&router.key);
+        let timeline = router.timeline.clone();
+        let found = match message.attempts {
+            ..=1 => None,
+            _ => timeline.run(&message.owner, message.router_run_id).await?.map(|record| record.head.status),
+        };
+        let host = LocalHost::new(timeline.clone(), router.threads.clone(), Arc::new(spec.context.clone()));
+        // No second try here: a message that cannot be routed now stays in the inbox.
+        let host: Arc<dyn RunHost> = Arc::new(host.patient(Duration::ZERO));
+        let emitter = SupervisorEmitter::new(Arc::clone(&host), &format!("router-{}", message.attempts));
+        let emitter = emitter.map_err(|unfit| RouteError::Failed(unfit.to_string()))?.repeatable();
+        let collected = Collected { spec: found.is_none().then(|| Box::new(spec)), events: Vec::new() };
+        Ok(Self { timeline, host, emitter, found, collected: Mutex::new(collected) })
+    }
+
+    /// Stores what was collected so far.
+    pub(super) async fn send(&self) -> Result<(), HostError> {
+        let (spec, mut events) = {
+            let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);
+            (collected.spec.take(), std::mem::take(&mut collected.events))
+        };
+        if self.found.is_some_and(Status::is_terminal) {
+            return Ok(());
+        }
+        let of = |event: &NewEvent, wanted: &str| event.span_id.clone().filter(|_| event.event_type.as_str() == wanted);
+        let ended: HashSet<SpanId> = events.iter().filter_map(|event| of(event, "step.completed")).collect();
+        events.retain(|event| of(event, "step.started").is_none_or(|span| !ended.contains(&span)));
+        if let Some(spec) = spec {
+            let run = spec.context.run_id;
+            let opened = self.timeline.open_run_with(*spec, request_hash(run), events.clone()).await;
+            let opened =
+                opened.map_err(|error| HostError { is_retryable: error.is_passing(), reason: error.to_string() });
+            if !opened?.already_open {
+                return Ok(());
+            }
+        }
+        if events.is_empty() { Ok(()) } else { self.host.emit(events).await }
+    }
+}
+
+impl Emitter for Telemetry {
+    fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_> {
+        let events = self.emitter.events(drafts);
+        self.collected.lock().unwrap_or_else(PoisonError::into_inner).events.extend(events);
+        Box::pin(std::future::ready(Ok(())))
+    }
+}

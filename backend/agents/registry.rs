@@ -106,6 +106,7 @@ impl Agents {
             parallel_max: agent.parallel,
             temperature: agent.temperature.or(config.temperature),
             max_tokens: agent.max_tokens.or(config.max_tokens),
+            context_tokens: config.context_tokens,
             call_time_max: Duration::from_secs(agent.tool_timeout_s),
             limits,
         })

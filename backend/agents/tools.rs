@@ -88,9 +88,10 @@ pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     }
 }
 
+#[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    schema: Schema,
+    schema: Arc<Schema>,
 }
 
 /// The tools of a run, resolved once when it starts. Cloning shares it, the exclusive turn included.
@@ -103,8 +104,20 @@ pub struct Toolbox {
 impl Toolbox {
     /// Of two tools with one name the later one stays.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        let entry = |tool: Arc<dyn Tool>| (tool.name().to_owned(), Entry { schema: Schema::new(&tool.schema()), tool });
         Self { entries: Arc::new(tools.into_iter().map(entry).collect()), turn: Arc::default() }
+    }
+
+    /// The same with one more tool, unless there is one of its name.
+    #[must_use]
+    pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
+        let (name, added) = entry(tool);
+        let mut entries = (*self.entries).clone();
+        entries.entry(name).or_insert(added);
+        Self { entries: Arc::new(entries), turn: Arc::clone(&self.turn) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Refuses what no model could be told: too many tools, two of one name, names and schemas that nobody takes.
@@ -163,6 +176,10 @@ impl Toolbox {
     pub(super) fn turn(&self) -> &Mutex<()> {
         &self.turn
     }
+}
+
+fn entry(tool: Arc<dyn Tool>) -> (String, Entry) {
+    (tool.name().to_owned(), Entry { schema: Arc::new(Schema::new(&tool.schema())), tool })
 }
 
 /// Every provider takes such names.

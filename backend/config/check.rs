@@ -82,6 +82,9 @@ fn check_model(file: &File, name: &str, model: &Model) -> Checked {
     if model.retries > 10 {
         return Err(("retries", "must be 0 to 10".to_owned()));
     }
+    if !(256..=100_000_000).contains(&model.context_tokens) {
+        return Err(("context_tokens", "must be 256 to 100000000".to_owned()));
+    }
     if let Some(Err(why)) = model.base_url.as_deref().map(check_base_url) {
         return Err(("base_url", why));
     }

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::models::Reasoning;
+use crate::domain::limits::CONTEXT_TOKENS_DEFAULT;
 
 /// Sections of one sort, by name.
 pub type Named<T> = BTreeMap<String, T>;
@@ -39,6 +40,9 @@ pub struct Model {
     pub temperature: Option<f64>,
     /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
+    /// What the model can take in, the answer included, tokens.
+    #[serde(default = "context_tokens")]
+    pub context_tokens: u32,
 }
 
 impl Model {
@@ -56,8 +60,13 @@ impl Model {
             reasoning: None,
             temperature: None,
             max_tokens: None,
+            context_tokens: context_tokens(),
         }
     }
+}
+
+fn context_tokens() -> u32 {
+    CONTEXT_TOKENS_DEFAULT
 }
 
 fn answer_time() -> u64 {

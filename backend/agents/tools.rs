@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -51,9 +50,10 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
-    /// It writes shared data: never two exclusive calls of one toolbox at a time.
-    fn exclusive(&self) -> bool {
-        false
+    /// What it writes that other calls may write too: of all calls that name the same, in whatever runs of this process,
+    /// one is made at a time.
+    fn exclusive(&self, _context: &RunContext) -> Option<String> {
+        None
     }
 
     /// It occupies its thread: called away from the async threads.
@@ -94,17 +94,16 @@ struct Entry {
     schema: Arc<Schema>,
 }
 
-/// The tools of a run, resolved once when it starts. Cloning shares it, the exclusive turn included.
+/// The tools of a run, resolved once when it starts. Cloning shares it.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     entries: Arc<BTreeMap<String, Entry>>,
-    turn: Arc<Mutex<()>>,
 }
 
 impl Toolbox {
     /// Of two tools with one name the later one stays.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        Self { entries: Arc::new(tools.into_iter().map(entry).collect()), turn: Arc::default() }
+        Self { entries: Arc::new(tools.into_iter().map(entry).collect()) }
     }
 
     /// The same with one more tool, unless there is one of its name.
@@ -113,7 +112,7 @@ impl Toolbox {
         let (name, added) = entry(tool);
         let mut entries = (*self.entries).clone();
         entries.entry(name).or_insert(added);
-        Self { entries: Arc::new(entries), turn: Arc::clone(&self.turn) }
+        Self { entries: Arc::new(entries) }
     }
 
     pub fn is_empty(&self) -> bool {
@@ -170,11 +169,6 @@ impl Toolbox {
 
     fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
         self.entries.get(name).ok_or_else(|| ToolError::Unknown(name.to_owned()))
-    }
-
-    /// Held while an exclusive tool works.
-    pub(super) fn turn(&self) -> &Mutex<()> {
-        &self.turn
     }
 }
 

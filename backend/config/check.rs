@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     file::File,
     models::check_base_url,
-    sections::{Agent, Mcp, Model, Tool, ToolKind},
+    sections::{Agent, Exclusive, Mcp, Model, Tool, ToolKind},
 };
 use crate::domain::id::Name;
 
@@ -57,6 +57,13 @@ fn short(name: &str) -> Checked {
         return Ok(());
     }
     Err(("", format!("the name must be 1 to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -")))
+}
+
+fn exclusive(exclusive: &Exclusive) -> Checked {
+    match exclusive {
+        Exclusive::Is(_) => Ok(()),
+        Exclusive::Named(name) => short(name).map_err(|(_, what)| ("exclusive", what)),
+    }
 }
 
 fn is_variable(name: &str) -> bool {
@@ -120,6 +127,7 @@ fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
     if kind == ToolKind::Fetch && tool.allow.as_ref().is_none_or(Vec::is_empty) {
         return Err(("allow", "name the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
     }
+    tool.exclusive.iter().try_for_each(exclusive)?;
     let allow = tool.allow.iter().flatten();
     let covers = |host: &str| {
         let of = |allowed: &String| {
@@ -148,6 +156,7 @@ fn check_mcp(mcp: &Mcp) -> Checked {
         }
         _ => Err(("", "needs either a command or a url".to_owned())),
     }?;
+    mcp.exclusive.values().try_for_each(exclusive)?;
     match mcp.prefix.as_deref() {
         None | Some("") => Ok(()),
         Some(prefix) => short(prefix).map_err(|(_, what)| ("prefix", what)),

@@ -119,6 +119,28 @@ pub struct Tool {
     pub allow_private: Option<Vec<String>>,
     /// `fetch`, `shell`: most bytes of one answer or output.
     pub bytes_max: Option<usize>,
+    /// What its calls share with calls of other tools; without it the folder they write into.
+    pub exclusive: Option<Exclusive>,
+}
+
+/// Which calls are never made at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Exclusive {
+    /// Those of this section, or none.
+    Is(bool),
+    /// Those of all sections with this name.
+    Named(String),
+}
+
+impl Exclusive {
+    /// What a tool of a section shares with others.
+    pub fn shared(&self, section: &str) -> Option<String> {
+        match self {
+            Self::Is(is) => is.then(|| format!("section {section}")),
+            Self::Named(name) => Some(format!("name {name}")),
+        }
+    }
 }
 
 /// `[mcp.NAME]`
@@ -148,6 +170,10 @@ pub struct Mcp {
     pub tools: Option<Vec<String>>,
     /// Whether a person has to agree to every call; without it only to calls of tools that may destroy something.
     pub approval: Option<bool>,
+    /// By the server's own names of its tools, what their calls share; without it, calls of tools that may destroy
+    /// something share this section.
+    #[serde(default)]
+    pub exclusive: BTreeMap<String, Exclusive>,
     /// Longest time of one call, seconds.
     #[serde(default = "call_time")]
     pub timeout_s: u64,

@@ -47,6 +47,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
     let step = Step {
         env: &visit.env,
         tools: &assistant.toolbox,
+        locks: assistant.locks.clone(),
         parent: Some(&visit.span),
         parallel_max: assistant.parallel_max,
         call_time_max: assistant.call_time_max,

@@ -25,6 +25,7 @@ pub use self::window::Cut;
 use super::{
     agent::Agent,
     builtin::artifact::ReadArtifact,
+    exclusive::Locks,
     model::{ImageSource, Message, Model, Part, Speaker, Usage},
     tools::Toolbox,
 };
@@ -46,6 +47,8 @@ pub struct Assistant {
     /// What the model can take in, the answer included, tokens.
     pub context_tokens: u32,
     pub toolbox: Toolbox,
+    /// What its tools share with those of other runs.
+    pub locks: Locks,
     /// Tool calls at work at a time, at least 1.
     pub parallel_max: usize,
     /// Longest time of one tool call, where the tool has none of its own.

@@ -104,7 +104,7 @@ mod tests {
 
     use super::*;
     use crate::{
-        agents::{assistant::Said, model::ToolCall, models::scripted::Echo, tools::Toolbox},
+        agents::{assistant::Said, exclusive::Locks, model::ToolCall, models::scripted::Echo, tools::Toolbox},
         engine::{Limits, State as _},
     };
 
@@ -116,6 +116,7 @@ mod tests {
             max_tokens: Some(100),
             context_tokens,
             toolbox: Toolbox::default(),
+            locks: Locks::default(),
             parallel_max: 1,
             call_time_max: Duration::from_secs(1),
             workers: Vec::new(),
@@ -135,7 +136,7 @@ mod tests {
     fn the_prompt_of_a_conversation_that_goes_on_for_ever_stays_within_the_window() {
         let (assistant, mut conversation, mut cuts) = (assistant(4_000), Conversation::default(), 0);
         for turn in 0..200 {
-            said(&mut conversation, Message::user(&format!("request {turn} {}", "x".repeat(500))));
+            said(&mut conversation, Message::user(format!("request {turn} {}", "x".repeat(500))));
             if let Some(Compaction { cut, tokens_before, tokens_after }) = compaction(&assistant, &conversation, &[]) {
                 assert!(tokens_after < tokens_before && tokens_after <= 2_000, "{tokens_before} {tokens_after}");
                 assert!(cut.summary.contains(&format!("Messages in total: {}", cut.messages)), "{}", cut.summary);
@@ -164,7 +165,7 @@ mod tests {
                 signatures: Vec::new(),
             };
             said(&mut conversation, Message { tool_calls: vec![call], ..answer("") });
-            said(&mut conversation, Message::tool(format!("c{n}"), &"z".repeat(1_500)));
+            said(&mut conversation, Message::tool(format!("c{n}"), "z".repeat(1_500)));
         }
         let Some(Compaction { cut, .. }) = compaction(&assistant, &conversation, &[]) else { panic!("it is too long") };
         let shown: Vec<&Message> = prompt(&conversation.messages, cut.messages).collect();
@@ -176,10 +177,10 @@ mod tests {
     #[test]
     fn what_fits_is_not_cut() {
         let mut conversation = Conversation::default();
-        said(&mut conversation, Message::user(&"x".repeat(9_000)));
+        said(&mut conversation, Message::user("x".repeat(9_000)));
         assert!(compaction(&assistant(4_000), &conversation, &[]).is_none());
         // One message that is too long alone is the provider's to refuse.
-        said(&mut conversation, Message::user(&"x".repeat(90_000)));
+        said(&mut conversation, Message::user("x".repeat(90_000)));
         let cut = compaction(&assistant(4_000), &conversation, &[]).unwrap().cut;
         assert_eq!(cut.messages, 1);
     }

@@ -17,8 +17,7 @@ impl Store {
             let threads = sqlx::query!(
                 r#"select t.owner_id, t.thread_no from store.thread t
                    where t.updated_at > $1 and exists (
-                       select from store.checkpoint c where c.thread_no = t.thread_no and c.ns = ''
-                         and c.metadata->>'source' = 'graph' offset $2)
+                       select from store.checkpoint c where c.thread_no = t.thread_no and c.ns = '' offset $2)
                    order by t.owner_id, t.thread_no limit $3"#,
                 since,
                 keep,

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use super::{answer, ask, log, of, questions, response, with};
-use crate::support::threads::{blob, state_with, value};
+use crate::support::threads::{blob, value};
 
 /// Everything that is stored of the states of threads, bytes.
 const STORED: &str = "select (select coalesce(sum(length(b) + length(metadata::text) + length(versions::text)), 0)::bigint
@@ -55,7 +55,7 @@ async fn a_prompt_stays_within_the_models_window_and_the_log_says_what_was_left_
     let last = &compacted.last().expect("the window is too small for all of it")["payload"];
     assert!(last["tokens_after"].as_i64() < last["tokens_before"].as_i64(), "{last}");
     let summary = last["summary"].as_str().unwrap();
-    assert!(summary.contains("request 3") && summary.contains("Messages in total"), "{summary}");
+    assert!(summary.contains(". request ") && summary.contains("Messages in total"), "{summary}");
 }
 
 const ASKS: &str = r#"
@@ -94,7 +94,6 @@ async fn old_checkpoints_of_the_engine_go_and_the_one_a_run_waits_at_stays() {
     assert!(left.contains(&&waits), "{left:?}");
     assert_eq!(server.inner.threads.prune_old().await.unwrap().checkpoints, 0);
     answer(&server, &run, &question, "reject", json!(null)).await;
-    let _ = state_with;
 }
 
 const LONG: &str = r#"

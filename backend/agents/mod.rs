@@ -9,6 +9,7 @@
 pub mod agent;
 pub mod assistant;
 pub mod builtin;
+pub mod exclusive;
 pub mod execution;
 pub mod mcp;
 pub mod model;

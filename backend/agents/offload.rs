@@ -3,14 +3,15 @@
 use bytes::Bytes;
 use serde_json::{Value, json};
 
+use super::builtin::artifact::READ_ARTIFACT;
 use crate::{
-    domain::limits::TOOL_PREVIEW_CHARS,
+    domain::limits::{TOOL_HEAD_BYTES, TOOL_TAIL_BYTES},
     emitters::host::{Kept, RunHost},
 };
 
-/// What stays with the run of a result: all of it, or a pointer and the beginning.
+/// What stays with the run of a result: all of it, or a pointer with the beginning and the end.
 ///
-/// Pictures go first, each as itself. When the bytes cannot be kept only the beginning stays, and the result says so.
+/// Pictures go first, each as itself. When the bytes cannot be kept nothing more stays, and the result says so.
 pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, bytes_max: usize) -> Value {
     if bytes_of(&result) <= bytes_max {
         return result;
@@ -28,11 +29,28 @@ pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, by
         other => (other.to_string(), "application/json", "json"),
     };
     let size = text.len();
-    let preview: String = text.chars().take(TOOL_PREVIEW_CHARS).collect();
+    let preview = preview(&text);
     match keep(host, &format!("{tool}.{ending}"), media_type, text.into()).await {
         Some(kept) => json!({"$artifact": kept, "preview": preview}),
         None => json!({"truncated": true, "bytes": size, "preview": preview}),
     }
+}
+
+/// The beginning and the end of a text, and between them how much there is.
+fn preview(text: &str) -> String {
+    let (head, tail) = (
+        text.floor_char_boundary(TOOL_HEAD_BYTES),
+        text.ceil_char_boundary(text.len().saturating_sub(TOOL_TAIL_BYTES)),
+    );
+    if head >= tail {
+        return text.to_owned();
+    }
+    let (left_out, all) = (tail - head, text.len());
+    format!(
+        "{}\n[{left_out} of {all} bytes left out; {READ_ARTIFACT} reads and searches them]\n{}",
+        &text[..head],
+        &text[tail..]
+    )
 }
 
 /// How long a value is as JSON.

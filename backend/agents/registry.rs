@@ -10,6 +10,7 @@ use super::{
     agent::{Agent, AgentResolver},
     assistant::Assistant,
     builtin::{fetch, files, shell},
+    exclusive::Locks,
     mcp::Servers,
     model::Model,
     models::{
@@ -24,7 +25,7 @@ use crate::{
     config::{
         File,
         models::{ModelConfig, Source},
-        sections::{Agent as AgentSection, Tool as ToolSection, ToolKind},
+        sections::{Agent as AgentSection, Exclusive, Tool as ToolSection, ToolKind},
     },
     confine::Walls,
     domain::{context::RunContext, id::Name},
@@ -55,6 +56,7 @@ pub struct Agents {
     servers: Servers,
     walls: Walls,
     admission: Admission,
+    locks: Locks,
 }
 
 impl Agents {
@@ -69,8 +71,16 @@ impl Agents {
     ) -> Result<Self, ResolveError> {
         let web = Web::new().map_err(|why| ResolveError::Unfit { agent: "(any)".to_owned(), why })?;
         let servers = Servers::new(web.clone(), path.clone(), walls.clone());
-        let agents =
-            Self { file: Arc::new(file), data_dir, servers, path, web, walls, admission: Admission::default() };
+        let agents = Self {
+            file: Arc::new(file),
+            data_dir,
+            servers,
+            path,
+            web,
+            walls,
+            admission: Admission::default(),
+            locks: Locks::default(),
+        };
         for (name, agent) in &agents.file.sections.agents {
             let unfit = |why| ResolveError::Unfit { agent: name.clone(), why };
             agents.model(agent).map_err(unfit)?;
@@ -102,10 +112,12 @@ impl Agents {
             system: self.file.system(agent).map_err(|error| unfit(error.to_string()))?,
             model,
             toolbox: Toolbox::checked(tools).map_err(unfit)?,
+            locks: self.locks.clone(),
             workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
             parallel_max: agent.parallel,
             temperature: agent.temperature.or(config.temperature),
             max_tokens: agent.max_tokens.or(config.max_tokens),
+            context_tokens: config.context_tokens,
             call_time_max: Duration::from_secs(agent.tool_timeout_s),
             limits,
         })
@@ -218,20 +230,24 @@ impl AgentResolver for Agents {
     }
 }
 
-/// A tool with the name, the time and the approval that its section gives it.
+/// A tool with the name, the time, the approval and the exclusion that its section gives it.
 struct Configured {
     name: String,
+    section: String,
     approval: Option<bool>,
+    exclusive: Option<Exclusive>,
     time_max: Option<Duration>,
     inner: Arc<dyn Tool>,
 }
 
 fn configured(name: &str, kind: ToolKind, section: &ToolSection, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
     // The tools for files carry the section's name already.
-    let name = if kind == ToolKind::Files { inner.name().to_owned() } else { name.to_owned() };
+    let (section_name, name) = (name.to_owned(), if kind == ToolKind::Files { inner.name() } else { name }.to_owned());
     Arc::new(Configured {
         name,
+        section: section_name,
         approval: section.approval,
+        exclusive: section.exclusive.clone(),
         time_max: section.timeout_s.map(Duration::from_secs),
         inner,
     })
@@ -250,8 +266,11 @@ impl Tool for Configured {
         self.inner.schema()
     }
 
-    fn exclusive(&self) -> bool {
-        self.inner.exclusive()
+    fn exclusive(&self, context: &RunContext) -> Option<String> {
+        match &self.exclusive {
+            Some(exclusive) => exclusive.shared(&self.section),
+            None => self.inner.exclusive(context),
+        }
     }
 
     fn blocking(&self) -> bool {

@@ -11,6 +11,7 @@ use tokio::sync::Semaphore;
 use tokio_util::sync::CancellationToken;
 
 use super::{
+    exclusive::Locks,
     offload,
     tools::{Tool, ToolError, Toolbox},
 };
@@ -76,6 +77,8 @@ pub struct Step<'a> {
     /// Calls that have not begun when it is cancelled do not begin.
     pub env: &'a RunEnv,
     pub tools: &'a Toolbox,
+    /// Of all steps of this process.
+    pub locks: Locks,
     /// The step's own span, above the spans of its calls.
     pub parent: Option<&'a SpanId>,
     /// Calls at work at a time, at least 1.
@@ -98,12 +101,16 @@ pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<Outcome>,
     outcomes.into_iter().collect()
 }
 
-/// Waits for the exclusive turn before it takes a place, so that waiting calls leave the places to others.
+/// Waits for what it shares with others before it takes a place, so that waiting calls leave the places to others.
 async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outcome, HostError> {
     let tool = step.tools.get(&call.tool);
-    let turn = match tool {
-        Ok(tool) if tool.exclusive() => Some(step.tools.turn().lock().await),
-        _ => None,
+    let shared = match tool {
+        Ok(tool) => tool.exclusive(step.env.host.context()),
+        Err(_) => None,
+    };
+    let held = match &shared {
+        Some(shared) => Some(step.locks.lock(shared).await),
+        None => None,
     };
     let place = places.acquire().await.map_err(HostError::refused)?;
     if step.env.cancel.is_cancelled() {
@@ -115,7 +122,7 @@ async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outc
         });
     }
     let outcome = logged(step, call).await;
-    drop((place, turn));
+    drop((place, held));
     outcome
 }
 

@@ -4,7 +4,6 @@ use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
 use serde_json::Value;
-use tokio::sync::Mutex;
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -51,9 +50,10 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
-    /// It writes shared data: never two exclusive calls of one toolbox at a time.
-    fn exclusive(&self) -> bool {
-        false
+    /// What it writes that other calls may write too: of all calls that name the same, in whatever runs of this process,
+    /// one is made at a time.
+    fn exclusive(&self, _context: &RunContext) -> Option<String> {
+        None
     }
 
     /// It occupies its thread: called away from the async threads.
@@ -88,23 +88,35 @@ pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     }
 }
 
+#[derive(Clone)]
 struct Entry {
     tool: Arc<dyn Tool>,
-    schema: Schema,
+    schema: Arc<Schema>,
 }
 
-/// The tools of a run, resolved once when it starts. Cloning shares it, the exclusive turn included.
+/// The tools of a run, resolved once when it starts. Cloning shares it.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     entries: Arc<BTreeMap<String, Entry>>,
-    turn: Arc<Mutex<()>>,
 }
 
 impl Toolbox {
     /// Of two tools with one name the later one stays.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
-        let entry = |tool: Arc<dyn Tool>| (tool.name().to_owned(), Entry { schema: Schema::new(&tool.schema()), tool });
-        Self { entries: Arc::new(tools.into_iter().map(entry).collect()), turn: Arc::default() }
+        Self { entries: Arc::new(tools.into_iter().map(entry).collect()) }
+    }
+
+    /// The same with one more tool, unless there is one of its name.
+    #[must_use]
+    pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
+        let (name, added) = entry(tool);
+        let mut entries = (*self.entries).clone();
+        entries.entry(name).or_insert(added);
+        Self { entries: Arc::new(entries) }
+    }
+
+    pub fn is_empty(&self) -> bool {
+        self.entries.is_empty()
     }
 
     /// Refuses what no model could be told: too many tools, two of one name, names and schemas that nobody takes.
@@ -158,11 +170,10 @@ impl Toolbox {
     fn entry(&self, name: &str) -> Result<&Entry, ToolError> {
         self.entries.get(name).ok_or_else(|| ToolError::Unknown(name.to_owned()))
     }
+}
 
-    /// Held while an exclusive tool works.
-    pub(super) fn turn(&self) -> &Mutex<()> {
-        &self.turn
-    }
+fn entry(tool: Arc<dyn Tool>) -> (String, Entry) {
+    (tool.name().to_owned(), Entry { schema: Arc::new(Schema::new(&tool.schema())), tool })
 }
 
 /// Every provider takes such names.

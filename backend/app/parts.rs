@@ -76,6 +76,7 @@ pub(super) async fn build(
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
+    let threads = threads.keeping(args.checkpoints_keep);
     let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
     let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     file::File,
     models::check_base_url,
-    sections::{Agent, Mcp, Model, Tool, ToolKind},
+    sections::{Agent, Exclusive, Mcp, Model, Tool, ToolKind},
 };
 use crate::domain::id::Name;
 
@@ -59,6 +59,13 @@ fn short(name: &str) -> Checked {
     Err(("", format!("the name must be 1 to {NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -")))
 }
 
+fn exclusive(exclusive: &Exclusive) -> Checked {
+    match exclusive {
+        Exclusive::Is(_) => Ok(()),
+        Exclusive::Named(name) => short(name).map_err(|(_, what)| ("exclusive", what)),
+    }
+}
+
 fn is_variable(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit())
@@ -81,6 +88,9 @@ fn check_model(file: &File, name: &str, model: &Model) -> Checked {
     temperature(model.temperature)?;
     if model.retries > 10 {
         return Err(("retries", "must be 0 to 10".to_owned()));
+    }
+    if !(256..=100_000_000).contains(&model.context_tokens) {
+        return Err(("context_tokens", "must be 256 to 100000000".to_owned()));
     }
     if let Some(Err(why)) = model.base_url.as_deref().map(check_base_url) {
         return Err(("base_url", why));
@@ -117,6 +127,7 @@ fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
     if kind == ToolKind::Fetch && tool.allow.as_ref().is_none_or(Vec::is_empty) {
         return Err(("allow", "name the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
     }
+    tool.exclusive.iter().try_for_each(exclusive)?;
     let allow = tool.allow.iter().flatten();
     let covers = |host: &str| {
         let of = |allowed: &String| {
@@ -145,6 +156,7 @@ fn check_mcp(mcp: &Mcp) -> Checked {
         }
         _ => Err(("", "needs either a command or a url".to_owned())),
     }?;
+    mcp.exclusive.values().try_for_each(exclusive)?;
     match mcp.prefix.as_deref() {
         None | Some("") => Ok(()),
         Some(prefix) => short(prefix).map_err(|(_, what)| ("prefix", what)),

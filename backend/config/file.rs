@@ -123,6 +123,7 @@ impl File {
             reasoning: section.reasoning,
             temperature: section.temperature,
             max_tokens: section.max_tokens,
+            context_tokens: section.context_tokens,
         })
     }
 

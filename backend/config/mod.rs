@@ -15,7 +15,9 @@ use clap::{Args, ValueEnum};
 
 use crate::domain::{
     cursor::LANES_MAX,
-    limits::{DATABASE_WAIT_MS_DEFAULT, JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX},
+    limits::{
+        CHECKPOINTS_KEEP_DEFAULT, DATABASE_WAIT_MS_DEFAULT, JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX,
+    },
 };
 
 mod artifacts;
@@ -148,6 +150,9 @@ pub struct ServeArgs {
     /// How long a thread may rest before it is removed: seconds, or a number with s, m, h or d. Without it, for ever.
     #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
     pub thread_ttl: Option<Ttl>,
+    /// Checkpoints that the server's own agents leave of a thread; older ones are removed. 0 keeps all.
+    #[arg(long, env = "RUNREEL_CHECKPOINTS_KEEP", default_value_t = CHECKPOINTS_KEEP_DEFAULT, value_name = "COUNT")]
+    pub checkpoints_keep: u32,
     /// The folder of the artifacts' bytes. Default: artifacts/ where the working directory has one, else artifacts/ in
     /// the data directory.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
@@ -269,6 +274,7 @@ impl ServeArgs {
                 "RUNREEL_THREAD_TTL",
                 self.thread_ttl.map_or_else(|| "(for ever)".to_owned(), |ttl| format!("{} s", ttl.0)),
             ),
+            ("checkpoints_keep", "RUNREEL_CHECKPOINTS_KEEP", self.checkpoints_keep.to_string()),
             ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
             ("artifact_store", "RUNREEL_ARTIFACT_STORE", bucket),
             (

@@ -128,6 +128,8 @@ pub struct ModelConfig {
     pub reasoning: Option<Reasoning>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
+    /// What it can take in, the answer included, tokens.
+    pub context_tokens: u32,
 }
 
 /// An address that keys may be sent to, with a slash at its end. The address is not repeated in the error.

@@ -8,6 +8,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 use serde::{Deserialize, Serialize};
 
 use super::models::Reasoning;
+use crate::domain::limits::CONTEXT_TOKENS_DEFAULT;
 
 /// Sections of one sort, by name.
 pub type Named<T> = BTreeMap<String, T>;
@@ -39,6 +40,9 @@ pub struct Model {
     pub temperature: Option<f64>,
     /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
+    /// What the model can take in, the answer included, tokens.
+    #[serde(default = "context_tokens")]
+    pub context_tokens: u32,
 }
 
 impl Model {
@@ -56,8 +60,13 @@ impl Model {
             reasoning: None,
             temperature: None,
             max_tokens: None,
+            context_tokens: context_tokens(),
         }
     }
+}
+
+fn context_tokens() -> u32 {
+    CONTEXT_TOKENS_DEFAULT
 }
 
 fn answer_time() -> u64 {
@@ -110,6 +119,28 @@ pub struct Tool {
     pub allow_private: Option<Vec<String>>,
     /// `fetch`, `shell`: most bytes of one answer or output.
     pub bytes_max: Option<usize>,
+    /// What its calls share with calls of other tools; without it the folder they write into.
+    pub exclusive: Option<Exclusive>,
+}
+
+/// Which calls are never made at the same time.
+#[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(untagged)]
+pub enum Exclusive {
+    /// Those of this section, or none.
+    Is(bool),
+    /// Those of all sections with this name.
+    Named(String),
+}
+
+impl Exclusive {
+    /// What a tool of a section shares with others.
+    pub fn shared(&self, section: &str) -> Option<String> {
+        match self {
+            Self::Is(is) => is.then(|| format!("section {section}")),
+            Self::Named(name) => Some(format!("name {name}")),
+        }
+    }
 }
 
 /// `[mcp.NAME]`
@@ -139,6 +170,10 @@ pub struct Mcp {
     pub tools: Option<Vec<String>>,
     /// Whether a person has to agree to every call; without it only to calls of tools that may destroy something.
     pub approval: Option<bool>,
+    /// By the server's own names of its tools, what their calls share; without it, calls of tools that may destroy
+    /// something share this section.
+    #[serde(default)]
+    pub exclusive: BTreeMap<String, Exclusive>,
     /// Longest time of one call, seconds.
     #[serde(default = "call_time")]
     pub timeout_s: u64,

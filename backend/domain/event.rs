@@ -35,7 +35,7 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("message", &["completed"]),
     ("reasoning", &["completed"]),
     ("artifact", &["created"]),
-    ("state", &["checkpointed"]),
+    ("state", &["checkpointed", "compacted"]),
     ("interrupt", &["requested", "resolved"]),
     ("log", &["debug", "info", "warn", "error"]),
     ("stream", &[]),

@@ -149,6 +149,16 @@ pub const VERSION_BYTES_MAX: usize = 128;
 pub const CHANNELS_MAX: usize = 10_000;
 /// Values in one page of checkpoints, bytes; one checkpoint is always given.
 pub const CHECKPOINT_PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Size at which a segment of a list that only grows is closed, bytes; in a long list a part of what stands before it.
+pub const SEGMENT_BYTES: usize = 2 * 1024;
+/// Which part that is: one in so many.
+pub const SEGMENT_PART: usize = 256;
+/// Checkpoints that the engine leaves of a thread, where nothing else is configured.
+pub const CHECKPOINTS_KEEP_DEFAULT: u32 = 50;
+/// Threads used within so many milliseconds are looked through for old checkpoints.
+pub const CHECKPOINT_SWEEP_BACK_MS: i64 = 10 * 60 * 1_000;
+/// Threads one look at old checkpoints takes.
+pub const CHECKPOINT_SWEEP_ROWS: i64 = 1_000;
 /// Most ids in one prune or delete-for-runs.
 pub const PRUNE_IDS_MAX: usize = 1_000;
 /// Longest time to live of a thread, seconds.
@@ -199,10 +209,23 @@ pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MODEL_TOOL_CALLS_MAX: usize = 128;
 /// Longest wait that a model's provider may ask for before a call is made again, milliseconds; over it the call fails.
 pub const MODEL_RETRY_WAIT_MS_MAX: u64 = 60_000;
+/// What a model can take in, where its section does not say, tokens.
+pub const CONTEXT_TOKENS_DEFAULT: u32 = 128_000;
+/// Bytes of text that count as one token: fewer than a token of most languages has, so that a prompt is rather too short.
+pub const TOKEN_BYTES: usize = 3;
+/// What a picture counts as in a prompt, tokens.
+pub const IMAGE_TOKENS: usize = 2_000;
 /// Longest result of a tool that stays with the run, bytes of JSON; over it the result becomes an artifact and a preview.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 32 * 1024;
-/// Characters of a result that became an artifact which stay with the run.
-pub const TOOL_PREVIEW_CHARS: usize = 2_048;
+/// What stays with the run of a result that became an artifact: its beginning and its end, bytes.
+pub const TOOL_HEAD_BYTES: usize = 8 * 1024;
+pub const TOOL_TAIL_BYTES: usize = 2 * 1024;
+/// What an agent reads of an artifact in one call, bytes.
+pub const ARTIFACT_READ_BYTES_MAX: usize = 16 * 1024;
+/// What an agent searches of an artifact in one call, bytes.
+pub const ARTIFACT_SEARCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
+/// Places one search of an artifact gives.
+pub const ARTIFACT_MATCHES_MAX: usize = 20;
 /// How long a tool whose run was cancelled, or that is late, may take to clean up, milliseconds.
 pub const TOOL_GRACE_MS: u64 = 2_000;
 /// Most tools of one agent.

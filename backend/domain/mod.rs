@@ -25,6 +25,7 @@ pub mod pace;
 pub mod principal;
 pub mod run;
 pub mod runner;
+pub mod segments;
 pub mod session;
 pub mod span;
 pub mod splice;

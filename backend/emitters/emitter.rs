@@ -117,6 +117,11 @@ pub trait Emitter: Send + Sync {
         if drafts.is_empty() { Box::pin(std::future::ready(Ok(()))) } else { self.emit_all(drafts) }
     }
 
+    /// Of a conversation, what the model is shown no more: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
+    fn state_compacted(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
+        self.emit(Draft::new("state.compacted", payload).span(span).under(parent))
+    }
+
     fn run_resumed(&self, reason: &str) -> Emitted<'_> {
         self.emit(Draft::new("run.resumed", &json!({"reason": reason})))
     }

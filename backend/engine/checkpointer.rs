@@ -18,6 +18,7 @@ use crate::{
         id::RunId,
         json::Json,
         limits::CHECKPOINT_BODY_BYTES_MAX,
+        segments,
         transcript::full::conversation,
     },
     emitters::host::HostError,
@@ -98,9 +99,8 @@ pub(super) fn encode<S: State>(
         return Err(unfit("a state must serialise as an object"));
     };
     let (mut now, mut versions, mut blobs, mut bytes) = (Kept::new(), Vec::new(), Vec::new(), 0);
-    for (name, value) in members {
+    for (name, text) in members.into_iter().flat_map(|(name, value)| channels::<S>(name, value)) {
         let channel: Channel = name.parse().map_err(unfit)?;
-        let text = value.to_string();
         bytes += text.len();
         let since = kept.get(&name).filter(|(_, before)| *before == text).map(|(since, _)| since.clone());
         let is_new = since.is_none();
@@ -131,6 +131,17 @@ pub(super) fn encode<S: State>(
     Ok((new, now))
 }
 
+/// The channels of a member of the state, each with its value as JSON.
+fn channels<S: State>(name: String, value: Value) -> Vec<(String, String)> {
+    match value {
+        Value::Array(items) if S::APPENDED.contains(&name.as_str()) => {
+            let segments = segments::split(&items).into_iter().enumerate();
+            segments.map(|(segment, text)| (segments::channel(&name, segment), text)).collect()
+        }
+        value => vec![(name, value.to_string())],
+    }
+}
+
 /// Reads back what [`encode`] made, or what a saved session was restored as; `None` for another program's checkpoint,
 /// or one whose state no longer fits.
 pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
@@ -143,13 +154,21 @@ fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     }
     let head: Head = serde_json::from_slice(&checkpoint.checkpoint.b.0).ok().filter(|head: &Head| head.v == FORMAT)?;
     let (mut members, mut kept) = (serde_json::Map::new(), Kept::new());
+    let mut lists: BTreeMap<&str, Vec<(usize, Value)>> = BTreeMap::new();
     for (channel, blob) in &checkpoint.blobs.0 {
         let text = String::from_utf8(blob.b.0.clone()).ok().filter(|_| blob.t.as_str() == "json")?;
-        members.insert(channel.as_str().to_owned(), serde_json::from_str(&text).ok()?);
+        let (name, value) = (channel.as_str(), serde_json::from_str(&text).ok()?);
+        match S::APPENDED.iter().find_map(|list| Some((*list, segments::segment(list, name)?))) {
+            Some((list, segment)) => lists.entry(list).or_default().push((segment, value)),
+            None => _ = members.insert(name.to_owned(), value),
+        }
         // A value that was counted in another way is kept anew with the next step.
         if let Ok(since) = serde_json::from_str::<String>(blob.version.as_json()) {
             kept.insert(channel.as_str().to_owned(), (CheckpointId::trusted(&since), text));
         }
+    }
+    for (list, found) in lists {
+        members.insert(list.to_owned(), Value::Array(segments::join(found)?));
     }
     let memos = checkpoint.writes.iter().filter(|write| write.channel.as_str() == MEMO).filter_map(|write| {
         let (node, key) = write.task_id.as_str().split_once('/')?;

@@ -1,4 +1,4 @@
-//! [`RunEnv::drive`]: carries a graph out, from wherever it stands to wherever it gets.
+//! How a graph is driven ([`RunEnv::drive`]): from wherever it stands to wherever it gets.
 
 use std::{
     any::Any,
@@ -9,24 +9,19 @@ use std::{
 use futures::FutureExt as _;
 use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
-use tokio_util::sync::CancellationToken;
 
 use super::{
-    Graph, State, Stop, Visit,
+    Durability, Graph, RunEnv, State, Stop, Visit,
     checkpointer::{self, Kept, Snapshot},
     graph::Work,
     visit::{Memos, Question, Step, span_of},
 };
 use crate::{
-    clock::{IdSource, Stopwatch},
     domain::{
         checkpoint::CheckpointId,
         id::{RunId, SpanId, ThreadId},
     },
-    emitters::{
-        emitter::{Emitter, Turn},
-        host::{HostError, RunHost},
-    },
+    emitters::{emitter::Turn, host::HostError},
     threads::state_thread,
 };
 
@@ -75,48 +70,8 @@ impl<S> Ended<S> {
     }
 }
 
-/// When a graph's state is kept.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Durability {
-    /// After each step, and what nodes remember inside it at once: no step is taken twice.
-    #[default]
-    EveryStep,
-    /// When the graph waits; `waited` says whether it has before. One that was killed goes on from where it waited last, or
-    /// begins again.
-    WhenWaiting { waited: bool },
-    /// Never: it begins each time.
-    Never,
-}
-
-/// What somebody works with who carries a run out.
-#[derive(Clone)]
-pub struct RunEnv {
-    pub host: Arc<dyn RunHost>,
-    /// Its event ids must follow from the spans, see [`crate::emitters::identity::SupervisorEmitter::repeatable`].
-    pub emitter: Arc<dyn Emitter>,
-    pub ids: IdSource,
-    pub stopwatch: Stopwatch,
-    pub cancel: CancellationToken,
-    pub durability: Durability,
-}
-
-impl RunEnv {
-    /// Goes on from the run's last checkpoint, or begins: `begin` gets the state the thread was left in by an earlier
-    /// run of this graph, if there is one.
-    ///
-    /// After an error of the host the graph stands where it stood and may be driven again.
-    pub async fn drive<S: State>(
-        &self,
-        graph: &Graph<S>,
-        limits: Limits,
-        begin: impl FnOnce(Option<S>) -> S + Send,
-    ) -> Result<Ended<S>, HostError> {
-        Drive { graph, env: self, limits, thread: state_thread(self.host.context()) }.run(begin).await
-    }
-}
-
 /// A graph under way.
-struct Drive<'a, S: State> {
+pub(super) struct Drive<'a, S: State> {
     graph: &'a Graph<S>,
     env: &'a RunEnv,
     limits: Limits,
@@ -146,8 +101,12 @@ const NODE_CHARS_SHOWN: usize = 64;
 /// The key under which a node's update is kept.
 const UPDATE: &str = "=";
 
-impl<S: State> Drive<'_, S> {
-    async fn run(self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<Ended<S>, HostError> {
+impl<'a, S: State> Drive<'a, S> {
+    pub(super) fn new(graph: &'a Graph<S>, env: &'a RunEnv, limits: Limits) -> Self {
+        Self { graph, env, limits, thread: state_thread(env.host.context()) }
+    }
+
+    pub(super) async fn run(self, begin: impl FnOnce(Option<S>) -> S + Send) -> Result<Ended<S>, HostError> {
         let mut at = self.open(begin).await?;
         loop {
             if self.env.cancel.is_cancelled() {

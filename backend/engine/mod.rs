@@ -10,18 +10,20 @@
 //! lost, and events carry ids that follow from their spans, so a step that is repeated writes no event twice.
 //!
 //! Nothing is ambient: the run's [`RunHost`](crate::emitters::host::RunHost), its emitter and the cancellation are
-//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do) and [`drive`]; `checkpointer` says how a
+//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do), [`env`](mod@env) and [`drive`]; `checkpointer` says how a
 //! state is kept.
 
 mod checkpointer;
 pub mod drive;
+pub mod env;
 pub mod graph;
 pub mod visit;
 
 use serde::{Serialize, de::DeserializeOwned};
 
 pub use self::{
-    drive::{Durability, Ended, Limits, RunEnv},
+    drive::{Ended, Limits},
+    env::{Durability, RunEnv},
     graph::{Graph, Next},
     visit::{Stop, Visit},
 };
@@ -31,6 +33,9 @@ pub use self::{
 pub trait State: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
     /// What a node gives back.
     type Update: Serialize + DeserializeOwned + Send + 'static;
+
+    /// Members that are lists to which nothing is done but adding at the end; of such a list only what is new is stored.
+    const APPENDED: &'static [&'static str] = &[];
 
     /// Takes in what one node gave. Nodes of one step apply in the order of their names.
     fn apply(&mut self, update: Self::Update);

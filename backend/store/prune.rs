@@ -3,6 +3,8 @@
 //! A value goes when no checkpoint of its thread refers to it any more. Whoever removes locks the threads' rows first,
 //! as everybody who puts a checkpoint does, so no value is taken from under a checkpoint that is on its way in.
 
+mod old;
+
 use std::ops::AddAssign;
 
 use chrono::{DateTime, Utc};

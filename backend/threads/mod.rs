@@ -1,7 +1,8 @@
 //! What becomes of threads over time: pruned, deleted, expired.
 //!
 //! Reading and writing them needs nothing but the store. Whatever takes something away goes through here, so that it is
-//! counted. Invariant kept here: a thread with a run that has not ended does not expire.
+//! counted. Invariants kept here: a thread with a run that has not ended does not expire, and the newest checkpoint of
+//! such a run stays.
 //!
 //! Start reading at [`Threads::sweep`].
 
@@ -16,7 +17,10 @@ use crate::{
         checkpoint::MadeBy,
         context::RunContext,
         id::{RunId, ThreadId},
-        limits::{THREAD_SWEEP_MS, THREAD_SWEEP_ROWS},
+        limits::{
+            CHECKPOINT_SWEEP_BACK_MS, CHECKPOINT_SWEEP_ROWS, CHECKPOINTS_KEEP_DEFAULT, THREAD_SWEEP_MS,
+            THREAD_SWEEP_ROWS,
+        },
         principal::OwnerId,
     },
     store::{
@@ -42,12 +46,19 @@ pub struct Threads {
     store: Store,
     clock: Clock,
     ttl_s: Option<i64>,
+    keep: u32,
 }
 
 impl Threads {
     /// `ttl_s` is the time to live of threads that have none of their own, seconds; `None` for ever.
     pub fn new(store: Store, clock: Clock, ttl_s: Option<i64>) -> Self {
-        Self { store, clock, ttl_s }
+        Self { store, clock, ttl_s, keep: CHECKPOINTS_KEEP_DEFAULT }
+    }
+
+    /// With another number of the engine's checkpoints that a thread keeps; 0 keeps all.
+    #[must_use]
+    pub fn keeping(self, keep: u32) -> Self {
+        Self { keep, ..self }
     }
 
     pub fn store(&self) -> &Store {
@@ -118,6 +129,17 @@ impl Threads {
         }
     }
 
+    /// Removes what the engine left of old checkpoints in threads that were used lately.
+    pub async fn prune_old(&self) -> Result<Gone, store::Error> {
+        if self.keep == 0 {
+            return Ok(Gone::default());
+        }
+        let since = self.clock.now() - TimeDelta::milliseconds(CHECKPOINT_SWEEP_BACK_MS);
+        let gone = self.store.prune_old(i64::from(self.keep), since, CHECKPOINT_SWEEP_ROWS).await?;
+        count(gone, "old");
+        Ok(gone)
+    }
+
     /// Sweeps now and then until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let work = async {
@@ -126,6 +148,9 @@ impl Threads {
                 every.tick().await;
                 if let Err(error) = Box::pin(self.sweep()).await {
                     tracing::warn!(error = &error as &dyn std::error::Error, "expired threads were not looked for");
+                }
+                if let Err(error) = Box::pin(self.prune_old()).await {
+                    tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints were not looked for");
                 }
             }
         };

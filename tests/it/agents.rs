@@ -4,6 +4,7 @@ mod approvals;
 mod conversations;
 mod crashes;
 mod ends;
+mod memory;
 mod tools;
 mod workers;
 

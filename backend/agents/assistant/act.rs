@@ -47,6 +47,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
     let step = Step {
         env: &visit.env,
         tools: &assistant.toolbox,
+        locks: assistant.locks.clone(),
         parent: Some(&visit.span),
         parallel_max: assistant.parallel_max,
         call_time_max: assistant.call_time_max,
@@ -62,7 +63,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
         let result = results.remove(&span).unwrap_or_else(|| Err(ToolError::Unknown(call.name)));
         Message { content: parts(&result), ..Message::tool(call.id, "") }
     });
-    Ok(Said { messages: messages.collect(), usage: Usage::default() })
+    Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None })
 }
 
 /// Asks for every call that needs a person's word, all at once; gives the results of those that are not to be made.

@@ -13,6 +13,7 @@
 mod act;
 mod delegate;
 mod speak;
+mod window;
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,14 +21,17 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
+pub use self::window::Cut;
 use super::{
     agent::Agent,
+    builtin::artifact::ReadArtifact,
+    exclusive::Locks,
     model::{ImageSource, Message, Model, Part, Speaker, Usage},
     tools::Toolbox,
 };
 use crate::{
     domain::id::{Name, SpanId},
-    emitters::host::HostError,
+    emitters::host::{HostError, RunHost},
     engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::Flaw},
 };
 
@@ -40,7 +44,11 @@ pub struct Assistant {
     pub temperature: Option<f64>,
     /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
+    /// What the model can take in, the answer included, tokens.
+    pub context_tokens: u32,
     pub toolbox: Toolbox,
+    /// What its tools share with those of other runs.
+    pub locks: Locks,
     /// Tool calls at work at a time, at least 1.
     pub parallel_max: usize,
     /// Longest time of one tool call, where the tool has none of its own.
@@ -59,6 +67,9 @@ pub struct Conversation {
     /// Of all runs of the thread.
     #[serde(deserialize_with = "usage_of")]
     pub usage: Usage,
+    /// What the model is no longer shown.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
 }
 
 /// In a thread that was carried over, `usage` may be another framework's word for something else.
@@ -71,14 +82,19 @@ fn usage_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, 
 pub struct Said {
     pub messages: Vec<Message>,
     pub usage: Usage,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cut: Option<Cut>,
 }
 
 impl State for Conversation {
     type Update = Said;
 
-    fn apply(&mut self, Said { messages, usage }: Said) {
+    const APPENDED: &'static [&'static str] = &["messages"];
+
+    fn apply(&mut self, Said { messages, usage, cut }: Said) {
         self.messages.extend(messages);
         self.usage += usage;
+        self.cut = cut.or(self.cut.take());
     }
 }
 
@@ -91,6 +107,11 @@ impl Conversation {
         self.messages.extend(open.into_iter().map(|id| Message::tool(id, "the run ended before this call")));
         self.messages.extend(messages_of(input));
         self
+    }
+
+    /// The first message that the model is shown. A thread that was carried over may hold fewer than were left out.
+    fn shown_from(&self) -> usize {
+        self.cut.as_ref().map_or(0, |cut| cut.messages).min(self.messages.len())
     }
 
     /// The last thing the model said.
@@ -157,6 +178,17 @@ fn part_of(part: &Value) -> Part {
     }
 }
 
+impl Assistant {
+    /// With a tool that reads what results of others were put aside.
+    fn with_artifacts(&self, host: &Arc<dyn RunHost>) -> Self {
+        let mut assistant = self.clone();
+        if !self.toolbox.is_empty() {
+            assistant.toolbox = self.toolbox.with(Arc::new(ReadArtifact(Arc::clone(host))));
+        }
+        assistant
+    }
+}
+
 impl Agent for Assistant {
     fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>> {
         Box::pin(async move {
@@ -164,12 +196,14 @@ impl Agent for Assistant {
                 let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
                 env.emitter.message(&span, &json!({"role": message.role, "content": said}), None).await?;
             }
-            let graph = match graph(&self) {
+            let limits = self.limits;
+            let assistant = Arc::new(self.with_artifacts(&env.host));
+            let graph = match graph(&assistant) {
                 Ok(graph) => graph,
                 Err(flaw) => return Ok(Ended::Failed { node: None, error: flaw.to_string() }),
             };
             let begin = |before: Option<Conversation>| before.unwrap_or_default().asked(&input);
-            let ended = env.drive(&graph, self.limits, begin).await?;
+            let ended = env.drive(&graph, limits, begin).await?;
             Ok(ended.map(|conversation| json!({"response": conversation.answer()})))
         })
     }

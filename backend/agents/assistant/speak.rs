@@ -8,9 +8,9 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio::sync::mpsc::{UnboundedReceiver, unbounded_channel};
 
-use super::{Assistant, Conversation, Said};
+use super::{Assistant, Conversation, Cut, Said, window};
 use crate::{
-    agents::model::{Completion, Delta, ImageSource, Message, Part, Request, complete_until},
+    agents::model::{Completion, Delta, ImageSource, Message, Part, Request, ToolSpec, complete_until},
     domain::{id::SpanId, limits::IMAGE_BYTES_MAX},
     emitters::{
         emitter::{Emitter, millis},
@@ -31,16 +31,27 @@ struct Answer {
 }
 
 pub(super) async fn speak(assistant: Arc<Assistant>, visit: Visit<Conversation>) -> Result<Said, Stop> {
-    let answer = visit.once("answer", || answered(&assistant, &visit)).await?;
+    let tools: Vec<ToolSpec> = assistant.toolbox.specs().into_iter().chain(super::delegate::spec(&assistant)).collect();
+    let compaction = window::compaction(&assistant, &visit.state, &tools);
+    if let Some(compaction) = &compaction {
+        visit.env.emitter.state_compacted(&visit.sub_span("cut"), &compaction.payload(), Some(&visit.span)).await?;
+    }
+    let cut = compaction.map(|compaction| compaction.cut);
+    let answer = visit.once("answer", || answered(&assistant, &visit, tools, cut.as_ref())).await?;
     tell(&assistant, &visit, &answer).await?;
     let Completion { message, usage, .. } = answer.completion;
-    Ok(Said { messages: vec![message], usage })
+    Ok(Said { messages: vec![message], usage, cut })
 }
 
-async fn answered(assistant: &Assistant, visit: &Visit<Conversation>) -> Result<Answer, Stop> {
+async fn answered(
+    assistant: &Assistant,
+    visit: &Visit<Conversation>,
+    tools: Vec<ToolSpec>,
+    cut: Option<&Cut>,
+) -> Result<Answer, Stop> {
     // A call that a crash cut off has left pieces behind, so each call has a span of its own.
     let span = visit.fresh_span("message");
-    let request = request(assistant, visit).await;
+    let request = request(assistant, visit, tools, cut).await;
     let began = (visit.env.stopwatch)();
     // The channel is bounded by the answer itself, whose length the model bounds.
     let (sender, pieces) = unbounded_channel();
@@ -58,19 +69,24 @@ async fn answered(assistant: &Assistant, visit: &Visit<Conversation>) -> Result<
     Ok(Answer { span, completion, took_ms })
 }
 
-async fn request(assistant: &Assistant, visit: &Visit<Conversation>) -> Request {
-    let system = Some(&assistant.system).filter(|system| !system.is_empty());
-    let mut messages: Vec<Message> = system.into_iter().map(Message::system).collect();
-    messages.extend(visit.state.messages.iter().cloned());
+async fn request(
+    assistant: &Assistant,
+    visit: &Visit<Conversation>,
+    tools: Vec<ToolSpec>,
+    cut: Option<&Cut>,
+) -> Request {
+    let conversation = &*visit.state;
+    let cut = cut.or(conversation.cut.as_ref());
+    let from = cut.map_or(0, |cut| cut.messages).min(conversation.messages.len());
+    let told = [assistant.system.as_str(), cut.map_or("", |cut| cut.summary.as_str())];
+    let system = told.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+    let mut messages: Vec<Message> =
+        Some(system).filter(|text| !text.is_empty()).map(Message::system).into_iter().collect();
+    messages.extend(window::prompt(&conversation.messages, from).cloned());
     for part in messages.iter_mut().flat_map(|message| &mut message.content) {
         fetch(&*visit.env.host, part).await;
     }
-    Request {
-        messages,
-        tools: assistant.toolbox.specs().into_iter().chain(super::delegate::spec(assistant)).collect(),
-        temperature: assistant.temperature,
-        max_tokens: assistant.max_tokens,
-    }
+    Request { messages, tools, temperature: assistant.temperature, max_tokens: assistant.max_tokens }
 }
 
 /// Puts the picture itself in the place of a pointer to it.

@@ -55,6 +55,12 @@ impl Root {
         Ok(Arc::new(Self { dir: Dir::open_ambient_dir(&path, ambient_authority())?, path, per_owner }))
     }
 
+    /// What the calls share that write for a run.
+    pub(super) fn shared(&self, context: &RunContext) -> String {
+        let path = if self.per_owner { self.path.join(context.owner_id.as_str()) } else { self.path.clone() };
+        format!("folder {}", path.display())
+    }
+
     /// What a run may see, opened, and its path.
     pub(super) fn of(&self, context: &RunContext) -> std::io::Result<(Dir, PathBuf)> {
         if !self.per_owner {
@@ -147,8 +153,8 @@ impl Tool for Files {
         self.schema.clone()
     }
 
-    fn exclusive(&self) -> bool {
-        self.writes
+    fn exclusive(&self, context: &RunContext) -> Option<String> {
+        self.writes.then(|| self.root.shared(context))
     }
 
     fn blocking(&self) -> bool {

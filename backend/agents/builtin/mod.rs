@@ -1,10 +1,11 @@
-//! The tools that come with the program: files of one folder, pages of allowed hosts, commands.
+//! The tools that come with the program: files of one folder, pages of allowed hosts, commands, and artifacts.
 //!
 //! Invariant kept here: what a tool may reach is fixed when it is made. A path, a host or a link in the arguments can
 //! only name something inside.
 //!
 //! Start reading at [`files`].
 
+pub mod artifact;
 pub mod fetch;
 pub mod files;
 mod guard;

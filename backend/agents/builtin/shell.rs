@@ -57,8 +57,8 @@ impl Tool for Shell {
         })
     }
 
-    fn exclusive(&self) -> bool {
-        true
+    fn exclusive(&self, context: &RunContext) -> Option<String> {
+        Some(self.0.root.shared(context))
     }
 
     fn needs_approval(&self, _: &Value) -> bool {
@@ -197,7 +197,7 @@ mod tests {
         assert!(stdout.starts_with(dir.to_str().unwrap()), "{stdout}");
         assert!(stdout.ends_with("HOME LANG OLDPWD PATH PWD ") || stdout.ends_with("HOME LANG PATH PWD "), "{stdout}");
         assert_eq!((&done["exit_code"], &done["stderr"]), (&json!(3), &json!("oh\n")));
-        assert!(shell.needs_approval(&json!({})) && shell.exclusive());
+        assert!(shell.needs_approval(&json!({})) && shell.exclusive(&context(1, Role::Agent, "a")).is_some());
     }
 
     #[tokio::test]

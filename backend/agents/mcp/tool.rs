@@ -12,7 +12,7 @@ use tokio_util::sync::CancellationToken;
 use super::{connection::Connection, result};
 use crate::{
     agents::tools::{Called, Tool, ToolError, check_name},
-    config::sections::Mcp,
+    config::sections::{Exclusive, Mcp},
     domain::{
         context::RunContext,
         limits::{MCP_DESCRIPTION_CHARS_MAX, MCP_SCHEMA_BYTES_MAX, TOOLS_MAX},
@@ -33,6 +33,7 @@ struct McpTool {
     description: String,
     schema: Arc<JsonObject>,
     approval: bool,
+    exclusive: Option<String>,
     time_max: Duration,
     connection: Arc<Connection>,
 }
@@ -61,7 +62,7 @@ pub(super) async fn list(
     if cursor.is_some() {
         return Err(format!("its list of tools has more than {PAGES_MAX} pages"));
     }
-    for name in config.tools.iter().flatten() {
+    for name in config.tools.iter().flatten().chain(config.exclusive.keys()) {
         if !found.iter().any(|tool| tool.name == *name) {
             return Err(format!("it has no tool named {name}"));
         }
@@ -89,6 +90,7 @@ fn ours(server: &str, config: &Mcp, connection: &Arc<Connection>, tool: TheirToo
         description: tool.description.unwrap_or_default().chars().take(MCP_DESCRIPTION_CHARS_MAX).collect(),
         schema: tool.input_schema,
         approval: config.approval.unwrap_or(!harmless),
+        exclusive: config.exclusive.get(&*tool.name).unwrap_or(&Exclusive::Is(!harmless)).shared(server),
         time_max: Duration::from_secs(config.timeout_s),
         connection: Arc::clone(connection),
         own_name: tool.name.into_owned(),
@@ -106,6 +108,10 @@ impl Tool for McpTool {
 
     fn schema(&self) -> Value {
         Value::Object((*self.schema).clone())
+    }
+
+    fn exclusive(&self, _: &RunContext) -> Option<String> {
+        self.exclusive.clone()
     }
 
     fn needs_approval(&self, _: &Value) -> bool {

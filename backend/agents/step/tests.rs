@@ -23,7 +23,7 @@ use crate::{
 #[expect(clippy::struct_excessive_bools, reason = "each is a way a tool may behave")]
 struct Fake {
     name: &'static str,
-    exclusive: bool,
+    exclusive: Option<&'static str>,
     blocking: bool,
     panics: bool,
     hangs: bool,
@@ -46,8 +46,8 @@ impl Tool for Fake {
         json!({"type": "object", "properties": {"n": {"type": "integer"}}})
     }
 
-    fn exclusive(&self) -> bool {
-        self.exclusive
+    fn exclusive(&self, _: &RunContext) -> Option<String> {
+        self.exclusive.map(str::to_owned)
     }
 
     fn blocking(&self) -> bool {
@@ -107,7 +107,16 @@ fn silent(run: &RunContext) -> RunEnv {
 
 fn step<'a>(env: &'a RunEnv, tools: &'a Toolbox) -> Step<'a> {
     let call_time_max = Duration::from_secs(5);
-    Step { env, tools, parent: None, parallel_max: 16, call_time_max, output_bytes_max: 1_000, memory: None }
+    Step {
+        env,
+        tools,
+        parent: None,
+        parallel_max: 16,
+        call_time_max,
+        output_bytes_max: 1_000,
+        memory: None,
+        locks: Locks::default(),
+    }
 }
 
 fn fake(name: &'static str) -> Fake {
@@ -143,7 +152,7 @@ async fn two_hundred_parallel_tools_of_a_supervisor_and_of_a_worker_are_never_mi
     let world = World::endless();
     let tools = Toolbox::new([
         Arc::new(fake("plain")) as Arc<dyn Tool>,
-        Arc::new(Fake { exclusive: true, ..fake("exclusive") }),
+        Arc::new(Fake { exclusive: Some("it"), ..fake("exclusive") }),
         Arc::new(Fake { blocking: true, ..fake("blocking") }),
     ]);
     let (lead, worker) = (context(1, Role::Supervisor, "lead"), context(2, Role::Worker, "worker-1"));
@@ -165,7 +174,7 @@ async fn two_hundred_parallel_tools_of_a_supervisor_and_of_a_worker_are_never_mi
 
 #[tokio::test(flavor = "multi_thread", worker_threads = 4)]
 async fn exclusive_tools_work_one_at_a_time_and_others_up_to_the_bound() {
-    let (alone, free) = (Arc::new(Fake { exclusive: true, ..fake("alone") }), Arc::new(fake("free")));
+    let (alone, free) = (Arc::new(Fake { exclusive: Some("it"), ..fake("alone") }), Arc::new(fake("free")));
     let tools = Toolbox::new([alone.clone() as Arc<dyn Tool>, free.clone()]);
     let env = silent(&context(1, Role::Supervisor, "lead"));
     let bounded = Step { parallel_max: 3, ..step(&env, &tools) };
@@ -176,6 +185,32 @@ async fn exclusive_tools_work_one_at_a_time_and_others_up_to_the_bound() {
     let order: Vec<_> =
         outcomes.iter().map(|outcome| outcome.result.as_ref().unwrap()["n"].as_u64().unwrap()).collect();
     assert!(order.is_sorted(), "outcomes come in the order of the calls");
+}
+
+#[tokio::test(flavor = "multi_thread", worker_threads = 4)]
+async fn of_two_runs_the_calls_that_share_something_are_made_one_at_a_time() {
+    let shares = |what| Arc::new(Fake { exclusive: Some(what), ..fake("writes") });
+    let (one, same, other) = (shares("folder a"), shares("folder a"), shares("folder b"));
+    let env = silent(&context(1, Role::Agent, "a"));
+    let locks = Locks::default();
+    let at_once = async |first: &Arc<Fake>, second: &Arc<Fake>| {
+        let boxes = [first, second].map(|tool| Toolbox::new([Arc::clone(tool) as Arc<dyn Tool>]));
+        let [a, b] = boxes.each_ref().map(|tools| Step { locks: locks.clone(), ..step(&env, tools) });
+        let (a, b) = tokio::join!(run_step(&a, calls("a", &["writes"], 50)), run_step(&b, calls("b", &["writes"], 50)));
+        assert_eq!(a.unwrap().len() + b.unwrap().len(), 100);
+    };
+    at_once(&one, &one).await;
+    assert_eq!(one.at_work_max.load(Ordering::SeqCst), 1, "one tool in two runs");
+    let held = locks.lock("folder a").await;
+    let both = async { at_once(&same, &other).await };
+    let freed = async {
+        while other.at_work_max.load(Ordering::SeqCst) == 0 {
+            tokio::task::yield_now().await;
+        }
+        assert_eq!(same.at_work_max.load(Ordering::SeqCst), 0, "what is held by another is waited for");
+        drop(held);
+    };
+    tokio::join!(both, freed);
 }
 
 #[tokio::test(start_paused = true)]
@@ -257,11 +292,11 @@ async fn a_late_tool_is_told_so() {
 }
 
 #[tokio::test]
-async fn a_result_that_is_too_large_becomes_a_pointer_and_its_beginning() {
+async fn a_result_that_is_too_large_becomes_a_pointer_and_both_its_ends() {
     let image = json!({"type": "image", "media_type": "image/png", "data": "aGVs".repeat(1_000)});
     let says = |name, value| Arc::new(Fake { says: Some(value), ..fake(name) }) as Arc<dyn Tool>;
     let tools = Toolbox::new([
-        says("text", json!("é".repeat(5_000))),
+        says("text", json!(format!("begin{}end", "é".repeat(50_000)))),
         says("small", json!({"ok": true})),
         says("picture", json!({"content": [{"type": "text", "text": "look"}, image]})),
     ]);
@@ -270,19 +305,21 @@ async fn a_result_that_is_too_large_becomes_a_pointer_and_its_beginning() {
     let env = env(&world, &context(1, Role::Supervisor, "lead"), "p");
     let results = run_step(&step(&env, &tools), calls("x", &names, 3)).await.unwrap();
     let [text, small, picture] = [0, 1, 2].map(|n: usize| results[n].result.clone().unwrap());
-    assert_eq!(text["$artifact"]["size"], 10_000);
-    assert_eq!(text["preview"].as_str().unwrap().chars().count(), 2_048);
+    assert_eq!(text["$artifact"]["size"], 100_008);
+    let preview = text["preview"].as_str().unwrap();
+    assert!(preview.starts_with("beginé") && preview.ends_with("éend") && preview.len() < 10_400, "{preview}");
+    assert!(preview.contains("of 100008 bytes left out; read_artifact reads and searches them"), "{preview}");
     assert_eq!(small, json!({"ok": true}));
     assert_eq!(picture["content"][1], json!({"type": "image", "media_type": "image/png", "artifact_id": "a2"}));
     let kept = world.held.lock().unwrap().artifacts.take().unwrap();
     assert_eq!(
         (kept[0].0.as_str(), kept[0].1.as_str(), kept[0].2.len()),
-        ("text.txt", "text/plain; charset=utf-8", 10_000)
+        ("text.txt", "text/plain; charset=utf-8", 100_008)
     );
     // With no room for it the beginning stays, and says that it is one.
     let results = run_step(&step(&env, &tools), calls("y", &names, 3)).await.unwrap();
     let text = results[0].result.clone().unwrap();
-    assert_eq!((&text["truncated"], &text["bytes"]), (&json!(true), &json!(10_000)));
+    assert_eq!((&text["truncated"], &text["bytes"]), (&json!(true), &json!(100_008)));
     let shown = crate::agents::tools::parts(&results[2].result);
     assert_eq!(shown.len(), 2, "{shown:?}");
 }

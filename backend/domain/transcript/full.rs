@@ -18,6 +18,7 @@ use crate::domain::{
     checkpoint::{self, Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, ValueType, Version},
     event::timestamp,
     json::Json,
+    segments,
 };
 
 /// The channel of a conversation.
@@ -50,6 +51,7 @@ pub enum Held {
 
 /// What of a checkpoint is kept.
 pub fn of_checkpoint(checkpoint: Checkpoint) -> Held {
+    let checkpoint = segments::joined(checkpoint, MESSAGES);
     let messages = messages_in(&checkpoint.checkpoint, &checkpoint.blobs);
     let Some(state) = serde_json::to_value(Checkpoint { writes: Vec::new(), ..checkpoint }).ok() else {
         return Held::Nothing;

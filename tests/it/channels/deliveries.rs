@@ -108,7 +108,7 @@ async fn an_answer_is_in_the_log_as_soon_as_its_run_has_ended() {
 async fn an_answer_that_takes_longer_than_its_lease_is_nobody_elses() {
     let telegram = Telegram::start().await;
     let config = "[channels.telegram]\nagent = \"echo\"\n";
-    let setup = setup().config(config).telegram(&telegram.base).flags(&["--lease-ms", "500"]);
+    let setup = setup().config(config).telegram(&telegram.base).flags(&["--lease-ms", "2000"]);
     let server = setup.clone().start().await;
     let other = setup.on(&server.db).start().await;
     telegram.next(Mood::Slow);
@@ -117,7 +117,7 @@ async fn an_answer_that_takes_longer_than_its_lease_is_nobody_elses() {
     until("the run", || async { list().await[0].is_object() }).await;
     answer(&server, &id(&list().await[0], "run_id"), "hi").await;
     telegram.until_calls(1).await;
-    let renewed = "select count(*) from store.reply where lease_until > created_at + interval '3 s' and attempts = 1";
+    let renewed = "select count(*) from store.reply where lease_until > created_at + interval '4 s' and attempts = 1";
     server.db.until_number("it is renewed", renewed, 1).await;
     telegram.go_on();
     let done = "select count(*) from store.reply where done_at is not null and parts_sent = 1";

@@ -1,0 +1,187 @@
+//! How much of a conversation the model is shown: what its context window has room for. The rest stays in the thread, and
+//! a summary says what it was about.
+
+use serde::{Deserialize, Serialize};
+use serde_json::{Value, json};
+
+use super::{Assistant, Conversation};
+use crate::{
+    agents::model::{Message, Part, Speaker, ToolSpec},
+    domain::{
+        limits::{IMAGE_TOKENS, TOKEN_BYTES},
+        transcript::summary::summary,
+    },
+};
+
+/// What a message takes besides its words, tokens.
+const MESSAGE_TOKENS: usize = 8;
+/// Of the room, the part that is used again after a cut: one in so many. So the next turns only add to the prompt.
+const USED_AFTER_CUT: usize = 2;
+/// Where no longest answer is configured, the part of the window that is left for one: one in so many.
+const ANSWER_PART: usize = 8;
+
+/// What the model is no longer shown.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cut {
+    /// The messages from the beginning that are left out.
+    pub messages: usize,
+    /// What they were about.
+    pub summary: String,
+}
+
+/// A cut as the log tells of it.
+pub(super) struct Compaction {
+    pub cut: Cut,
+    /// About how long the conversation's part of the prompt would be, and is, tokens.
+    pub tokens_before: usize,
+    pub tokens_after: usize,
+}
+
+impl Compaction {
+    pub(super) fn payload(&self) -> Value {
+        json!({
+            "messages_left_out": self.cut.messages, "summary": self.cut.summary,
+            "tokens_before": self.tokens_before, "tokens_after": self.tokens_after,
+        })
+    }
+}
+
+/// The cut that the next prompt needs; none while everything fits that was shown so far.
+///
+/// It leaves out what came before one of the user's messages, or where the work on the last one alone is too long, the
+/// oldest calls of it: a tool's result is never shown without its call, and the last request always.
+pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) -> Option<Compaction> {
+    let (messages, from) = (&conversation.messages, conversation.shown_from());
+    let room = room(assistant, conversation, tools);
+    let shown = |from: usize| -> usize { prompt(messages, from).map(tokens).sum() };
+    let tokens_before = shown(from);
+    if tokens_before <= room {
+        return None;
+    }
+    let starts = |role: Speaker| (from + 1..messages.len()).filter(move |at| messages[*at].role == role);
+    let fits = |at: &usize| shown(*at) <= room / USED_AFTER_CUT;
+    let cut = starts(Speaker::User).find(fits);
+    let cut = cut.or_else(|| starts(Speaker::Assistant).find(fits));
+    // What cannot be cut any shorter is for the provider to refuse.
+    let cut = cut.or_else(|| starts(Speaker::Assistant).chain(starts(Speaker::User)).max())?;
+    let mut left_out: Vec<Value> = messages[from..cut].iter().map(|message| json!(message)).collect();
+    if let Some(earlier) = &conversation.cut {
+        left_out.insert(0, json!({"role": "user", "content": earlier.summary}));
+    }
+    let cut = Cut { messages: cut, summary: summary(&left_out) };
+    Some(Compaction { tokens_after: shown(cut.messages), cut, tokens_before })
+}
+
+/// The messages that are shown when those before `from` are not: the last request stands before the work on it.
+pub(super) fn prompt(messages: &[Message], from: usize) -> impl Iterator<Item = &Message> {
+    let request = messages.iter().rposition(|message| message.role == Speaker::User).filter(|at| *at < from);
+    request.map(|at| &messages[at]).into_iter().chain(&messages[from..])
+}
+
+/// What the window has left for the conversation, tokens.
+fn room(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) -> usize {
+    let window = assistant.context_tokens as usize;
+    let answer = assistant.max_tokens.map_or(window / ANSWER_PART, |tokens| tokens as usize);
+    let summary = conversation.cut.as_ref().map_or(0, |cut| cut.summary.len());
+    let told: usize = tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
+    let fixed = (assistant.system.len() + summary + told).div_ceil(TOKEN_BYTES);
+    window.saturating_sub(answer).saturating_sub(fixed)
+}
+
+/// About how many tokens a message takes.
+fn tokens(message: &Message) -> usize {
+    let of_part = |part: &Part| match part {
+        Part::Text { text } | Part::Reasoning { text, .. } => text.len().div_ceil(TOKEN_BYTES),
+        Part::Image { .. } => IMAGE_TOKENS,
+    };
+    let calls = message.tool_calls.iter().map(|call| call.args.to_string().len().div_ceil(TOKEN_BYTES));
+    MESSAGE_TOKENS + message.content.iter().map(of_part).chain(calls).sum::<usize>()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::{sync::Arc, time::Duration};
+
+    use super::*;
+    use crate::{
+        agents::{assistant::Said, exclusive::Locks, model::ToolCall, models::scripted::Echo, tools::Toolbox},
+        engine::{Limits, State as _},
+    };
+
+    fn assistant(context_tokens: u32) -> Assistant {
+        Assistant {
+            system: "be brief".to_owned(),
+            model: Arc::new(Echo),
+            temperature: None,
+            max_tokens: Some(100),
+            context_tokens,
+            toolbox: Toolbox::default(),
+            locks: Locks::default(),
+            parallel_max: 1,
+            call_time_max: Duration::from_secs(1),
+            workers: Vec::new(),
+            limits: Limits::default(),
+        }
+    }
+
+    fn said(conversation: &mut Conversation, message: Message) {
+        conversation.apply(Said { messages: vec![message], usage: crate::agents::model::Usage::default(), cut: None });
+    }
+
+    fn answer(text: &str) -> Message {
+        Message { role: Speaker::Assistant, ..Message::user(text) }
+    }
+
+    #[test]
+    fn the_prompt_of_a_conversation_that_goes_on_for_ever_stays_within_the_window() {
+        let (assistant, mut conversation, mut cuts) = (assistant(4_000), Conversation::default(), 0);
+        for turn in 0..200 {
+            said(&mut conversation, Message::user(format!("request {turn} {}", "x".repeat(500))));
+            if let Some(Compaction { cut, tokens_before, tokens_after }) = compaction(&assistant, &conversation, &[]) {
+                assert!(tokens_after < tokens_before && tokens_after <= 2_000, "{tokens_before} {tokens_after}");
+                assert!(cut.summary.contains(&format!("Messages in total: {}", cut.messages)), "{}", cut.summary);
+                (conversation.cut, cuts) = (Some(cut), cuts + 1);
+            }
+            let from = conversation.shown_from();
+            let shown: Vec<&Message> = prompt(&conversation.messages, from).collect();
+            assert!(shown.iter().map(|message| tokens(message)).sum::<usize>() < 3_900, "turn {turn}");
+            assert_eq!(shown[0].role, Speaker::User);
+            assert_eq!(shown.last().unwrap().text(), conversation.messages.last().unwrap().text());
+            said(&mut conversation, answer(&"y".repeat(500)));
+        }
+        assert!((10..50).contains(&cuts), "{cuts} cuts of 200 turns");
+        assert_eq!(conversation.messages.len(), 400, "nothing is taken from the thread");
+    }
+
+    #[test]
+    fn work_on_one_request_that_is_too_long_is_cut_between_calls_and_keeps_the_request() {
+        let (assistant, mut conversation) = (assistant(4_000), Conversation::default());
+        said(&mut conversation, Message::user("look at everything"));
+        for n in 0..12 {
+            let call = ToolCall {
+                id: format!("c{n}"),
+                name: "look".to_owned(),
+                args: json!({"at": n}),
+                signatures: Vec::new(),
+            };
+            said(&mut conversation, Message { tool_calls: vec![call], ..answer("") });
+            said(&mut conversation, Message::tool(format!("c{n}"), "z".repeat(1_500)));
+        }
+        let Some(Compaction { cut, .. }) = compaction(&assistant, &conversation, &[]) else { panic!("it is too long") };
+        let shown: Vec<&Message> = prompt(&conversation.messages, cut.messages).collect();
+        assert_eq!(shown[0].text(), "look at everything");
+        assert_eq!(shown[1].tool_calls.len(), 1, "a call before its result");
+        assert!(cut.summary.contains("Tools used: look"), "{}", cut.summary);
+    }
+
+    #[test]
+    fn what_fits_is_not_cut() {
+        let mut conversation = Conversation::default();
+        said(&mut conversation, Message::user("x".repeat(9_000)));
+        assert!(compaction(&assistant(4_000), &conversation, &[]).is_none());
+        // One message that is too long alone is the provider's to refuse.
+        said(&mut conversation, Message::user("x".repeat(90_000)));
+        let cut = compaction(&assistant(4_000), &conversation, &[]).unwrap().cut;
+        assert_eq!(cut.messages, 1);
+    }
+}

@@ -1,0 +1,30 @@
+//! [`Locks`]: which calls of tools are never made at the same time, in whatever runs of this process.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError, Weak},
+};
+
+use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
+
+/// One lock for each thing that tools share, as long as somebody holds it or waits for it. Cloning shares them.
+#[derive(Clone, Default)]
+pub struct Locks(Arc<Mutex<HashMap<String, Weak<Lock<()>>>>>);
+
+impl Locks {
+    /// Waits until nobody else uses it; those who wait get it in the order they came.
+    pub async fn lock(&self, shared: &str) -> OwnedMutexGuard<()> {
+        self.of(shared).lock_owned().await
+    }
+
+    fn of(&self, shared: &str) -> Arc<Lock<()>> {
+        let mut locks = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(lock) = locks.get(shared).and_then(Weak::upgrade) {
+            return lock;
+        }
+        locks.retain(|_, lock| lock.strong_count() > 0);
+        let lock = Arc::default();
+        locks.insert(shared.to_owned(), Arc::downgrade(&lock));
+        lock
+    }
+}

@@ -35,10 +35,14 @@ impl Role {
 }
 
 /// Where a message that started a run came from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Origin {
+    #[schema(value_type = String)]
     pub channel: Name,
     pub chat: String,
+    /// Who wrote it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// The immutable identity of one run.

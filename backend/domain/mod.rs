@@ -28,4 +28,5 @@ pub mod runner;
 pub mod session;
 pub mod span;
 pub mod splice;
+pub mod trace;
 pub mod transcript;

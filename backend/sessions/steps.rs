@@ -316,10 +316,11 @@ impl Steps {
         Ok((session::agent_input(&line, &without, &ImagePlace::Inline), false))
     }
 
-    /// Step 8: the message into the log. What the disk refuses is told and stops nobody: the timeline has it too.
-    pub async fn record(&self, routed: &Routed, thread: &ThreadId, text: &str) -> bool {
+    /// Step 8: the message into the log. What the disk refuses is told and stops nobody: the database has it.
+    pub async fn record(&self, routed: &Routed, thread: &ThreadId, text: &str) -> Result<bool, StartError> {
         let line = LogLine::of_user(&routed.channel, &routed.inbound, text).to_line();
-        self.write(&routed.owner, thread, line, routed.attempts > 1).await
+        self.store.add_line(&routed.owner, thread, routed.inbound_no, &line).await?;
+        Ok(self.write(&routed.owner, thread, line, routed.attempts > 1).await)
     }
 
     /// Writes a line; says whether the disk took it.

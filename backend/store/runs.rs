@@ -47,6 +47,15 @@ impl RunRecord {
     }
 }
 
+/// What the steps of one name took, milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeTimes {
+    /// By their own account.
+    pub duration_ms: f64,
+    /// The rest of the time between their starts and ends.
+    pub waiting_ms: f64,
+}
+
 /// What a list is narrowed to.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
@@ -81,6 +90,7 @@ struct Row {
     role: String,
     origin_channel: Option<String>,
     origin_chat: Option<String>,
+    origin_user: Option<String>,
     trace_id: Option<String>,
     title: Option<String>,
     input: Option<String>,
@@ -111,7 +121,9 @@ impl From<Row> for RunRecord {
                 session_id: row.session_id.as_deref().map(Name::trusted),
                 role: Role::parse(&row.role).unwrap_or(Role::Agent),
                 agent: row.agent.as_deref().map(Name::trusted),
-                origin: origin.map(|(channel, chat)| Origin { channel: Name::trusted(&channel), chat }),
+                origin: origin.map(|(channel, chat)| {
+                    Origin { channel: Name::trusted(&channel), chat, user: row.origin_user }
+                }),
                 trace_id: row.trace_id,
             },
             depth: row.depth,
@@ -143,7 +155,7 @@ impl Store {
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
                           metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                           greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
@@ -163,29 +175,17 @@ impl Store {
         .await
     }
 
-    /// How long the steps of a run took, by the first 256 characters of their names, milliseconds; a step that has not
-    /// ended does not count.
-    pub async fn node_durations(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, f64>, Error> {
+    /// What the steps of a run took, by the first 256 characters of their names; a step that has not ended does not
+    /// count. As the view `node_durations`, whose migration says how.
+    pub async fn node_times(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, NodeTimes>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let rows = sqlx::query!(
-                r#"select coalesce(name, span_id) as "node!", sum(extract(epoch from ended_at - began_at) * 1000)::float8 as "duration_ms!"
-                   from (select span_id, min(left(payload ->> 'name', 256)) filter (where type = 'step.started') as name,
-                                min(at) filter (where type = 'step.started') as began_at,
-                                max(at) filter (where type in ('step.completed', 'step.failed')) as ended_at
-                         from store.run_event
-                         where run_id = $1 and owner_id = $2 and span_id is not null
-                           and type in ('step.started', 'step.completed', 'step.failed')
-                         group by span_id) steps
-                   where began_at is not null and ended_at is not null
-                   group by 1"#,
-                run.uuid(),
-                owner.as_str()
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+            let rows = sqlx::query_file!("backend/store/sql/node_times.sql", run.uuid(), owner.as_str())
+                .fetch_all(&mut *tx)
+                .await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(|row| (row.node, row.duration_ms)).collect())
+            let times = |duration_ms, waiting_ms| NodeTimes { duration_ms, waiting_ms };
+            Ok(rows.into_iter().map(|row| (row.node, times(row.duration_ms, row.waiting_ms))).collect())
         })
         .await
     }
@@ -204,7 +204,7 @@ impl Store {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
                           metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                           greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
@@ -259,7 +259,7 @@ impl Store {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, null::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, null::text as input,
                           '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
                           null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at
                    from store.run where run_id = any ($1)"#,
@@ -277,7 +277,7 @@ impl Store {
         let rows = sqlx::query_as!(
             Row,
             r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                      origin_channel, origin_chat, trace_id, title, input::text as input, metadata::text as "metadata!",
+                      origin_channel, origin_chat, origin_user, trace_id, title, input::text as input, metadata::text as "metadata!",
                       tags, lease_ms, heartbeat_at, status, last_seq, output::text as output, error::text as error,
                       created_at, started_at, ended_at, last_event_at
                from store.run where run_id = any ($1)"#,

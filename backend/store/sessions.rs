@@ -1,6 +1,7 @@
 //! Sessions of chats, and the counters of their threads.
 
 mod chat;
+pub mod lines;
 pub mod restored;
 
 use chrono::{DateTime, Utc};

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time::Instant,
@@ -157,8 +158,21 @@ impl Timeline {
 
     /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
     pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
+        self.open_run_of(spec, request_hash, None).await
+    }
+
+    /// The same for a run that began at a time of its producer's, who may tell of it later.
+    pub async fn open_run_of(
+        &self,
+        spec: Spec,
+        request_hash: [u8; 32],
+        began_at: Option<DateTime<Utc>>,
+    ) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
-        let events = spec.events();
+        let mut events = spec.events();
+        for event in &mut events {
+            event.at = began_at;
+        }
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;

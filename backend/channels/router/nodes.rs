@@ -109,7 +109,7 @@ pub(super) async fn format(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
 /// Step 8: the message into the session's log.
 pub(super) async fn log(work: Arc<Work>, visit: Visit<Passage>) -> Outcomes {
     let thread = &settled(&visit.state)?.thread_id;
-    if !work.steps.record(&work.routed, thread, text(&visit.state)?).await {
+    if !work.steps.record(&work.routed, thread, text(&visit.state)?).await? {
         let why = "the message is not in the session's log: the disk refused it";
         visit.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }
@@ -164,7 +164,11 @@ fn settled(passage: &Passage) -> Result<&Settled, Stop> {
 
 /// Where the runs of a message come from.
 pub(super) fn origin(routed: &Routed) -> Origin {
-    Origin { channel: Name::trusted(routed.channel.as_str()), chat: routed.inbound.chat_id.to_string() }
+    Origin {
+        channel: Name::trusted(routed.channel.as_str()),
+        chat: routed.inbound.chat_id.to_string(),
+        user: Some(routed.inbound.user_id.to_string()),
+    }
 }
 
 /// The run that a message starts.

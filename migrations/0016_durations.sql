@@ -72,18 +72,15 @@ cross join lateral (
                 select e.seq, e.type, e.at, e.span_id, e.parent_span_id, e.role, e.agent, e.owner_id, e.payload,
                        split_part(e.type, '.', 1) as kind,
                        (e.type like '%.completed' or e.type like '%.failed') and e.type not like '%.%.%' as is_end,
-                       case when e.type = 'run.resumed'
-                                 and max(e.seq) filter (where e.type = 'run.interrupted') over before
-                                     > coalesce(max(e.seq) filter (where e.type in ('run.waiting', 'run.resumed')) over before, 0)
-                            then (extract(epoch from e.at - max(e.at) filter (where e.type = 'run.interrupted') over before)
-                                  * 1000)::float8 end as answered_ms
+                       case when e.type = 'run.resumed' and lag(e.type) over life = 'run.interrupted'
+                                 then greatest((extract(epoch from e.at - lag(e.at) over life) * 1000)::float8, 0) end as answered_ms
                 from store.run_event e
                 where e.run_id = r.run_id
                   and (e.type in ('run.interrupted', 'run.waiting', 'run.resumed')
                        or e.span_id is not null and e.type <> 'run.started'
                           and (e.type like '%.started' or e.type like '%.completed' or e.type like '%.failed'
                                or e.type = 'worker.spawned'))
-                window before as (order by e.seq rows between unbounded preceding and 1 preceding)
+                window life as (partition by e.type in ('run.interrupted', 'run.waiting', 'run.resumed') order by e.seq)
             ) e
         ) e
     ) m
@@ -117,16 +114,13 @@ cross join lateral (
                count(*) filter (where e.type in ('tool.completed', 'tool.failed'))
                    over (partition by e.span_id order by e.seq desc) as ends
         from (
-            select e.*, case when e.type = 'run.resumed'
-                                  and max(e.seq) filter (where e.type = 'run.interrupted') over before
-                                      > coalesce(max(e.seq) filter (where e.type in ('run.waiting', 'run.resumed')) over before, 0)
-                             then (extract(epoch from e.at - max(e.at) filter (where e.type = 'run.interrupted') over before)
-                                   * 1000)::float8 end as answered_ms
+            select e.*, case when e.type = 'run.resumed' and lag(e.type) over life = 'run.interrupted'
+                                 then greatest((extract(epoch from e.at - lag(e.at) over life) * 1000)::float8, 0) end as answered_ms
             from store.run_event e
             where e.run_id = r.run_id
               and (e.type in ('run.interrupted', 'run.waiting', 'run.resumed')
                    or e.span_id is not null and e.type in ('tool.started', 'tool.completed', 'tool.failed'))
-            window before as (order by e.seq rows between unbounded preceding and 1 preceding)
+            window life as (partition by e.type in ('run.interrupted', 'run.waiting', 'run.resumed') order by e.seq)
         ) e
     ) m
     window ending as (partition by m.span_id, m.ends order by m.seq desc)
@@ -156,16 +150,13 @@ cross join lateral (
                    count(*) filter (where e.type in ('step.completed', 'step.failed'))
                        over (partition by e.span_id order by e.seq desc) as ends
             from (
-                select e.*, case when e.type = 'run.resumed'
-                                      and max(e.seq) filter (where e.type = 'run.interrupted') over before
-                                          > coalesce(max(e.seq) filter (where e.type in ('run.waiting', 'run.resumed')) over before, 0)
-                                 then (extract(epoch from e.at - max(e.at) filter (where e.type = 'run.interrupted') over before)
-                                       * 1000)::float8 end as answered_ms
+                select e.*, case when e.type = 'run.resumed' and lag(e.type) over life = 'run.interrupted'
+                                 then greatest((extract(epoch from e.at - lag(e.at) over life) * 1000)::float8, 0) end as answered_ms
                 from store.run_event e
                 where e.run_id = r.run_id
                   and (e.type in ('run.interrupted', 'run.waiting', 'run.resumed')
                        or e.span_id is not null and e.type in ('step.started', 'step.completed', 'step.failed'))
-                window before as (order by e.seq rows between unbounded preceding and 1 preceding)
+                window life as (partition by e.type in ('run.interrupted', 'run.waiting', 'run.resumed') order by e.seq)
             ) e
         ) m
         window ending as (partition by m.span_id, m.ends order by m.seq desc)

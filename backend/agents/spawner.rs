@@ -10,7 +10,7 @@ use crate::{
     client::{Client, Kind},
     clock::{IdSource, Stopwatch},
     domain::{
-        context::{Role, RunContext},
+        context::{Origin, Role, RunContext},
         id::{Name, RunId, ThreadId},
         principal::OwnerId,
     },
@@ -111,6 +111,10 @@ pub fn context_of(run: &Value) -> Result<RunContext, SpawnError> {
         thread_id: Option<ThreadId>,
         session_id: Option<Name>,
         agent: Option<Name>,
+        #[serde(default)]
+        origin: Option<Origin>,
+        #[serde(default)]
+        trace_id: Option<String>,
         role: String,
     }
     let text = run.to_string();
@@ -126,8 +130,8 @@ pub fn context_of(run: &Value) -> Result<RunContext, SpawnError> {
         session_id: told.session_id,
         role,
         agent: told.agent,
-        origin: None,
-        trace_id: None,
+        origin: told.origin,
+        trace_id: told.trace_id,
     })
 }
 

@@ -148,7 +148,11 @@ impl Dispatch {
             served.extend(due.iter().map(|agent| (agent.clone(), now)));
             due
         };
-        if due.is_empty() { Ok(()) } else { self.timeline.store().note_served(&due, self.timeline.clock().held()).await }
+        if due.is_empty() {
+            Ok(())
+        } else {
+            self.timeline.store().note_served(&due, self.timeline.clock().held()).await
+        }
     }
 
     /// Gives the live leases of a session to whoever comes back to it. Their ids are new, the attempts are not.

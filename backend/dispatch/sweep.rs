@@ -88,7 +88,9 @@ impl Dispatch {
             }
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. }) | EmitError::NotFound) => {}
             // The next sweep tries again.
-            Err(error) => tracing::warn!(run_id = %run, %error, "a run that nobody carries out could not be failed yet"),
+            Err(error) => {
+                tracing::warn!(run_id = %run, %error, "a run that nobody carries out could not be failed yet");
+            }
         }
         Ok(())
     }

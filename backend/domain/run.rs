@@ -277,10 +277,11 @@ mod tests {
     #[test]
     fn a_run_that_is_told_of_late_began_with_the_first_thing_that_happened_in_it() {
         let at = |s: i64| DateTime::from_timestamp(s, 0).unwrap();
-        let told = [("run.created", 90), ("run.started", 90), ("log.info", 10), ("log.info", 20), ("run.completed", 30)];
-        let head = told.iter().fold(Head::unborn(at(90)), |head, (word, s)| {
-            evolve(head, &word.parse().unwrap(), at(*s), &Json::empty())
-        });
+        let told =
+            [("run.created", 90), ("run.started", 90), ("log.info", 10), ("log.info", 20), ("run.completed", 30)];
+        let head = told
+            .iter()
+            .fold(Head::unborn(at(90)), |head, (word, s)| evolve(head, &word.parse().unwrap(), at(*s), &Json::empty()));
         assert_eq!((head.started_at, head.ended_at, head.created_at), (Some(at(10)), Some(at(30)), at(90)));
     }
 

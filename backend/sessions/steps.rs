@@ -218,7 +218,7 @@ impl Steps {
         let user = &routed.inbound.user_id;
         if !session::is_allowed(&routed.config.allowed(), user) {
             let user = self.hashed(&routed.channel, user.as_str());
-            tracing::info!(channel = %routed.channel, user, "a message of a user who is not allowed was refused");
+            tracing::warn!(channel = %routed.channel, user, "a message of a user who is not allowed was refused");
             return Ok(Identity::NotAllowed);
         }
         if routed.config.auth == ChannelAuth::None {

@@ -9,7 +9,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, runs::RunRecord};
+use super::{Error, Store, bounded, error::known, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
@@ -262,7 +262,8 @@ impl Store {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
-            let rows = sqlx::query!(
+            let rows = sqlx::query_as!(
+                HeldRow,
                 r#"select h.run_id as "run_id!", h.lease_id as "lease_id!", j.run_id is not null as "held!",
                           r.status as "status?", r.last_seq as "last_seq?"
                    from unnest($1::uuid[], $2::uuid[]) as h (run_id, lease_id)
@@ -273,14 +274,16 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            let standings = rows.into_iter().map(|row| Standing {
-                run_id: RunId::trusted(row.run_id),
-                lease_id: row.lease_id,
-                held: row.held,
-                status: row.status.as_deref().and_then(Status::parse),
-                last_seq: row.last_seq.and_then(Seq::new).unwrap_or_default(),
-            });
-            Ok(standings.collect())
+            let standing = |row: HeldRow| {
+                Ok(Standing {
+                    run_id: RunId::trusted(row.run_id),
+                    lease_id: row.lease_id,
+                    held: row.held,
+                    status: row.status.map(|status| known(Status::parse(&status), &status)).transpose()?,
+                    last_seq: row.last_seq.and_then(Seq::new).unwrap_or_default(),
+                })
+            };
+            rows.into_iter().map(standing).collect()
         })
         .await
     }
@@ -348,14 +351,22 @@ impl Store {
             .fetch_all(&mut *connection)
             .await?;
             let unserved = unserved.into_iter();
-            let unserved =
-                unserved.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), Name::trusted(&row.agent)));
+            let unserved = unserved
+                .map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), Name::trusted(&row.agent)));
             let whole = page.len() as i64 == JOB_SWEEP_ROWS;
             let (spent, unserved) = (spent.collect(), unserved.collect());
             Ok(Swept { removed, ended, spent, unserved, next: page.last().copied().filter(|_| whole) })
         })
         .await
     }
+}
+
+struct HeldRow {
+    run_id: Uuid,
+    lease_id: Uuid,
+    held: bool,
+    status: Option<String>,
+    last_seq: Option<i64>,
 }
 
 struct Lease {

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, page::page};
+use super::{Error, Store, bounded, error::known, page::page};
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
@@ -108,10 +108,12 @@ struct Row {
     last_event_at: DateTime<Utc>,
 }
 
-impl From<Row> for RunRecord {
-    fn from(row: Row) -> Self {
+impl TryFrom<Row> for RunRecord {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
         let origin = row.origin_channel.zip(row.origin_chat);
-        Self {
+        Ok(Self {
             context: RunContext {
                 run_id: RunId::trusted(row.run_id),
                 root_run_id: RunId::trusted(row.root_run_id),
@@ -119,10 +121,12 @@ impl From<Row> for RunRecord {
                 owner_id: OwnerId::trusted(&row.owner_id),
                 thread_id: row.thread_id.as_deref().map(ThreadId::trusted),
                 session_id: row.session_id.as_deref().map(Name::trusted),
-                role: Role::parse(&row.role).unwrap_or(Role::Agent),
+                role: known(Role::parse(&row.role), &row.role)?,
                 agent: row.agent.as_deref().map(Name::trusted),
-                origin: origin.map(|(channel, chat)| {
-                    Origin { channel: Name::trusted(&channel), chat, user: row.origin_user }
+                origin: origin.map(|(channel, chat)| Origin {
+                    channel: Name::trusted(&channel),
+                    chat,
+                    user: row.origin_user,
                 }),
                 trace_id: row.trace_id,
             },
@@ -134,7 +138,7 @@ impl From<Row> for RunRecord {
             lease_ms: row.lease_ms,
             heartbeat_at: row.heartbeat_at,
             head: Head {
-                status: Status::parse(&row.status).unwrap_or(Status::Failed),
+                status: known(Status::parse(&row.status), &row.status)?,
                 last_seq: Seq::new(row.last_seq).unwrap_or_default(),
                 created_at: row.created_at,
                 started_at: row.started_at,
@@ -143,7 +147,7 @@ impl From<Row> for RunRecord {
                 output: row.output.map(Json::trusted),
                 error: row.error.map(Json::trusted),
             },
-        }
+        })
     }
 }
 
@@ -170,7 +174,7 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(row.map(RunRecord::from))
+            row.map(RunRecord::try_from).transpose()
         })
         .await
     }
@@ -245,7 +249,7 @@ impl Store {
             };
             let (rows, more) = page(limit, rows.fetch(&mut *tx), size).await?;
             tx.commit().await?;
-            Ok((rows.into_iter().map(RunRecord::from).collect(), more))
+            Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
     }
@@ -267,7 +271,7 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            Ok(rows.into_iter().map(|row| RunRecord::from(row).context).collect())
+            rows.into_iter().map(|row| Ok(RunRecord::try_from(row)?.context)).collect()
         })
         .await
     }
@@ -285,7 +289,7 @@ impl Store {
         )
         .fetch_all(connection)
         .await?;
-        Ok(rows.into_iter().map(RunRecord::from).collect())
+        rows.into_iter().map(RunRecord::try_from).collect()
     }
 
     /// The descendants of a run that have not ended, the run itself first.

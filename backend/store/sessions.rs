@@ -6,7 +6,7 @@ pub mod restored;
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, error::known};
 use crate::domain::{
     id::{Name, ThreadId},
     limits::READ_WAIT_MS_MAX,
@@ -38,12 +38,8 @@ impl EndReason {
         }
     }
 
-    fn parse(text: &str) -> Self {
-        match text {
-            "idle" => Self::Idle,
-            "reset" => Self::Reset,
-            _ => Self::Ended,
-        }
+    fn parse(text: &str) -> Option<Self> {
+        [Self::Idle, Self::Reset, Self::Ended].into_iter().find(|reason| reason.as_str() == text)
     }
 }
 
@@ -103,9 +99,11 @@ struct Row {
     answers: i64,
 }
 
-impl From<Row> for SessionRecord {
-    fn from(row: Row) -> Self {
-        Self {
+impl TryFrom<Row> for SessionRecord {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
+        Ok(Self {
             session_id: Name::trusted(&row.session_id),
             owner_id: OwnerId::trusted(&row.owner_id),
             channel: ChannelName::trusted(&row.channel),
@@ -114,10 +112,10 @@ impl From<Row> for SessionRecord {
             started_at: row.started_at,
             last_activity_at: row.last_activity_at,
             ended_at: row.ended_at,
-            end_reason: row.end_reason.as_deref().map(EndReason::parse),
+            end_reason: row.end_reason.map(|reason| known(EndReason::parse(&reason), &reason)).transpose()?,
             messages: row.messages,
             answers: row.answers,
-        }
+        })
     }
 }
 
@@ -233,7 +231,7 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(row.map(SessionRecord::from))
+            row.map(SessionRecord::try_from).transpose()
         })
         .await
     }
@@ -266,7 +264,7 @@ impl Store {
             .fetch_all(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(SessionRecord::from).collect())
+            rows.into_iter().map(SessionRecord::try_from).collect()
         })
         .await
     }

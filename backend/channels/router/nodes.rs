@@ -171,6 +171,11 @@ pub(super) fn origin(routed: &Routed) -> Origin {
     }
 }
 
+/// The trace of both runs of a message: its sender's, or one that begins with it.
+pub(super) fn trace(routed: &Routed) -> String {
+    routed.inbound.trace_id.clone().unwrap_or_else(|| routed.router_run_id.uuid().simple().to_string())
+}
+
 /// The run that a message starts.
 fn agent_spec(routed: &Routed, settled: &Settled, input: &Value, text: &str) -> Spec {
     let line = if text.trim().is_empty() { formatted(&routed.inbound, "") } else { text.trim().to_owned() };
@@ -186,7 +191,7 @@ fn agent_spec(routed: &Routed, settled: &Settled, input: &Value, text: &str) -> 
             role: if routed.config.has_workers { Role::Supervisor } else { Role::Agent },
             agent: Some(routed.config.agent.clone()),
             origin: Some(origin(routed)),
-            trace_id: None,
+            trace_id: Some(trace(routed)),
         },
         title: Some(Title::trusted(&title)),
         input: Some(Json::of(input)),

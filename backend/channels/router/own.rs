@@ -7,12 +7,12 @@ use serde_json::json;
 use super::{
     Router,
     graph::ROUTER,
-    nodes::{origin, request_hash},
+    nodes::{origin, request_hash, trace},
 };
 use crate::{
     agents::runtime::TimelineSink,
     domain::{
-        context::{Role, RunContext},
+        context::{Origin, Role, RunContext},
         id::{Name, Title},
         json::Json,
         run::{Spec, Status},
@@ -53,8 +53,9 @@ impl Router {
             session_id: None,
             role: Role::Agent,
             agent: Some(Name::trusted(ROUTER)),
-            origin: Some(origin(routed)),
-            trace_id: None,
+            // Who is not allowed to speak is known by a hash only.
+            origin: Some(Origin { user: None, ..origin(routed) }),
+            trace_id: Some(trace(routed)),
         };
         let spec = Spec {
             context: context.clone(),

@@ -79,7 +79,7 @@ pub struct Dispatch {
     bell: Arc<watch::Sender<()>>,
     keeper: Keeper,
     /// Which agents this process serves, and when it said so last.
-    served: Arc<Mutex<HashMap<Name, Instant>>>,
+    served: Arc<Mutex<HashMap<Name, DateTime<Utc>>>>,
     began_at: DateTime<Utc>,
 }
 
@@ -141,9 +141,9 @@ impl Dispatch {
     /// Notes now and then that these agents are served.
     async fn note_served(&self, agents: &[Name]) -> Result<(), store::Error> {
         let due: Vec<Name> = {
-            let now = Instant::now();
+            let now = self.timeline.clock().now();
             let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
-            served.retain(|_, noted| now - *noted < Duration::from_millis(JOB_SERVED_NOTE_MS));
+            served.retain(|_, noted| (now - *noted).num_milliseconds() < JOB_SERVED_NOTE_MS);
             let due: Vec<Name> = agents.iter().filter(|agent| !served.contains_key(*agent)).cloned().collect();
             served.extend(due.iter().map(|agent| (agent.clone(), now)));
             due

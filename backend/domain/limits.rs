@@ -192,7 +192,7 @@ pub const JOB_SWEEP_ROWS: i64 = 1_000;
 /// How long a message waits for an agent that nobody serves.
 pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
 /// How often a process notes which agents it serves.
-pub const JOB_SERVED_NOTE_MS: u64 = 15_000;
+pub const JOB_SERVED_NOTE_MS: i64 = 15_000;
 /// How often lapsed leases and leftover jobs are looked for, milliseconds.
 pub const JOB_SWEEP_MS: u64 = 1_000;
 /// Shortest time between two wake-ups of those who wait for work, milliseconds.

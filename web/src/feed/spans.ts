@@ -72,8 +72,7 @@ export class Spans {
     const own_ms = typeof told === "number" && told >= 0 ? told : null;
     const opened = key === null ? undefined : this.#open.get(key);
     const earliest = this.tree.root?.start_ms ?? 0;
-    const span =
-      opened?.span ?? this.tree.add(spanOf(event, kind, Math.max(at - (own_ms ?? 0), earliest)));
+    const span = opened?.span ?? this.tree.add(spanOf(event, kind, Math.max(at - (own_ms ?? 0), earliest)));
     if (key !== null) this.#open.delete(key);
     span.status = status;
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.

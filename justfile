@@ -88,6 +88,10 @@ integration: postgres nginx mcp web
     # More than there are cores: tests wait as well.
     cargo test --test it -- --test-threads 4
 
+# The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
+integration-default *args: postgres nginx mcp web
+    tests/default-postgres cargo test --test it -- --test-threads 4 {{ args }}
+
 # The fault harness, small: the tier that every change passes.
 chaos-quick: postgres faults build
     cargo test --test chaos -- quick
@@ -117,6 +121,11 @@ bench-checkpoints *args: postgres python
 bench *args: postgres
     cargo build --release --bin runreel
     cargo bench --bench load -- {{ args }}
+
+# The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
+bench-default *args: postgres
+    cargo build --release --bin runreel
+    tests/default-postgres bash -c 'cargo bench --bench load -- --database-url "$DATABASE_URL" {{ args }}'
 
 # What a step of the engine costs, beside bare insert-and-commits (release build).
 bench-engine *args: postgres

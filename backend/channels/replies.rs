@@ -174,8 +174,8 @@ impl Channels {
             // The same line at every try, however late: its time is the end of the run.
             let at = self.ended_at(owed).await?.unwrap_or(now);
             let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
-            self.shared.log.write(&owed.owner_id, thread, line, owed.attempts > 1).await;
-            self.store().note_logged(owed, now).await?;
+            self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
+            self.store().note_logged(owed, (thread, &line), now).await?;
         }
         let Some(target) = &owed.target else { return Ok(Given::Done) };
         let Some(telegram) = self.telegram() else {

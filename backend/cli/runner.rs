@@ -52,8 +52,9 @@ The command:
   exit code        0 completes the run, another one fails it; run.completed or run.failed on stdout comes before it.
                    After run.interrupted or run.waiting, 0 means: start me again when the run can go on
   environment      RUNREEL_RUN_ID, RUNREEL_AGENT, RUNREEL_THREAD_ID, RUNREEL_ATTEMPT, RUNREEL_URL, and in
-                   RUNREEL_ANSWERS the answers to the run's interrupts as a JSON array (at most 128 KiB); no other
-                   variable that begins with RUNREEL_ or DATABASE_URL
+                   RUNREEL_ANSWERS the answers to the run's interrupts as a JSON array (at most 128 KiB); where the run
+                   has them, RUNREEL_SESSION_ID, RUNREEL_ORIGIN_CHANNEL, _CHAT and _USER, RUNREEL_TRACE_ID and
+                   TRACEPARENT; no other variable that begins with RUNREEL_ or DATABASE_URL
   SIGTERM          the run was cancelled, or is another runner's now; after 5 s SIGKILL
 
 Nothing that was said is lost when the server restarts or the network breaks. A runner that dies loses its runs to

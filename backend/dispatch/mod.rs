@@ -13,8 +13,13 @@
 pub mod keep;
 mod sweep;
 
-use std::{sync::Arc, time::Duration};
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
 
+use chrono::{DateTime, Utc};
 use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
@@ -26,7 +31,7 @@ use crate::{
         id::{Name, RunId, Seq},
         job::Claimer,
         json::Json,
-        limits::{JOB_CLAIM_MAX, JOB_WAKE_MS_MIN},
+        limits::{JOB_CLAIM_MAX, JOB_SERVED_NOTE_MS, JOB_WAKE_MS_MIN},
         run::Status,
     },
     store::{
@@ -59,7 +64,7 @@ pub struct Assignment {
     pub status: Status,
     pub last_seq: Seq,
     pub lease_id: Uuid,
-    pub lease_until: chrono::DateTime<chrono::Utc>,
+    pub lease_until: DateTime<Utc>,
     /// Before the lease was asked for.
     pub asked_at: Instant,
     /// 1 for the first assignment; never the same twice for a run.
@@ -73,12 +78,17 @@ pub struct Dispatch {
     settings: Settings,
     bell: Arc<watch::Sender<()>>,
     keeper: Keeper,
+    /// Which agents this process serves, and when it said so last.
+    served: Arc<Mutex<HashMap<Name, DateTime<Utc>>>>,
+    began_at: DateTime<Utc>,
 }
 
 impl Dispatch {
     /// Starts the bell, the keeper and the sweep under `supervisor`.
     pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
-        let dispatch = Self { timeline, settings, bell: Arc::default(), keeper: Keeper::default() };
+        let began_at = timeline.clock().now();
+        let (bell, keeper, served) = (Arc::default(), Keeper::default(), Arc::default());
+        let dispatch = Self { timeline, settings, bell, keeper, served, began_at };
         let of = || (dispatch.clone(), supervisor.stop().clone());
         let (ring, keep, sweep) = (of(), of(), of());
         supervisor.keep("jobs, wake-ups", move || ring.0.clone().ring(ring.1.clone()));
@@ -111,6 +121,7 @@ impl Dispatch {
     /// gets a job.
     pub async fn claim(&self, who: &Claimer, agents: &[Name], most: usize) -> Result<Vec<Assignment>, store::Error> {
         let most = most.min(JOB_CLAIM_MAX);
+        self.note_served(agents).await?;
         if most == 0 || agents.is_empty() {
             return Ok(Vec::new());
         }
@@ -125,6 +136,23 @@ impl Dispatch {
             }
         }
         Ok(jobs.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
+    }
+
+    /// Notes now and then that these agents are served.
+    async fn note_served(&self, agents: &[Name]) -> Result<(), store::Error> {
+        let due: Vec<Name> = {
+            let now = self.timeline.clock().now();
+            let mut served = self.served.lock().unwrap_or_else(PoisonError::into_inner);
+            served.retain(|_, noted| (now - *noted).num_milliseconds() < JOB_SERVED_NOTE_MS);
+            let due: Vec<Name> = agents.iter().filter(|agent| !served.contains_key(*agent)).cloned().collect();
+            served.extend(due.iter().map(|agent| (agent.clone(), now)));
+            due
+        };
+        if due.is_empty() {
+            Ok(())
+        } else {
+            self.timeline.store().note_served(&due, self.timeline.clock().held()).await
+        }
     }
 
     /// Gives the live leases of a session to whoever comes back to it. Their ids are new, the attempts are not.

@@ -9,10 +9,10 @@ use super::Dispatch;
 use crate::{
     domain::{
         event::NewEvent,
-        id::RunId,
-        job::{LEASE_LOST, lost_event_id},
+        id::{Name, RunId},
+        job::{AGENT_UNSERVED, LEASE_LOST, failed_event_id},
         json::Json,
-        limits::{JOB_ATTEMPTS_MAX, JOB_SWEEP_MS},
+        limits::{JOB_ATTEMPTS_MAX, JOB_SWEEP_MS, JOB_UNSERVED_MS_MAX},
         principal::OwnerId,
         run::Refusal,
     },
@@ -43,6 +43,7 @@ impl Dispatch {
     /// One look at a bounded number of jobs; says where the next one begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
         let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().held()).await?;
+        self.fail_unserved(swept.unserved).await?;
         // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
             if let Err(error) = self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await {
@@ -50,26 +51,46 @@ impl Dispatch {
             }
         }
         for (owner, run, lease) in swept.spent {
-            self.fail(&owner, run).await?;
+            let message = format!("{JOB_ATTEMPTS_MAX} holders of this run fell silent, the last one too");
+            self.fail(&owner, run, LEASE_LOST, &message).await?;
             self.finish(lease).await?;
         }
         Ok(swept.next)
     }
 
-    /// Ends a run whose holders all fell silent. Its id makes the event the only one, whichever processes say it.
-    async fn fail(&self, owner: &OwnerId, run: RunId) -> Result<(), store::Error> {
+    /// Ends runs of messages whose agent nobody serves: the next message of the conversation waits behind each.
+    async fn fail_unserved(&self, runs: Vec<(OwnerId, RunId, Name)>) -> Result<(), store::Error> {
+        let up_ms = (self.timeline.clock().now() - self.began_at).num_milliseconds();
+        if up_ms < JOB_UNSERVED_MS_MAX {
+            // Runners that were cut off with the server before need a while to come back.
+            return Ok(());
+        }
+        let waited_s = JOB_UNSERVED_MS_MAX / 1_000;
+        for (owner, run, agent) in runs {
+            let message = format!(
+                "nobody has served the agent {agent} for {waited_s} s: no server has it in its --config, and no runner \
+                 that is connected serves it"
+            );
+            self.fail(&owner, run, AGENT_UNSERVED, &message).await?;
+        }
+        Ok(())
+    }
+
+    /// Ends a run that nobody carries out. Its id makes the event the only one, whichever processes say it.
+    async fn fail(&self, owner: &OwnerId, run: RunId, code: &str, message: &str) -> Result<(), store::Error> {
         let Some(context) = self.timeline.context(owner, run).await? else { return Ok(()) };
-        let message = format!("{JOB_ATTEMPTS_MAX} holders of this run fell silent, the last one too");
-        let payload = serde_json::json!({ "error": { "code": LEASE_LOST, "message": message } });
-        let event = NewEvent::new("run.failed", Json::of(&payload)).event_id(lost_event_id());
+        let payload = serde_json::json!({ "error": { "code": code, "message": message } });
+        let event = NewEvent::new("run.failed", Json::of(&payload)).event_id(failed_event_id(code));
         match self.timeline.emit_run_event(&context, vec![event]).await {
             Ok(ack) if ack.events.iter().all(|event| !event.duplicate) => {
                 metrics::counter!("runreel_jobs_lost_total").increment(1);
-                tracing::warn!(run_id = %run, "a run failed because its holders fell silent");
+                tracing::warn!(run_id = %run, code, "a run failed because nobody carries it out");
             }
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. }) | EmitError::NotFound) => {}
             // The next sweep tries again.
-            Err(error) => tracing::warn!(run_id = %run, %error, "a run that lost its holders could not be failed yet"),
+            Err(error) => {
+                tracing::warn!(run_id = %run, %error, "a run that nobody carries out could not be failed yet");
+            }
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ use serde::{Deserialize, Serialize};
 use super::{
     id::{Name, RunId, ThreadId},
     principal::OwnerId,
+    trace,
 };
 
 /// The part a run plays.
@@ -38,10 +39,14 @@ impl Role {
 }
 
 /// Where a message that started a run came from.
-#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Origin {
+    #[schema(value_type = String)]
     pub channel: Name,
     pub chat: String,
+    /// Who wrote it, where that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub user: Option<String>,
 }
 
 /// The immutable identity of one run.
@@ -59,6 +64,26 @@ pub struct RunContext {
     pub origin: Option<Origin>,
     /// W3C trace id of the request that created the run, 32 hexadecimal digits.
     pub trace_id: Option<String>,
+}
+
+impl RunContext {
+    /// What a program that works for the run is told of it, as environment variables. `TRACEPARENT` is what libraries of
+    /// W3C trace context read.
+    pub fn environment(&self) -> Vec<(&'static str, String)> {
+        let origin = self.origin.as_ref();
+        let told = [
+            ("RUNREEL_RUN_ID", Some(self.run_id.to_string())),
+            ("RUNREEL_AGENT", self.agent.as_ref().map(Name::to_string)),
+            ("RUNREEL_THREAD_ID", self.thread_id.as_ref().map(ThreadId::to_string)),
+            ("RUNREEL_SESSION_ID", self.session_id.as_ref().map(Name::to_string)),
+            ("RUNREEL_ORIGIN_CHANNEL", origin.map(|origin| origin.channel.to_string())),
+            ("RUNREEL_ORIGIN_CHAT", origin.map(|origin| origin.chat.clone())),
+            ("RUNREEL_ORIGIN_USER", origin.and_then(|origin| origin.user.clone())),
+            ("RUNREEL_TRACE_ID", self.trace_id.clone()),
+            ("TRACEPARENT", self.trace_id.as_deref().map(trace::parent_of)),
+        ];
+        told.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
+    }
 }
 
 mod sealed {

@@ -30,7 +30,8 @@ use super::{
     limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX},
     principal::OwnerId,
     run::{Spec, Status},
-    session::inbound::ChatId,
+    session::inbound::{ChatId, UserId},
+    trace::is_trace_id,
 };
 
 pub mod index;
@@ -78,12 +79,13 @@ impl Subject {
     }
 
     fn check(&self) -> Result<(), Fault> {
-        let is_trace = |id: &String| id.len() == 32 && id.bytes().all(|b| matches!(b, b'0'..=b'9' | b'a'..=b'f'));
-        if !self.trace_id.as_ref().is_none_or(is_trace) {
+        if !self.trace_id.as_deref().is_none_or(is_trace_id) {
             return Err(Fault::say("a trace_id is 32 hexadecimal digits"));
         }
-        let chat = self.origin.as_ref().map(|origin| origin.chat.parse::<ChatId>()).transpose();
-        chat.map(|_| ()).map_err(|rule| Fault::say(rule.0))
+        let Some(origin) = &self.origin else { return Ok(()) };
+        let chat = origin.chat.parse::<ChatId>().map(|_| ());
+        let user = origin.user.as_ref().map_or(Ok(()), |user| user.parse::<UserId>().map(|_| ()));
+        chat.and(user).map_err(|rule| Fault::say(rule.0))
     }
 }
 

@@ -24,9 +24,12 @@ pub struct Claimer {
 /// The code in `error` of a run whose holders all fell silent.
 pub const LEASE_LOST: &str = "lease_lost";
 
-/// The id of the `run.failed` that says so: whichever process is first, there is one.
-pub fn lost_event_id() -> EventId {
-    own("dispatch:lease_lost")
+/// The code in `error` of a run that a message started and whose agent nobody serves.
+pub const AGENT_UNSERVED: &str = "agent_unserved";
+
+/// The id of the `run.failed` that the dispatch itself says: whichever process is first, there is one.
+pub fn failed_event_id(code: &str) -> EventId {
+    own(&format!("dispatch:{code}"))
 }
 
 /// The id of the `run.started` of a job, whoever says it.
@@ -55,7 +58,8 @@ mod tests {
     #[test]
     fn every_event_id_of_a_job_is_one_and_is_the_servers_own() {
         let ids = [
-            lost_event_id(),
+            failed_event_id(LEASE_LOST),
+            failed_event_id(AGENT_UNSERVED),
             started_event_id(),
             said_event_id(i32::MAX, "resumed"),
             runner_event_id(3, u64::MAX, 4_999),

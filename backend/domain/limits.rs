@@ -199,6 +199,10 @@ pub const JOB_ATTEMPTS_MAX: i32 = 3;
 pub const JOB_CLAIM_MAX: usize = 100;
 /// Jobs one sweep looks at.
 pub const JOB_SWEEP_ROWS: i64 = 1_000;
+/// How long a message waits for an agent that nobody serves.
+pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
+/// How often a process notes which agents it serves.
+pub const JOB_SERVED_NOTE_MS: i64 = 15_000;
 /// How often lapsed leases and leftover jobs are looked for, milliseconds.
 pub const JOB_SWEEP_MS: u64 = 1_000;
 /// Shortest time between two wake-ups of those who wait for work, milliseconds.
@@ -310,6 +314,12 @@ pub const REPLY_PARTS_MAX: usize = 20;
 pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
 /// Longest file of a session log, bytes; over it nothing is added.
 pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
+/// How long a writer's connection goes by the plans it made, which are for tables as large as they were then.
+pub const PLANS_MS_MAX: u64 = 10_000;
+/// Longest life of a pooled connection, and so of its plans.
+pub const CONNECTION_MS_MAX: u64 = 5 * 60 * 1_000;
+/// Lines of a session's log that are read at a time.
+pub const SESSION_LINES_PAGE_ROWS: i64 = 500;
 /// How far back a session's log is searched for a line that may be there already, bytes.
 pub const SESSION_LOG_TAIL_BYTES: u64 = 4 * 1024 * 1024;
 /// Life of a one-time code when none is asked for, seconds.

@@ -29,4 +29,5 @@ pub mod segments;
 pub mod session;
 pub mod span;
 pub mod splice;
+pub mod trace;
 pub mod transcript;

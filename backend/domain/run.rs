@@ -140,6 +140,8 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     let mut head = head;
     head.last_seq = head.last_seq.next();
     head.last_event_at = at;
+    // A producer that was cut off tells of its run later than it began: then its own times count.
+    head.started_at = head.started_at.map(|started_at| started_at.min(at));
     let Some(status) = Status::after(event_type) else {
         return head;
     };
@@ -270,6 +272,17 @@ mod tests {
         check(Status::Waiting, &["run.completed"], Err(refusal));
         let refusal = Refusal::Transition { from: Status::Running, to: Status::Running };
         check(Status::Running, &["run.started"], Err(refusal));
+    }
+
+    #[test]
+    fn a_run_that_is_told_of_late_began_with_the_first_thing_that_happened_in_it() {
+        let at = |s: i64| DateTime::from_timestamp(s, 0).unwrap();
+        let told =
+            [("run.created", 90), ("run.started", 90), ("log.info", 10), ("log.info", 20), ("run.completed", 30)];
+        let head = told
+            .iter()
+            .fold(Head::unborn(at(90)), |head, (word, s)| evolve(head, &word.parse().unwrap(), at(*s), &Json::empty()));
+        assert_eq!((head.started_at, head.ended_at, head.created_at), (Some(at(10)), Some(at(30)), at(90)));
     }
 
     proptest! {

@@ -11,7 +11,7 @@ use uuid::Uuid;
 
 use super::{
     checkpoint::{CheckpointId, Namespace},
-    context::Role,
+    context::{Origin, Role},
     id::{Malformed, Name, RunId, SpanId, ThreadId},
     interrupt::Decision,
     json::Json,
@@ -136,6 +136,11 @@ pub struct About {
     pub parent_run_id: Option<RunId>,
     pub owner_id: String,
     pub session_id: Option<Name>,
+    /// Where the message came from that the run answers.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub origin: Option<Origin>,
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
     pub role: Role,
     pub title: Option<String>,
     pub metadata: Json,

@@ -52,8 +52,12 @@ pub struct Span {
     pub end_seq: Option<Seq>,
     /// Milliseconds after the run's start.
     pub start_ms: f64,
+    /// What it took: as its end says, and otherwise the time to its end without that in which a person was waited for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<f64>,
+    /// The rest of the time from its start to its end, when there is any.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub waiting_ms: Option<f64>,
     /// The run a `worker` span stands for.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub child_run_id: Option<String>,
@@ -68,7 +72,10 @@ pub struct Summary {
     pub model_ms: f64,
     /// Time in which the run was waiting or interrupted.
     pub waiting_ms: f64,
+    /// What steps took by their own account, by name.
     pub node_durations_ms: BTreeMap<String, f64>,
+    /// What else passed between their starts and ends: people were waited for, and commits.
+    pub node_waiting_ms: BTreeMap<String, f64>,
     /// Events by type. Each of these tables has at most 1 000 names; what has others is summed up as `(others)`.
     pub counts: BTreeMap<String, u64>,
     /// Numbers found in the `usage` of completed messages, added up.
@@ -85,14 +92,23 @@ pub struct Timeline {
     open: BTreeMap<(String, SpanId), Open>,
     summary: Summary,
     paused_at: Option<DateTime<Utc>>,
+    /// Whether the pause is for a person, and how long persons have been waited for before it.
+    is_asking: bool,
+    asked_ms: f64,
     last_at: DateTime<Utc>,
     last_seq: Seq,
 }
 
-/// A span whose end may come.
+/// A span whose end may come, and how long persons had been waited for when it began.
 #[derive(Debug)]
-enum Open {
-    /// The place among the spans.
+struct Open {
+    place: Place,
+    asked_ms: f64,
+}
+
+#[derive(Debug)]
+enum Place {
+    /// Among the spans.
     Kept(usize),
     Omitted(Box<Span>),
 }
@@ -118,6 +134,8 @@ impl Timeline {
             open: BTreeMap::new(),
             summary: Summary::default(),
             paused_at: None,
+            is_asking: false,
+            asked_ms: 0.0,
             last_at: started_at,
             last_seq: Seq::ZERO,
         }
@@ -127,7 +145,11 @@ impl Timeline {
     pub fn take(&mut self, event: &Recorded) {
         let seq = event.seq.expect("a timeline is made of durable events");
         add(&mut self.summary.counts, event.event_type.as_str(), 1);
-        (self.last_at, self.last_seq) = (self.last_at.max(event.at), seq);
+        self.last_seq = seq;
+        // Whoever tells of a run late opens it with the time of the telling.
+        if !matches!(event.event_type.as_str(), "run.created" | "run.started") {
+            self.last_at = self.last_at.max(event.at);
+        }
         match (event.event_type.family(), event.event_type.action()) {
             ("run", _) => self.lifecycle(event, seq),
             (kind, "started" | "spawned") => self.start(kind, event, seq),
@@ -141,11 +163,14 @@ impl Timeline {
         match status {
             Status::Queued => {
                 let mut span = self.bar("run", event, seq);
-                span.span_id = self.run_id.to_string();
+                (span.span_id, span.start_ms) = (self.run_id.to_string(), 0.0);
                 span.name = text(event, "title").or(span.agent.clone()).unwrap_or_else(|| "run".to_owned());
                 self.keep(span);
             }
-            Status::Waiting | Status::Interrupted => self.paused_at = Some(event.at),
+            Status::Waiting | Status::Interrupted => {
+                self.resume(event.at);
+                (self.paused_at, self.is_asking) = (Some(event.at), status == Status::Interrupted);
+            }
             Status::Running => self.resume(event.at),
             Status::Completed | Status::Failed | Status::Cancelled => {
                 self.resume(event.at);
@@ -159,58 +184,70 @@ impl Timeline {
 
     fn resume(&mut self, at: DateTime<Utc>) {
         if let Some(paused_at) = self.paused_at.take() {
-            self.summary.waiting_ms += ms(paused_at, at);
+            let paused_ms = ms(paused_at, at);
+            self.summary.waiting_ms += paused_ms;
+            if self.is_asking {
+                self.asked_ms += paused_ms;
+            }
         }
     }
 
     fn start(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let mut span = self.bar(kind, event, seq);
         span.child_run_id = text(event, "run_id");
-        let open = self.keep(span);
+        let open = Open { place: self.keep(span), asked_ms: self.asked_ms };
         // Past this the end of a span counts as one that tells its own length.
-        let is_known = matches!(open, Open::Kept(_)) || self.open.len() < 2 * SPANS_MAX;
+        let is_known = matches!(open.place, Place::Kept(_)) || self.open.len() < 2 * SPANS_MAX;
         if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
             self.open.insert((kind.to_owned(), span_id.clone()), open);
         }
     }
 
     /// Keeps a span among the others while there is room.
-    fn keep(&mut self, span: Span) -> Open {
+    fn keep(&mut self, span: Span) -> Place {
         if self.spans.len() >= SPANS_MAX {
             self.spans_omitted += 1;
-            return Open::Omitted(Box::new(span));
+            return Place::Omitted(Box::new(span));
         }
         self.spans.push(span);
-        Open::Kept(self.spans.len() - 1)
+        Place::Kept(self.spans.len() - 1)
     }
 
     fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let failed = event.event_type.action() == "failed";
         let end_ms = ms(self.zero, event.at);
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
-        let opened = opened.unwrap_or_else(|| {
+        let own_ms = event.payload.member("duration_ms").filter(|ms: &f64| *ms >= 0.0);
+        let Open { place, asked_ms } = opened.unwrap_or_else(|| {
             // An end without a start (a message, say) is a bar of the length it tells itself.
             let mut span = self.bar(kind, event, seq);
-            let told: f64 = event.payload.member("duration_ms").unwrap_or(0.0);
-            span.start_ms = (end_ms - told.max(0.0)).max(0.0);
-            self.keep(span)
+            span.start_ms = (end_ms - own_ms.unwrap_or(0.0)).max(0.0);
+            Open { place: self.keep(span), asked_ms: self.asked_ms }
         });
+        let asked_ms = self.asked_ms - asked_ms;
         let mut omitted;
-        let span = match opened {
-            Open::Kept(at) => &mut self.spans[at],
-            Open::Omitted(span) => {
+        let span = match place {
+            Place::Kept(at) => &mut self.spans[at],
+            Place::Omitted(span) => {
                 omitted = span;
                 &mut *omitted
             }
         };
         // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
-        let took = event.payload.member("duration_ms").filter(|_: &f64| kind == "worker");
-        close(span, seq, failed, took.map_or(end_ms, |took| end_ms.min(span.start_ms + took.max(0.0))));
+        if let (Some(own_ms), "worker") = (own_ms, kind) {
+            close(span, seq, failed, end_ms.min(span.start_ms + own_ms));
+        } else {
+            close(span, seq, failed, end_ms);
+            span.account(own_ms, asked_ms);
+        }
         let duration_ms = span.duration_ms.unwrap_or(0.0);
         match kind {
             "tool" => self.summary.tool_ms += duration_ms,
             "message" | "reasoning" => self.summary.model_ms += duration_ms,
-            "step" => add(&mut self.summary.node_durations_ms, &span.name, duration_ms),
+            "step" => {
+                add(&mut self.summary.node_durations_ms, &span.name, duration_ms);
+                add(&mut self.summary.node_waiting_ms, &span.name, span.waiting_ms.unwrap_or(0.0));
+            }
             _ => {}
         }
         let usage: BTreeMap<String, serde_json::Value> = event.payload.member("usage").unwrap_or_default();
@@ -237,6 +274,7 @@ impl Timeline {
             end_seq: None,
             start_ms: ms(self.zero, event.at),
             duration_ms: None,
+            waiting_ms: None,
             child_run_id: None,
         }
     }
@@ -247,6 +285,16 @@ impl Timeline {
         self.summary.total_ms = ms(self.zero, self.last_at);
         let Self { spans, spans_omitted, summary, last_seq, .. } = self;
         Folded { spans, spans_omitted, summary, last_seq }
+    }
+}
+
+impl Span {
+    /// Tells what a span that has ended took itself from what passed besides.
+    fn account(&mut self, own_ms: Option<f64>, asked_ms: f64) {
+        let between_ms = self.duration_ms.unwrap_or(0.0);
+        let duration_ms = own_ms.unwrap_or((between_ms - asked_ms).max(0.0));
+        self.duration_ms = Some(duration_ms);
+        self.waiting_ms = Some(between_ms - duration_ms).filter(|waiting_ms| *waiting_ms > 0.0);
     }
 }
 

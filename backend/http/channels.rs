@@ -19,7 +19,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use self::message::PostMessage;
 use super::{
     Server,
-    extract::{Body, Caller, ChannelPath, CleanUrl, Query},
+    extract::{Body, Caller, ChannelPath, CleanUrl, Query, Trace},
     problem::{Code, Problem},
 };
 use crate::{
@@ -159,6 +159,7 @@ async fn post(
     caller: Caller,
     ChannelPath(channel): ChannelPath,
     query: Query,
+    trace: Trace,
     body: Body,
 ) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
@@ -166,7 +167,8 @@ async fn post(
     caller.may_use(&server, &config.agent)?;
     let wait = wants_wait(&query)?;
     let now = server.timeline.clock().now();
-    let inbound = body.json::<PostMessage>()?.into_inbound(now)?;
+    let mut inbound = body.json::<PostMessage>()?.into_inbound(now)?;
+    inbound.trace_id = trace.0;
     let busy = |full| Problem::busy(full, "streams");
     let _place = wait.then(|| server.streams.try_take(owner, 1).map_err(busy)).transpose()?;
     let receipt =

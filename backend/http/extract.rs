@@ -24,6 +24,7 @@ use crate::{
         id::{Malformed, Name, RunId, ThreadId},
         principal::{OwnerId, Scope},
         session::inbound::{ChannelName, UserId},
+        trace,
         transcript::SavedName,
     },
 };
@@ -269,6 +270,18 @@ impl FromRequestParts<Server> for SavedPath {
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         Ok(Self(chosen(parts, server, "name").await?))
+    }
+}
+
+/// The trace that the request is part of, as its `traceparent` says.
+pub(super) struct Trace(pub(super) Option<String>);
+
+impl FromRequestParts<Server> for Trace {
+    type Rejection = std::convert::Infallible;
+
+    async fn from_request_parts(parts: &mut Parts, _: &Server) -> Result<Self, Self::Rejection> {
+        let text = parts.headers.get("traceparent").and_then(|value| value.to_str().ok());
+        Ok(Self(text.and_then(trace::of_parent).map(str::to_owned)))
     }
 }
 

@@ -9,7 +9,7 @@ use utoipa::ToSchema;
 use super::problem::{Code, Problem};
 use crate::{
     domain::{
-        context::{Role, RunContext},
+        context::{Origin, Role, RunContext},
         event::timestamp,
         id::{Name, RunId, ThreadId, Title},
         json::Json,
@@ -55,6 +55,8 @@ pub(super) struct CreateRun {
     pub tags: Vec<Name>,
     /// `false` leaves the run `queued`. Default `true`.
     pub start: Option<bool>,
+    /// When the run began, if its producer tells of it later: within 24 hours of now. The server's clock when absent.
+    pub at: Option<DateTime<Utc>>,
     /// Asks for a lease: the run reads `stalled` after so many milliseconds without event or heartbeat. 0 means 60 000.
     pub lease_ms: Option<i64>,
 }
@@ -66,6 +68,7 @@ impl CreateRun {
         owner: &OwnerId,
         run_id: RunId,
         parent: Option<&RunContext>,
+        trace_id: String,
     ) -> Result<Spec, Problem> {
         let too_large = |field: &str, most: usize| {
             Err(Problem::new(Code::TooLarge, format!("{field} may have {most} bytes")).field(field))
@@ -98,7 +101,7 @@ impl CreateRun {
                 role: self.role.unwrap_or(Role::Agent),
                 agent: self.agent,
                 origin: parent.and_then(|parent| parent.origin.clone()),
-                trace_id: None,
+                trace_id: Some(trace_id),
             },
             title: self.title,
             input: self.input,
@@ -142,12 +145,21 @@ pub(super) struct Run {
     pub last_event_at: String,
     /// A running run whose producer has been silent for longer than its lease.
     pub stalled: bool,
+    /// How long its producer, or who carries it out, may be silent, milliseconds; null when nobody has to be heard.
+    pub lease_ms: Option<i64>,
+    /// Where the message came from that it answers; null when it came of none.
+    pub origin: Option<Origin>,
+    /// The W3C trace that it is part of, 32 hexadecimal digits.
+    pub trace_id: Option<String>,
     /// Where to follow it.
     pub stream_url: String,
-    /// How long its steps took so far, by their names, if it has any; only of one run that is asked for, with at most
+    /// What its steps took so far by their own account, by their names, if it has any; only of one run that is asked for, with at most
     /// 20 000 events.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_durations_ms: Option<BTreeMap<String, f64>>,
+    /// What else passed between the starts and ends of these steps: people were waited for, and commits.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub node_waiting_ms: Option<BTreeMap<String, f64>>,
 }
 
 impl Run {
@@ -175,8 +187,12 @@ impl Run {
             ended_at: head.ended_at.map(timestamp),
             last_event_at: timestamp(head.last_event_at),
             stalled,
+            lease_ms: record.lease_ms,
+            origin: context.origin,
+            trace_id: context.trace_id,
             stream_url: format!("/api/stream/runs/{}", context.run_id),
             node_durations_ms: None,
+            node_waiting_ms: None,
         }
     }
 }

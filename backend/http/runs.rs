@@ -6,14 +6,14 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Datelike, Utc};
+use chrono::{DateTime, Datelike, SubsecRound as _, Utc};
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    extract::{Body, Caller, Query, RunPath},
+    extract::{Body, Caller, Query, RunPath, Trace},
     model::{CreateRun, Run, RunList, statuses},
     problem::{Code, Problem},
 };
@@ -21,7 +21,7 @@ use crate::{
     domain::{
         context::Role,
         id::{RunId, ThreadId, Title},
-        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
@@ -29,7 +29,7 @@ use crate::{
         retention::Removal,
         runs::{RunFilter, RunsAfter},
     },
-    timeline::emit::EmitError,
+    timeline::emit::{EmitError, Opening},
 };
 
 /// The routes of this file.
@@ -49,7 +49,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     (status = 200, description = "It was there already", body = Run),
     (status = 403, body = Problem, description = "The agent is for others"),
     (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
-async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Result<Response, Problem> {
+async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
     let request: CreateRun = body.json()?;
     if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
@@ -61,18 +61,25 @@ async fn create(State(server): State<Server>, caller: Caller, body: Body) -> Res
         let detail = "a run_id chosen by the client is a UUIDv7 of today (within 24 hours)";
         return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
     }
+    let began_at = request.at.map(|at| at.trunc_subsecs(6));
+    if began_at.is_some_and(|at| (now - at).num_milliseconds().abs() > RUN_ID_SKEW_MS_MAX) {
+        let detail = "the time at which a run began is within 24 hours of now";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("at"));
+    }
     let run = request.run_id.unwrap_or_else(|| RunId::trusted(timeline.ids().uuid()));
     let parent = match request.parent_run_id {
         None => None,
         Some(parent) => Some(timeline.context(owner, parent).await?.ok_or_else(Problem::not_found)?),
     };
-    let spec = request.into_spec(owner, run, parent.as_deref())?;
+    let trace = trace.0.or_else(|| parent.as_ref().and_then(|parent| parent.trace_id.clone()));
+    let trace_id = trace.unwrap_or_else(|| timeline.ids().uuid().simple().to_string());
+    let spec = request.into_spec(owner, run, parent.as_deref(), trace_id)?;
     if spec.is_job() && timeline.store().has_jobs(owner, JOBS_OWN_MAX).await? {
         let detail = format!("{JOBS_OWN_MAX} runs of yours are queued for agents or under way");
         return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));
     }
     let hash = spec.content_hash();
-    let ack = timeline.open_run(spec, hash).await?;
+    let ack = timeline.open_run_with(spec, hash, Opening { began_at, ..Opening::default() }).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let status = if ack.already_open { StatusCode::OK } else { StatusCode::CREATED };
     let mut response = (status, Reply(Run::of(record, now))).into_response();
@@ -159,8 +166,12 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     let mut shown = Run::of(record, server.timeline.clock().now());
     if !is_long {
         // A run is told of also when its steps cannot be added up in time.
-        let durations = server.timeline.store().node_durations(owner, run).await.ok();
-        shown.node_durations_ms = durations.filter(|durations| !durations.is_empty());
+        let times = server.timeline.store().node_times(owner, run).await.unwrap_or_default();
+        if !times.is_empty() {
+            let waiting = times.iter().map(|(node, times)| (node.clone(), times.waiting_ms)).collect();
+            let durations = times.into_iter().map(|(node, times)| (node, times.duration_ms)).collect();
+            (shown.node_durations_ms, shown.node_waiting_ms) = (Some(durations), Some(waiting));
+        }
     }
     Ok(Reply(shown))
 }

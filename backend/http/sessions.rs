@@ -7,16 +7,15 @@ use axum::{
     http::{HeaderValue, header},
     response::Response,
 };
+use futures::StreamExt as _;
 use serde::Serialize;
-use tokio::io::AsyncReadExt as _;
-use tokio_util::io::ReaderStream;
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
     extract::{Caller, Query, SessionPath},
-    problem::{Code, Problem},
+    problem::Problem,
     runs::cursor_time,
 };
 use crate::{
@@ -26,12 +25,15 @@ use crate::{
         limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
     },
-    store::sessions::{EndReason, SessionFilter, SessionRecord},
+    store::{
+        self,
+        sessions::{EndReason, SessionFilter, SessionRecord},
+    },
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(list)).routes(routes!(end)).routes(routes!(log))
+    OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(end)).routes(routes!(log))
 }
 
 /// A time of talk in a chat.
@@ -113,6 +115,18 @@ async fn existing(server: &Server, owner: &OwnerId, session: &Name) -> Result<Se
     server.timeline.store().session(owner, session).await?.ok_or_else(Problem::not_found)
 }
 
+/// Look at a session.
+#[utoipa::path(get, operation_id = "get_session", path = "/api/sessions/{session_id}", tag = "channels", params(("session_id" = String, Path)),
+    responses((status = 200, body = Session, description = "The session"), (status = 404, body = Problem, description = "Absent or foreign")))]
+async fn show(
+    State(server): State<Server>,
+    caller: Caller,
+    SessionPath(session): SessionPath,
+) -> Result<Reply<Session>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    Ok(Reply(existing(&server, owner, &session).await?.into()))
+}
+
 /// End a session; the chat's next message begins a new one.
 #[utoipa::path(post, operation_id = "end_session", path = "/api/sessions/{session_id}/end", tag = "channels", params(("session_id" = String, Path)),
     responses((status = 200, body = Session, description = "Ended, now or before"), (status = 404, body = Problem, description = "Absent or foreign")))]
@@ -133,7 +147,7 @@ async fn end(
 
 /// The log of the session's thread, one JSON object a line.
 ///
-/// The file belongs to the thread: where a channel keeps one thread for many sessions, it tells of all of them.
+/// It belongs to the thread: where a channel keeps one thread for many sessions, it tells of all of them.
 #[utoipa::path(get, operation_id = "session_log", path = "/api/sessions/{session_id}/log.jsonl", tag = "channels", params(("session_id" = String, Path)),
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines so far"),
     (status = 404, body = Problem, description = "Absent or foreign")))]
@@ -142,21 +156,21 @@ async fn log(
     caller: Caller,
     SessionPath(session): SessionPath,
 ) -> Result<Response, Problem> {
-    let owner = caller.needs_all(Scope::Read)?.owner();
-    let found = existing(&server, owner, &session).await?;
-    let lines = server.channels.log().read(owner, &found.thread_id).await.map_err(|error| {
-        tracing::error!(error = &error as &dyn std::error::Error, "a session's log could not be read");
-        Problem::new(Code::Internal, "the log of this session could not be read")
-    })?;
-    let body = match lines {
-        None => Stream::empty(),
-        // Only the whole lines there are now: what is written meanwhile comes with the next request.
-        Some(lines) => {
-            let file = tokio::fs::File::from_std(lines.file).take(lines.bytes);
-            Stream::from_stream(ReaderStream::with_capacity(file, 64 * 1024))
+    let owner = caller.needs_all(Scope::Read)?.owner().clone();
+    let thread = existing(&server, &owner, &session).await?.thread_id;
+    let store = server.timeline.store().clone();
+    // A failure of the first page is told as such; one of a later page cuts the answer short, which clients notice.
+    let first = store.lines(&owner, &thread, 0).await?;
+    let later = futures::stream::try_unfold(first.next, move |next| {
+        let (store, owner, thread) = (store.clone(), owner.clone(), thread.clone());
+        async move {
+            let Some(after) = next else { return Ok(None) };
+            let page = store.lines(&owner, &thread, after).await?;
+            Ok::<_, store::Error>(Some((page.text, page.next)))
         }
-    };
-    let mut response = Response::new(body);
+    });
+    let lines = futures::stream::once(std::future::ready(Ok(first.text))).chain(later);
+    let mut response = Response::new(Stream::from_stream(lines));
     response.headers_mut().insert(header::CONTENT_TYPE, HeaderValue::from_static("application/x-ndjson"));
     Ok(response)
 }

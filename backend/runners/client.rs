@@ -368,8 +368,8 @@ fn context(assign: &Assign) -> RunContext {
         session_id: about.session_id.clone(),
         role: about.role,
         agent: assign.agent.clone(),
-        origin: None,
-        trace_id: None,
+        origin: about.origin.clone(),
+        trace_id: about.trace_id.clone(),
     }
 }
 

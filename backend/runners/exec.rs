@@ -155,7 +155,7 @@ impl Exec {
             // A group of its own, so that what the command starts ends with it.
             .process_group(0)
             .env("RUNREEL_URL", &self.url)
-            .env("RUNREEL_RUN_ID", assign.run_id.to_string())
+            .envs(work.context.environment())
             .env("RUNREEL_AGENT", text(assign.agent.as_ref().map(crate::domain::id::Name::as_str)))
             .env("RUNREEL_THREAD_ID", text(assign.thread_id.as_ref().map(crate::domain::id::ThreadId::as_str)))
             .env("RUNREEL_ATTEMPT", assign.context.attempt.to_string())

@@ -105,6 +105,8 @@ impl Held {
                 parent_run_id: context.parent_run_id,
                 owner_id: context.owner_id.as_str().to_owned(),
                 session_id: context.session_id.clone(),
+                origin: context.origin.clone(),
+                trace_id: context.trace_id.clone(),
                 role: context.role,
                 title: job.title.clone(),
                 metadata: job.metadata.clone(),

@@ -1,4 +1,7 @@
-//! The log of a conversation: one JSON Lines file for each thread, which only ever grows.
+//! The log of a conversation as people open it: one JSON Lines file for each thread, which only ever grows.
+//!
+//! It tells what this server, and those it shares the folder with, took and gave; the first line says so. What all
+//! servers took and gave is in the database (`store/sessions/lines.rs`), and the API tells it from there.
 //!
 //! Files lie in a folder for each owner. A line is written with one call under a lock that other processes honour, and
 //! is on the disk when the call returns. What a crash left of a line is cut off before the next one is written, and no
@@ -30,24 +33,24 @@ const STEP_BYTES: u64 = 64 * 1024;
 #[derive(Clone, Debug)]
 pub struct SessionLog {
     root: Arc<PathBuf>,
-}
-
-/// The whole lines of a log, from its beginning.
-#[derive(Debug)]
-pub struct Lines {
-    pub file: std::fs::File,
-    pub bytes: u64,
+    /// What this machine is called.
+    server: Arc<str>,
 }
 
 impl SessionLog {
     /// Logs below this folder, which is made when the first line is written.
     pub fn new(root: PathBuf) -> Self {
-        Self { root: Arc::new(root) }
+        let server = rustix::system::uname().nodename().to_string_lossy().into();
+        Self { root: Arc::new(root), server }
     }
 
     /// Adds a line, which ends with a line feed. With `again` a line that is there already is not added a second time.
     pub async fn append(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> io::Result<()> {
         let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
+        let whose = serde_json::json!({
+            "log_of": thread, "owner_id": owner, "server": *self.server,
+            "note": "what this server took and gave; the whole is at GET /api/sessions/{session_id}/log.jsonl",
+        });
         blocking(move || {
             let authority = ambient_authority();
             Dir::create_ambient_dir_all(&*root, authority)?;
@@ -57,13 +60,13 @@ impl SessionLog {
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
             }
-            append(&root.open_dir(owner.as_str())?, &name, line.as_bytes(), again)
+            append(&root.open_dir(owner.as_str())?, &name, &format!("{whose}\n"), line.as_bytes(), again)
         })
         .await
     }
 
-    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the timeline
-    /// has it too.
+    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the database
+    /// has it.
     pub async fn write(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> bool {
         match self.append(owner, thread, line, again).await {
             Ok(()) => true,
@@ -74,30 +77,13 @@ impl SessionLog {
             }
         }
     }
-
-    /// The log as it is now; `None` when nothing was written to it.
-    pub async fn read(&self, owner: &OwnerId, thread: &ThreadId) -> io::Result<Option<Lines>> {
-        let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
-        let read = blocking(move || {
-            let folder = Dir::open_ambient_dir(&*root, ambient_authority())?.open_dir(owner.as_str())?;
-            let mut file = folder.open(&name)?;
-            let bytes = end_of_lines(&mut file)?;
-            file.seek(SeekFrom::Start(0))?;
-            Ok(Lines { file: file.into_std(), bytes })
-        });
-        match read.await {
-            Ok(lines) => Ok(Some(lines)),
-            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(error) => Err(error),
-        }
-    }
 }
 
 async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send + 'static) -> io::Result<T> {
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-fn append(folder: &Dir, name: &str, line: &[u8], again: bool) -> io::Result<()> {
+fn append(folder: &Dir, name: &str, whose: &str, line: &[u8], again: bool) -> io::Result<()> {
     let mut options = OpenOptions::new();
     options.read(true).append(true).create(true).mode(0o600);
     let is_new = !folder.exists(name);
@@ -114,7 +100,8 @@ fn append(folder: &Dir, name: &str, line: &[u8], again: bool) -> io::Result<()> 
     if end + line.len() as u64 > SESSION_LOG_BYTES_MAX {
         return Err(io::Error::other("the log of this thread is full"));
     }
-    file.write_all(line)?;
+    let head = if end == 0 { whose.as_bytes() } else { b"" };
+    file.write_all(&[head, line].concat())?;
     file.sync_data()?;
     if is_new { sync_folder(folder) } else { Ok(()) }
 }

@@ -8,10 +8,11 @@
 
 mod columns;
 
-use std::collections::HashMap;
+use std::{collections::HashMap, time::Duration};
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
+use tokio::time::Instant;
 use uuid::Uuid;
 
 use self::columns::{Births, Events, Heads};
@@ -23,6 +24,7 @@ use crate::domain::{
     event::Recorded,
     history::Tag,
     id::{RunId, Seq},
+    limits::PLANS_MS_MAX,
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -106,6 +108,8 @@ pub struct Appender {
     lane: i16,
     mark: Mark,
     pieces: Pieces,
+    /// Since when the connection keeps its plans.
+    planned_at: Instant,
 }
 
 impl Store {
@@ -114,7 +118,7 @@ impl Store {
         let mut connection = self.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
-        Ok(Appender { connection, lane, mark, pieces: Pieces::new() })
+        Ok(Appender { connection, lane, mark, pieces: Pieces::new(), planned_at: Instant::now() })
     }
 }
 
@@ -140,6 +144,7 @@ impl Appender {
     /// After an error that is no [`Error::Conflict`] the connection is of no more use: open another and
     /// [`Appender::resolve`].
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Outcome, Error> {
+        self.forget_old_plans().await?;
         let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
         let owners = self.pieces.of(&batch.events);
         let mut written = None;
@@ -157,6 +162,15 @@ impl Appender {
         let shift = |(run, stood)| (run, stood - believed.get(&run).copied().unwrap_or(stood));
         let shifts = seqs.into_iter().map(shift).filter(|(_, shift)| *shift != 0);
         Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
+    }
+
+    /// Has plans made anew, for tables as large as they are now. The statements stay prepared.
+    async fn forget_old_plans(&mut self) -> Result<(), Error> {
+        if self.planned_at.elapsed() >= Duration::from_millis(PLANS_MS_MAX) {
+            sqlx::query!("discard plans").execute(&mut self.connection).await?;
+            self.planned_at = Instant::now();
+        }
+        Ok(())
     }
 
     /// The statement for runs that are there, up to this position; none when it did nothing.
@@ -264,6 +278,7 @@ impl Appender {
             &heads.owner_id as &[&str],
             &owners.owner_id.iter().map(AsRef::as_ref).collect::<Vec<&str>>() as &[&str],
             &owners.noted as &[Option<i64>],
+            &births.origin_user as &[Option<&str>],
         )
         .fetch_all(&mut self.connection)
         .await?;

@@ -76,16 +76,18 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let messages = sqlx::query!(
-                r#"delete from store.inbound where inbound_no in (
-                       select inbound_no from store.inbound where state in ('done', 'failed') and received_at < $1 limit $2)"#,
+                r#"delete from store.inbound where inbound_no = any (array(
+                       select inbound_no from store.inbound where state in ('done', 'failed') and received_at < $1
+                       order by received_at limit $2))"#,
                 before,
                 most
             )
             .execute(&mut *connection)
             .await?;
             let answers = sqlx::query!(
-                r#"delete from store.reply where reply_no in (
-                       select reply_no from store.reply where done_at is not null and done_at < $1 limit $2)"#,
+                r#"delete from store.reply where reply_no = any (array(
+                       select reply_no from store.reply where done_at is not null and done_at < $1
+                       order by done_at limit $2))"#,
                 before,
                 most
             )

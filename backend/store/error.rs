@@ -40,6 +40,13 @@ pub enum Outage {
     Forbidden,
 }
 
+/// A word of the table that this version must know: what it means is nothing to guess.
+pub(super) fn known<T>(parsed: Option<T>, word: &str) -> Result<T, Error> {
+    let unknown =
+        || format!("the table says {word:?}, which this version does not know; a newer one may have been here");
+    parsed.ok_or_else(|| Error::Broken(sqlx::Error::Decode(unknown().into())))
+}
+
 impl Error {
     pub fn timeout() -> Self {
         Self::Unavailable(None)

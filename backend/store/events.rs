@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use futures::{Stream, TryStreamExt};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, error::known};
 use crate::domain::{
     context::Role,
     event::{EventType, Recorded},
@@ -96,7 +96,7 @@ impl Filling {
                 return Ok(());
             };
             self.bytes += row.payload.len();
-            self.events.push(row.into());
+            self.events.push(row.try_into()?);
             taken += 1;
         }
         Ok(())
@@ -116,15 +116,17 @@ impl Filling {
     }
 }
 
-impl From<Row> for Placed {
-    fn from(row: Row) -> Self {
+impl TryFrom<Row> for Placed {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
         let seq = Seq::new(row.seq).unwrap_or_default();
         let place = Place { seq, lane: u8::try_from(row.lane).unwrap_or(0), position: row.position };
         let event = Recorded {
             run_id: RunId::trusted(row.run_id),
             seq: Some(seq),
             event_type: EventType::trusted(&row.event_type),
-            role: Role::parse(&row.role).unwrap_or(Role::Agent),
+            role: known(Role::parse(&row.role), &row.role)?,
             agent: row.agent.map(Arc::from),
             owner_id: Arc::from(row.owner_id),
             span_id: row.span_id.as_deref().map(SpanId::trusted),
@@ -133,7 +135,7 @@ impl From<Row> for Placed {
             at: row.at,
             payload: Json::trusted(row.payload),
         };
-        (place, event)
+        Ok((place, event))
     }
 }
 
@@ -226,7 +228,7 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(row.map(|row| Placed::from(row).1))
+            Ok(row.map(Placed::try_from).transpose()?.map(|(_, event)| event))
         })
         .await
     }
@@ -250,7 +252,7 @@ impl Store {
             .fetch_all(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(|row| Placed::from(row).1).collect())
+            rows.into_iter().map(|row| Ok(Placed::try_from(row)?.1)).collect()
         })
         .await
     }

@@ -4,7 +4,7 @@ use std::collections::HashMap;
 
 use uuid::Uuid;
 
-use super::{Error, append::Appender};
+use super::{Error, append::Appender, error::known};
 use crate::domain::{
     id::{EventId, RunId, Seq},
     json::Json,
@@ -34,7 +34,7 @@ impl Appender {
         .await?;
         let stored = rows.into_iter().map(|row| {
             let head = Head {
-                status: Status::parse(&row.status).unwrap_or(Status::Failed),
+                status: known(Status::parse(&row.status), &row.status)?,
                 last_seq: Seq::new(row.last_seq).unwrap_or_default(),
                 created_at: row.created_at,
                 started_at: row.started_at,
@@ -44,9 +44,9 @@ impl Appender {
                 error: row.error.map(Json::trusted),
             };
             let owner_id = OwnerId::trusted(&row.owner_id);
-            (RunId::trusted(row.run_id), StoredHead { head, owner_id, request_hash: row.request_hash })
+            Ok((RunId::trusted(row.run_id), StoredHead { head, owner_id, request_hash: row.request_hash }))
         });
-        Ok(stored.collect())
+        stored.collect()
     }
 
     /// The seqs of events that already carry one of these keys.

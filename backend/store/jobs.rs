@@ -9,11 +9,11 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, runs::RunRecord};
+use super::{Error, Store, bounded, error::known, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
-    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, READ_WAIT_MS_MAX},
+    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, JOB_UNSERVED_MS_MAX, READ_WAIT_MS_MAX},
     principal::OwnerId,
     run::Status,
 };
@@ -59,6 +59,8 @@ pub struct Swept {
     pub ended: Vec<(OwnerId, RunId)>,
     /// Jobs whose holders have all fallen silent, with the lease each had last.
     pub spent: Vec<(OwnerId, RunId, Uuid)>,
+    /// Runs of messages that wait for an agent which nobody has served for a while.
+    pub unserved: Vec<(OwnerId, RunId, Name)>,
     /// Where the next look begins; `None` after the last row.
     pub next: Option<Uuid>,
 }
@@ -89,6 +91,26 @@ impl Store {
             .await?;
             tx.commit().await?;
             Ok(reached)
+        })
+        .await
+    }
+
+    /// Notes that somebody serves these agents.
+    pub async fn note_served(&self, agents: &[Name], now: Option<DateTime<Utc>>) -> Result<(), Error> {
+        let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            // In one order everywhere, since other processes note the same rows.
+            sqlx::query!(
+                r#"insert into store.served_agent (agent, served_at)
+                   select agent, coalesce($2, now()) from unnest($1::text[]) as agent group by agent order by agent
+                   on conflict (agent) do update set served_at = greatest(served_agent.served_at, excluded.served_at)"#,
+                &agents as &[&str],
+                now
+            )
+            .execute(&mut *connection)
+            .await?;
+            Ok(())
         })
         .await
     }
@@ -240,7 +262,8 @@ impl Store {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
-            let rows = sqlx::query!(
+            let rows = sqlx::query_as!(
+                HeldRow,
                 r#"select h.run_id as "run_id!", h.lease_id as "lease_id!", j.run_id is not null as "held!",
                           r.status as "status?", r.last_seq as "last_seq?"
                    from unnest($1::uuid[], $2::uuid[]) as h (run_id, lease_id)
@@ -251,14 +274,16 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            let standings = rows.into_iter().map(|row| Standing {
-                run_id: RunId::trusted(row.run_id),
-                lease_id: row.lease_id,
-                held: row.held,
-                status: row.status.as_deref().and_then(Status::parse),
-                last_seq: row.last_seq.and_then(Seq::new).unwrap_or_default(),
-            });
-            Ok(standings.collect())
+            let standing = |row: HeldRow| {
+                Ok(Standing {
+                    run_id: RunId::trusted(row.run_id),
+                    lease_id: row.lease_id,
+                    held: row.held,
+                    status: row.status.map(|status| known(Status::parse(&status), &status)).transpose()?,
+                    last_seq: row.last_seq.and_then(Seq::new).unwrap_or_default(),
+                })
+            };
+            rows.into_iter().map(standing).collect()
         })
         .await
     }
@@ -288,18 +313,17 @@ impl Store {
             let ended = ended.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id))).collect();
             let removed = removed.len() as u64;
             sqlx::query!(
-                r#"update store.job j set lease_id = null, runner = null, session_id = null from store.run r
-                   where j.lease_id is not null and j.lease_until <= coalesce($1, now()) and r.run_id = j.run_id
-                     and r.status in ('waiting', 'interrupted')"#,
+                r#"update store.job j set lease_id = null, runner = null, session_id = null
+                   where j.lease_id is not null and j.lease_until <= coalesce($1, now())
+                     and (select r.status from store.run r where r.run_id = j.run_id) in ('waiting', 'interrupted')"#,
                 now
             )
             .execute(&mut *connection)
             .await?;
             let spent = sqlx::query!(
                 r#"select j.owner_id, j.run_id, j.lease_id as "lease_id!" from store.job j
-                   join store.run r on r.run_id = j.run_id
                    where j.lease_id is not null and j.lease_until <= coalesce($1, now()) and j.lapses + 1 >= $2
-                     and r.status in ('queued', 'running')
+                     and (select r.status from store.run r where r.run_id = j.run_id) in ('queued', 'running')
                    order by j.lease_until limit $3"#,
                 now,
                 JOB_ATTEMPTS_MAX,
@@ -309,11 +333,40 @@ impl Store {
             .await?;
             let spent = spent.into_iter();
             let spent = spent.map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), row.lease_id));
+            let unserved = sqlx::query!(
+                r#"select j.owner_id, j.run_id, j.agent from store.job j
+                   join store.run r on r.run_id = j.run_id
+                   cross join (select coalesce($2, now()) as now,
+                                      coalesce($2, now()) - $3::bigint * interval '1 millisecond' as since) t
+                   where j.run_id = any ($1) and j.attempt = 0 and r.status = 'queued' and r.origin_channel is not null
+                     and j.created_at <= t.since
+                     and not exists (select from store.served_agent s where s.agent = j.agent and s.served_at > t.since)
+                     -- Whoever is busy asks for no more.
+                     and not exists (select from store.job w
+                                     where w.agent = j.agent and w.lease_id is not null and w.lease_until > t.now)"#,
+                &page,
+                now,
+                JOB_UNSERVED_MS_MAX
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let unserved = unserved.into_iter();
+            let unserved = unserved
+                .map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), Name::trusted(&row.agent)));
             let whole = page.len() as i64 == JOB_SWEEP_ROWS;
-            Ok(Swept { removed, ended, spent: spent.collect(), next: page.last().copied().filter(|_| whole) })
+            let (spent, unserved) = (spent.collect(), unserved.collect());
+            Ok(Swept { removed, ended, spent, unserved, next: page.last().copied().filter(|_| whole) })
         })
         .await
     }
+}
+
+struct HeldRow {
+    run_id: Uuid,
+    lease_id: Uuid,
+    held: bool,
+    status: Option<String>,
+    last_seq: Option<i64>,
 }
 
 struct Lease {

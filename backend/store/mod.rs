@@ -58,7 +58,7 @@ pub use self::{
 };
 use crate::{
     domain::{
-        limits::{PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
+        limits::{CONNECTION_MS_MAX, PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
         principal::OwnerId,
     },
     quota::Quota,
@@ -144,6 +144,7 @@ impl Store {
                 .max_connections(connections_max)
                 .acquire_timeout(Duration::from_millis(READ_WAIT_MS_MAX))
                 .idle_timeout(Duration::from_mins(1))
+                .max_lifetime(Duration::from_millis(CONNECTION_MS_MAX))
                 .test_before_acquire(asked)
                 .connect_lazy_with(options)
         };
@@ -255,8 +256,10 @@ impl Store {
 
 /// The same database as one of the program's roles, with the waits of a request.
 ///
-/// A connection keeps the plan of a statement for as long as it lives, and makes it when a table may still be empty. Every
-/// statement of the program has an index to go by, so a scan of a whole table is the last resort, not a fair guess.
+/// A connection keeps the plan of a statement, and makes it when a table may still be small. Of a table that was never
+/// vacuumed Postgres assumes that it will grow, and it makes plans anew when statistics come; between two looks of
+/// autovacuum a plan can be behind. So statements are shaped so that no table is read whole but those of a few rows, and
+/// no plan grows old: see [`crate::domain::limits::PLANS_MS_MAX`]. A test looks at all of them.
 fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
     options.clone().options([
         ("role", role),
@@ -268,7 +271,7 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         ("tcp_keepalives_interval", "1"),
         ("tcp_keepalives_count", "2"),
         ("tcp_user_timeout", "4000"),
-        ("enable_seqscan", "off"),
+        // What is read is mostly in memory, or on a disk without a head to move.
         ("random_page_cost", "1.1"),
         // Compiling a statement takes longer than any of them.
         ("jit", "off"),

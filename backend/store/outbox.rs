@@ -136,19 +136,30 @@ impl Store {
     }
 
     /// The answer stands in the session's log, and counts in its session.
-    pub async fn note_logged(&self, owed: &Owed, now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn note_logged(
+        &self,
+        owed: &Owed,
+        (thread, line): (&ThreadId, &str),
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(&owed.owner_id).await?;
             sqlx::query!(
                 r#"with logged as (
                        update store.reply set logged_at = $3
                        where reply_no = $1 and owner_id = $2 and logged_at is null returning session_id
+                   ), written as (
+                       insert into store.session_line (owner_id, thread_id, line_key, line)
+                       select $2, $4, $5, $6 from logged on conflict do nothing
                    )
                    update store.session s set answers = answers + 1, last_activity_at = greatest(last_activity_at, $3)
                    from logged where s.owner_id = $2 and s.session_id = logged.session_id"#,
                 owed.reply_no,
                 owed.owner_id.as_str(),
-                now
+                now,
+                thread.as_str(),
+                format!("reply {}", owed.reply_no),
+                line
             )
             .execute(&mut *tx)
             .await?;

@@ -68,7 +68,11 @@ impl Store {
             sqlx::query!(
                 r#"insert into store.owner_piece (owner_id, lane, piece)
                    select distinct e.owner_id, e.lane, e.position / 512
-                   from store.lane l join store.run_event e on e.lane = l.lane and e.position > l.position - $1
+                   from store.lane l
+                   cross join lateral (
+                       select * from store.run_event e where e.lane = l.lane and e.position > l.position - $1
+                       order by e.position limit $1
+                   ) e
                    on conflict do nothing"#,
                 PIECE_RECENT_POSITIONS
             )

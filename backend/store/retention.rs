@@ -61,10 +61,9 @@ impl Store {
                 r#"delete from store.owner_piece p using store.lane l
                    where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
                      and l.lane = p.lane and p.piece < l.position / 512
-                     and not exists (
-                         select from store.run_event e
-                         where e.lane = p.lane and e.owner_id = p.owner_id
-                           and e.position between p.piece * 512 and p.piece * 512 + 511)"#,
+                     and (select true from store.run_event e
+                          where e.lane = p.lane and e.owner_id = p.owner_id
+                            and e.position between p.piece * 512 and p.piece * 512 + 511 limit 1) is null"#,
                 owner.as_str(),
                 head.lane,
                 &gone.pieces

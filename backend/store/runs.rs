@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, page::page};
+use super::{Error, Store, bounded, error::known, page::page};
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
@@ -47,6 +47,15 @@ impl RunRecord {
     }
 }
 
+/// What the steps of one name took, milliseconds.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub struct NodeTimes {
+    /// By their own account.
+    pub duration_ms: f64,
+    /// The rest of the time between their starts and ends.
+    pub waiting_ms: f64,
+}
+
 /// What a list is narrowed to.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
@@ -83,6 +92,7 @@ struct Row {
     role: String,
     origin_channel: Option<String>,
     origin_chat: Option<String>,
+    origin_user: Option<String>,
     trace_id: Option<String>,
     title: Option<String>,
     input: Option<String>,
@@ -100,10 +110,12 @@ struct Row {
     last_event_at: DateTime<Utc>,
 }
 
-impl From<Row> for RunRecord {
-    fn from(row: Row) -> Self {
+impl TryFrom<Row> for RunRecord {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
         let origin = row.origin_channel.zip(row.origin_chat);
-        Self {
+        Ok(Self {
             context: RunContext {
                 run_id: RunId::trusted(row.run_id),
                 root_run_id: RunId::trusted(row.root_run_id),
@@ -111,9 +123,13 @@ impl From<Row> for RunRecord {
                 owner_id: OwnerId::trusted(&row.owner_id),
                 thread_id: row.thread_id.as_deref().map(ThreadId::trusted),
                 session_id: row.session_id.as_deref().map(Name::trusted),
-                role: Role::parse(&row.role).unwrap_or(Role::Agent),
+                role: known(Role::parse(&row.role), &row.role)?,
                 agent: row.agent.as_deref().map(Name::trusted),
-                origin: origin.map(|(channel, chat)| Origin { channel: Name::trusted(&channel), chat }),
+                origin: origin.map(|(channel, chat)| Origin {
+                    channel: Name::trusted(&channel),
+                    chat,
+                    user: row.origin_user,
+                }),
                 trace_id: row.trace_id,
             },
             depth: row.depth,
@@ -124,7 +140,7 @@ impl From<Row> for RunRecord {
             lease_ms: row.lease_ms,
             heartbeat_at: row.heartbeat_at,
             head: Head {
-                status: Status::parse(&row.status).unwrap_or(Status::Failed),
+                status: known(Status::parse(&row.status), &row.status)?,
                 last_seq: Seq::new(row.last_seq).unwrap_or_default(),
                 created_at: row.created_at,
                 started_at: row.started_at,
@@ -133,7 +149,7 @@ impl From<Row> for RunRecord {
                 output: row.output.map(Json::trusted),
                 error: row.error.map(Json::trusted),
             },
-        }
+        })
     }
 }
 
@@ -145,7 +161,7 @@ impl Store {
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
                           metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                           greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
@@ -160,34 +176,22 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(row.map(RunRecord::from))
+            row.map(RunRecord::try_from).transpose()
         })
         .await
     }
 
-    /// How long the steps of a run took, by the first 256 characters of their names, milliseconds; a step that has not
-    /// ended does not count.
-    pub async fn node_durations(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, f64>, Error> {
+    /// What the steps of a run took, by the first 256 characters of their names; a step that has not ended does not
+    /// count. As the view `node_durations`, whose migration says how.
+    pub async fn node_times(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, NodeTimes>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let rows = sqlx::query!(
-                r#"select coalesce(name, span_id) as "node!", sum(extract(epoch from ended_at - began_at) * 1000)::float8 as "duration_ms!"
-                   from (select span_id, min(left(payload ->> 'name', 256)) filter (where type = 'step.started') as name,
-                                min(at) filter (where type = 'step.started') as began_at,
-                                max(at) filter (where type in ('step.completed', 'step.failed')) as ended_at
-                         from store.run_event
-                         where run_id = $1 and owner_id = $2 and span_id is not null
-                           and type in ('step.started', 'step.completed', 'step.failed')
-                         group by span_id) steps
-                   where began_at is not null and ended_at is not null
-                   group by 1"#,
-                run.uuid(),
-                owner.as_str()
-            )
-            .fetch_all(&mut *tx)
-            .await?;
+            let rows = sqlx::query_file!("backend/store/sql/node_times.sql", run.uuid(), owner.as_str())
+                .fetch_all(&mut *tx)
+                .await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(|row| (row.node, row.duration_ms)).collect())
+            let times = |duration_ms, waiting_ms| NodeTimes { duration_ms, waiting_ms };
+            Ok(rows.into_iter().map(|row| (row.node, times(row.duration_ms, row.waiting_ms))).collect())
         })
         .await
     }
@@ -206,7 +210,7 @@ impl Store {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, input::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
                           metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                           greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                           output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
@@ -249,7 +253,7 @@ impl Store {
             };
             let (rows, more) = page(limit, rows.fetch(&mut *tx), size).await?;
             tx.commit().await?;
-            Ok((rows.into_iter().map(RunRecord::from).collect(), more))
+            Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
     }
@@ -263,7 +267,7 @@ impl Store {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, trace_id, title, null::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, title, null::text as input,
                           '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
                           null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at
                    from store.run where run_id = any ($1)"#,
@@ -271,7 +275,7 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            Ok(rows.into_iter().map(|row| RunRecord::from(row).context).collect())
+            rows.into_iter().map(|row| Ok(RunRecord::try_from(row)?.context)).collect()
         })
         .await
     }
@@ -281,7 +285,7 @@ impl Store {
         let rows = sqlx::query_as!(
             Row,
             r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                      origin_channel, origin_chat, trace_id, title, input::text as input, metadata::text as "metadata!",
+                      origin_channel, origin_chat, origin_user, trace_id, title, input::text as input, metadata::text as "metadata!",
                       tags, lease_ms, heartbeat_at, status, last_seq, output::text as output, error::text as error,
                       created_at, started_at, ended_at, last_event_at
                from store.run where run_id = any ($1)"#,
@@ -289,7 +293,7 @@ impl Store {
         )
         .fetch_all(connection)
         .await?;
-        Ok(rows.into_iter().map(RunRecord::from).collect())
+        rows.into_iter().map(RunRecord::try_from).collect()
     }
 
     /// The descendants of a run that have not ended, the run itself first.

@@ -1,12 +1,15 @@
 //! Sessions of chats, and the counters of their threads.
 
 mod chat;
+pub mod lines;
 pub mod restored;
 
 use chrono::{DateTime, Utc};
 
+use self::lines::insert_line;
 use super::{
     Error, Store, bounded,
+    error::known,
     outbox::{NewReply, Promised, insert_reply},
 };
 use crate::domain::{
@@ -41,12 +44,8 @@ impl EndReason {
         }
     }
 
-    fn parse(text: &str) -> Self {
-        match text {
-            "idle" => Self::Idle,
-            "reset" => Self::Reset,
-            _ => Self::Ended,
-        }
+    fn parse(text: &str) -> Option<Self> {
+        [Self::Idle, Self::Reset, Self::Ended].into_iter().find(|reason| reason.as_str() == text)
     }
 }
 
@@ -83,13 +82,15 @@ pub struct Keeping {
     pub thread_per_session: bool,
 }
 
-/// The answer that will be owed for a message.
+/// What is noted of a message together with its session.
 #[derive(Clone, Copy, Debug)]
-pub struct Reply<'a> {
-    /// The run that answers.
+pub struct Noted<'a> {
+    /// Its line of the session's log.
+    pub line: &'a str,
+    /// The run that will answer it.
     pub run_id: RunId,
     pub user_id: &'a UserId,
-    /// Where it goes; `None` when whoever wrote comes and asks.
+    /// Where the answer goes; `None` when whoever wrote comes and asks.
     pub target: Option<&'a Json>,
 }
 
@@ -116,9 +117,11 @@ struct Row {
     answers: i64,
 }
 
-impl From<Row> for SessionRecord {
-    fn from(row: Row) -> Self {
-        Self {
+impl TryFrom<Row> for SessionRecord {
+    type Error = Error;
+
+    fn try_from(row: Row) -> Result<Self, Error> {
+        Ok(Self {
             session_id: Name::trusted(&row.session_id),
             owner_id: OwnerId::trusted(&row.owner_id),
             channel: ChannelName::trusted(&row.channel),
@@ -127,10 +130,10 @@ impl From<Row> for SessionRecord {
             started_at: row.started_at,
             last_activity_at: row.last_activity_at,
             ended_at: row.ended_at,
-            end_reason: row.end_reason.as_deref().map(EndReason::parse),
+            end_reason: row.end_reason.map(|reason| known(EndReason::parse(&reason), &reason)).transpose()?,
             messages: row.messages,
             answers: row.answers,
-        }
+        })
     }
 }
 
@@ -146,7 +149,7 @@ impl Store {
         chat: &Chat,
         inbound_no: i64,
         keeping: Keeping,
-        reply: Reply<'_>,
+        noted: Noted<'_>,
         (now, fresh): (DateTime<Utc>, Name),
     ) -> Result<Settled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
@@ -177,7 +180,8 @@ impl Store {
             )
             .execute(&mut *locked.tx)
             .await?;
-            let Reply { run_id, user_id, target } = reply;
+            let Noted { line, run_id, user_id, target } = noted;
+            insert_line(&mut locked.tx, owner, &settled.thread_id, inbound_no, line).await?;
             let what =
                 Promised::Run { run_id, session_id: &settled.session_id, thread_id: &settled.thread_id };
             insert_reply(&mut locked.tx, &NewReply { owner, channel: &chat.channel, user_id, what, target, now }).await?;
@@ -252,7 +256,7 @@ impl Store {
             .fetch_optional(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(row.map(SessionRecord::from))
+            row.map(SessionRecord::try_from).transpose()
         })
         .await
     }
@@ -285,7 +289,7 @@ impl Store {
             .fetch_all(&mut *tx)
             .await?;
             tx.commit().await?;
-            Ok(rows.into_iter().map(SessionRecord::from).collect())
+            rows.into_iter().map(SessionRecord::try_from).collect()
         })
         .await
     }

@@ -4,7 +4,7 @@
 //! stored with it counts from the topmost run there was. Whoever wants to know walks, up and down; both walks end
 //! whatever the parents say.
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, error::known};
 use crate::domain::{
     context::RunContext,
     id::RunId,
@@ -63,7 +63,7 @@ impl Store {
             tx.commit().await?;
             let levels = |levels: i32| u16::try_from(levels).unwrap_or(u16::MAX);
             Ok(TreePlace {
-                parent: row.parent.map(|status| Status::parse(&status).unwrap_or(Status::Failed)),
+                parent: row.parent.map(|status| known(Status::parse(&status), &status)).transpose()?,
                 above: levels(row.above),
                 below: levels(row.below),
                 is_circle: row.is_circle,

@@ -2,6 +2,7 @@
 
 use std::sync::Arc;
 
+use chrono::{DateTime, Utc};
 use tokio::{
     sync::{mpsc::error::TrySendError, oneshot},
     time::Instant,
@@ -132,6 +133,15 @@ impl Emission {
     }
 }
 
+/// How a run begins.
+#[derive(Clone, Debug, Default)]
+pub struct Opening {
+    /// Its producer's own time, who may tell of it later.
+    pub began_at: Option<DateTime<Utc>>,
+    /// What follows at once. A run that is there already does not get it.
+    pub events: Vec<NewEvent>,
+}
+
 impl Timeline {
     /// Validates, persists, commits and then publishes events of one run; all of them or none.
     ///
@@ -157,19 +167,17 @@ impl Timeline {
 
     /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
     pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
-        self.open_run_with(spec, request_hash, Vec::new()).await
+        self.open_run_with(spec, request_hash, Opening::default()).await
     }
 
-    /// As [`Timeline::open_run`], with events that follow at once. A run that is there already does not get them.
-    pub async fn open_run_with(
-        &self,
-        spec: Spec,
-        request_hash: [u8; 32],
-        more: Vec<NewEvent>,
-    ) -> Result<Ack, EmitError> {
+    /// As [`Timeline::open_run`], with more than the run itself.
+    pub async fn open_run_with(&self, spec: Spec, request_hash: [u8; 32], opening: Opening) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
         let mut events = spec.events();
-        events.extend(more);
+        for event in &mut events {
+            event.at = opening.began_at;
+        }
+        events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(Birth { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;

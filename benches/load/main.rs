@@ -42,6 +42,9 @@ struct Args {
     /// The program to start when no server is named.
     #[arg(long, default_value = concat!(env!("CARGO_MANIFEST_DIR"), "/target/release/runreel"))]
     server: PathBuf,
+    /// A Postgres for the server, instead of the embedded one.
+    #[arg(long, value_name = "URL")]
+    database_url: Option<String>,
     /// A short look that everything works; its figures mean nothing.
     #[arg(long)]
     quick: bool,
@@ -109,7 +112,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     writeln!(std::io::stdout(), "{}", machine::facts())?;
     let server = match args.url {
         Some(address) => Server::at(address),
-        None => Server::start(&args.server).await?.0,
+        None => Server::start(&args.server, args.database_url.as_deref()).await?.0,
     };
     let bare = match server.data_dir() {
         Some(data_dir) => Some(Bare::prepare(&data_dir).await?),
@@ -252,7 +255,7 @@ async fn idle(table: &mut Table, args: &Args, scale: Scale) -> anyhow::Result<()
         return Ok(());
     }
     for _ in 0..scale.repeats {
-        let (server, _) = Server::start(&args.server).await?;
+        let (server, _) = Server::start(&args.server, args.database_url.as_deref()).await?;
         let run_id = server.create_run().await?;
         let mut idle = Idle::none(server.pid().context("our server has a pid")?);
         for count in scale.idle {
@@ -269,7 +272,7 @@ async fn cold(table: &mut Table, args: &Args, scale: Scale) -> anyhow::Result<()
         return Ok(());
     }
     for _ in 0..scale.repeats {
-        let (mut server, first) = Server::start(&args.server).await?;
+        let (mut server, first) = Server::start(&args.server, args.database_url.as_deref()).await?;
         server.stop();
         let second = server.spawn().await?;
         table.note("cold start, new database", Unit::Millis, millis(first))?;

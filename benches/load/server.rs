@@ -25,22 +25,25 @@ pub(crate) struct Server {
     child: Option<Child>,
     dir: Option<tempfile::TempDir>,
     program: PathBuf,
+    database_url: Option<String>,
 }
 
 impl Server {
     /// A server of somebody else.
     pub(crate) fn at(address: SocketAddr) -> Self {
-        Self { address, child: None, dir: None, program: PathBuf::new() }
+        Self { address, child: None, dir: None, program: PathBuf::new(), database_url: None }
     }
 
-    /// Starts one with an embedded Postgres in a folder that goes away with it; also says how long that took.
-    pub(crate) async fn start(program: &Path) -> anyhow::Result<(Self, Duration)> {
+    /// Starts one in a folder that goes away with it, with an embedded Postgres there unless another is named; also says
+    /// how long that took.
+    pub(crate) async fn start(program: &Path, database_url: Option<&str>) -> anyhow::Result<(Self, Duration)> {
         let dir = tempfile::Builder::new()
             .prefix("runreel-load-")
             .permissions(fs::Permissions::from_mode(0o711))
             .tempdir()?;
         let address = TcpListener::bind("127.0.0.1:0")?.local_addr()?;
-        let mut server = Self { address, child: None, dir: Some(dir), program: program.to_owned() };
+        let (program, database_url) = (program.to_owned(), database_url.map(str::to_owned));
+        let mut server = Self { address, child: None, dir: Some(dir), program, database_url };
         let took = server.spawn().await?;
         Ok((server, took))
     }
@@ -58,6 +61,9 @@ impl Server {
             .arg("--data-dir")
             .arg(dir.path().join("data"));
         command.env_remove("DATABASE_URL").env_remove("RUNREEL_DATA_DIR");
+        if let Some(url) = &self.database_url {
+            command.env("DATABASE_URL", url);
+        }
         command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(log);
         let child = command.spawn();
         self.child =
@@ -77,7 +83,11 @@ impl Server {
         self.child.as_ref().map(Child::id)
     }
 
+    /// Where its embedded Postgres is, if it has one.
     pub(crate) fn data_dir(&self) -> Option<PathBuf> {
+        if self.database_url.is_some() {
+            return None;
+        }
         self.dir.as_ref().map(|dir| dir.path().join("data"))
     }
 

@@ -4,6 +4,7 @@ mod codes;
 mod crashes;
 mod deliveries;
 mod forms;
+mod logs;
 mod resumed;
 mod served;
 mod telegram;

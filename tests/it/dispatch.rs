@@ -15,6 +15,7 @@ use crate::support::{
 };
 
 mod lines;
+mod unserved;
 
 const JOBS: &str = "select count(*) from store.job";
 

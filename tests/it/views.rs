@@ -24,13 +24,13 @@ pub const VIEWS: &[(&str, &str)] = &[
     ),
     (
         "spans",
-        "run_id, span_id, parent_span_id, kind, name, role, agent, owner_id, status, start_seq, end_seq, started_at, ended_at, duration_ms",
+        "run_id, span_id, parent_span_id, kind, name, role, agent, owner_id, status, start_seq, end_seq, started_at, ended_at, duration_ms, waiting_ms",
     ),
     (
         "tool_calls",
-        "run_id, tool_call_id, parent_span_id, name, role, agent, owner_id, status, start_seq, end_seq, started_at, ended_at, duration_ms, args, result, error",
+        "run_id, tool_call_id, parent_span_id, name, role, agent, owner_id, status, start_seq, end_seq, started_at, ended_at, duration_ms, args, result, error, waiting_ms",
     ),
-    ("node_durations", "run_id, node, owner_id, steps, duration_ms, longest_ms"),
+    ("node_durations", "run_id, node, owner_id, steps, duration_ms, longest_ms, waiting_ms"),
     ("messages", "run_id, seq, owner_id, thread_id, role, agent, message_id, message_role, text, content, at"),
     ("token_usage", "run_id, seq, owner_id, agent, model, kind, tokens, at"),
     (

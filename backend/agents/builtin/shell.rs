@@ -72,7 +72,7 @@ impl Tool for Shell {
     fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a> {
         Box::pin(async move {
             let (_, dir) = self.0.root.of(context).map_err(failed)?;
-            self.run(&dir, text(&args, "command"), cancel).await
+            self.run(context, &dir, text(&args, "command"), cancel).await
         })
     }
 }
@@ -96,9 +96,15 @@ impl Drop for Group {
 }
 
 impl Shell {
-    async fn run(&self, dir: &Path, command: &str, cancel: &CancellationToken) -> Result<Value, ToolError> {
+    async fn run(
+        &self,
+        context: &RunContext,
+        dir: &Path,
+        command: &str,
+        cancel: &CancellationToken,
+    ) -> Result<Value, ToolError> {
         let mut shell = Command::new("/bin/sh");
-        shell.arg("-c").arg(command).current_dir(dir).env_clear();
+        shell.arg("-c").arg(command).current_dir(dir).env_clear().envs(context.environment());
         shell.env("HOME", dir).env("LANG", "C.UTF-8").env("PATH", self.0.path.clone().unwrap_or_default());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell.process_group(0).kill_on_drop(true);

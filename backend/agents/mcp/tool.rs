@@ -3,10 +3,13 @@
 use std::{sync::Arc, time::Duration};
 
 use rmcp::{
-    model::{CallToolRequestParams, CallToolResponse, JsonObject, PaginatedRequestParams, Tool as TheirTool},
+    model::{
+        CallToolRequestParams, CallToolResponse, JsonObject, PaginatedRequestParams, RequestMetaObject,
+        Tool as TheirTool,
+    },
     service::ServiceError,
 };
-use serde_json::Value;
+use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
 use super::{connection::Connection, result};
@@ -16,6 +19,7 @@ use crate::{
     domain::{
         context::RunContext,
         limits::{MCP_DESCRIPTION_CHARS_MAX, MCP_SCHEMA_BYTES_MAX, TOOLS_MAX},
+        trace,
     },
 };
 
@@ -122,10 +126,11 @@ impl Tool for McpTool {
         Some(self.time_max)
     }
 
-    fn call<'a>(&'a self, _: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a> {
+    fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a> {
         Box::pin(async move {
             let mut params = CallToolRequestParams::new(self.own_name.clone());
             params.arguments = if let Value::Object(args) = args { Some(args) } else { None };
+            params.meta = Some(about(context));
             // Dropped, the call tells the server that nobody waits any more.
             let given = tokio::select! {
                 biased;
@@ -139,6 +144,22 @@ impl Tool for McpTool {
             }
         })
     }
+}
+
+/// Which run calls, for servers that act for its user: the protocol's own member for the trace, and members of ours.
+fn about(context: &RunContext) -> RequestMetaObject {
+    let mut meta = RequestMetaObject::new();
+    if let Some(trace_id) = &context.trace_id {
+        meta.set_traceparent(trace::parent_of(trace_id));
+    }
+    meta.0.0.insert("runreel/run_id".to_owned(), json!(context.run_id));
+    let told = [("runreel/thread_id", json!(context.thread_id)), ("runreel/session_id", json!(context.session_id))];
+    for (name, value) in told.into_iter().chain([("runreel/origin", json!(context.origin))]) {
+        if !value.is_null() {
+            meta.0.0.insert(name.to_owned(), value);
+        }
+    }
+    meta
 }
 
 /// An error in words that hold no header and no address.

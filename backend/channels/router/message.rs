@@ -15,7 +15,7 @@ use crate::{
         principal::OwnerId,
         run::Spec,
         session::{
-            self, Chat, formatted,
+            self, Chat, LogLine, formatted,
             inbound::{ChannelName, Inbound},
         },
     },
@@ -54,8 +54,22 @@ impl Message {
         codes::read(self.inbound.text.as_deref()?)
     }
 
+    /// Its line of the session's log.
+    pub(super) fn line(&self, text: &str) -> String {
+        LogLine::of_user(&self.channel, &self.inbound, text).to_line()
+    }
+
     fn origin(&self) -> Origin {
-        Origin { channel: Name::trusted(self.channel.as_str()), chat: self.inbound.chat_id.to_string() }
+        Origin {
+            channel: Name::trusted(self.channel.as_str()),
+            chat: self.inbound.chat_id.to_string(),
+            user: Some(self.inbound.user_id.to_string()),
+        }
+    }
+
+    /// The trace of both runs: the sender's, or one that begins with the message.
+    fn trace(&self) -> String {
+        self.inbound.trace_id.clone().unwrap_or_else(|| self.router_run_id.uuid().simple().to_string())
     }
 
     /// The router's run. It tells who wrote by hashes under `key`.
@@ -68,7 +82,9 @@ impl Message {
             "has_text": inbound.text.is_some(), "has_image": inbound.image.is_some(),
         });
         let mut spec = router_spec(&self.owner, &self.channel, self.router_run_id);
-        spec.context.origin = Some(self.origin());
+        // Who is not allowed to speak is known by a hash only.
+        spec.context.origin = Some(Origin { user: None, ..self.origin() });
+        spec.context.trace_id = Some(self.trace());
         Spec { input: Some(Json::of(&input)), ..spec }
     }
 
@@ -87,7 +103,7 @@ impl Message {
                 role: if self.config.has_workers { Role::Supervisor } else { Role::Agent },
                 agent: Some(self.config.agent.clone()),
                 origin: Some(self.origin()),
-                trace_id: None,
+                trace_id: Some(self.trace()),
             },
             title: Some(Title::trusted(&title)),
             input: Some(Json::of(input)),

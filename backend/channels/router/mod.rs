@@ -38,7 +38,11 @@ use crate::{
     sessions::log::SessionLog,
     store::{self, Store, codes::Standing, inbox::Taken},
     threads::Threads,
-    timeline::{Timeline, emit::EmitError, interrupts::AnswerError},
+    timeline::{
+        Timeline,
+        emit::{EmitError, Opening},
+        interrupts::AnswerError,
+    },
 };
 
 /// The agent name of the router's runs, and the name of the graph.
@@ -147,9 +151,10 @@ impl Router {
         }
         let error = json!({ "error": { "code": "given_up", "message": why } });
         let failed = vec![NewEvent::new("run.failed", Json::of(&error))];
+        let opening = Opening { events: failed.clone(), ..Opening::default() };
         let spec = message::router_spec(owner, &taken.channel, *run);
         let context = Arc::new(spec.context.clone());
-        let ended = match self.timeline.open_run_with(spec, request_hash(*run), failed.clone()).await {
+        let ended = match self.timeline.open_run_with(spec, request_hash(*run), opening).await {
             Ok(ack) if ack.already_open => self.timeline.emit_run_event(&context, failed).await,
             opened => opened,
         };

@@ -15,14 +15,14 @@ use crate::{
         artifact::ArtifactId,
         id::Name,
         limits::MESSAGE_INPUT_BYTES_MAX,
-        session::{self, ImagePlace, LogLine, Reason},
+        session::{self, ImagePlace, Reason},
     },
     emitters::{emitter::Level, host::HostError},
     engine::{Stop, Visit},
     sessions::codes,
     store::{
         codes::{Asked, Standing, Verdict},
-        sessions::{Keeping, Reply},
+        sessions::{Keeping, Noted},
     },
     timeline::{artifacts::url_of, emit::EmitError},
 };
@@ -106,8 +106,9 @@ pub(super) async fn resolve(way: Way, visit: Visit<Passage>) -> Passed {
     }
     let keeping = Keeping { idle_timeout_s: config.idle_timeout_s, thread_per_session: config.thread_per_session };
     let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
-    let reply = Reply { run_id: message.run_id, user_id: &inbound.user_id, target: message.target.as_ref() };
-    let settled = store.settle_session(&message.owner, &chat, message.inbound_no, keeping, reply, (now, fresh)).await;
+    let (line, target) = (message.line(text), message.target.as_ref());
+    let noted = Noted { line: &line, run_id: message.run_id, user_id: &inbound.user_id, target };
+    let settled = store.settle_session(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
     let settled = settled.map_err(HostError::from)?;
     let input = way.input(&visit, text).await?;
     let resolved = Some(Resolved { settled, text: text.to_owned(), input });
@@ -120,9 +121,8 @@ pub(super) async fn start(way: Way, visit: Visit<Passage>) -> Passed {
     let Some(Resolved { settled, text, input }) = &visit.state.resolved else {
         return Err(Stop::failed("a message without a session"));
     };
-    let line = LogLine::of_user(&message.channel, &message.inbound, text).to_line();
-    // What the disk refuses stops nobody: the timeline has it too.
-    if !router.log.write(&message.owner, &settled.thread_id, line, message.attempts > 1).await {
+    // What the disk refuses stops nobody: the database has it.
+    if !router.log.write(&message.owner, &settled.thread_id, message.line(text), message.attempts > 1).await {
         let why = "the message is not in the session's log: the disk refused it";
         visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }

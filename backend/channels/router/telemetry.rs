@@ -25,7 +25,7 @@ use crate::{
         host::{HostError, RunHost},
         identity::SupervisorEmitter,
     },
-    timeline::Timeline,
+    timeline::{Timeline, emit::Opening},
 };
 
 /// The telemetry of one message's routing.
@@ -77,7 +77,8 @@ impl Telemetry {
         events.retain(|event| of(event, "step.started").is_none_or(|span| !ended.contains(&span)));
         if let Some(spec) = spec {
             let run = spec.context.run_id;
-            let opened = self.timeline.open_run_with(*spec, request_hash(run), events.clone()).await;
+            let opening = Opening { events: events.clone(), ..Opening::default() };
+            let opened = self.timeline.open_run_with(*spec, request_hash(run), opening).await;
             let opened =
                 opened.map_err(|error| HostError { is_retryable: error.is_passing(), reason: error.to_string() });
             if !opened?.already_open {

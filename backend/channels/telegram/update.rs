@@ -118,6 +118,7 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
         image: None,
         at: DateTime::from_timestamp(message.date, 0).unwrap_or_default(),
         at_digits: 0,
+        trace_id: None,
     };
     let target = Target {
         chat_id: message.chat.id,

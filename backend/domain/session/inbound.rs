@@ -215,6 +215,9 @@ pub struct Inbound {
     /// Digits of a fraction of a second with which that was told; the agent reads as many.
     #[serde(default)]
     pub at_digits: u8,
+    /// The trace of the request that brought it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub trace_id: Option<String>,
 }
 
 /// A text is within its bound and can be stored.

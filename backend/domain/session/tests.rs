@@ -25,6 +25,7 @@ fn said(text: &str) -> Inbound {
         image: None,
         at: DateTime::from_timestamp(1_780_000_000, 123_450_000).unwrap(),
         at_digits: 0,
+        trace_id: None,
     }
 }
 

@@ -70,6 +70,49 @@ fn waiting_counts_until_the_run_resumes_and_usage_adds_up() {
 }
 
 #[test]
+fn a_span_takes_what_its_end_says_and_a_persons_time_is_nobodys() {
+    let (spans, summary, _) = fold(&[
+        ("run.created", None, 0, "{}"),
+        ("run.started", None, 0, "{}"),
+        ("step.started", Some("s"), 0, r#"{"name":"ask"}"#),
+        ("tool.started", Some("t"), 10, r#"{"name":"book"}"#),
+        ("tool.started", Some("u"), 20, r#"{"name":"look"}"#),
+        ("run.interrupted", None, 100, "{}"),
+        ("run.resumed", None, 5_100, "{}"),
+        ("tool.completed", Some("t"), 5_110, "{}"),
+        ("tool.completed", Some("u"), 5_120, r#"{"duration_ms":7.5}"#),
+        ("step.completed", Some("s"), 5_200, r#"{"duration_ms":0.938}"#),
+        ("run.completed", None, 5_200, "{}"),
+    ]);
+    let told: Vec<_> = spans[1..].iter().map(|s| (s.name.as_str(), s.duration_ms, s.waiting_ms)).collect();
+    assert_eq!(
+        told,
+        [
+            ("ask", Some(0.938), Some(5_199.062)),
+            ("book", Some(100.0), Some(5_000.0)),
+            ("look", Some(7.5), Some(5_092.5)),
+        ]
+    );
+    assert_eq!((summary.tool_ms, summary.waiting_ms), (107.5, 5_000.0));
+    assert_eq!((summary.node_durations_ms["ask"], summary.node_waiting_ms["ask"]), (0.938, 5_199.062));
+}
+
+#[test]
+fn a_run_that_is_told_of_late_is_as_long_as_its_own_times_say() {
+    // The server heard of it, and opened it, nine seconds after it had begun.
+    let (spans, summary, _) = fold(&[
+        ("run.created", None, 9_000, "{}"),
+        ("run.started", None, 9_000, "{}"),
+        ("step.started", Some("s"), 0, "{}"),
+        ("step.completed", Some("s"), 400, "{}"),
+        ("run.completed", None, 500, "{}"),
+    ]);
+    let bars: Vec<_> = spans.iter().map(|s| (s.start_ms, s.duration_ms)).collect();
+    assert_eq!(bars, [(0.0, Some(500.0)), (0.0, Some(400.0))]);
+    assert_eq!(summary.total_ms, 500.0);
+}
+
+#[test]
 fn a_workers_bar_is_as_long_as_the_worker_took_whenever_its_end_is_told() {
     let (spans, ..) = fold(&[
         ("run.created", None, 0, "{}"),

@@ -77,6 +77,7 @@ impl PostMessage {
             image,
             at,
             at_digits,
+            trace_id: None,
         })
     }
 }

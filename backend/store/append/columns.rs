@@ -108,6 +108,7 @@ pub(super) struct Births<'a> {
     pub role: Vec<&'a str>,
     pub origin_channel: Vec<Option<&'a str>>,
     pub origin_chat: Vec<Option<&'a str>>,
+    pub origin_user: Vec<Option<&'a str>>,
     pub trace_id: Vec<Option<&'a str>>,
     pub title: Vec<Option<&'a str>>,
     pub input: Vec<Option<&'a str>>,
@@ -138,6 +139,7 @@ impl<'a> Births<'a> {
             births.role.push(context.role.as_str());
             births.origin_channel.push(context.origin.as_ref().map(|origin| origin.channel.as_str()));
             births.origin_chat.push(context.origin.as_ref().map(|origin| origin.chat.as_str()));
+            births.origin_user.push(context.origin.as_ref().and_then(|origin| origin.user.as_deref()));
             births.trace_id.push(context.trace_id.as_deref());
             births.title.push(spec.title.as_ref().map(Title::as_str));
             births.input.push(spec.input.as_ref().map(Json::as_str));

@@ -39,8 +39,8 @@ impl Store {
             let mut connection = self.relay_connection().await?;
             let page = sqlx::query!(
                 r#"select c.owner_id, c.channel, c.chat_id, c.counter, u.highest,
-                          exists (select from store.session s where s.owner_id = c.owner_id and s.channel = c.channel
-                                  and s.chat_id = c.chat_id and s.number = u.highest) as "is_ours!"
+                          (select true from store.session s where s.owner_id = c.owner_id and s.channel = c.channel
+                           and s.chat_id = c.chat_id and s.number = u.highest limit 1) is not null as "is_ours!"
                    from (select * from store.chat where (owner_id, channel, chat_id) > ($1::text, $2::text, $3::text)
                          order by owner_id, channel, chat_id limit 500) c
                    cross join lateral (select store.highest_thread_number(c.owner_id, c.thread_base collate "default") as highest) u

@@ -20,16 +20,17 @@ with recursive claimed as (
 ), birth as (
     select * from unnest($27::uuid[], $28::text[], $29::uuid[], $30::uuid[], $31::smallint[], $32::text[], $33::text[],
                          $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[],
-                         $41::text[], $42::text[], $43::bigint[], $44::bytea[], $45::timestamptz[], $46::boolean[])
+                         $41::text[], $42::text[], $43::bigint[], $44::bytea[], $45::timestamptz[], $46::boolean[],
+                         $50::text[])
         as b (run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
-              origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, is_job)
+              origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, is_job, origin_user)
 ), born as (
     insert into store.run
         (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
-         origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
+         origin_chat, origin_user, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
          last_position, output, error, started_at, ended_at, last_event_at)
     select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
-           b.origin_channel, b.origin_chat, b.trace_id, b.title, b.input::json, b.metadata::json,
+           b.origin_channel, b.origin_chat, b.origin_user, b.trace_id, b.title, b.input::json, b.metadata::json,
            array(select json_array_elements_text(b.tags::json)), b.lease_ms, b.request_hash, b.created_at, h.status,
            h.events, c.before + 1 + h.last_index, h.output::json, h.error::json, h.started_at, h.ended_at, h.last_event_at
     from claimed c cross join birth b join head h using (run_id)
@@ -40,7 +41,7 @@ with recursive claimed as (
     from birth b where b.is_job
     union all
     select a.job, p.run_id, p.parent_run_id, p.owner_id, p.thread_id, p.created_at, a.n + 1
-    from above a join store.run p on p.run_id = a.parent_run_id
+    from above a cross join lateral (select * from store.run p where p.run_id = a.parent_run_id limit 1) p
     where p.owner_id = a.owner_id and p.thread_id = a.thread_id and a.n < 64
 ), queued as (
     insert into store.job (run_id, owner_id, agent, thread_id, line_run_id, line_at, created_at)
@@ -51,7 +52,7 @@ with recursive claimed as (
 ), moved as (
     update store.run r
     set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,
-        output = h.output::json, error = h.error::json, started_at = h.started_at, ended_at = h.ended_at,
+        output = h.output::json, error = h.error::json, started_at = least(r.started_at, h.started_at), ended_at = h.ended_at,
         last_event_at = h.last_event_at
     from claimed c cross join head h
     where r.run_id = h.run_id and r.owner_id = h.owner_id and r.status = h.status_before and (h.seq_before is null or r.last_seq = h.seq_before)

@@ -12,7 +12,7 @@ with claimed as (
 ), moved as (
     update store.run r
     set status = h.status, last_seq = r.last_seq + h.events, last_position = c.before + 1 + h.last_index,
-        output = h.output::json, error = h.error::json, started_at = h.started_at, ended_at = h.ended_at,
+        output = h.output::json, error = h.error::json, started_at = least(r.started_at, h.started_at), ended_at = h.ended_at,
         last_event_at = h.last_event_at
     from claimed c
     cross join unnest($16::uuid[], $17::text[], $18::text[], $19::bigint[], $20::bigint[], $21::bigint[], $22::text[],

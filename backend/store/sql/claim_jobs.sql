@@ -78,14 +78,15 @@ with recursive moment as (
         limit 2 * cardinality($5::uuid[]) + 16
     ) c
 ), ready as (
+    -- Row after row in the order of turns, until there are enough.
     select j.run_id
-    from turns t
-    join store.job j on j.run_id = t.run_id
-    where t.turn <= $9
-      and (j.lease_id is null or j.lease_until <= (select now from moment))
-    order by t.turn, t.created_at, t.run_id
+    from (select * from turns t where t.turn <= $9 order by t.turn, t.created_at, t.run_id) t
+    cross join lateral (
+        select j.run_id from store.job j
+        where j.run_id = t.run_id and (j.lease_id is null or j.lease_until <= (select now from moment))
+        for update skip locked
+    ) j
     limit cardinality($5::uuid[])
-    for update of j skip locked
 ), numbered as (
     select run_id, row_number() over () as n from ready
 )

@@ -4,7 +4,7 @@ with recursive up as (
     from store.run where run_id = $1 and owner_id = $2
     union all
     select p.run_id, p.parent_run_id, p.owner_id, p.agent, p.thread_id, p.status, p.created_at, up.n + 1
-    from up join store.run p on p.run_id = up.parent_run_id
+    from up cross join lateral (select * from store.run p where p.run_id = up.parent_run_id limit 1) p
     where p.owner_id = up.owner_id and p.thread_id = up.thread_id and up.n < 64
 )
 insert into store.job (run_id, owner_id, agent, thread_id, line_run_id, line_at, created_at)

@@ -30,8 +30,8 @@ async fn fill(db: &Db, run: &str, events: u32, columns: &str) {
 const SPANS: &str = "select s.run_id, s.span_id, s.parent_span_id, split_part(s.type, '.', 1) as kind,
         coalesce(s.payload ->> 'name', s.payload ->> 'title', s.span_id) as name, s.role, s.agent, s.owner_id,
         case when e.seq is null then 'running' else split_part(e.type, '.', 2) end as status,
-        s.seq as start_seq, e.seq as end_seq, s.at as started_at, e.at as ended_at,
-        (extract(epoch from e.at - s.at) * 1000)::float8 as duration_ms
+        s.seq as start_seq, e.seq as end_seq, s.at as started_at, e.at as ended_at, d.duration_ms,
+        greatest(greatest(pg_temp.ms(e.at - s.at), 0) - d.duration_ms, 0) as waiting_ms
     from store.run_event s
     left join lateral (
         select e.* from store.run_event e
@@ -39,6 +39,22 @@ const SPANS: &str = "select s.run_id, s.span_id, s.parent_span_id, split_part(s.
           and e.type in (split_part(s.type, '.', 1) || '.completed', split_part(s.type, '.', 1) || '.failed')
         order by e.seq limit 1
     ) e on true
+    cross join lateral (
+        select sum(greatest(pg_temp.ms(q.at - p.at), 0)) as ms
+        from store.run_event q
+        cross join lateral (
+            select p.type, p.at from store.run_event p
+            where p.run_id = q.run_id and p.seq < q.seq and p.type in ('run.interrupted', 'run.waiting', 'run.resumed')
+            order by p.seq desc limit 1
+        ) p
+        where q.run_id = s.run_id and q.seq between s.seq and e.seq and q.type = 'run.resumed'
+          and p.type = 'run.interrupted'
+    ) asked
+    cross join lateral (
+        select case when e.seq is not null
+                    then coalesce((e.payload ->> 'duration_ms')::float8,
+                                  greatest(greatest(pg_temp.ms(e.at - s.at), 0) - coalesce(asked.ms, 0), 0)) end as duration_ms
+    ) d
     where s.span_id is not null and (s.type like '%.started' and s.type <> 'run.started' or s.type = 'worker.spawned')";
 
 #[tokio::test]
@@ -50,23 +66,25 @@ async fn every_start_has_the_first_end_after_it_however_the_events_lie() {
             (array['step.started', 'step.completed', 'step.failed', 'tool.started', 'tool.completed', 'tool.failed',
                    'worker.spawned', 'worker.started', 'worker.completed', 'interrupt.requested', 'interrupt.resolved',
                    'x.started', 'x.completed', 'x.y.started', 'x.y.completed', 'x.failed', 'message.completed', 'log.info',
+                   'run.interrupted', 'run.interrupted', 'run.waiting', 'run.resumed', 'run.resumed',
                    'run.started', 'run.completed', 'run.z.started', 'tool.x.started', 'tool.x.failed'])
-                [pg_temp.dice(n, r.run_id::text, 2, 23)],
+                [pg_temp.dice(n, r.run_id::text, 2, 28)],
             (array['a', 'b', 'c', 'd', 'é', null])[pg_temp.dice(n, r.run_id::text, 3, 6)],
-            (array['{\"name\":\"n\",\"args\":1}', '{\"title\":\"t\",\"result\":[1],\"error\":{}}', '1',
-                   '{\"decision\":\"approve\",\"value\":1,\"kind\":\"k\"}'])[pg_temp.dice(n, r.run_id::text, 4, 4)]::json";
+            (array['{\"name\":\"n\",\"args\":1}', '{\"duration_ms\":1.5e1,\"result\":2}', '{\"title\":\"t\",\"result\":[1],\"error\":{}}', '1',
+                   '{\"decision\":\"approve\",\"value\":1,\"kind\":\"k\"}'])[pg_temp.dice(n, r.run_id::text, 4, 5)]::json";
         fill(&server.db, &run, 400, columns).await;
     }
     let tools = format!(
         "select s.run_id, s.span_id, s.parent_span_id, s.name, s.role, s.agent, s.owner_id, s.status, s.start_seq,
              s.end_seq, s.started_at, s.ended_at, s.duration_ms, a.payload -> 'args', z.payload -> 'result',
-             z.payload -> 'error'
+             z.payload -> 'error', s.waiting_ms
          from ({SPANS}) s join store.run_event a on a.run_id = s.run_id and a.seq = s.start_seq
          left join store.run_event z on z.run_id = s.run_id and z.seq = s.end_seq
          where s.kind = 'tool' and a.type = 'tool.started'"
     );
     let nodes = format!(
-        "select run_id, name, owner_id, count(*), sum(duration_ms), max(duration_ms) from ({SPANS}) s
+        "select run_id, name, owner_id, count(*), round(sum(duration_ms)::numeric, 3),
+             max(duration_ms), round(sum(waiting_ms)::numeric, 3) from ({SPANS}) s
          where kind = 'step' and end_seq is not null group by 1, 2, 3"
     );
     let asked = "select q.run_id, q.span_id, q.owner_id, r.thread_id, q.role, q.agent, q.payload ->> 'kind',
@@ -79,11 +97,20 @@ async fn every_start_has_the_first_end_after_it_however_the_events_lie() {
               and a.type = 'interrupt.resolved' order by a.seq limit 1
         ) a on true where q.type = 'interrupt.requested' and q.span_id is not null";
     let mut connection = server.db.connect().await;
+    let ms = "create function pg_temp.ms(apart interval) returns float8 language sql as
+        $$ select (extract(epoch from apart) * 1000)::float8 $$";
+    execute(&mut connection, ms.to_owned()).await;
     for (view, expected) in
         [("spans", SPANS), ("tool_calls", &tools), ("node_durations", &nodes), ("interrupts", asked)]
     {
+        // Sums of fractions depend on their order.
+        let columns = if view == "node_durations" {
+            "select run_id, node, owner_id, steps, round(duration_ms::numeric, 3), longest_ms, round(waiting_ms::numeric, 3)"
+        } else {
+            "select *"
+        };
         let text = format!(
-            "with found as materialized (select v::text as line from runreel.{view} v),
+            "with found as materialized (select v::text as line from ({columns} from runreel.{view}) v),
                   expected as materialized (select v::text as line from ({expected}) v)
              select (select count(*) from expected),
                     (select count(*) from (select * from found except all select * from expected) as more),

@@ -96,6 +96,11 @@ export interface components {
         CreateRun: {
             /** @description 1–128 visible ASCII characters. */
             agent?: string | null;
+            /**
+             * Format: date-time
+             * @description When the run began, if its producer tells of it later: within 24 hours of now. The server's clock when absent.
+             */
+            at?: string | null;
             /** @description Any JSON of at most 64 KiB. */
             input?: unknown;
             /**
@@ -269,6 +274,13 @@ export interface components {
             code: string;
             /** @description RFC 3339, UTC, microseconds. */
             expires_at: string;
+        };
+        /** @description Where a message that started a run came from. */
+        Origin: {
+            channel: string;
+            chat: string;
+            /** @description Who wrote it, where that is known. */
+            user?: string | null;
         };
         /**
          * @description What became of a message.
@@ -453,16 +465,26 @@ export interface components {
              * @description The seq of the last event.
              */
             last_seq: number;
+            /**
+             * Format: int64
+             * @description How long its producer, or who carries it out, may be silent, milliseconds; null when nobody has to be heard.
+             */
+            lease_ms?: number | null;
             metadata: {
                 [key: string]: unknown;
             };
             /**
-             * @description How long its steps took so far, by their names, if it has any; only of one run that is asked for, with at most
+             * @description What its steps took so far by their own account, by their names, if it has any; only of one run that is asked for, with at most
              *     20 000 events.
              */
             node_durations_ms?: {
                 [key: string]: number;
             } | null;
+            /** @description What else passed between the starts and ends of these steps: people were waited for, and commits. */
+            node_waiting_ms?: {
+                [key: string]: number;
+            } | null;
+            origin?: components["schemas"]["Origin"] | null;
             output?: unknown;
             /** @description The owner's principal key, 64 hexadecimal digits. */
             owner_id: string;
@@ -483,6 +505,8 @@ export interface components {
             tags: string[];
             thread_id?: string | null;
             title?: string | null;
+            /** @description The W3C trace that it is part of, 32 hexadecimal digits. */
+            trace_id?: string | null;
         };
         /** @description An artifact in its run. */
         RunArtifact: components["schemas"]["Artifact"] & {
@@ -606,7 +630,10 @@ export interface components {
             agent?: string | null;
             /** @description The run a `worker` span stands for. */
             child_run_id?: string | null;
-            /** Format: double */
+            /**
+             * Format: double
+             * @description What it took: as its end says, and otherwise the time to its end without that in which a person was waited for.
+             */
             duration_ms?: number | null;
             /** Format: int64 */
             end_seq?: number | null;
@@ -627,6 +654,11 @@ export interface components {
             /** Format: int64 */
             start_seq: number;
             status: components["schemas"]["SpanStatus"];
+            /**
+             * Format: double
+             * @description The rest of the time from its start to its end, when there is any.
+             */
+            waiting_ms?: number | null;
         };
         /**
          * @description Whether a span has ended, and how.
@@ -659,7 +691,12 @@ export interface components {
              * @description Time in `message` and `reasoning` spans.
              */
             model_ms: number;
+            /** @description What steps took by their own account, by name. */
             node_durations_ms: {
+                [key: string]: number;
+            };
+            /** @description What else passed between their starts and ends: people were waited for, and commits. */
+            node_waiting_ms: {
                 [key: string]: number;
             };
             /** Format: double */

@@ -93,6 +93,8 @@ export class RunView {
     if (row.tone === "error") this.errors += 1;
     if (event.type === "tool.started") this.tools += 1;
     if (event.type === "message.completed") this.messages += 1;
+    // A run that is told of late began with the first thing that happened in it.
+    if (this.started_ms !== null) this.started_ms = Math.min(this.started_ms, row.at_ms);
     const status = statusAfter(event.type);
     if (status === null) return;
     this.status = status;

@@ -9,6 +9,7 @@ import {
 } from "../api/types";
 import { RunView } from "./fold";
 import { follow } from "./follower";
+import { LeaseWatch } from "./lease";
 import { RunOrder } from "./order";
 import { atMs } from "./read";
 import type { Connection, Source } from "./source";
@@ -32,6 +33,7 @@ export class RunStore {
   #source: Source | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
+  readonly #leases = new LeaseWatch(() => this.#look());
 
   constructor(run_id: string) {
     this.run_id = run_id;
@@ -52,6 +54,7 @@ export class RunStore {
 
   stop(): void {
     this.#abort.abort();
+    this.#leases.stop();
     this.#undo?.();
   }
 
@@ -61,6 +64,12 @@ export class RunStore {
 
   get status(): RunStatus {
     return this.view.status ?? this.run?.status ?? "queued";
+  }
+
+  /** Its producer was silent for longer than its lease, and nothing came since that was found out. */
+  get isStalled(): boolean {
+    const told = this.run;
+    return told !== null && told.stalled && !isTerminal(this.status) && this.view.last_seq <= told.last_seq;
   }
 
   get started_ms(): number | null {
@@ -101,10 +110,22 @@ export class RunStore {
       }
       this.run = run;
       this.timeline = timeline;
+      this.#leases.watch([run]);
       this.children = (await api.runs({ parent_run_id: this.run_id, limit: 50 }, signal)).runs;
     } catch (error) {
       if (error instanceof ApiError && !signal.aborted) this.problem = error.problem;
     }
+  }
+
+  /** A heartbeat is no event: whether one is overdue, the server has to be asked. */
+  async #look(): Promise<void> {
+    try {
+      const run = await api.run(this.run_id, this.#abort.signal);
+      this.run = run;
+    } catch (error) {
+      if (!(error instanceof ApiError)) throw error;
+    }
+    if (!isTerminal(this.status) && this.run !== null) this.#leases.watch([this.run]);
   }
 
   #changed(connection: Connection): void {

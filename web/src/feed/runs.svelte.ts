@@ -3,6 +3,7 @@ import { isTerminal, type Problem, type Run, type RunEvent } from "../api/types"
 import { statusAfter } from "./fold";
 import { follow } from "./follower";
 import type { FeedMessage } from "./frames";
+import { LeaseWatch } from "./lease";
 import { FeedOrder } from "./order";
 import type { Connection, Source } from "./source";
 
@@ -16,10 +17,14 @@ export function runAfter(run: Run, event: RunEvent): Run | null {
     last_seq: event.seq,
     last_event_at: event.at,
     stalled: false,
-    started_at: event.type === "run.started" ? event.at : (run.started_at ?? null),
+    started_at: event.type === "run.started" ? event.at : earlier(run.started_at ?? null, event.at),
     ended_at: isTerminal(status) ? (run.ended_at ?? event.at) : null,
   };
 }
+
+/** A run that is told of late began with the first thing that happened in it. The server's times compare as text. */
+const earlier = (started_at: string | null, at: string) =>
+  started_at !== null && at < started_at ? at : started_at;
 
 /** Two looks at the list within this time are one. */
 const relist_ms = 300;
@@ -43,6 +48,7 @@ export class RunsStore {
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;
+  readonly #leases = new LeaseWatch(() => this.#list(null));
   /** Events of runs that are not on the page, kept while a list is on its way that may bring them. */
   #early: RunEvent[] = [];
   #lists = 0;
@@ -68,6 +74,7 @@ export class RunsStore {
   stop(): void {
     this.#abort.abort();
     if (this.#relisting !== null) clearTimeout(this.#relisting);
+    this.#leases.stop();
     this.#undo?.();
   }
 
@@ -175,6 +182,7 @@ export class RunsStore {
   }
 
   #index(): void {
+    this.#leases.watch(this.runs);
     this.#byId = new Map(this.runs.map((run) => [run.run_id, run]));
   }
 }

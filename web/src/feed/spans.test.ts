@@ -97,6 +97,36 @@ describe("spans from events", () => {
     expect(tree.spans[1]).toMatchObject({ span_id: "seq-2", parent_span_id: null, agent: null });
   });
 
+  test("a span took what its end says, and a person's time is nobody's", () => {
+    const spans = fold([
+      event(1, "run.created", { ms: 0 }),
+      event(2, "run.started", { ms: 0 }),
+      event(3, "tool.started", { ...inSpan("t"), ms: 10 }),
+      event(4, "tool.started", { ...inSpan("u"), ms: 20 }),
+      event(5, "run.interrupted", { ms: 100 }),
+      event(6, "run.resumed", { ms: 5_100 }),
+      event(7, "tool.completed", { ...inSpan("t"), ms: 5_110 }),
+      event(8, "tool.completed", { ...inSpan("u"), ms: 5_120, payload: { duration_ms: 7.5 } }),
+    ]);
+    expect(spans.tree.spans.slice(1).map((span) => span.took_ms)).toEqual([100, 7.5]);
+    const [bar] = spans.tree.spans.slice(1);
+    expect((bar?.end_ms ?? 0) - (bar?.start_ms ?? 0)).toBe(5_100);
+  });
+
+  test("a run that is told of late begins with the first thing that happened in it", () => {
+    const spans = fold([
+      event(1, "run.created", { ms: 9_000 }),
+      event(2, "run.started", { ms: 9_000 }),
+      event(3, "step.started", { ...inSpan("s"), ms: 0 }),
+      event(4, "step.completed", { ...inSpan("s"), ms: 400 }),
+      event(5, "run.completed", { ms: 500 }),
+    ]);
+    const root = spans.tree.root;
+    expect(
+      [root?.start_ms, root?.end_ms].map((ms) => (ms ?? 0) - (spans.tree.spans[1]?.start_ms ?? 0)),
+    ).toEqual([0, 500]);
+  });
+
   test("a worker's bar knows its run", () => {
     const { tree } = fold([
       event(1, "run.created"),

@@ -21,12 +21,19 @@ const endOfRun = new Map<string, SpanStatus>([
 export class Spans {
   readonly tree = new SpanTree();
   readonly pauses: Pause[] = [];
-  readonly #open = new Map<string, Span>();
+  readonly #open = new Map<string, { span: Span; asked_ms: number }>();
+  #hasStarted = false;
+  /** Since when a person is waited for, and how long persons were before. */
+  #asking_since: number | null = null;
+  #asked_ms = 0;
 
   take(event: RunEvent): void {
     const kind = familyOf(event.type);
     const verb = verbOf(event.type);
     const at = atMs(event.at);
+    const { root } = this.tree;
+    // A run that is told of late began with the first thing that happened in it.
+    if (root !== null && this.#hasStarted) root.start_ms = Math.min(root.start_ms, at);
     if (kind === "run") this.#run(event, verb, at);
     else if (verb === "started" || verb === "spawned") this.#start(event, kind, at);
     else if (verb === "completed" || verb === "failed") this.#end(event, kind, verb, at);
@@ -39,6 +46,9 @@ export class Spans {
     const status = endOfRun.get(verb);
     // The time before the start is queueing; bars are told from the start.
     if (verb === "started") root.start_ms = at;
+    this.#hasStarted ||= verb === "started";
+    if (this.#asking_since !== null) this.#asked_ms += Math.max(0, at - this.#asking_since);
+    this.#asking_since = verb === "interrupted" ? at : null;
     if (verb === "waiting" || verb === "interrupted") {
       if (waiting === null) this.pauses.push({ from_ms: at, to_ms: null });
     } else if (waiting !== null && (verb === "resumed" || status !== undefined)) {
@@ -46,29 +56,31 @@ export class Spans {
     }
     if (status === undefined) return;
     root.status = status;
-    root.end_ms = at;
+    root.end_ms = Math.max(at, root.start_ms);
+    root.took_ms = root.end_ms - root.start_ms;
     root.end_seq = event.seq;
   }
 
   #start(event: RunEvent, kind: string, at: number): void {
     const span = this.tree.add(spanOf(event, kind, at));
-    if (event.span_id) this.#open.set(keyOf(kind, event.span_id), span);
+    if (event.span_id) this.#open.set(keyOf(kind, event.span_id), { span, asked_ms: this.#asked_ms });
   }
 
   #end(event: RunEvent, kind: string, status: "completed" | "failed", at: number): void {
     const key = event.span_id ? keyOf(kind, event.span_id) : null;
     const told = fields(event.payload)["duration_ms"];
-    const took = typeof told === "number" && told > 0 ? told : 0;
-    let span = key === null ? undefined : this.#open.get(key);
-    if (span === undefined) {
-      const earliest = this.tree.root?.start_ms ?? 0;
-      span = this.tree.add(spanOf(event, kind, Math.max(at - took, earliest)));
-    }
+    const own_ms = typeof told === "number" && told >= 0 ? told : null;
+    const opened = key === null ? undefined : this.#open.get(key);
+    const earliest = this.tree.root?.start_ms ?? 0;
+    const span = opened?.span ?? this.tree.add(spanOf(event, kind, Math.max(at - (own_ms ?? 0), earliest)));
     if (key !== null) this.#open.delete(key);
     span.status = status;
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
-    const end_ms = kind === "worker" && took ? Math.min(at, span.start_ms + took) : at;
+    const end_ms = kind === "worker" && own_ms ? Math.min(at, span.start_ms + own_ms) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
+    const asked_ms = this.#asked_ms - (opened?.asked_ms ?? this.#asked_ms);
+    const rest_ms = Math.max(0, span.end_ms - span.start_ms - asked_ms);
+    span.took_ms = kind === "worker" ? rest_ms : (own_ms ?? rest_ms);
     span.end_seq = event.seq;
   }
 }
@@ -95,6 +107,7 @@ function spanOf(event: RunEvent, kind: string, start_ms: number): NewSpan {
     end_seq: null,
     start_ms,
     end_ms: null,
+    took_ms: null,
     child_run_id: kind === "worker" ? textOf(payload["run_id"]) : null,
   };
 }
@@ -116,7 +129,8 @@ export function treeOfTimeline(timeline: Timeline): SpanTree {
       start_seq: from.start_seq,
       end_seq: from.end_seq ?? null,
       start_ms,
-      end_ms: duration === null ? null : start_ms + duration,
+      end_ms: duration === null ? null : start_ms + duration + (from.waiting_ms ?? 0),
+      took_ms: duration,
       child_run_id: from.child_run_id ?? null,
     });
   }

@@ -51,6 +51,7 @@ const noSums: TimelineSummary = {
   counts: {},
   model_ms: 0,
   node_durations_ms: {},
+  node_waiting_ms: {},
   tool_ms: 0,
   total_ms: 0,
   usage: {},

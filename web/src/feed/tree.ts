@@ -14,6 +14,8 @@ export interface Span {
   end_seq: number | null;
   start_ms: number;
   end_ms: number | null;
+  /** What it took by its own account, without the time in which a person was waited for; null while it runs. */
+  took_ms: number | null;
   child_run_id: string | null;
 }
 

@@ -40,8 +40,10 @@ class Host(Protocol):
 class Assignment(Scope):
     """A run to carry out: what `client.run` gives, and what the run was created with.
 
-    `run.input`, `run.agent`, `run.thread_id`, `run.context` (title, metadata, tags, role, parent …), `run.attempt`: 1
-    unless somebody has worked on it before. What the handler returns is the run's output.
+    `run.input`, `run.agent`, `run.thread_id`, `run.session_id`, `run.context` (title, metadata, tags, role, parent …),
+    `run.attempt`: 1 unless somebody has worked on it before. A run that answers a message of a channel has an
+    `run.origin`: `{"channel", "chat", "user"}`. `run.trace_id` is the W3C trace it belongs to. What the handler returns
+    is the run's output.
     """
 
     def __init__(self, runner: Host, message: Mapping[str, Any]) -> None:
@@ -50,6 +52,9 @@ class Assignment(Scope):
         self.thread_id: str | None = message.get("thread_id")
         self.input: Any = message.get("input")
         self.context: dict[str, Any] = dict(message.get("context") or {})
+        self.session_id: str | None = self.context.get("session_id")
+        self.origin: dict[str, str] | None = self.context.get("origin")
+        self.trace_id: str | None = self.context.get("trace_id")
         self.attempt = int(self.context.get("attempt") or 1)
         self.output: Any = None
         self._runner = runner

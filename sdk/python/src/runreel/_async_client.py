@@ -12,9 +12,8 @@ from ._client import FLUSH_INTERVAL, MAX_QUEUE_BYTES, MAX_QUEUE_EVENTS, Answer
 from ._events import Event, MessageRecord, Removed, RunRecord, ThreadRecord, Timeline
 from ._follow import Following, OnGap, follow_async
 from ._http import Call, rows
-from ._outbox import Target
 from ._routes import UNSET, Unset
-from ._run import AsyncRun, creation
+from ._run import LEASE_MS, AsyncRun, attached, creation
 from ._sender import CLOSE_TIMEOUT, OnError, Sender, landed_async
 from ._spans import Scope
 from ._transport import AsyncTransport, Transport, Verify
@@ -81,7 +80,7 @@ class AsyncClient:
         metadata: Mapping[str, Any] | None = None,
         tags: Iterable[str] = (),
         run_id: str | None = None,
-        lease_ms: int | None = None,
+        lease_ms: int | None = LEASE_MS,
         attach: bool = False,
     ) -> AsyncRun:
         """`with client.run("report") as run:` — creates a run and ends it with the block.
@@ -89,7 +88,8 @@ class AsyncClient:
         `name` is what people read, the title, unless `title` says otherwise. It is the `agent`, too, when none is given
         and it is a name by the contract: 1 to 128 visible ASCII characters without spaces. `parent` is a run, or the
         id of one, that this one works for. `input` and `metadata` hold at most 64 KiB each and are cut like payloads.
-        With `lease_ms` the run reads as stalled when it was silent for so long; see `heartbeat`.
+        A run whose program was killed reads as stalled `lease_ms` later: a program that lives renews the lease by
+        itself while the block runs, from a thread of its own. With None there is no lease.
 
         A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` it may be there already, and
         the block goes on with it; `attach` below does so without creating.
@@ -115,7 +115,7 @@ class AsyncClient:
 
     def attach(self, run_id: str) -> AsyncRun:
         """`with client.attach(run_id) as run:` — goes on with a run of another block, process or day, and ends it."""
-        return AsyncRun(self._sender, self._transport, Target(run_id))
+        return AsyncRun(self._sender, self._transport, attached(run_id))
 
     async def get_run(self, run_id: str) -> RunRecord:
         """The run as it is now."""

@@ -27,12 +27,21 @@ SHARE_OF_DELTAS, SHARE_OF_EVENTS, SHARE_OF_RUNS, SHARE_OF_ENDS = 0.5, 1.0, 1.25,
 class Target:
     """A run as something to write to. `over` says why it takes nothing any more.
 
-    `create` is what creates it, until that is queued: before the first thing that is said of the run.
+    `create` is what creates it, until that is queued: before the first thing that is said of the run. With a `beat` the
+    server hears of it every so many seconds; `heard` is when it last did, by the monotonic clock.
     """
 
     run_id: str
     over: str | None = None
     create: Create | None = None
+    beat: float | None = None
+    heard: float | None = None
+
+    def due(self) -> float | None:
+        """When the server has to hear of the run again, if it has to."""
+        if self.beat is None or self.heard is None or self.over is not None:
+            return None
+        return self.heard + self.beat
 
 
 @dataclass(slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import re
+import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -25,6 +26,10 @@ from .errors import ConnectionFailed, RunreelError
 # How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
 ENTER_TIMEOUT = 2.0
 LEAVE_TIMEOUT = 5.0
+# How long a program may be silent before its run reads as stalled. An event is as good as a heartbeat, and three of these
+# fit into a lease.
+LEASE_MS = 30_000
+BEATS = 3
 
 _NAME = re.compile(r"[!-~]{1,128}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
@@ -65,6 +70,8 @@ def creation(
         "title": line,
         "tags": list(tags) or None,
         "lease_ms": lease_ms,
+        # A server that is away is told later; the run has begun all the same.
+        "at": _ids.now(),
     }
     body = {name: encoded(value) for name, value in members.items() if value is not None}
     if input is not None:
@@ -74,9 +81,19 @@ def creation(
             raise TypeError("the metadata of a run is a mapping")
         members_of_it = plain(metadata)
         body["metadata"] = encoded(members_of_it if isinstance(members_of_it, dict) else {"value": members_of_it})
-    target = Target(str(members["run_id"]))
+    target = Target(str(members["run_id"]), beat=None if lease_ms is None else beat_of(lease_ms))
     target.create = Create(target, _routes.create_body(body), attach)
     return target
+
+
+def attached(run_id: str) -> Target:
+    """A run that is there already. Nobody knows its lease here."""
+    return Target(run_id, beat=beat_of(LEASE_MS), heard=time.monotonic())
+
+
+def beat_of(lease_ms: int) -> float:
+    """How often a run with such a lease is heard of, seconds. The server takes 0 for a minute."""
+    return (lease_ms or 60_000) / 1_000 / BEATS
 
 
 class RunScope(Scope):
@@ -89,6 +106,7 @@ class RunScope(Scope):
         self._target = target
         self._left = False
         self._open_approvals: set[str] = set()
+        sender.keep(self)
 
     @property
     def ended(self) -> bool:
@@ -124,6 +142,7 @@ class RunScope(Scope):
     def _leave(self, error: BaseException | None) -> None:
         # Also of a run that stays open: nobody else has what was written here.
         self._finish_message()
+        self._sender.release(self)
         if isinstance(error, SystemExit) and not error.code:
             error = None
         if isinstance(error, (KeyboardInterrupt, asyncio.CancelledError, GeneratorExit)):

@@ -12,14 +12,16 @@ import logging
 import os
 import sys
 import threading
+import time
 import weakref
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Literal
+from typing import Literal, Protocol
 
 import httpx
 
+from . import _routes
 from ._http import backoff, retry_after, wrong
 from ._outbox import Batch, Create, Emission, Flush, Outbox, Target, batch_call
 from ._transport import Transport
@@ -38,8 +40,21 @@ _senders: weakref.WeakSet[Sender] = weakref.WeakSet()
 _busy: set[Sender] = set()
 
 
+class Kept(Protocol):
+    """A run that this program works on."""
+
+    _target: Target
+
+    @property
+    def ended(self) -> bool: ...
+
+
 class Sender:
-    """Takes items at any time from any thread and sends them in batches."""
+    """Takes items at any time from any thread and sends them in batches.
+
+    While a program works on a run and says nothing of it, the run's lease is renewed: one that is silent for longer has
+    lost its program.
+    """
 
     def __init__(
         self, transport: Transport, *, on_error: OnError, max_events: int, max_bytes: int, flush_interval: float
@@ -61,6 +76,7 @@ class Sender:
         self._wake = threading.Condition(threading.RLock())
         self._outbox = Outbox(*self._bounds)
         self._flushes: list[Flush] = []
+        self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
         self._thread: threading.Thread | None = None
         self._abandon = threading.Event()
         self._failure: RunreelError | None = None
@@ -109,6 +125,19 @@ class Sender:
         if self._outbox.events == 1 or self._outbox.full_batch:
             self._wake.notify()
         return lost
+
+    def keep(self, run: Kept) -> None:
+        """Renews the lease of a run until it has ended here, or its program has forgotten or released it."""
+        with self._wake:
+            self._kept.add(run)
+            if run._target.heard is not None:
+                self._start()
+                self._wake.notify()
+
+    def release(self, run: Kept) -> None:
+        """The program works on a run no longer."""
+        with self._wake:
+            self._kept.discard(run)
 
     def flush(self, *, patient: bool) -> Future[bool]:
         """Done once everything that is queued now has landed; False when it will not, or not soon."""
@@ -173,11 +202,36 @@ class Sender:
     def _idle(self) -> bool:
         return not self._outbox.events and not self._closed
 
+    def _nap(self) -> float:
+        """How long there is nothing to do while nothing is queued; 0 when there is now."""
+        if not self._idle():
+            return 0.0
+        due = [due for run in self._kept if not run.ended and (due := run._target.due()) is not None]
+        return max(0.0, min([LONGEST_NAP, *(at - time.monotonic() for at in due)]))
+
+    def _beat(self) -> None:
+        """Renews the leases that are due."""
+        now = time.monotonic()
+        with self._wake:
+            due = [run for run in self._kept if not run.ended and (run._target.due() or now + 1) <= now]
+        for run in due:
+            run._target.heard = now
+        for run in due:
+            try:
+                if self._transport.attempt(_routes.heartbeat(run._target.run_id)).status_code == 404:
+                    self.release(run)
+            except httpx.TransportError:
+                # A server that is away is away for all of them; what it refuses, its answers to events tell.
+                return
+
     def _send_next(self) -> bool:
         """Sends the next batch; False when the sender is closed."""
+        self._beat()
         with self._wake:
             if self._closed:
                 return False
+            if not self._outbox.events:
+                return True
             if not self._flushes and not self._outbox.full_batch:
                 # What comes within the interval shares the request.
                 self._wake.wait(self._interval)
@@ -202,12 +256,12 @@ class Sender:
             self._lost(_lasting(batch), target.over)
             return
         error = self._insist(batch)
-        if error is None:
+        if error is None or isinstance(batch, Create) and batch.attach and error.code == "run_exists":
+            target.heard = time.monotonic()
             return
         if isinstance(batch, Create):
-            if not (batch.attach and error.code == "run_exists"):
-                self._end(target, f"the run was not created: {error}")
-                self._report(error)
+            self._end(target, f"the run was not created: {error}")
+            self._report(error)
             return
         if len(batch) > 1 and error.status >= 400 and error.status not in (401, 403, 404):
             # One bad event refuses them all; one by one the others are stored.
@@ -327,11 +381,11 @@ def _work(held: weakref.ref[Sender], wake: threading.Condition) -> None:
     """The thread. It waits without holding the sender, and ends with one that is forgotten."""
     while True:
         with wake:
-            while (sender := held()) is not None and sender._idle():
+            while (sender := held()) is not None and (nap := sender._nap()) > 0:
                 del sender
                 if held() is not None:
                     # Bounded, for a collection of garbage in this very thread finds nobody waiting yet.
-                    wake.wait(LONGEST_NAP)
+                    wake.wait(nap)
         if sender is None or not sender._send_next():
             return
         del sender

@@ -1,0 +1,68 @@
+//! What was said in a conversation, line by line, as every server tells it.
+
+use crate::{
+    domain::{
+        id::ThreadId,
+        limits::{READ_WAIT_MS_MAX, SESSION_LINES_PAGE_ROWS},
+        principal::OwnerId,
+    },
+    store::{Error, Store, bounded, page::page, transaction::Tx},
+};
+
+/// Lines in their order, and where the next page begins.
+#[derive(Debug)]
+pub struct Lines {
+    /// Each ends with a line feed.
+    pub text: String,
+    /// `None` after the last line.
+    pub next: Option<i64>,
+}
+
+struct Line {
+    line_no: i64,
+    line: String,
+}
+
+impl Store {
+    /// A page of a thread's lines behind a place, 0 at first.
+    pub async fn lines(&self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let rows = sqlx::query_as!(
+                Line,
+                r#"select line_no, line from store.session_line
+                   where owner_id = $1 and thread_id = $2 and line_no > $3 order by line_no limit $4"#,
+                owner.as_str(),
+                thread.as_str(),
+                after,
+                SESSION_LINES_PAGE_ROWS + 1
+            );
+            let (rows, more) = page(SESSION_LINES_PAGE_ROWS, rows.fetch(&mut *tx), |row| row.line.len()).await?;
+            tx.commit().await?;
+            let next = rows.last().map(|row| row.line_no).filter(|_| more);
+            Ok(Lines { text: rows.into_iter().map(|row| row.line).collect(), next })
+        })
+        .await
+    }
+}
+
+/// Adds what a user wrote. The number of the message makes a line that is added again one.
+pub(super) async fn insert_line(
+    tx: &mut Tx,
+    owner: &OwnerId,
+    thread: &ThreadId,
+    inbound_no: i64,
+    line: &str,
+) -> Result<(), Error> {
+    sqlx::query!(
+        r#"insert into store.session_line (owner_id, thread_id, line_key, line) values ($1, $2, $3, $4)
+           on conflict do nothing"#,
+        owner.as_str(),
+        thread.as_str(),
+        format!("message {inbound_no}"),
+        line
+    )
+    .execute(&mut **tx)
+    .await?;
+    Ok(())
+}

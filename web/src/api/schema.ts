@@ -286,7 +286,7 @@ export interface components {
          * @description What became of a message.
          * @enum {string}
          */
-        Outcome: "accepted" | "filtered";
+        Outcome: "accepted" | "filtered" | "queued";
         /** @description A message of a channel. */
         PostMessage: {
             /** @description 1–128 characters without control characters, or a whole number; so is `user_id`. */
@@ -450,7 +450,7 @@ export interface components {
          * @description The part a run plays.
          * @enum {string}
          */
-        Role: "supervisor" | "worker" | "agent";
+        Role: "supervisor" | "worker" | "agent" | "router";
         /** @description A run and where it stands. Its status is a fold of its events. */
         Run: {
             agent?: string | null;

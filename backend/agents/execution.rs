@@ -51,6 +51,8 @@ pub struct Execution {
     pub host: Arc<dyn RunHost>,
     /// As the run was created.
     pub input: Option<Json>,
+    /// As the run stood when it was taken, if that is known.
+    pub status: Option<Status>,
     /// 1 for the first holder of the run.
     pub attempt: i32,
     pub agents: Arc<dyn AgentResolver>,
@@ -61,12 +63,15 @@ pub struct Execution {
 impl Execution {
     /// Works until the run has ended or waits, or `cancel`; what is away is waited for.
     pub async fn run(&self, cancel: &CancellationToken) -> Done {
-        let (mut asked, mut refused) = (Vec::new(), 0);
+        let (mut asked, mut refused, mut taken) = (Vec::new(), 0, self.status);
         loop {
-            match self.once(cancel, &mut asked).await {
+            let as_taken = taken.take();
+            match self.once(cancel, &mut asked, as_taken).await {
                 Ok(Some(done)) => return done,
                 Ok(None) => refused = 0,
                 Err(_) if cancel.is_cancelled() => return Done::Stopped,
+                // Its run stands elsewhere by now.
+                Err(error) if !error.is_retryable && as_taken.is_some() => {}
                 Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
                     refused += u32::from(!error.is_retryable);
@@ -99,9 +104,16 @@ impl Execution {
         tracing::warn!(run_id = %self.host.context().run_id, %error, "{what}");
     }
 
-    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before.
-    async fn once(&self, cancel: &CancellationToken, asked: &mut Vec<SpanId>) -> Result<Option<Done>, HostError> {
-        let status = match self.host.status().await? {
+    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before, `taken` how the
+    /// run stood a moment ago.
+    async fn once(
+        &self,
+        cancel: &CancellationToken,
+        asked: &mut Vec<SpanId>,
+        taken: Option<Status>,
+    ) -> Result<Option<Done>, HostError> {
+        let found = if taken.is_some() { taken } else { self.host.status().await? };
+        let status = match found {
             None => return Ok(Some(Done::Ended)),
             Some(status) if status.is_terminal() => return Ok(Some(Done::Ended)),
             Some(status) => status,

@@ -15,7 +15,7 @@ use crate::{
         limits::{LOGGED_WAIT_MS_MAX, LOGGING_PLACES, REPLY_ATTEMPTS_MAX, REPLY_PAUSE_S_MAX, REPLY_TRY_MS_MAX},
         principal::OwnerId,
         run::Status,
-        session::{LogLine, answer},
+        session::{LogLine, answer, said},
     },
     store::{self, outbox::Owed, runs::RunRecord},
     timeline::follow::{Signal, Wishes},
@@ -36,6 +36,8 @@ pub struct Outcome {
 /// What came of trying to give an answer.
 enum Given {
     Done,
+    /// It went no further than the log, and that is noted.
+    Logged,
     /// It can never be given.
     Refused(String),
     /// Again after a while; the other side may say how long, in seconds.
@@ -142,6 +144,7 @@ impl Channels {
         let (store, now) = (self.store(), self.now());
         let given = Box::pin(self.give(owed)).await;
         let noted = match given {
+            Ok(Given::Logged) => Ok(()),
             Ok(Given::Done) => store.finish_reply(owed, None, now).await,
             Ok(Given::Refused(reason)) => {
                 tracing::warn!(reason, reply_no = owed.reply_no, "an answer cannot be delivered");
@@ -166,16 +169,23 @@ impl Channels {
     }
 
     async fn give(&self, owed: &Owed) -> Result<Given, store::Error> {
-        let Some(text) = self.text_of(owed).await? else {
+        let record = match owed.run_id {
+            Some(run) => self.shared.timeline.run(&owed.owner_id, run).await?,
+            None => None,
+        };
+        let Some(text) = self.text_of(owed, record.as_ref()).await? else {
             return Ok(Given::Refused("the run is gone, or has no answer".to_owned()));
         };
         if let Some(thread) = owed.thread_id.as_ref().filter(|_| !owed.is_logged) {
             let now = self.now();
             // The same line at every try, however late: its time is the end of the run.
-            let at = self.ended_at(owed).await?.unwrap_or(now);
+            let at = record.and_then(|record| record.head.ended_at).unwrap_or(now);
             let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
             self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
             self.store().note_logged(owed, (thread, &line), now).await?;
+            if owed.target.is_none() {
+                return Ok(Given::Logged);
+            }
         }
         let Some(target) = &owed.target else { return Ok(Given::Done) };
         let Some(telegram) = self.telegram() else {
@@ -199,20 +209,14 @@ impl Channels {
         Ok(Given::Done)
     }
 
-    async fn ended_at(&self, owed: &Owed) -> Result<Option<chrono::DateTime<chrono::Utc>>, store::Error> {
-        let Some(run) = owed.run_id else { return Ok(None) };
-        Ok(self.shared.timeline.run(&owed.owner_id, run).await?.and_then(|record| record.head.ended_at))
-    }
-
     /// What is to be said.
-    async fn text_of(&self, owed: &Owed) -> Result<Option<String>, store::Error> {
+    async fn text_of(&self, owed: &Owed, record: Option<&RunRecord>) -> Result<Option<String>, store::Error> {
         if let Some(body) = &owed.body {
             return Ok(Some(body.clone()));
         }
-        let Some(run) = owed.run_id else { return Ok(None) };
-        let Some(record) = self.shared.timeline.run(&owed.owner_id, run).await? else { return Ok(None) };
+        let Some(record) = record else { return Ok(None) };
         match record.head.status {
-            Status::Completed => self.answer_of(&owed.owner_id, &record).await,
+            Status::Completed => self.answer_of(&owed.owner_id, record).await,
             Status::Failed => Ok(Some(FAILED.to_owned())),
             Status::Cancelled => Ok(Some(CANCELLED.to_owned())),
             Status::Queued | Status::Running | Status::Waiting | Status::Interrupted => Ok(None),
@@ -222,7 +226,11 @@ impl Channels {
     /// Step 10: what the run answers.
     async fn answer_of(&self, owner: &OwnerId, record: &RunRecord) -> Result<Option<String>, store::Error> {
         let value = |json: &Json| serde_json::from_str::<Value>(json.as_str()).ok();
+        let output = record.head.output.as_ref().and_then(value);
+        if let Some(text) = output.as_ref().and_then(said) {
+            return Ok(Some(text));
+        }
         let message = self.store().last_message(owner, record.context.run_id).await?;
-        Ok(answer(record.head.output.as_ref().and_then(value).as_ref(), message.as_ref().and_then(value).as_ref()))
+        Ok(answer(output.as_ref(), message.as_ref().and_then(value).as_ref()))
     }
 }

@@ -218,9 +218,13 @@ pub fn agent_input(formatted: &str, inbound: &Inbound, place: &ImagePlace) -> Va
 
 /// What an ended run answers: the text of its output, else that of its last message, else its output as it is.
 pub fn answer(output: Option<&Value>, last_message: Option<&Value>) -> Option<String> {
-    let said = |value: &Value| text_of(value).filter(|text| !text.is_empty());
     let output = output.filter(|output| !output.is_null());
     output.and_then(said).or_else(|| last_message.and_then(said)).or_else(|| output.map(Value::to_string))
+}
+
+/// What an output or a message says, if anything.
+pub fn said(value: &Value) -> Option<String> {
+    text_of(value).filter(|text| !text.is_empty())
 }
 
 /// The text in one of the shapes that agents answer in.

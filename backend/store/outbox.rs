@@ -135,7 +135,7 @@ impl Store {
         .await
     }
 
-    /// The answer stands in the session's log, and counts in its session.
+    /// The answer stands in the session's log, and counts in its session. One that goes nowhere is given with it.
     pub async fn note_logged(
         &self,
         owed: &Owed,
@@ -146,7 +146,8 @@ impl Store {
             let mut tx = self.owned(&owed.owner_id).await?;
             sqlx::query!(
                 r#"with logged as (
-                       update store.reply set logged_at = $3
+                       update store.reply
+                       set logged_at = $3, done_at = case when target is null then $3 else done_at end
                        where reply_no = $1 and owner_id = $2 and logged_at is null returning session_id
                    ), written as (
                        insert into store.session_line (owner_id, thread_id, line_key, line)

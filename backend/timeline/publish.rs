@@ -15,9 +15,9 @@ use super::open::{OpenText, OpenTexts};
 use crate::{
     bus::{Bus, Frame, Subscription},
     domain::{
-        context::RunContext,
+        context::{Role, RunContext},
         cursor::FeedCursor,
-        event::Recorded,
+        event::{EventType, Recorded},
         history::{Histories, Tag},
         id::{RunId, SpanId},
         json::Json,
@@ -160,7 +160,7 @@ impl Publisher {
         self.progress.subscribe()
     }
 
-    /// Changes when the life of some run may have: it was created, went on, was answered, ended.
+    /// Changes when there may be something to take up: a run was created, went on, was answered, ended.
     pub(crate) fn lives(&self) -> watch::Receiver<()> {
         self.lives.subscribe()
     }
@@ -178,7 +178,7 @@ impl Publisher {
         for (context, publication) in publications {
             match publication {
                 Publication::Durable(place, event) => {
-                    of_life |= matches!(event.event_type.family(), "run" | "interrupt");
+                    of_life |= is_of_life(&context, &event.event_type);
                     let expected = gate.published.at(lane) + 1;
                     assert_eq!(place.position, expected, "a lane is published without a hole");
                     gate.published.advance(lane, place.position);
@@ -258,3 +258,9 @@ fn with_offset(payload: &Json, offset: usize) -> Json {
     debug_assert!(text.starts_with("{\"") && text.ends_with('}'), "the door admits deltas with a text only");
     Json::trusted(format!("{},\"offset\":{offset}}}", &text[..text.len() - 1]))
 }
+/// Whether somebody may have something to take up. A run that begins is taken up already, and a router's is nobody's.
+fn is_of_life(context: &RunContext, event_type: &EventType) -> bool {
+    let idle = matches!(event_type.as_str(), "run.started" | "interrupt.requested");
+    matches!(event_type.family(), "run" | "interrupt") && !idle && context.role != Role::Router
+}
+

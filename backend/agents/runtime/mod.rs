@@ -105,6 +105,7 @@ impl Runtime {
         Execution {
             host: Arc::new(LocalHost::new(timeline.clone(), self.threads.clone(), context)),
             input: assignment.input.clone(),
+            status: Some(assignment.status),
             attempt: assignment.attempt,
             agents: Arc::clone(&self.agents),
             ids: timeline.ids().clone(),

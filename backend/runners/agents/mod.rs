@@ -50,6 +50,7 @@ impl Agents {
     fn execution(&self, work: &Work) -> Execution {
         let (client, context) = (self.client.clone(), Arc::clone(&work.context));
         Execution {
+            status: None,
             host: Arc::new(RemoteHost::new(client, context, work.outlet.clone())),
             input: work.assign.input.clone(),
             attempt: work.assign.context.attempt,

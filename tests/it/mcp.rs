@@ -74,6 +74,7 @@ async fn assert_works(agent: &Assistant) {
     let weather = call(agent, "every_get-structured-content", json!({"location": "New York"}), &go).await.unwrap();
     assert!(weather["structured"]["temperature"].is_number(), "{weather}");
     assert!(!agent.toolbox.needs_approval("every_echo", &json!({"message": "hi"})));
+    assert_eq!(agent.toolbox.get("every_echo").unwrap().exclusive(&context()), None, "what only looks excludes nobody");
 }
 
 #[tokio::test]
@@ -95,13 +96,16 @@ async fn tools_of_a_program_work_as_ours() {
 #[tokio::test]
 async fn a_program_that_dies_fails_its_calls_and_is_there_again_for_the_next_run() {
     let dir = tempfile::tempdir().unwrap();
-    let agents = agents(dir.path(), &over_stdio("tools = [\"echo\"]\napproval = true\nprefix = \"\""));
+    let own = "tools = [\"echo\"]\napproval = true\nprefix = \"\"\nexclusive = { echo = \"desk\" }";
+    let agents = agents(dir.path(), &over_stdio(own));
     let pid = || std::fs::read_to_string(dir.path().join("pid")).unwrap();
     let (first, same) = (agents.assistant("a").await.unwrap(), agents.assistant("a").await.unwrap());
     let (go, hi) = (CancellationToken::new(), json!({"message": "hi"}));
     let names: Vec<String> = first.toolbox.specs().into_iter().map(|spec| spec.name).collect();
     assert_eq!(names, ["echo"]);
     assert!(first.toolbox.needs_approval("echo", &hi), "the configuration has the last word");
+    let shared = first.toolbox.get("echo").unwrap().exclusive(&context());
+    assert_eq!(shared.as_deref(), Some("name desk"), "here as well");
     call(&same, "echo", hi.clone(), &go).await.unwrap();
     let old = pid();
     let killed = std::process::Command::new("kill").args(["-9", old.trim()]).status().unwrap();

@@ -103,13 +103,15 @@ impl Conversation {
     /// providers refuse a conversation with loose ends.
     #[must_use]
     pub fn asked(mut self, input: &Value) -> Self {
+        // A thread that was carried over, with messages edited by hand, may hold fewer than were left out.
+        self.cut = self.cut.filter(|cut| cut.messages <= self.messages.len());
         let open = self.open_calls();
         self.messages.extend(open.into_iter().map(|id| Message::tool(id, "the run ended before this call")));
         self.messages.extend(messages_of(input));
         self
     }
 
-    /// The first message that the model is shown. A thread that was carried over may hold fewer than were left out.
+    /// The first message that the model is shown.
     fn shown_from(&self) -> usize {
         self.cut.as_ref().map_or(0, |cut| cut.messages).min(self.messages.len())
     }

@@ -78,8 +78,8 @@ async fn request(
     let conversation = &*visit.state;
     let cut = cut.or(conversation.cut.as_ref());
     let from = cut.map_or(0, |cut| cut.messages).min(conversation.messages.len());
-    let told = [assistant.system.as_str(), cut.map_or("", |cut| cut.summary.as_str())];
-    let system = told.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
+    let texts = [assistant.system.as_str(), cut.map_or("", |cut| cut.summary.as_str())];
+    let system = texts.into_iter().filter(|text| !text.is_empty()).collect::<Vec<_>>().join("\n\n");
     let mut messages: Vec<Message> =
         Some(system).filter(|text| !text.is_empty()).map(Message::system).into_iter().collect();
     messages.extend(window::prompt(&conversation.messages, from).cloned());

@@ -83,8 +83,8 @@ fn room(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) 
     let window = assistant.context_tokens as usize;
     let answer = assistant.max_tokens.map_or(window / ANSWER_PART, |tokens| tokens as usize);
     let summary = conversation.cut.as_ref().map_or(0, |cut| cut.summary.len());
-    let told: usize = tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
-    let fixed = (assistant.system.len() + summary + told).div_ceil(TOKEN_BYTES);
+    let specs: usize = tools.iter().map(|tool| tool.description.len() + tool.schema.to_string().len()).sum();
+    let fixed = (assistant.system.len() + summary + specs).div_ceil(TOKEN_BYTES);
     window.saturating_sub(answer).saturating_sub(fixed)
 }
 

@@ -71,7 +71,7 @@ impl RemoteHost {
         Ok(put.map(drop)?)
     }
 
-    /// How long the run's own thread lives; `None` when it has none.
+    /// Sets how long the run's own thread lives, seconds; 0 for ever.
     async fn put_ttl(&self, ttl_s: i64) -> Result<(), HostError> {
         self.put(&["threads", self.thread.as_str()], &json!({"ttl_s": ttl_s})).await
     }

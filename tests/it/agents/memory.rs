@@ -33,7 +33,6 @@ async fn eighty_turns_cost_what_they_say_and_not_the_square_of_it() {
     assert_eq!(kept, 50);
     let said = server.db.number("select count(*) from store.blob where channel like 'messages%'").await;
     assert!(said < 150, "{said} pieces of a conversation");
-    eprintln!("80 turns: values {values:?}, all {stored:?} bytes after 20, 40, 60 and 80 turns");
 }
 
 const WINDOW: &str = "[models.small]\nmodel = \"echo\"\ncontext_tokens = 2000\n[agents.echo]\nmodel = \"small\"\n";

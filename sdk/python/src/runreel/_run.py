@@ -26,7 +26,7 @@ from .errors import ConnectionFailed, RunreelError
 # How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
 ENTER_TIMEOUT = 2.0
 LEAVE_TIMEOUT = 5.0
-# How long a program may be silent before its run reads as stalled. An event is as good as a heartbeat, and three of these
+# How long a program may be silent before its run reads as stalled. An event is as good as a heartbeat, of which three
 # fit into a lease.
 LEASE_MS = 30_000
 BEATS = 3

@@ -17,12 +17,12 @@ import weakref
 from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
-from typing import Literal, Protocol
+from typing import Literal
 
 import httpx
 
-from . import _routes
 from ._http import backoff, retry_after, wrong
+from ._leases import Kept, Leases, renew
 from ._outbox import Batch, Create, Emission, Flush, Outbox, Target, batch_call
 from ._transport import Transport
 from .errors import ApiError, ConnectionFailed, EventsDropped, RunreelError
@@ -40,21 +40,8 @@ _senders: weakref.WeakSet[Sender] = weakref.WeakSet()
 _busy: set[Sender] = set()
 
 
-class Kept(Protocol):
-    """A run that this program works on."""
-
-    _target: Target
-
-    @property
-    def ended(self) -> bool: ...
-
-
 class Sender:
-    """Takes items at any time from any thread and sends them in batches.
-
-    While a program works on a run and says nothing of it, the run's lease is renewed: one that is silent for longer has
-    lost its program.
-    """
+    """Takes items at any time from any thread, sends them in batches, and renews the leases of their runs."""
 
     def __init__(
         self, transport: Transport, *, on_error: OnError, max_events: int, max_bytes: int, flush_interval: float
@@ -76,7 +63,7 @@ class Sender:
         self._wake = threading.Condition(threading.RLock())
         self._outbox = Outbox(*self._bounds)
         self._flushes: list[Flush] = []
-        self._kept: weakref.WeakSet[Kept] = weakref.WeakSet()
+        self._leases = Leases()
         self._thread: threading.Thread | None = None
         self._abandon = threading.Event()
         self._failure: RunreelError | None = None
@@ -129,7 +116,7 @@ class Sender:
     def keep(self, run: Kept) -> None:
         """Renews the lease of a run until it has ended here, or its program has forgotten or released it."""
         with self._wake:
-            self._kept.add(run)
+            self._leases.keep(run)
             if run._target.heard is not None:
                 self._start()
                 self._wake.notify()
@@ -137,7 +124,7 @@ class Sender:
     def release(self, run: Kept) -> None:
         """The program works on a run no longer."""
         with self._wake:
-            self._kept.discard(run)
+            self._leases.release(run)
 
     def flush(self, *, patient: bool) -> Future[bool]:
         """Done once everything that is queued now has landed; False when it will not, or not soon."""
@@ -204,34 +191,17 @@ class Sender:
 
     def _nap(self) -> float:
         """How long there is nothing to do while nothing is queued; 0 when there is now."""
-        if not self._idle():
-            return 0.0
-        due = [due for run in self._kept if not run.ended and (due := run._target.due()) is not None]
-        return max(0.0, min([LONGEST_NAP, *(at - time.monotonic() for at in due)]))
-
-    def _beat(self) -> None:
-        """Renews the leases that are due."""
-        now = time.monotonic()
-        with self._wake:
-            due = [run for run in self._kept if not run.ended and (run._target.due() or now + 1) <= now]
-        for run in due:
-            run._target.heard = now
-        for run in due:
-            try:
-                if self._transport.attempt(_routes.heartbeat(run._target.run_id)).status_code == 404:
-                    self.release(run)
-            except httpx.TransportError:
-                # A server that is away is away for all of them; what it refuses, its answers to events tell.
-                return
+        return min(LONGEST_NAP, self._leases.due_in()) if self._idle() else 0.0
 
     def _send_next(self) -> bool:
         """Sends the next batch; False when the sender is closed."""
-        self._beat()
         with self._wake:
-            if self._closed:
-                return False
-            if not self._outbox.events:
-                return True
+            due = self._leases.take_due()
+        for run in renew(due, self._transport):
+            self.release(run)
+        with self._wake:
+            if self._closed or not self._outbox.events:
+                return not self._closed
             if not self._flushes and not self._outbox.full_batch:
                 # What comes within the interval shares the request.
                 self._wake.wait(self._interval)
@@ -256,7 +226,7 @@ class Sender:
             self._lost(_lasting(batch), target.over)
             return
         error = self._insist(batch)
-        if error is None or isinstance(batch, Create) and batch.attach and error.code == "run_exists":
+        if error is None or (isinstance(batch, Create) and batch.attach and error.code == "run_exists"):
             target.heard = time.monotonic()
             return
         if isinstance(batch, Create):

@@ -1,0 +1,62 @@
+"""The leases of the runs that a program works on: renewed while it says nothing of them."""
+
+from __future__ import annotations
+
+import time
+import weakref
+from typing import Protocol
+
+import httpx
+
+from . import _routes
+from ._outbox import Target
+from ._transport import Transport
+
+
+class Kept(Protocol):
+    """A run that this program works on."""
+
+    _target: Target
+
+    @property
+    def ended(self) -> bool: ...
+
+
+class Leases:
+    """The runs, held weakly: one that its program has forgotten is nobody's. To be used under the sender's lock."""
+
+    def __init__(self) -> None:
+        self._runs: weakref.WeakSet[Kept] = weakref.WeakSet()
+
+    def keep(self, run: Kept) -> None:
+        self._runs.add(run)
+
+    def release(self, run: Kept) -> None:
+        self._runs.discard(run)
+
+    def due_in(self) -> float:
+        """Seconds until the server has to hear of the next one; 0 when it has to now."""
+        now = time.monotonic()
+        due = [at - now for run in self._runs if not run.ended and (at := run._target.due()) is not None]
+        return max(0.0, min(due, default=float("inf")))
+
+    def take_due(self) -> list[Kept]:
+        """Those that the server has to hear of now, which then counts as done."""
+        now = time.monotonic()
+        due = [run for run in self._runs if not run.ended and (at := run._target.due()) is not None and at <= now]
+        for run in due:
+            run._target.heard = now
+        return due
+
+
+def renew(runs: list[Kept], transport: Transport) -> list[Kept]:
+    """Renews these leases, and says which of the runs are no more."""
+    gone = []
+    for run in runs:
+        try:
+            if transport.attempt(_routes.heartbeat(run._target.run_id)).status_code == 404:
+                gone.append(run)
+        except httpx.TransportError:
+            # A server that is away is away for all of them; what it refuses, its answers to events tell.
+            break
+    return gone

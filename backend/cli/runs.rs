@@ -58,6 +58,9 @@ struct List {
     /// Only runs with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<Name>,
+    /// Only runs with this role; all but routers otherwise
+    #[arg(long, value_parser = ["supervisor", "worker", "agent", "router"])]
+    role: Option<String>,
     /// Only runs that contain this text
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
@@ -138,6 +141,7 @@ fn query(list: &List) -> Vec<(&'static str, String)> {
         ("thread_id", list.thread.as_ref().map(ToString::to_string)),
         ("agent", list.agent.as_ref().map(ToString::to_string)),
         ("tag", list.tag.as_ref().map(ToString::to_string)),
+        ("role", list.role.clone()),
         ("q", list.search.clone()),
         ("limit", Some(list.limit.to_string())),
     ];

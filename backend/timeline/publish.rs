@@ -263,4 +263,3 @@ fn is_of_life(context: &RunContext, event_type: &EventType) -> bool {
     let idle = matches!(event_type.as_str(), "run.started" | "interrupt.requested");
     matches!(event_type.family(), "run" | "interrupt") && !idle && context.role != Role::Router
 }
-

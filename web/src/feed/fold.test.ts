@@ -59,6 +59,7 @@ describe("the view of a run", () => {
         },
       ),
     );
+    expect(titleOf("log.info", { text: "said" })).toBe("said");
     expect(titleOf("log.info", { message: `a\n\n${"b".repeat(500)}` })).toBe(`a ${"b".repeat(117)}`);
   });
 

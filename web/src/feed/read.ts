@@ -47,6 +47,7 @@ export function titleOf(type: string, payload: unknown): string {
     textOf(from["title"]) ??
     textOf(from["name"]) ??
     textOf(from["message"]) ??
+    (familyOf(type) === "log" ? textOf(from["text"]) : null) ??
     textOf(error) ??
     textOf(fields(error)["message"]) ??
     (familyOf(type) === "message" || familyOf(type) === "reasoning" ? messageText(payload) : null) ??

@@ -61,7 +61,11 @@ export class RunsStore {
 
   start(): void {
     const { source, stop } = follow({
-      url: (cursor) => paths.allRunsStream({ tokens: "false", tail: cursor === null ? 0 : null }),
+      url: (cursor) => paths.allRunsStream({
+          tokens: "false",
+          role: this.#filter["role"] ?? null,
+          tail: cursor === null ? 0 : null,
+        }),
       order: new FeedOrder(),
       take: (message) => this.#take(message),
       commit: () => this.#commit(),
@@ -82,13 +86,17 @@ export class RunsStore {
     this.#source?.retryNow();
   }
 
-  /** Another filter over the same stream; the rows stay until the new ones are here. */
+  /** Another filter; the rows stay until the new ones are here. Routers have a stream that others are not in. */
   filterBy(filter: Query): void {
     if (JSON.stringify(filter) === JSON.stringify(this.#filter)) return;
+    const isOtherRole = (filter["role"] ?? "") !== (this.#filter["role"] ?? "");
     this.#filter = filter;
     this.#listings += 1;
     this.next_cursor = null;
-    if (this.loaded) void this.#list(null);
+    if (isOtherRole && this.#undo !== null) {
+      this.#undo();
+      this.start();
+    } else if (this.loaded) void this.#list(null);
   }
 
   async more(): Promise<void> {

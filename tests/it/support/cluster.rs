@@ -182,7 +182,8 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
         // As `serve` does on a cluster of its own.
         runreel::store::query::let_reader_log_in(&options).await.unwrap();
     }
-    let shared = Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, drop_later: sender };
+    let shared =
+        Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, drop_later: sender };
     ready.send(shared).expect("somebody waits for the cluster");
     tokio::spawn(sweep(options.clone()));
     while let Some(name) = names.recv().await {

@@ -37,6 +37,7 @@ fn session_rows() -> Vec<Row> {
     vec![
         row("get", "/api/sessions", [200, 200, 403, 200, 401]),
         row("post", "/api/sessions/{session_id}/end", [404, 404, 403, 403, 401]),
+        row("get", "/api/sessions/{session_id}", [404, 404, 403, 404, 401]),
         row("get", "/api/sessions/{session_id}/log.jsonl", [404, 404, 403, 404, 401]),
         row("get", "/api/saved-sessions", [200, 200, 403, 200, 401]),
         body(
@@ -122,9 +123,11 @@ fn rows() -> Vec<Row> {
 /// An artifact of no bytes, as an import brings one.
 const NO_BYTES: &str = "name=a&event_id=e&sha256=e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855";
 
+const TRACE: &str = "4bf92f3577b34da6a3ce929d0e0e4736";
+
 /// A part of a run that begins late in it.
 fn late_event(run: &str) -> String {
-    let subject = json!({ "run_id": run, "role": "agent", "agent": null, "origin": null, "trace_id": null });
+    let subject = json!({ "run_id": run, "role": "agent", "agent": null, "origin": null, "trace_id": TRACE });
     let members = ["run_id", "role", "agent", "origin", "trace_id"].map(|name| format!("\"{name}\":{}", subject[name]));
     let event =
         r#""seq":99,"type":"log.info","role":"agent","agent":null,"at":"2026-11-22T00:00:00.000000Z","payload":{}"#;
@@ -168,7 +171,9 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
 
 async fn interrupted_run(api: &Api) -> String {
     let id = new_run_id();
-    let run = api.create(json!({ "run_id": id, "thread_id": id })).await;
+    let request = api.request(Method::POST, "/api/runs").json(&json!({ "run_id": id, "thread_id": id }));
+    let created = api.send(request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"))).await.expect(201);
+    let run = created["run_id"].as_str().unwrap().to_owned();
     api.put_checkpoint(&run, "1", json!({ "checkpoint": { "t": "x" } })).await;
     api.post("/api/saved-sessions", json!({ "name": run, "thread_id": run })).await.expect(201);
     api.emit(&run, json!([{ "type": "interrupt.requested", "span_id": "i" }, { "type": "run.interrupted" }])).await;

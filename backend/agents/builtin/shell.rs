@@ -193,15 +193,15 @@ mod tests {
     }
 
     #[tokio::test]
-    async fn a_command_has_its_folder_and_nothing_of_the_servers_environment() {
+    async fn a_command_has_its_folder_and_its_run_and_nothing_of_the_servers_environment() {
         let dir = tempfile::tempdir().unwrap();
         let shell = shell(dir.path());
-        let command = "pwd; env | cut -d= -f1 | sort | tr '\\n' ' '; echo oh >&2; exit 3";
+        let command = "pwd; env | cut -d= -f1 | grep -v OLDPWD | sort | tr '\\n' ' '; echo oh >&2; exit 3";
         let done = run(&shell, command, &CancellationToken::new()).await.unwrap();
         let dir = dir.path().canonicalize().unwrap();
         let stdout = done["stdout"].as_str().unwrap();
         assert!(stdout.starts_with(dir.to_str().unwrap()), "{stdout}");
-        assert!(stdout.ends_with("HOME LANG OLDPWD PATH PWD ") || stdout.ends_with("HOME LANG PATH PWD "), "{stdout}");
+        assert!(stdout.ends_with("HOME LANG PATH PWD RUNREEL_AGENT RUNREEL_RUN_ID "), "{stdout}");
         assert_eq!((&done["exit_code"], &done["stderr"]), (&json!(3), &json!("oh\n")));
         assert!(shell.needs_approval(&json!({})) && shell.exclusive(&context(1, Role::Agent, "a")).is_some());
     }

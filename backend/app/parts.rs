@@ -147,6 +147,8 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
     };
     let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
+    // By this server's clock, whose time its runs begin at, and before the first of them.
+    store.ensure_partitions(clock.now()).await?;
     if let Err(error) = store.note_recent_pieces().await {
         tracing::warn!(
             error = &error as &dyn std::error::Error,

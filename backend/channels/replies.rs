@@ -9,7 +9,6 @@ use tokio::time::Instant;
 use super::{Channels, free_places, lease, telegram};
 use crate::{
     domain::{
-        event::TypeFilter,
         id::{RunId, Seq},
         json::Json,
         limits::{LOGGED_WAIT_MS_MAX, LOGGING_PLACES, REPLY_ATTEMPTS_MAX, REPLY_PAUSE_S_MAX, REPLY_TRY_MS_MAX},
@@ -63,7 +62,7 @@ impl Channels {
     /// Whether the run has ended; `false` when the server is going down.
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
-        let wishes = Wishes { filter: TypeFilter::default(), tokens: false, role: None };
+        let wishes = Wishes::default();
         let histories = self.shared.timeline.histories();
         let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, wishes);
         while let Some(signals) = follower.next().await {

@@ -24,6 +24,8 @@ pub enum Role {
 }
 
 impl Role {
+    pub const ALL: [Self; 4] = [Self::Supervisor, Self::Worker, Self::Agent, Self::Router];
+
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Supervisor => "supervisor",
@@ -34,7 +36,7 @@ impl Role {
     }
 
     pub fn parse(text: &str) -> Option<Self> {
-        [Self::Supervisor, Self::Worker, Self::Agent, Self::Router].into_iter().find(|role| role.as_str() == text)
+        Self::ALL.into_iter().find(|role| role.as_str() == text)
     }
 }
 

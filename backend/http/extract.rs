@@ -320,12 +320,12 @@ impl Query {
         text.parse().map(Some).map_err(refused)
     }
 
-    /// A role of runs.
-    pub(super) fn role(&self) -> Result<Option<Role>, Problem> {
-        let Some(text) = self.text("role").filter(|text| !text.is_empty()) else { return Ok(None) };
+    /// Roles of runs, separated by commas.
+    pub(super) fn roles(&self) -> Result<Vec<Role>, Problem> {
         let unknown =
-            || Problem::new(Code::InvalidRequest, "role is supervisor, worker, agent or router").field("role");
-        Role::parse(text).map(Some).ok_or_else(unknown)
+            || Problem::new(Code::InvalidRequest, "a role is supervisor, worker, agent or router").field("role");
+        let named = self.text("role").unwrap_or_default().split(',').filter(|name| !name.is_empty());
+        named.map(|name| Role::parse(name).ok_or_else(unknown)).collect()
     }
 
     /// A whole number within bounds.

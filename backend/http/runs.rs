@@ -19,7 +19,6 @@ use super::{
 };
 use crate::{
     domain::{
-        context::Role,
         id::{RunId, ThreadId, Title},
         limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
@@ -95,7 +94,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     ("thread_id" = Option<String>, Query, description = "Runs of this thread"),
     ("agent" = Option<String>, Query, description = "Runs of this agent"),
     ("tag" = Option<String>, Query, description = "Runs with this tag"),
-    ("role" = Option<Role>, Query, description = "Runs with this role; all but routers when absent"),
+    ("role" = Option<String>, Query, description = "One or more roles, separated by commas; all but `router` when absent"),
     ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
     ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
     ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
@@ -123,7 +122,7 @@ pub(super) async fn run_list(
         agent: query.parsed("agent")?,
         tag: query.parsed("tag")?,
         parent_run_id: query.parsed("parent_run_id")?,
-        role: query.role()?,
+        roles: query.roles()?,
         search: query.parsed::<Title>("q")?.map(|text| text.as_str().to_owned()),
         since: query.parsed("since")?,
         until: query.parsed("until")?,

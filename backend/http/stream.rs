@@ -21,7 +21,6 @@ use super::{
 use crate::{
     auth,
     domain::{
-        context::Role,
         cursor::{FeedCursor, RunCursor},
         history::Histories,
         id::{Seq, ThreadId},
@@ -61,7 +60,7 @@ impl Asked {
             Some(_) => return Err(Problem::new(Code::InvalidRequest, "tokens is true or false").field("tokens")),
         };
         let filter = query.parsed("types")?.unwrap_or_default();
-        Ok(Self { cursor: cursor.map(str::to_owned), tail, wishes: Wishes { filter, tokens, role: query.role()? } })
+        Ok(Self { cursor: cursor.map(str::to_owned), tail, wishes: Wishes { filter, tokens, roles: query.roles()? } })
     }
 }
 
@@ -215,7 +214,7 @@ async fn tree(
 /// Follow every run of a thread, also later ones; valid before the thread exists.
 #[utoipa::path(get, operation_id = "follow_thread", path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
-    ("types" = Option<String>, Query), ("role" = Option<Role>, Query), ("tokens" = Option<bool>, Query)),
+    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
     (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn thread(
@@ -234,7 +233,7 @@ async fn thread(
 /// Follow everything the caller owns.
 #[utoipa::path(get, operation_id = "follow_runs", path = "/api/stream/runs", tag = "streams", params(
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
-    ("types" = Option<String>, Query), ("role" = Option<Role>, Query), ("tokens" = Option<bool>, Query)),
+    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
     (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn everything(

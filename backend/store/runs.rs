@@ -64,8 +64,8 @@ pub struct RunFilter {
     pub agent: Option<Name>,
     pub tag: Option<Name>,
     pub parent_run_id: Option<RunId>,
-    /// All but routers when absent.
-    pub role: Option<Role>,
+    /// All but routers when there are none.
+    pub roles: Vec<Role>,
     /// Text the title, the agent or the id contains.
     pub search: Option<String>,
     pub since: Option<DateTime<Utc>>,
@@ -204,6 +204,7 @@ impl Store {
         after: Option<RunsAfter>,
         limit: i64,
     ) -> Result<(Vec<RunRecord>, bool), Error> {
+        let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -230,7 +231,7 @@ impl Store {
                      and ($8::timestamptz is null or created_at >= $8)
                      and ($9::timestamptz is null or created_at < $9)
                      and ($10::timestamptz is null or (created_at, run_id) < ($10, $11::uuid))
-                     and (role = $13 or $13::text is null and role <> 'router')
+                     and (role = any ($13) or cardinality($13::text[]) = 0 and role <> 'router')
                    order by created_at desc, run_id desc
                    limit $12"#,
                 owner.as_str(),
@@ -245,7 +246,7 @@ impl Store {
                 after.map(|after| after.created_at),
                 after.map(|after| after.run_id.uuid()),
                 limit + 1,
-                filter.role.map(Role::as_str)
+                &roles as &[&str]
             );
             let size = |row: &Row| {
                 let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];

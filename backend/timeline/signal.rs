@@ -33,13 +33,14 @@ pub struct Wishes {
     pub filter: TypeFilter,
     /// Deltas and texts so far.
     pub tokens: bool,
-    /// Of a feed: events of runs with this role; of all but routers when absent. A stream of one run or tree shows it whole.
-    pub role: Option<Role>,
+    /// Of a feed: events of runs with these roles; of all but routers when there are none. A stream of one run or tree
+    /// shows it whole.
+    pub roles: Vec<Role>,
 }
 
 impl Wishes {
     /// Whether a feed shows events of runs with this role.
     pub fn admits(&self, role: Role) -> bool {
-        self.role.map_or(role != Role::Router, |wanted| wanted == role)
+        if self.roles.is_empty() { role != Role::Router } else { self.roles.contains(&role) }
     }
 }

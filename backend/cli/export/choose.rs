@@ -10,7 +10,7 @@ use crate::{
     cli::exit::Complaint,
     client::Client,
     clock::Clock,
-    domain::{event::timestamp, id::RunId, limits::PAGE_ROWS_MAX},
+    domain::{context::Role, event::timestamp, id::RunId, limits::PAGE_ROWS_MAX},
 };
 
 /// A run that is to be exported.
@@ -81,6 +81,8 @@ async fn list(
     let (mut cursor, mut fresh) = (None, Vec::new());
     loop {
         let mut query = filter.to_vec();
+        // An export leaves nothing out.
+        query.push(("role", Role::ALL.map(Role::as_str).join(",")));
         query.push(("limit", PAGE_ROWS_MAX.to_string()));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
         let page: Page = client.insist(PATIENCE, |_| client.get(&["runs"], &query)).await?;

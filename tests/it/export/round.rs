@@ -65,7 +65,7 @@ async fn what_agents_did_travels_like_any_log() {
     check(&command(&pair.from, &words, "").await, 0);
     let tar = pair.export(&pair.from, "a", &["--all", "--with-artifacts"]).await;
     let told = String::from_utf8_lossy(&tar);
-    assert!(told.contains("\"origin\":{\"channel\":\"web\",\"chat\":\"c 1\"}"), "where a run came from travels along");
+    assert!(told.contains("\"origin\":{\"channel\":\"web\",\"chat\":\"c 1\""), "where a run came from travels along");
     assert!(told.contains("worker.spawned") && told.contains("state.checkpointed"));
     let said = pair.import("a", &[]).await;
     check(&said, 0);

@@ -84,8 +84,18 @@ async fn every_start_has_the_first_end_after_it_however_the_events_lie() {
     );
     let nodes = format!(
         "select run_id, name, owner_id, count(*), round(sum(duration_ms)::numeric, 3),
-             max(duration_ms), round(sum(waiting_ms)::numeric, 3) from ({SPANS}) s
-         where kind = 'step' and end_seq is not null group by 1, 2, 3"
+             max(duration_ms), round(sum(waiting_ms)::numeric, 3)
+         from (
+             select run_id, name, owner_id, duration_ms, waiting_ms from ({SPANS}) s
+             where kind = 'step' and end_seq is not null
+             union all
+             select run_id, coalesce(payload ->> 'name', payload ->> 'title', span_id), owner_id,
+                    coalesce(store.own_ms(payload), 0), 0
+             from store.run_event e
+             where type in ('step.completed', 'step.failed') and span_id is not null
+               and not exists (select from store.run_event a where a.run_id = e.run_id and a.span_id = e.span_id
+                               and a.type = 'step.started')
+         ) as told group by 1, 2, 3"
     );
     let asked = "select q.run_id, q.span_id, q.owner_id, r.thread_id, q.role, q.agent, q.payload ->> 'kind',
             q.payload ->> 'prompt', case when a.seq is not null then 'answered' else 'open' end,

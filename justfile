@@ -127,6 +127,13 @@ bench-default *args: postgres
     cargo build --release --bin runreel
     tests/default-postgres bash -c 'cargo bench --bench load -- --database-url "$DATABASE_URL" {{ args }}'
 
+# What a message costs beside the same run created directly, counted by Postgres (release build): on the embedded cluster,
+# and on a Postgres with Debian's default settings.
+bench-message *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
+    RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
+
 # What a step of the engine costs, beside bare insert-and-commits (release build).
 bench-engine *args: postgres
     cargo bench --bench engine -- {{ args }}

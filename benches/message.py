@@ -4,9 +4,9 @@
     python benches/message.py --server … --database-url postgres://…              on a Postgres of one's own
 
 Needs `psycopg[binary]`, and pg_stat_statements among the shared libraries of a Postgres of one's own; in the embedded
-one it is set up. Statements and commits are counted by Postgres, begin and commit among the statements; what an idle server
-asks in the same time is taken off. A commit counts as a write when it took a transaction id. Times run from the request
-until the end of the run is read from its stream; messages and direct runs alternate.
+one it is set up. Statements and commits are counted by Postgres, begin and commit among the statements; what an idle
+server asks in the same time is taken off. A commit counts as a write when it took a transaction id. Times run from
+the request until the end of the run is read from its stream; messages and direct runs alternate.
 """
 
 from __future__ import annotations

@@ -44,7 +44,8 @@ impl Channels {
         };
         let Err(error) = &done else { return done };
         tracing::warn!(error = error as &dyn std::error::Error, attempts, "a message could not be routed yet");
-        let kept = if attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, RouteError::Failed(_)) {
+        let is_given_up = attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, RouteError::Failed(_));
+        let kept = if is_given_up {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
             tracing::error!(router_run_id = %taken.router_run_id, "a message was given up");
             self.shared.router.give_up(&taken, &error.to_string()).await;
@@ -57,7 +58,7 @@ impl Channels {
             // Its lease will lapse.
             tracing::warn!(error = &error as &dyn std::error::Error, "a message could not be given back");
         }
-        done
+        done.map_err(|error| if is_given_up { RouteError::Failed(error.to_string()) } else { error })
     }
 
     async fn route(&self, taken: &Taken) -> Result<Routed, RouteError> {
@@ -114,7 +115,7 @@ impl Channels {
         let accepted =
             |(session_id, thread_id)| Outcome::Accepted { run_id, session_id, thread_id, new_session: false };
         let outcome = Some(place.map_or(Outcome::Filtered { reason: Reason::Duplicate }, accepted));
-        Ok(Receipt { router_run_id, outcome, is_duplicate: true })
+        Ok(Receipt { router_run_id, outcome, is_duplicate: true, is_given_up: false })
     }
 
     /// What lies in the inbox, with the image fetched that was still to be.

@@ -24,7 +24,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use self::{
     messages::Routed,
-    router::{Outcome, Router},
+    router::{Outcome, RouteError, Router},
     telegram::{FileId, Telegram},
 };
 use crate::{
@@ -72,6 +72,8 @@ pub struct Receipt {
     pub outcome: Option<Outcome>,
     /// It came before, and this is what became of it then, if it started a run.
     pub is_duplicate: bool,
+    /// It could not be routed and never will be.
+    pub is_given_up: bool,
 }
 
 /// A handle on the channels. Cheap to clone.
@@ -185,11 +187,12 @@ impl Channels {
             let _room = room;
             channels.carry_out(*taken).await
         });
-        let (router_run_id, outcome) = work.await.ok().and_then(Result::ok).map_or((router_run_id, None), |routed| {
-            let Routed { router_run_id, outcome } = routed;
-            (router_run_id, Some(outcome))
-        });
-        Ok(Receipt { router_run_id, outcome, is_duplicate: false })
+        let receipt = Receipt { router_run_id, outcome: None, is_duplicate: false, is_given_up: false };
+        Ok(match work.await {
+            Ok(Ok(Routed { router_run_id, outcome })) => Receipt { router_run_id, outcome: Some(outcome), ..receipt },
+            Ok(Err(RouteError::Failed(_))) => Receipt { is_given_up: true, ..receipt },
+            Ok(Err(RouteError::Later(_))) | Err(_) => receipt,
+        })
     }
 
     /// Takes a message in and leaves the rest to [`Channels::run`].

@@ -35,6 +35,11 @@ impl Role {
         }
     }
 
+    /// All of them, as lists are asked.
+    pub fn any() -> String {
+        Self::ALL.map(Self::as_str).join(",")
+    }
+
     pub fn parse(text: &str) -> Option<Self> {
         Self::ALL.into_iter().find(|role| role.as_str() == text)
     }

@@ -173,6 +173,10 @@ async fn post(
     let _place = wait.then(|| server.streams.try_take(owner, 1).map_err(busy)).transpose()?;
     let receipt =
         server.channels.receive(owner, &channel, inbound, body.into_room()).await.map_err(Problem::of_change)?;
+    if receipt.is_given_up {
+        let detail = format!("the message cannot be routed; the run {} says why", receipt.router_run_id);
+        return Err(Problem::new(Code::Internal, detail).hint("send it as another message"));
+    }
     let mut outcome = MessageOutcome::of(&receipt);
     match receipt.outcome {
         Some(Routed::Accepted { run_id, .. }) if wait => {

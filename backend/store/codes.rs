@@ -32,6 +32,8 @@ pub enum Asked {
     Waits,
     /// The user has given one meanwhile.
     Verified,
+    /// Another message of the user's does.
+    Another,
     /// Too many users wait already.
     TooMany,
 }
@@ -46,13 +48,6 @@ pub enum Verdict {
     Wrong,
     /// Not looked at: there were too many wrong ones.
     Blocked,
-}
-
-/// A user who has given a code.
-#[derive(Clone, Debug)]
-pub struct VerifiedUser {
-    pub user_id: UserId,
-    pub verified_at: DateTime<Utc>,
 }
 
 impl Store {
@@ -102,7 +97,7 @@ impl Store {
     ) -> Result<Asked, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
-            let asked = sqlx::query_scalar!(
+            let asked = sqlx::query!(
                 r#"insert into store.channel_user as u (owner_id, channel, user_id, held_no, asked_at)
                    select $1, $2, $3, $4, $5
                    where (select count(*) from store.channel_user w
@@ -111,7 +106,7 @@ impl Store {
                    set held_no = case when u.verified_at > coalesce($7, timestamptz '-infinity') then u.held_no
                                       else coalesce(u.held_no, excluded.held_no) end,
                        verified_at = case when u.verified_at <= $7 then null else u.verified_at end
-                   returning verified_at"#,
+                   returning verified_at, held_no"#,
                 owner.as_str(),
                 channel.as_str(),
                 user.as_str(),
@@ -124,8 +119,9 @@ impl Store {
             .await?;
             let asked = match asked {
                 None => Asked::TooMany,
-                Some(Some(_)) => Asked::Verified,
-                Some(None) => {
+                Some(row) if row.verified_at.is_some() => Asked::Verified,
+                Some(row) if row.held_no != Some(inbound_no) => Asked::Another,
+                Some(_) => {
                     sqlx::query!(
                         r#"update store.inbound set state = 'held', reason = 'code_wanted'
                            where inbound_no = $1 and owner_id = $2 and state = 'open'"#,
@@ -154,6 +150,9 @@ impl Store {
     ) -> Result<Verdict, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
+            if let Some(verdict) = earlier_try(&mut tx, (owner, channel, user), inbound_no).await? {
+                return Ok(verdict);
+            }
             // In this order always; the rows stay locked, so that tries are counted one after the other.
             let of_channel = tries(&mut tx, (owner, channel, ""), now, 0).await?;
             let of_user = tries(&mut tx, (owner, channel, user.as_str()), now, 0).await?;
@@ -171,6 +170,13 @@ impl Store {
             .execute(&mut *tx)
             .await?;
             if spent.rows_affected() == 0 {
+                sqlx::query!(
+                    "update store.inbound set reason = 'code_wrong' where inbound_no = $1 and owner_id = $2",
+                    inbound_no,
+                    owner.as_str()
+                )
+                .execute(&mut *tx)
+                .await?;
                 tries(&mut tx, (owner, channel, ""), now, 1).await?;
                 tries(&mut tx, (owner, channel, user.as_str()), now, 1).await?;
                 tx.commit().await?;
@@ -209,6 +215,32 @@ impl Store {
         .await
     }
 
+    /// Whether this is a code of the channel's, spent or not; it is spent now. For a user who needs none any more.
+    pub async fn spend_code(
+        &self,
+        owner: &OwnerId,
+        channel: &ChannelName,
+        code_hash: &[u8],
+        now: DateTime<Utc>,
+    ) -> Result<bool, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut tx = self.owned(owner).await?;
+            let spent = sqlx::query!(
+                r#"update store.channel_code set used_at = coalesce(used_at, $4)
+                   where owner_id = $1 and channel = $2 and code_hash = $3"#,
+                owner.as_str(),
+                channel.as_str(),
+                code_hash,
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            tx.commit().await?;
+            Ok(spent.rows_affected() > 0)
+        })
+        .await
+    }
+
     /// The message that waited for the code has gone its way.
     pub async fn let_go(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
@@ -223,56 +255,6 @@ impl Store {
             .execute(&mut *tx)
             .await?;
             Ok(tx.commit().await?)
-        })
-        .await
-    }
-
-    /// Users of a channel who have given a code after `expired_until`, by their ids.
-    pub async fn verified_users(
-        &self,
-        owner: &OwnerId,
-        channel: &ChannelName,
-        expired_until: Option<DateTime<Utc>>,
-        after: Option<&UserId>,
-        limit: i64,
-    ) -> Result<Vec<VerifiedUser>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            let rows = sqlx::query!(
-                r#"select user_id, verified_at as "verified_at!" from store.channel_user
-                   where owner_id = $1 and channel = $2 and verified_at > coalesce($3, timestamptz '-infinity')
-                         and user_id > $4
-                   order by user_id limit $5"#,
-                owner.as_str(),
-                channel.as_str(),
-                expired_until,
-                after.map_or("", UserId::as_str),
-                limit
-            )
-            .fetch_all(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            let user = |user_id: &str, verified_at| VerifiedUser { user_id: UserId::trusted(user_id), verified_at };
-            Ok(rows.into_iter().map(|row| user(&row.user_id, row.verified_at)).collect())
-        })
-        .await
-    }
-
-    /// Forgets that a user has given a code; `false` when none has.
-    pub async fn revoke_user(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
-            let gone = sqlx::query!(
-                r#"delete from store.channel_user
-                   where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null"#,
-                owner.as_str(),
-                channel.as_str(),
-                user.as_str()
-            )
-            .execute(&mut *tx)
-            .await?;
-            tx.commit().await?;
-            Ok(gone.rows_affected() == 1)
         })
         .await
     }
@@ -313,6 +295,31 @@ impl Store {
         })
         .await
     }
+}
+
+/// What an earlier try of the same message came to, as the inbox says: it is no other try.
+async fn earlier_try(
+    tx: &mut Tx,
+    (owner, channel, user): (&OwnerId, &ChannelName, &UserId),
+    inbound_no: i64,
+) -> Result<Option<Verdict>, Error> {
+    let known = sqlx::query!(
+        r#"select i.reason, u.held_no as "held_no?"
+           from store.inbound i
+           left join store.channel_user u on u.owner_id = $2 and u.channel = $3 and u.user_id = $4
+           where i.inbound_no = $1 and i.owner_id = $2"#,
+        inbound_no,
+        owner.as_str(),
+        channel.as_str(),
+        user.as_str()
+    )
+    .fetch_optional(&mut **tx)
+    .await?;
+    Ok(known.and_then(|row| match row.reason.as_deref() {
+        Some("code_wrong") => Some(Verdict::Wrong),
+        Some("code_accepted") => Some(Verdict::Good { held_no: row.held_no }),
+        _ => None,
+    }))
 }
 
 /// Adds to the wrong codes of a user (or, as "", of the channel) in the window that is running, and says how many.

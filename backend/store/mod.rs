@@ -41,6 +41,7 @@ mod time;
 pub mod tokens;
 mod transaction;
 pub mod trees;
+pub mod verified;
 
 use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
 

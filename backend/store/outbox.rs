@@ -117,7 +117,9 @@ impl Store {
                        where w.done_at is null and w.lease_until <= $1 and ($3::uuid is null or w.run_id = $3)
                          and (w.target is null or $6)
                          and (w.run_id is null or u.status in ('completed', 'failed', 'cancelled')
-                              or u.run_id is null and w.created_at < $5)
+                              or u.run_id is null and w.created_at < $5
+                                 and not exists (select from store.inbound i where i.run_id = w.run_id
+                                                 and i.owner_id = w.owner_id and i.state in ('open', 'held')))
                        order by w.lease_until limit $4 for update of w skip locked)
                    returning reply_no, owner_id, channel, user_id, run_id, body, session_id, thread_id,
                              target::text as target, attempts, logged_at is not null as "is_logged!", parts_sent"#,

@@ -15,7 +15,8 @@ use crate::{
         artifact::ArtifactId,
         id::Name,
         limits::MESSAGE_INPUT_BYTES_MAX,
-        session::{self, ImagePlace, Reason},
+        run::Status,
+        session::{self, ImagePlace, Reason, inbound::Inbound},
     },
     emitters::{emitter::Level, host::HostError},
     engine::{Stop, Visit},
@@ -53,7 +54,15 @@ pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
         // A code that was good, given again after a crash.
         Standing::Verified { by_this, held_no } => {
             let held_no = held_no.filter(another).filter(|_| code.is_some());
-            let released = by_this || held_no.is_some();
+            // A code that comes again, or that was not needed, is no message to the agent.
+            let is_code = match &code {
+                Some(code) if !by_this && held_no.is_none() => {
+                    let hash = codes::hash(&router.key, owner, channel, code);
+                    store.spend_code(owner, channel, &hash, now).await.map_err(HostError::from)?
+                }
+                _ => false,
+            };
+            let released = by_this || held_no.is_some() || is_code;
             return Ok(if released { Passage::ends(Outcome::Released { held_no }) } else { identified });
         }
         Standing::Asked { held_no } => held_no.is_some_and(|held_no| another(&held_no)),
@@ -80,6 +89,7 @@ pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
     let asked = store.hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
     match asked.map_err(HostError::from)? {
         Asked::Verified => Ok(identified),
+        Asked::Another => Ok(Passage::ends(Outcome::Filtered { reason: Reason::CodeWanted })),
         Asked::TooMany => way.refuse(&visit, Reason::CodeBlocked).await,
         Asked::Waits => {
             let question = json!({ "kind": CODE_QUESTION, "prompt": Reason::CodeWanted.reply() });
@@ -162,6 +172,12 @@ impl Way {
         let Some(image) = inbound.image.as_ref().filter(|_| input.to_string().len() > MESSAGE_INPUT_BYTES_MAX) else {
             return Ok(input);
         };
+        if self.telemetry.found.is_some_and(Status::is_terminal) {
+            // Somebody has ended the run that would keep it.
+            let without = Inbound { image: None, ..inbound.clone() };
+            let line = format!("{line} (an image was left out: it was too large)");
+            return Ok(session::agent_input(&line, &without, &ImagePlace::Inline));
+        }
         let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
         let name = format!("image.{}", image.media_type.ending());
         // An artifact is of a run that is there.

@@ -82,7 +82,7 @@ async fn list(
     loop {
         let mut query = filter.to_vec();
         // An export leaves nothing out.
-        query.push(("role", Role::ALL.map(Role::as_str).join(",")));
+        query.push(("role", Role::any()));
         query.push(("limit", PAGE_ROWS_MAX.to_string()));
         query.extend(cursor.map(|cursor| ("cursor", cursor)));
         let page: Page = client.insist(PATIENCE, |_| client.get(&["runs"], &query)).await?;

@@ -84,7 +84,8 @@ impl RemoteHost {
     async fn below(&self, wanted: &[RunId]) -> Result<HashMap<RunId, Run>, Error> {
         let (mut found, mut cursor) = (HashMap::new(), None::<String>);
         loop {
-            let mut query = vec![("parent_run_id", self.context.run_id.to_string()), ("limit", PAGE_RUNS.to_string())];
+            let mut query = vec![("parent_run_id", self.context.run_id.to_string()), ("role", Role::any())];
+            query.push(("limit", PAGE_RUNS.to_string()));
             query.extend(cursor.map(|cursor| ("cursor", cursor)));
             let page: Runs = self.client.insist(PATIENCE, |_| self.client.get(&["runs"], &query)).await?;
             found.extend(page.runs.into_iter().map(|run| (run.run_id, run)).filter(|(id, _)| wanted.contains(id)));
@@ -162,6 +163,7 @@ impl RunHost for RemoteHost {
             // What is cancelled is off the list, so its beginning is all there is to look at.
             let query = [
                 ("parent_run_id", self.context.run_id.to_string()),
+                ("role", Role::any()),
                 ("status", "queued,running,waiting,interrupted".to_owned()),
             ];
             loop {

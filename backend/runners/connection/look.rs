@@ -25,8 +25,9 @@ impl Connection {
 
     /// Takes as many jobs as there is room for.
     pub(super) async fn claim(&mut self) -> Step {
+        // Also without room: whoever is busy serves its agents all the same, and that is noted with the claim.
         let free = self.capacity.saturating_sub(self.held.len());
-        if free == 0 || self.hub.draining.is_cancelled() {
+        if self.hub.draining.is_cancelled() {
             return Ok(());
         }
         let claimed = self.hub.dispatch.claim(&self.who, &self.agents, free).await;

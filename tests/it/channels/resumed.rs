@@ -73,6 +73,7 @@ async fn a_message_that_is_stopped_between_any_two_nodes_tells_the_same_story_on
     let timeline = server.get(&format!("/api/runs/{router}/timeline")).await.expect(200);
     let nodes: Vec<&String> = timeline["summary"]["node_durations_ms"].as_object().unwrap().keys().collect();
     assert_eq!(nodes, ["identify", "resolve", "start"]);
+    assert_eq!(server.run(&router).await["node_durations_ms"], timeline["summary"]["node_durations_ms"]);
     let whole = told(&server, &router).await;
     let kinds: Vec<&str> = whole.iter().map(|(kind, ..)| kind.as_str()).collect();
     assert_eq!(
@@ -170,6 +171,48 @@ async fn a_code_whose_message_was_not_put_away_is_no_message_to_the_agent() {
     once_more(&server, of_user(&good, "m1")).await;
     assert_eq!(server.db.number("select count(*) from store.inbound where reason = 'code_accepted'").await, 1);
     assert_eq!(server.db.number("select count(*) from store.run where agent = 'echo'").await, 0);
+}
+
+#[tokio::test]
+async fn a_wrong_code_counts_once_however_often_its_message_is_routed() {
+    let server = setup().clock(&manual_clock()).config(CODES).start().await;
+    let trouble = Trouble::on(&server.db, "run_event", "new.agent = 'router'").await;
+    assert_eq!(say(&server, "web", of_user("ABCD-2345", "m1")).await.1["outcome"], "queued");
+    trouble.over("run_event").await;
+    once_more(&server, of_user("ABCD-2345", "m1")).await;
+    assert_eq!(server.db.number("select count(*) from store.inbound where reason = 'code_wrong'").await, 1);
+    assert_eq!(server.db.number("select max(tries)::bigint from store.channel_tries").await, 1);
+}
+
+#[tokio::test]
+async fn a_code_of_a_user_who_needs_none_is_spent_and_told_to_no_agent() {
+    let server = setup().config(CODES).start().await;
+    let (first, second) = (code(&server).await, code(&server).await);
+    assert_eq!(say(&server, "web", of_user(&first, "m1")).await.1["reason"], "code_accepted");
+    for (text, message) in [(&first, "m2"), (&second, "m3"), (&second, "m4")] {
+        assert_eq!(say(&server, "web", of_user(text, message)).await.1["reason"], "code_accepted", "{message}");
+    }
+    assert_eq!(server.db.number("select count(*) from store.run where agent = 'echo'").await, 0);
+    assert_eq!(server.db.number("select count(*) from store.channel_code where used_at is null").await, 0);
+    let other = json!({ "chat_id": "6", "user_id": "6", "text": second, "message_id": "m5" });
+    assert_eq!(say(&server, "web", other).await.1["reason"], "code_wrong", "it is nobody else's any more");
+}
+
+#[tokio::test]
+async fn of_two_first_messages_at_once_one_waits_and_the_other_is_told_so() {
+    let server = setup().config(CODES).start().await;
+    let all = (0..6).map(|n| {
+        let message =
+            json!({ "chat_id": format!("c{n}"), "user_id": "5", "text": "hello", "message_id": format!("m{n}") });
+        say(&server, "web", message)
+    });
+    for (status, body) in futures::future::join_all(all).await {
+        assert_eq!((status, &body["reason"]), (200, &json!("code_wanted")), "{body}");
+    }
+    assert_eq!(server.db.number("select count(*) from store.inbound where state = 'held'").await, 1);
+    let good = code(&server).await;
+    assert_eq!(say(&server, "web", of_user(&good, "m9")).await.1["outcome"], "accepted");
+    assert_eq!(server.db.number("select count(*) from store.inbound where state in ('held', 'open')").await, 0);
 }
 
 #[tokio::test]

@@ -154,7 +154,8 @@ pub(crate) fn plants() -> Vec<Plant> {
 
 /// One agent for each job, so that each effect has a file of its own.
 fn write_config(site: &Site, jobs: usize) -> anyhow::Result<String> {
-    let mut config = "[tools.shell]\nroot = \"work\"\napproval = false\n".to_owned();
+    // Every job holds its command until all have begun.
+    let mut config = "[tools.shell]\nroot = \"work\"\napproval = false\nexclusive = false\n".to_owned();
     for job in 0..jobs {
         let script = format!(
             "[[turns]]\ntool_calls = [{{ name = \"shell\", args = {{ command = \"echo x >> effects-{job}; until [ -e go ]; do sleep 0.1; done\" }} }}]\n\

@@ -2,16 +2,19 @@
 
 from __future__ import annotations
 
+import os
 import subprocess
 import sys
 import time
 from datetime import datetime
+from pathlib import Path
 
 import pytest
 
 import runreel
 from conftest import Server
 
+SOURCE = Path(runreel.__file__).parent.parent
 LEASE_MS = 1_500
 
 PROGRAM = f"""
@@ -29,7 +32,8 @@ def stalled(client: runreel.Client, run_id: str) -> bool:
 
 def test_a_program_that_is_silent_keeps_its_lease_and_a_killed_one_is_stalled_within_two(server: Server) -> None:
     with server.client() as client:
-        program = subprocess.Popen([sys.executable, "-c", PROGRAM, server.url], stdout=subprocess.PIPE, text=True)
+        command, environment = [sys.executable, "-c", PROGRAM, server.url], {**os.environ, "PYTHONPATH": str(SOURCE)}
+        program = subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=environment)
         assert program.stdout is not None
         run_id = program.stdout.readline().strip()
         until = time.monotonic() + 3 * LEASE_MS / 1_000

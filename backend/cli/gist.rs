@@ -42,11 +42,11 @@ pub(super) fn gist(event_type: &str, payload: &Value) -> String {
             line([text(payload, &["name"]), text(payload, &["media_type"]), size])
         }
         ("interrupt", "requested") => {
-            line([text(payload, &["message", "prompt", "question", "reason", "value"])]).or_json(payload)
+            or_json(line([text(payload, &["message", "prompt", "question", "reason", "value"])]), payload)
         }
         ("interrupt", _) => line([text(payload, &["decision"]), text(payload, &["value"])]),
-        ("log", _) => line([text(payload, &["message", "text"])]).or_json(payload),
-        _ => String::new().or_json(payload),
+        ("log", _) => or_json(line([text(payload, &["message", "text"])]), payload),
+        _ => or_json(String::new(), payload),
     }
 }
 
@@ -68,16 +68,10 @@ pub(super) fn style(event_type: &str) -> Style {
     }
 }
 
-trait OrJson {
-    fn or_json(self, payload: &Value) -> String;
-}
-
-impl OrJson for String {
-    /// The payload itself where nothing better is known about it.
-    fn or_json(self, payload: &Value) -> String {
-        let bare = payload.is_null() || payload.as_object().is_some_and(serde_json::Map::is_empty);
-        if self.is_empty() && !bare { line([Some(short(payload))]) } else { self }
-    }
+/// The payload itself where nothing better is known about it.
+fn or_json(line_of_it: String, payload: &Value) -> String {
+    let bare = payload.is_null() || payload.as_object().is_some_and(serde_json::Map::is_empty);
+    if line_of_it.is_empty() && !bare { line([Some(short(payload))]) } else { line_of_it }
 }
 
 fn line<const N: usize>(parts: [Option<String>; N]) -> String {

@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::id::{RunId, ThreadId};
+use super::id::RunId;
 
 /// `HMAC-SHA256(pepper, length-prefixed iss ‖ sub)` as 64 hexadecimal digits.
 ///
@@ -34,11 +34,6 @@ impl OwnerId {
 
     pub fn as_str(&self) -> &str {
         &self.0
-    }
-
-    /// The key under which a thread's state is kept: `<principal key>:<thread_id>`.
-    pub fn thread_key(&self, thread: &ThreadId) -> String {
-        format!("{}:{thread}", self.0)
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{
         cursor::RunCursor,
         event::{EventType, NewEvent, TypeFilter},
         history::{Histories, Tag},
-        id::{EventId, RunId, Seq, SpanId},
+        id::{EventId, Name, RunId, Seq, SpanId},
         interrupt::{self, OWN_EVENT_IDS},
         json::Json,
         limits::{
@@ -202,7 +202,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     event_type.check_producer().map_err(wrong("type"))?;
     let foreign = |said: &Option<String>, own: Option<&str>| said.as_deref().is_some_and(|said| Some(said) != own);
     if foreign(&event.role, Some(context.role.as_str()))
-        || foreign(&event.agent, context.agent.as_ref().map(super::super::domain::id::Name::as_str))
+        || foreign(&event.agent, context.agent.as_ref().map(Name::as_str))
     {
         let detail = format!("event {index} names another role or agent than its run's");
         return Err(Problem::new(Code::RoleMismatch, detail).hint("leave role and agent out: the run's are stamped"));

@@ -1,3 +1,6 @@
+import { spawn } from "node:child_process";
+import { createInterface } from "node:readline";
+
 /** A producer: what an agent's program does over HTTP. */
 export interface NewEvent {
   type: string;
@@ -51,5 +54,34 @@ export class Producer {
     });
     if (!response.ok) throw new Error(`${path}: ${response.status} ${await response.text()}`);
     return (await response.json()) as T;
+  }
+}
+
+/** What a program does that lives and has nothing to say; it says on its own output how often it has done it. */
+const beating = `
+  const [url, beat_ms] = process.argv.slice(1);
+  for (let beats = 1; ; beats++) {
+    await fetch(url, { method: "POST" });
+    console.log(beats);
+    await new Promise((rested) => setTimeout(rested, Number(beat_ms)));
+  }`;
+
+/** A process that renews the lease of a run until it is killed. */
+export class Program {
+  readonly #child;
+  readonly #lines;
+
+  constructor(url: string, run_id: string, beat_ms: number) {
+    const words = ["--input-type=module", "-e", beating, `${url}/api/runs/${run_id}/heartbeat`, String(beat_ms)];
+    this.#child = spawn(process.execPath, words, { stdio: ["ignore", "pipe", "inherit"] });
+    this.#lines = createInterface(this.#child.stdout)[Symbol.asyncIterator]();
+  }
+
+  async beats(count: number): Promise<void> {
+    for (let seen = 0; seen < count; seen++) await this.#lines.next();
+  }
+
+  kill(): void {
+    this.#child.kill("SIGKILL");
   }
 }

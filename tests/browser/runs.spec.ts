@@ -1,5 +1,6 @@
 import { expect, test } from "./fixtures.ts";
 import { expectState } from "./page.ts";
+import { Program } from "./producer.ts";
 
 test("the list of runs is live from its empty state on", async ({ page, server, producer }) => {
   await page.goto(server.url);
@@ -19,6 +20,32 @@ test("the list of runs is live from its empty state on", async ({ page, server, 
   const second = await producer.createRun({ title: "Second run" });
   await expect(page.locator("[data-run]").first()).toHaveAttribute("data-run", second);
   await expect(page.locator("[data-run]")).toHaveCount(2);
+});
+
+test("a program that is killed leaves its run stalled, on its open page and in the list", async ({
+  page,
+  context,
+  server,
+  producer,
+}, info) => {
+  const lease_ms = 3_000;
+  const run_id = await producer.createRun({ title: "Killed trip", lease_ms });
+  const program = new Program(server.url, run_id, lease_ms / 6);
+  try {
+    const list = await context.newPage();
+    await list.goto(server.url);
+    await page.goto(`${server.url}/runs/${run_id}`);
+    const places = [page.locator("header .badge"), list.locator(`[data-run="${run_id}"] .badge`)];
+    // It lives longer than its lease without an event.
+    await program.beats(10);
+    for (const place of places) await expect(place).toHaveText("running");
+    program.kill();
+    const killed_ms = Date.now();
+    for (const place of places) await expect(place).toHaveText("stalled", { timeout: 2 * lease_ms });
+    info.annotations.push({ type: "stalled after", description: `${Date.now() - killed_ms} ms` });
+  } finally {
+    program.kill();
+  }
 });
 
 test("filter and search stand in the address and survive a reload", async ({ page, server, producer }) => {

@@ -258,9 +258,9 @@ async fn play_other(args: &Args, scenario: Wanted, small: bool, seed: u64, name:
         Wanted::SameEventId => scenarios::same_event_id(program, seed).await,
         Wanted::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
         Wanted::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
-        Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(50, 150))).await,
+        Wanted::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(24, 150))).await,
         Wanted::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
-        Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(8, 100))).await,
+        Wanted::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(4, 100))).await,
         Wanted::Demo => demo::run(program, seed, args.faults.unwrap_or(pick(2, 20))).await,
         Wanted::BlackHole if !args.alone => Ok(Verdict::cannot(alone::MISSING)),
         Wanted::Freeze | Wanted::BlackHole => {

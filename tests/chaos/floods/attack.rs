@@ -65,7 +65,7 @@ impl Kind {
 
     /// Whether it is part of the quick tier.
     pub(crate) fn is_quick(self) -> bool {
-        matches!(self, Self::OpenText | Self::SlowUploads)
+        self == Self::OpenText
     }
 }
 

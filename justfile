@@ -86,7 +86,7 @@ integration: postgres nginx mcp web
     }
     trap finish EXIT
     # More than there are cores: tests wait as well.
-    cargo test --test it -- --test-threads 4
+    cargo test --test it -- --test-threads 6
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
 integration-default *args: postgres nginx mcp web

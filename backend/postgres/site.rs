@@ -44,7 +44,7 @@ const SETTINGS: [&str; 11] = [
     "unix_socket_permissions=0700",
     "cluster_name=runreel",
     "logging_collector=off",
-    "max_connections=60",
+    "max_connections=100",
     "shared_buffers=128MB",
     // Inside the data directory, not in a folder that is open to every program of the same user.
     "dynamic_shared_memory_type=mmap",

@@ -11,23 +11,19 @@ use runreel::domain::{
     json::Json,
 };
 use serde_json::{Value, json};
-use tokio::sync::{Semaphore, SemaphorePermit};
 
 use crate::support::{
     api::{Api, Reply},
+    cluster::Db,
     process::{Said, program, run},
     runs::{new_run_id, token},
     server::{Server, Setup, setup},
 };
 
-/// A test here has two databases; one at a time, so that no two wait for each other's second one.
-static TURN: Semaphore = Semaphore::const_new(1);
-
 pub struct Pair {
     pub from: Server,
     pub to: Server,
     pub folder: tempfile::TempDir,
-    _turn: SemaphorePermit<'static>,
 }
 
 impl Pair {
@@ -37,9 +33,9 @@ impl Pair {
 
     /// A server of this kind, and a plain one.
     pub async fn between(first: Setup) -> Self {
-        let turn = TURN.acquire().await.unwrap();
-        let (from, to) = (first.start().await, Server::start().await);
-        Self { from, to, folder: tempfile::tempdir().unwrap(), _turn: turn }
+        let [source, target] = Db::two().await;
+        let (from, to) = (first.on(&source).start().await, setup().on(&target).start().await);
+        Self { from, to, folder: tempfile::tempdir().unwrap() }
     }
 
     pub fn path(&self, name: &str) -> PathBuf {

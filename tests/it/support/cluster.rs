@@ -21,8 +21,8 @@ use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
 use super::{patiently, until};
 
-/// How many tests may have a database at once; each has one or two servers, and the cluster has 60 connections.
-static PLACES: Semaphore = Semaphore::const_new(3);
+/// How many tests may have a database at once; each has one or two servers, and the cluster has 100 connections.
+static PLACES: Semaphore = Semaphore::const_new(6);
 static COUNT: AtomicU32 = AtomicU32::new(0);
 
 struct Shared {
@@ -49,7 +49,17 @@ pub struct Db {
 
 impl Db {
     pub async fn new() -> Arc<Self> {
-        let place = PLACES.acquire().await.unwrap();
+        Self::at(PLACES.acquire().await.unwrap()).await
+    }
+
+    /// Two, taken at once, so that no two tests wait for each other's second one.
+    pub async fn two() -> [Arc<Self>; 2] {
+        let mut places = PLACES.acquire_many(2).await.unwrap();
+        let place = places.split(1).unwrap();
+        [Self::at(places).await, Self::at(place).await]
+    }
+
+    async fn at(place: SemaphorePermit<'static>) -> Arc<Self> {
         // The first test waits while the cluster is made or recovers; that has a bound of its own.
         let shared = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));

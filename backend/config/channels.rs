@@ -127,6 +127,11 @@ impl ChannelConfig {
         self.allowed_users.iter().filter_map(|user| user.0.clone().ok()).collect()
     }
 
+    /// Whether everybody may speak, and is asked for nothing.
+    pub fn is_open(&self) -> bool {
+        self.auth == ChannelAuth::None && self.allowed_users.is_empty()
+    }
+
     /// What the agent is called in commands such as `/new@name`.
     pub fn bot(&self) -> Option<&str> {
         let of_trigger = || self.trigger.as_deref()?.trim().strip_prefix('@');

@@ -13,7 +13,7 @@ use std::{
     time::Duration,
 };
 
-use tokio::time::Instant;
+use tokio::{sync::Notify, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
@@ -41,15 +41,20 @@ struct Kept {
     fate: Arc<OnceLock<Fate>>,
 }
 
-type Leases = Arc<Mutex<HashMap<Uuid, Kept>>>;
-
 /// The leases of this process that are renewed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keeper(Leases);
+pub(super) struct Keeper(Arc<Leases>);
+
+#[derive(Debug, Default)]
+struct Leases {
+    kept: Mutex<HashMap<Uuid, Kept>>,
+    /// There is another one.
+    more: Notify,
+}
 
 impl Keeper {
     fn kept(&self) -> MutexGuard<'_, HashMap<Uuid, Kept>> {
-        self.0.lock().unwrap_or_else(PoisonError::into_inner)
+        self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn end(&self, lease: Uuid, fate: Fate) {
@@ -120,7 +125,7 @@ impl Dispatch {
         };
         self.keeper.kept().insert(assignment.lease_id, kept.clone());
         // What happened between the claim and now would not ring again.
-        self.nudge();
+        self.keeper.0.more.notify_one();
         Hold { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
     }
 
@@ -137,6 +142,7 @@ impl Dispatch {
                 let due = renewed + self.settings.lease / 3;
                 tokio::select! {
                     () = bell.rung() => {}
+                    () = self.keeper.0.more.notified() => {}
                     () = tokio::time::sleep_until(due) => {}
                 }
                 let renewing = Instant::now() >= due;

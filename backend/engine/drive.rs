@@ -219,7 +219,8 @@ impl<'a, S: State> Drive<'a, S> {
         let next: Vec<&str> = next.iter().map(String::as_str).collect();
         let turn = Turn {
             ended: ended.iter().map(|(node, took)| (span_of(*step, node), node.as_str(), *took)).collect(),
-            checkpoint: kept.map(|kept| SpanId::trusted(kept.as_str())),
+            // What the first one holds was asked, and what the last one holds is the outcome.
+            checkpoint: kept.filter(|_| *step > 0 && !next.is_empty()).map(|kept| SpanId::trusted(kept.as_str())),
             thread: &self.thread,
             step: *step,
             begun: next.iter().copied().filter(begins).map(|node| (span_of(step + 1, node), node)).collect(),

@@ -94,7 +94,7 @@ impl Store {
         let hashes: Vec<Vec<u8>> = artifacts.iter().map(|artifact| artifact.sha256.as_bytes().to_vec()).collect();
         let times: Vec<DateTime<Utc>> = artifacts.iter().map(|artifact| artifact.created_at).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let done = sqlx::query!(
                 r#"insert into store.artifact
                        (artifact_id, owner_id, run_id, event_id, name, media_type, size, sha256, created_at, touched_at)
@@ -113,14 +113,13 @@ impl Store {
                 &hashes,
                 &times
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await;
             match done {
                 Ok(_) => {}
                 Err(sqlx::Error::Database(error)) if error.is_foreign_key_violation() => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
-            tx.commit().await?;
             Ok(true)
         })
         .await
@@ -138,7 +137,7 @@ impl Store {
         let events: Vec<String> = wanted.iter().map(|(event, _)| event.as_str().to_owned()).collect();
         let hashes: Vec<Vec<u8>> = wanted.iter().map(|(_, hash)| hash.as_bytes().to_vec()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"update store.artifact a set touched_at = greatest(touched_at, $5)
@@ -151,9 +150,8 @@ impl Store {
                 &hashes,
                 now
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.into_iter().map(Artifact::from).collect())
         })
         .await
@@ -163,7 +161,7 @@ impl Store {
     pub async fn artifacts_for(&self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
         let events: Vec<String> = events.iter().map(|event| event.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
@@ -172,9 +170,8 @@ impl Store {
                 run.uuid(),
                 &events
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.into_iter().map(Artifact::from).collect())
         })
         .await
@@ -184,7 +181,7 @@ impl Store {
     pub async fn forget_artifacts(&self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             sqlx::query!(
                 r#"delete from store.artifact a where a.owner_id = $1 and a.artifact_id = any ($2)
                    and not exists (select from store.run_event e where e.run_id = a.run_id and e.event_id = a.event_id
@@ -192,9 +189,9 @@ impl Store {
                 owner.as_str(),
                 &ids
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -202,7 +199,7 @@ impl Store {
     /// One artifact of this owner.
     pub async fn artifact(&self, owner: &OwnerId, artifact: ArtifactId) -> Result<Option<Artifact>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
@@ -210,9 +207,8 @@ impl Store {
                 artifact.uuid(),
                 owner.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(Artifact::from))
         })
         .await
@@ -221,7 +217,7 @@ impl Store {
     /// The artifact that an event of a run tells of.
     pub async fn artifact_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, a.created_at
@@ -232,9 +228,8 @@ impl Store {
                 run.uuid(),
                 event.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(Artifact::from))
         })
         .await
@@ -249,7 +244,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<(Artifact, Seq)>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq
                    from store.artifact a join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
@@ -261,9 +256,8 @@ impl Store {
                 before.map(ArtifactId::uuid),
                 limit
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             let rows = rows.into_iter().map(|row| {
                 let artifact = Artifact::from(Row {
                     artifact_id: row.artifact_id,

@@ -205,7 +205,7 @@ impl Store {
         limit: i64,
     ) -> Result<(Vec<Checkpoint>, bool), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             // One more than wanted tells whether there are more.
             let places = sqlx::query_file_as!(
                 Place,
@@ -221,7 +221,7 @@ impl Store {
                 after.as_ref().map(|after| after.ns.as_str()),
                 limit + 1
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
             let all = places.len();
             let mut bytes = 0;
@@ -236,8 +236,7 @@ impl Store {
                 .map(|Place { thread_no, ns, checkpoint_id, .. }| Key { thread_no, ns, checkpoint_id })
                 .collect();
             let more = keys.len() < all;
-            let page = if keys.is_empty() { Vec::new() } else { whole(&mut *tx, owner, keys, None).await? };
-            tx.commit().await?;
+            let page = if keys.is_empty() { Vec::new() } else { whole(&mut *connection, owner, keys, None).await? };
             Ok((page, more))
         })
         .await

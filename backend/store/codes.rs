@@ -61,7 +61,7 @@ impl Store {
         expired_until: Option<DateTime<Utc>>,
     ) -> Result<Standing, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query!(
                 r#"select verified_at, held_no,
                           exists (select from store.inbound where inbound_no = $4 and owner_id = $1
@@ -72,9 +72,8 @@ impl Store {
                 user.as_str(),
                 inbound_no
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(match row {
                 None => Standing::Unknown,
                 Some(row) if row.verified_at.is_some_and(|at| expired_until.is_none_or(|until| at > until)) => {
@@ -224,7 +223,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let spent = sqlx::query!(
                 r#"update store.channel_code set used_at = coalesce(used_at, $4)
                    where owner_id = $1 and channel = $2 and code_hash = $3"#,
@@ -233,9 +232,8 @@ impl Store {
                 code_hash,
                 now
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(spent.rows_affected() > 0)
         })
         .await
@@ -244,7 +242,7 @@ impl Store {
     /// The message that waited for the code has gone its way.
     pub async fn let_go(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             sqlx::query!(
                 r#"update store.channel_user set held_no = null
                    where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null"#,
@@ -252,9 +250,9 @@ impl Store {
                 channel.as_str(),
                 user.as_str()
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }

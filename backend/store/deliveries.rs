@@ -9,7 +9,7 @@ impl Store {
     /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
     pub async fn renew_inbound(&self, taken: &Taken, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&taken.owner_id).await?;
+            let mut connection = self.as_owner(&taken.owner_id).await?;
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
                 r#"update store.inbound set lease_until = $4
@@ -19,9 +19,8 @@ impl Store {
                 taken.attempts,
                 lease_until
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(renewed.rows_affected() == 1)
         })
         .await
@@ -30,7 +29,7 @@ impl Store {
     /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
     pub async fn renew_reply(&self, owed: &Owed, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&owed.owner_id).await?;
+            let mut connection = self.as_owner(&owed.owner_id).await?;
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
                 "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
@@ -39,9 +38,8 @@ impl Store {
                 owed.attempts,
                 lease_until
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(renewed.rows_affected() == 1)
         })
         .await

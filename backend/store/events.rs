@@ -149,7 +149,7 @@ impl Store {
         limit: i64,
     ) -> Result<Option<RunPage>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             // The head first: events committed after it only make the page longer than the head says, never shorter.
             let head = sqlx::query!(
                 r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
@@ -157,7 +157,7 @@ impl Store {
                 run.uuid(),
                 owner.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
             let Some(head) = head else { return Ok(None) };
             let mut page = Filling::new(limit);
@@ -173,9 +173,8 @@ impl Store {
                     after.get(),
                     rows
                 );
-                page.take(rows, pass.fetch(&mut *tx)).await?;
+                page.take(rows, pass.fetch(&mut *connection)).await?;
             }
-            tx.commit().await?;
             let last = page.events.last().map(|(place, _)| *place);
             let seen = last.map_or(after, |place| place.seq).max(after);
             if page.is_exhausted && seen.get() < head.last_seq {
@@ -197,16 +196,15 @@ impl Store {
     /// Where an event of a run stands: its lane and its position.
     pub async fn place_of(&self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query!(
                 "select lane, position from store.run_event where run_id = $1 and owner_id = $2 and seq = $3",
                 run.uuid(),
                 owner.as_str(),
                 seq.get()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(|row| (u8::try_from(row.lane).unwrap_or(0), row.position)))
         })
         .await
@@ -215,7 +213,7 @@ impl Store {
     /// The event of a run that has this `event_id`.
     pub async fn event_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Recorded>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
@@ -225,9 +223,8 @@ impl Store {
                 owner.as_str(),
                 event.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(Placed::try_from).transpose()?.map(|(_, event)| event))
         })
         .await
@@ -236,7 +233,7 @@ impl Store {
     /// The request and, if there is one, the resolution of an interrupt.
     pub async fn interrupt(&self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
@@ -249,9 +246,8 @@ impl Store {
                 interrupt,
                 INTERRUPT_EVENTS
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             rows.into_iter().map(|row| Ok(Placed::try_from(row)?.1)).collect()
         })
         .await

@@ -55,10 +55,9 @@ impl Store {
     /// Where all lanes stand now.
     pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.admitted(owner).await?;
+            let mut connection = self.as_nobody(owner).await?;
             let rows =
-                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *tx).await?;
-            tx.commit().await?;
+                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *connection).await?;
             let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
             Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
         })
@@ -115,7 +114,7 @@ impl Store {
         page: &mut Filling,
     ) -> Result<i64, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let last = sqlx::query_scalar!(
                 r#"select max(piece) as "piece!" from (
                        select piece from store.owner_piece
@@ -128,7 +127,7 @@ impl Store {
                 to,
                 OWN_PIECES_MAX
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
             let to = last.map_or(to, |piece| to.min((piece + 1) * PIECE_POSITIONS - 1));
             let limit = page.rows_left();
@@ -153,8 +152,7 @@ impl Store {
                 to,
                 limit
             );
-            page.take(limit, rows.fetch(&mut *tx)).await?;
-            tx.commit().await?;
+            page.take(limit, rows.fetch(&mut *connection)).await?;
             Ok(to)
         })
         .await
@@ -172,7 +170,7 @@ impl Store {
     /// The first position after `from` at which one of these runs has an event.
     async fn first_of_runs(&self, owner: &OwnerId, runs: &[Uuid], lane: u8, from: i64) -> Result<Option<i64>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let first = sqlx::query_scalar!(
                 r#"select min(e.position) from store.run r
                    cross join lateral (
@@ -186,9 +184,8 @@ impl Store {
                 i16::from(lane),
                 from
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(first)
         })
         .await
@@ -197,7 +194,7 @@ impl Store {
     /// A run and its descendants, with whether each has ended; empty when the owner has no such run.
     pub async fn tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"with recursive tree as (
                        select run_id, status from store.run where run_id = $2 and owner_id = $1
@@ -209,9 +206,8 @@ impl Store {
                 owner.as_str(),
                 root.uuid()
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.into_iter().map(|row| (RunId::trusted(row.run_id), row.ended)).collect())
         })
         .await
@@ -249,7 +245,7 @@ impl Store {
     /// The same in the last pieces up to a position, as many as one statement looks at.
     async fn last_of_owner_in_part(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let part = sqlx::query_as!(
                 Part,
                 r#"with pieces as materialized (
@@ -273,9 +269,8 @@ impl Store {
                 count,
                 OWN_PIECES_MAX
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(part)
         })
         .await
@@ -291,7 +286,7 @@ impl Store {
         count: i64,
     ) -> Result<Option<i64>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let first = sqlx::query_scalar!(
                 r#"select min(position) from (
                        select e.position from (
@@ -311,9 +306,8 @@ impl Store {
                 to,
                 count
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(first)
         })
         .await
@@ -321,15 +315,14 @@ impl Store {
 
     async fn thread_runs(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Vec<Uuid>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let runs = sqlx::query_scalar!(
                 "select run_id from store.run where owner_id = $1 and thread_id = $2",
                 owner.as_str(),
                 thread.as_str()
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(runs)
         })
         .await
@@ -338,11 +331,10 @@ impl Store {
     /// How far retention has removed events of this owner, per lane.
     pub async fn removed(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!("select lane, position from store.removed where owner_id = $1", owner.as_str())
-                .fetch_all(&mut *tx)
+                .fetch_all(&mut *connection)
                 .await?;
-            tx.commit().await?;
             let mut removed = FeedCursor::start();
             for row in rows {
                 removed.advance(u8::try_from(row.lane).unwrap_or(0), row.position);
@@ -367,7 +359,7 @@ impl Store {
         page: &mut Filling,
     ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let limit = page.rows_left();
             let rows = sqlx::query_as!(
                 Row,
@@ -390,8 +382,8 @@ impl Store {
                 to,
                 limit
             );
-            page.take(limit, rows.fetch(&mut *tx)).await?;
-            Ok(tx.commit().await?)
+            page.take(limit, rows.fetch(&mut *connection)).await?;
+            Ok(())
         })
         .await
     }

@@ -159,7 +159,7 @@ impl Store {
     pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Arrived, Error> {
         let key = key(&arrival);
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(arrival.owner).await?;
+            let mut connection = self.as_owner(arrival.owner).await?;
             let taken = sqlx::query_as!(
                 Row,
                 r#"insert into store.inbound as i
@@ -183,7 +183,7 @@ impl Store {
                 arrival.lease_until,
                 arrival.for_later
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
             let arrived = if let Some(row) = taken {
                 Arrived::Taken(Box::new(row.into()))
@@ -196,11 +196,10 @@ impl Store {
                     arrival.channel.as_str(),
                     key
                 )
-                .fetch_one(&mut *tx)
+                .fetch_one(&mut *connection)
                 .await?;
                 Arrived::Known(known.into())
             };
-            tx.commit().await?;
             Ok(arrived)
         })
         .await
@@ -209,7 +208,7 @@ impl Store {
     /// A delivery as it stands now.
     pub async fn delivery(&self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let known = sqlx::query_as!(
                 Known,
                 r#"select inbound_no, router_run_id, run_id, state, reason from store.inbound
@@ -217,9 +216,8 @@ impl Store {
                 inbound_no,
                 owner.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(known.map(Delivery::from))
         })
         .await
@@ -264,7 +262,7 @@ impl Store {
         lease_until: DateTime<Utc>,
     ) -> Result<Option<Taken>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"update store.inbound set state = 'open', reason = null, lease_until = $3, attempts = attempts + 1
@@ -275,9 +273,8 @@ impl Store {
                 owner.as_str(),
                 lease_until
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(Taken::from))
         })
         .await
@@ -291,7 +288,7 @@ impl Store {
             Done::Failed => ("failed", None),
         };
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&taken.owner_id).await?;
+            let mut connection = self.as_owner(&taken.owner_id).await?;
             sqlx::query!(
                 r#"update store.inbound set state = $3, reason = $4, content = null
                    where inbound_no = $1 and owner_id = $2 and attempts = $5 and state <> 'done'"#,
@@ -301,9 +298,9 @@ impl Store {
                 reason,
                 taken.attempts
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }

@@ -38,7 +38,7 @@ impl Store {
     pub async fn asked_interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"select q.run_id, q.span_id as "span_id!", a.payload::text as "answer?", g.payload::text as "resumed?"
                    from (select run_id, span_id, min(seq) as seq from store.run_event
@@ -55,9 +55,8 @@ impl Store {
                 OWN_EVENT_IDS,
                 INTERRUPT_ROWS
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             let asked = rows.into_iter().map(|row| AskedInterrupt {
                 run_id: RunId::trusted(row.run_id),
                 interrupt_id: SpanId::trusted(&row.span_id),
@@ -72,7 +71,7 @@ impl Store {
     /// The open interrupts of one run, oldest first.
     pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_scalar!(
                 r#"select span_id as "span_id!" from store.run_event
                    where run_id = $1 and owner_id = $2 and span_id is not null and type like 'interrupt.%'
@@ -82,9 +81,8 @@ impl Store {
                 run.uuid(),
                 owner.as_str()
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.iter().map(|span| SpanId::trusted(span)).collect())
         })
         .await
@@ -98,7 +96,7 @@ impl Store {
         run: RunId,
     ) -> Result<Option<(Namespace, CheckpointId)>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query!(
                 r#"select c.ns, c.checkpoint_id
                    from store.checkpoint c
@@ -109,9 +107,8 @@ impl Store {
                 thread.as_str(),
                 run.to_string()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(|row| (Namespace::trusted(&row.ns), CheckpointId::trusted(&row.checkpoint_id))))
         })
         .await

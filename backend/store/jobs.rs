@@ -81,15 +81,14 @@ impl Store {
     /// Whether the owner has so many jobs.
     pub async fn has_jobs(&self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let reached = sqlx::query_scalar!(
                 r#"select exists (select from store.job where owner_id = $1 offset $2) as "reached!""#,
                 owner.as_str(),
                 count - 1
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(reached)
         })
         .await
@@ -133,6 +132,8 @@ impl Store {
     }
 
     /// Gives jobs to a claimer: as many as there are lease ids, or fewer. Owners take turns; of one the oldest is first.
+    ///
+    /// After an error jobs may be leased of which nobody knows, until the leases lapse.
     pub async fn claim_jobs(
         &self,
         who: &Claimer,
@@ -142,7 +143,7 @@ impl Store {
     ) -> Result<Vec<Leased>, Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.upkeep_transaction().await?;
+            let mut connection = self.relay_connection().await?;
             let rows = sqlx::query_file!(
                 "backend/store/sql/claim_jobs.sql",
                 &agents as &[&str],
@@ -157,7 +158,7 @@ impl Store {
                 JOB_LOOK_OWNERS,
                 JOB_LOOK_ROWS
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
             let leases = rows.iter().map(|row| Lease {
                 run_id: row.run_id,
@@ -166,9 +167,7 @@ impl Store {
                 lapses: row.lapses,
                 lease_until: row.lease_until,
             });
-            let jobs = with_runs(&mut tx, leases.collect()).await?;
-            tx.commit().await?;
-            Ok(jobs)
+            with_runs(&mut connection, leases.collect()).await
         })
         .await
     }
@@ -176,7 +175,7 @@ impl Store {
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
     pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: Term) -> Result<Vec<Leased>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.upkeep_transaction().await?;
+            let mut connection = self.relay_connection().await?;
             let leases = sqlx::query_as!(
                 Lease,
                 r#"with mine as (
@@ -197,11 +196,9 @@ impl Store {
                 who.name.as_str(),
                 term.lease_ms
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            let jobs = with_runs(&mut tx, leases).await?;
-            tx.commit().await?;
-            Ok(jobs)
+            with_runs(&mut connection, leases).await
         })
         .await
     }

@@ -5,7 +5,7 @@
 //! short transaction; events are inserted and never changed.
 //!
 //! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
-//! the columns are not already a value; begin with [`Store::owned`] when it reads for somebody; return `Ok(None)` for
+//! the columns are not already a value; begin with [`Store::as_owner`] when it is for somebody; return `Ok(None)` for
 //! absence; run `just sqlx` and commit `.sqlx`.
 //!
 //! Start reading at [`append`], the one statement that writes the log.
@@ -52,7 +52,7 @@ use sqlx::{
 };
 use tokio_util::task::TaskTracker;
 
-use self::transaction::Tx;
+use self::transaction::{Lent, Tx};
 pub use self::{
     durability::Durability,
     error::{Error, Outage},
@@ -89,8 +89,8 @@ pub struct Database {
     tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
     /// Heartbeats of producers, which must not have all connections of the upkeep.
     heartbeats: Quota,
-    /// Rollbacks that are under way.
-    rollbacks: TaskTracker,
+    /// Connections on their way back to their pool.
+    returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the probe of readiness.
     upkeep: PgPool,
     options: PgConnectOptions,
@@ -159,36 +159,46 @@ impl Store {
             nobody: OwnerId::trusted(""),
             tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
             heartbeats: Quota::new(1, 1),
-            rollbacks: TaskTracker::new(),
+            returns: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
             options,
         })))
     }
 
+    /// A connection that sees only what belongs to `owner`, for one statement.
+    async fn as_owner(&self, owner: &OwnerId) -> Result<Lent, Error> {
+        self.lend(owner, owner.as_str()).await
+    }
+
+    /// A connection that sees what belongs to nobody, for one statement that `payer` waits for.
+    async fn as_nobody(&self, payer: &OwnerId) -> Result<Lent, Error> {
+        self.lend(payer, self.nobody.as_str()).await
+    }
+
     /// A short transaction that sees only what belongs to `owner`.
     async fn owned(&self, owner: &OwnerId) -> Result<Tx, Error> {
-        let mut tx = self.admitted(owner).await?;
-        sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str()).fetch_one(&mut *tx).await?;
-        Ok(tx)
+        Tx::begin(self.as_owner(owner).await?).await
     }
 
-    /// A short transaction that sees what belongs to nobody.
-    async fn unowned(&self) -> Result<Tx, Error> {
-        self.admitted(&self.nobody).await
-    }
-
-    /// A transaction on one of the readers' connections, of which one principal never holds all.
-    async fn admitted(&self, owner: &OwnerId) -> Result<Tx, Error> {
+    /// One of the readers' connections, of which one principal never holds all.
+    async fn lend(&self, payer: &OwnerId, owner: &str) -> Result<Lent, Error> {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
-        let share = tokio::time::timeout(wait, self.readers.take(owner, 1)).await;
+        let share = tokio::time::timeout(wait, self.readers.take(payer, 1)).await;
         let share = share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
-        let begin = || async { Tx::begin(self.pool.acquire().await?, self.rollbacks.clone()).await };
-        Ok(self.again_on_a_lost_connection(begin).await?.holding(share))
+        let take = || async {
+            let mut connection = self.pool.acquire().await?;
+            // Until it is lent again, when it is said anew, whatever became of this time.
+            sqlx::query_scalar!("select set_config('runreel.owner', $1, false)", owner)
+                .fetch_one(&mut *connection)
+                .await?;
+            Ok(connection)
+        };
+        Ok(Lent::new(self.again_on_a_lost_connection(take).await?, Some(share), self.returns.clone()))
     }
 
     /// A transaction of the program's own upkeep, which sees all owners.
     async fn upkeep_transaction(&self) -> Result<Tx, Error> {
-        Tx::begin(self.relay_connection().await?, self.rollbacks.clone()).await
+        Tx::begin(Lent::new(self.relay_connection().await?, None, self.returns.clone())).await
     }
 
     /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server

@@ -1,9 +1,10 @@
 //! The outbox: answers that are owed, until they have been given.
 
 use chrono::{DateTime, TimeDelta, Utc};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, transaction::Tx};
+use super::{Error, Store, bounded};
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
@@ -89,9 +90,8 @@ impl Store {
     /// Notes that an answer will be owed; once, however often it is said.
     pub async fn promise(&self, reply: NewReply<'_>) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(reply.owner).await?;
-            insert_reply(&mut tx, &reply).await?;
-            Ok(tx.commit().await?)
+            let mut connection = self.as_owner(reply.owner).await?;
+            insert_reply(&mut connection, &reply).await
         })
         .await
     }
@@ -145,7 +145,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&owed.owner_id).await?;
+            let mut connection = self.as_owner(&owed.owner_id).await?;
             sqlx::query!(
                 r#"with logged as (
                        update store.reply
@@ -164,9 +164,9 @@ impl Store {
                 format!("reply {}", owed.reply_no),
                 line
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -174,16 +174,16 @@ impl Store {
     /// So many parts of the answer have been acknowledged by the other side.
     pub async fn note_sent(&self, owed: &Owed, parts: i32) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&owed.owner_id).await?;
+            let mut connection = self.as_owner(&owed.owner_id).await?;
             sqlx::query!(
                 "update store.reply set parts_sent = greatest(parts_sent, $3) where reply_no = $1 and owner_id = $2",
                 owed.reply_no,
                 owed.owner_id.as_str(),
                 parts
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -191,7 +191,7 @@ impl Store {
     /// The answer is given, or given up for this reason.
     pub async fn finish_reply(&self, owed: &Owed, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&owed.owner_id).await?;
+            let mut connection = self.as_owner(&owed.owner_id).await?;
             sqlx::query!(
                 r#"update store.reply set done_at = $3, failure = $4, body = null
                    where reply_no = $1 and owner_id = $2 and done_at is null"#,
@@ -200,9 +200,9 @@ impl Store {
                 now,
                 failure
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -215,16 +215,15 @@ impl Store {
     /// Whether the run's answer stands in its session's log, or never will.
     pub async fn is_answered(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let open = sqlx::query_scalar!(
                 r#"select exists (select from store.reply where owner_id = $1 and reply_key = $2
                                   and logged_at is null and done_at is null) as "open!""#,
                 owner.as_str(),
                 run.to_string()
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(!open)
         })
         .await
@@ -233,7 +232,7 @@ impl Store {
     /// The payload of the last message that the run's agent completed.
     pub async fn last_message(&self, owner: &OwnerId, run: RunId) -> Result<Option<Json>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let payload = sqlx::query_scalar!(
                 r#"select payload::text as "payload!" from store.run_event
                    where run_id = $1 and owner_id = $2 and type = 'message.completed'
@@ -242,9 +241,8 @@ impl Store {
                 run.uuid(),
                 owner.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(payload.map(Json::trusted))
         })
         .await
@@ -252,7 +250,7 @@ impl Store {
 }
 
 /// Notes that an answer will be owed, unless that is noted already.
-pub(super) async fn insert_reply(tx: &mut Tx, reply: &NewReply<'_>) -> Result<(), Error> {
+pub(super) async fn insert_reply(connection: &mut PgConnection, reply: &NewReply<'_>) -> Result<(), Error> {
     let (key, run, body, session, thread) = match &reply.what {
         Promised::Run { run_id, session_id, thread_id } => {
             (run_id.to_string(), Some(run_id.uuid()), None, Some(session_id.as_str()), Some(thread_id.as_str()))
@@ -275,7 +273,7 @@ pub(super) async fn insert_reply(tx: &mut Tx, reply: &NewReply<'_>) -> Result<()
         reply.target.map(Json::as_str),
         reply.now
     )
-    .execute(&mut **tx)
+    .execute(connection)
     .await?;
     Ok(())
 }

@@ -99,16 +99,15 @@ impl Store {
     pub async fn ensure_partition_of(&self, run: RunId) -> Result<bool, Error> {
         let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.unowned().await?;
+            let mut connection = self.as_nobody(&self.nobody).await?;
             let month = moment.format("%Y_%m").to_string();
             let months = sqlx::query!(
                 r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!",
                           (select count(*) from pg_inherits where inhparent = 'store.run_event'::regclass) as "count!""#,
                 month
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             if months.is_there || months.count >= IMPORT_MONTHS_MAX {
                 return Ok(months.is_there);
             }

@@ -157,7 +157,7 @@ impl Store {
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -173,9 +173,8 @@ impl Store {
                 run.uuid(),
                 owner.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             row.map(RunRecord::try_from).transpose()
         })
         .await
@@ -185,11 +184,10 @@ impl Store {
     /// count. As the view `node_durations`, whose migration says how.
     pub async fn node_times(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, NodeTimes>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_file!("backend/store/sql/node_times.sql", run.uuid(), owner.as_str())
-                .fetch_all(&mut *tx)
+                .fetch_all(&mut *connection)
                 .await?;
-            tx.commit().await?;
             let times = |duration_ms, waiting_ms| NodeTimes { duration_ms, waiting_ms };
             Ok(rows.into_iter().map(|row| (row.node, times(row.duration_ms, row.waiting_ms))).collect())
         })
@@ -207,7 +205,7 @@ impl Store {
         let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -252,8 +250,7 @@ impl Store {
                 let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];
                 texts.into_iter().flatten().map(String::len).sum()
             };
-            let (rows, more) = page(limit, rows.fetch(&mut *tx), size).await?;
-            tx.commit().await?;
+            let (rows, more) = page(limit, rows.fetch(&mut *connection), size).await?;
             Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
@@ -300,7 +297,7 @@ impl Store {
     /// The descendants of a run that have not ended, the run itself first.
     pub async fn live_tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_scalar!(
                 r#"with recursive tree as (
                        select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
@@ -314,9 +311,8 @@ impl Store {
                 root.uuid(),
                 CANCEL_RUNS_MAX
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.into_iter().map(RunId::trusted).collect())
         })
         .await

@@ -21,7 +21,7 @@ impl Store {
     ) -> Result<Vec<(DateTime<Utc>, RunId)>, Error> {
         let (at, run) = after.unzip();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_file!(
                 "backend/store/sql/talks.sql",
                 owner.as_str(),
@@ -30,9 +30,8 @@ impl Store {
                 run.map(RunId::uuid),
                 SAID_RUNS
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows.into_iter().map(|row| (row.created_at, RunId::trusted(row.run_id))).collect())
         })
         .await
@@ -48,12 +47,11 @@ impl Store {
     ) -> Result<(Vec<Logged>, Option<(i64, Seq)>), Error> {
         let runs: Vec<uuid::Uuid> = runs.iter().copied().map(RunId::uuid).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows =
                 sqlx::query_file!("backend/store/sql/said.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
-                    .fetch_all(&mut *tx)
+                    .fetch_all(&mut *connection)
                     .await?;
-            tx.commit().await?;
             let next = rows.last().map(|row| (row.place, Seq::new(row.seq).unwrap_or_default()));
             let logged = rows.into_iter().map(|row| Logged {
                 run: RunId::trusted(row.run_id),
@@ -69,16 +67,15 @@ impl Store {
     /// Whether the thread has a row or a run.
     pub async fn has_thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let there = sqlx::query_scalar!(
                 r#"select exists (select from store.thread where owner_id = $1 and thread_id = $2)
                        or exists (select from store.run where owner_id = $1 and thread_id = $2) as "there!""#,
                 owner.as_str(),
                 thread.as_str()
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(there)
         })
         .await

@@ -244,7 +244,7 @@ impl Store {
     /// One session of this owner.
     pub async fn session(&self, owner: &OwnerId, session: &Name) -> Result<Option<SessionRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
@@ -253,9 +253,8 @@ impl Store {
                 owner.as_str(),
                 session.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             row.map(SessionRecord::try_from).transpose()
         })
         .await
@@ -269,7 +268,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<SessionRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
@@ -286,9 +285,8 @@ impl Store {
                 filter.after.as_ref().map(|(_, id)| id.as_str()),
                 limit
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             rows.into_iter().map(SessionRecord::try_from).collect()
         })
         .await

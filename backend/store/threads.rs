@@ -90,7 +90,7 @@ impl Store {
     /// Makes sure that the thread is there and notes that it is in use.
     pub async fn touch_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             sqlx::query!(
                 r#"insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
                    on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)"#,
@@ -98,9 +98,9 @@ impl Store {
                 thread.as_str(),
                 now
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -108,7 +108,7 @@ impl Store {
     /// Notes that a thread is in use, if it is there.
     pub async fn renew_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             sqlx::query!(
                 r#"update store.thread set updated_at = greatest(updated_at, $3)
                    where owner_id = $1 and thread_id = $2"#,
@@ -116,9 +116,9 @@ impl Store {
                 thread.as_str(),
                 now
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -132,7 +132,7 @@ impl Store {
         now: DateTime<Utc>,
     ) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let created = sqlx::query_scalar!(
                 r#"insert into store.thread as t (owner_id, thread_id, metadata, ttl_s, created_at, updated_at)
                    values ($1, $2, coalesce($3::text, '{}')::json, $4, $6, $6)
@@ -148,9 +148,8 @@ impl Store {
                 change.ttl != TtlChange::Keep,
                 now
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(created)
         })
         .await
@@ -159,7 +158,7 @@ impl Store {
     /// One thread of this owner.
     pub async fn thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Option<ThreadRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
                 Row,
                 r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
@@ -170,9 +169,8 @@ impl Store {
                 owner.as_str(),
                 thread.as_str()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(row.map(ThreadRecord::from))
         })
         .await
@@ -187,7 +185,7 @@ impl Store {
         limit: i64,
     ) -> Result<(Vec<ThreadRecord>, bool), Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Row,
                 r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
@@ -205,8 +203,7 @@ impl Store {
                 after.map(|after| after.thread_id.as_str()),
                 limit + 1
             );
-            let (rows, more) = page(limit, rows.fetch(&mut *tx), |row| row.metadata.len()).await?;
-            tx.commit().await?;
+            let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.metadata.len()).await?;
             Ok((rows.into_iter().map(ThreadRecord::from).collect(), more))
         })
         .await
@@ -222,7 +219,7 @@ impl Store {
     ) -> Result<(Vec<Message>, bool), Error> {
         let (run, seq) = after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
                    from store.run r
@@ -237,8 +234,7 @@ impl Store {
                 seq,
                 limit + 1
             );
-            let (rows, more) = page(limit, rows.fetch(&mut *tx), |row| row.payload.len()).await?;
-            tx.commit().await?;
+            let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.payload.len()).await?;
             let messages = rows.into_iter().map(|row| Message {
                 run_id: RunId::trusted(row.run_id),
                 seq: Seq::new(row.seq).unwrap_or_default(),

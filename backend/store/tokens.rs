@@ -42,7 +42,7 @@ impl Store {
     pub async fn keep_token(&self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&token.owner_id).await?;
+            let mut connection = self.as_owner(&token.owner_id).await?;
             sqlx::query!(
                 r#"insert into store.api_token
                        (token_id, secret, owner_id, name, scopes, run_id, created_at, expires_at)
@@ -56,9 +56,9 @@ impl Store {
                 token.created_at,
                 token.expires_at
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            Ok(tx.commit().await?)
+            Ok(())
         })
         .await
     }
@@ -68,16 +68,15 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             // One that was good lately is its owner's to pay for, so that those who guess keep nobody out but each other.
             let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
-            let mut tx = self.admitted(&payer).await?;
+            let mut connection = self.as_nobody(&payer).await?;
             let row = sqlx::query!(
                 r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
                           created_at as "created_at!", expires_at, revoked_at
                    from store.token_by_secret($1)"#,
                 secret.as_slice()
             )
-            .fetch_optional(&mut *tx)
+            .fetch_optional(&mut *connection)
             .await?;
-            tx.commit().await?;
             let Some(row) = row else { return Ok(None) };
             let owner_id = OwnerId::trusted(&row.owner_id);
             self.tokens_seen.insert(*secret, owner_id.clone());
@@ -98,15 +97,14 @@ impl Store {
     /// The tokens of an owner, newest first.
     pub async fn tokens(&self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"select token_id, owner_id, name, scopes, run_id, created_at, expires_at, revoked_at
                    from store.api_token where owner_id = $1 order by created_at desc limit 1000"#,
                 owner.as_str()
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(rows
                 .into_iter()
                 .map(|row| TokenRecord {
@@ -127,7 +125,7 @@ impl Store {
     /// Revokes a token; `false` when the owner has no such token.
     pub async fn revoke_token(&self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let done = sqlx::query!(
                 r#"update store.api_token set revoked_at = coalesce(revoked_at, $3)
                    where token_id = $1 and owner_id = $2"#,
@@ -135,9 +133,8 @@ impl Store {
                 owner.as_str(),
                 now
             )
-            .execute(&mut *tx)
+            .execute(&mut *connection)
             .await?;
-            tx.commit().await?;
             Ok(done.rows_affected() == 1)
         })
         .await
@@ -146,11 +143,10 @@ impl Store {
     /// Which of these tokens have been revoked.
     pub async fn revoked_tokens(&self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.unowned().await?;
+            let mut connection = self.as_nobody(&self.nobody).await?;
             let ids = sqlx::query_scalar!(r#"select id as "id!" from store.revoked_tokens($1) as id"#, ids)
-                .fetch_all(&mut *tx)
+                .fetch_all(&mut *connection)
                 .await?;
-            tx.commit().await?;
             Ok(ids)
         })
         .await

@@ -1,7 +1,8 @@
-//! Short transactions on a pool's connection, which come back to the pool without one, whatever becomes of the request.
+//! Connections of a pool, lent for one statement ([`Lent`]) or a short transaction ([`Tx`]), which come back to the pool
+//! without either, whatever becomes of the request.
 //!
-//! sqlx's own forget a `begin` whose future is dropped before the answer: the connection goes back with a transaction
-//! open, and what the next one writes on it is committed by nobody.
+//! sqlx's own transactions forget a `begin` whose future is dropped before the answer: the connection goes back with a
+//! transaction open, and what the next one writes on it is committed by nobody.
 
 use std::ops::{Deref, DerefMut};
 
@@ -11,34 +12,71 @@ use tokio_util::task::TaskTracker;
 use super::Error;
 use crate::quota::Share;
 
-/// A transaction; dropped without [`Tx::commit`] it is rolled back.
+/// A connection, with the share of the pool that a principal pays for it.
 #[derive(Debug)]
-pub(super) struct Tx {
+pub(super) struct Lent {
     /// `None` only while it is dropped.
     connection: Option<PoolConnection<Postgres>>,
-    /// Whether the database may think that a transaction is open.
-    open: bool,
-    /// A principal's share of the pool. It is held until the connection is free again, not until the request is over.
     share: Option<Share>,
-    rollbacks: TaskTracker,
+    /// Whether the database may think that a transaction is open.
+    in_transaction: bool,
+    returns: TaskTracker,
 }
 
-impl Tx {
-    pub(super) async fn begin(connection: PoolConnection<Postgres>, rollbacks: TaskTracker) -> Result<Self, Error> {
-        let mut tx = Self { connection: Some(connection), open: true, share: None, rollbacks };
-        sqlx::raw_sql("begin").execute(&mut *tx).await?;
-        Ok(tx)
+impl Lent {
+    /// The task that gives it back is one of `returns`.
+    pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Share>, returns: TaskTracker) -> Self {
+        Self { connection: Some(connection), share, in_transaction: false, returns }
     }
+}
 
-    /// With the share of the pool that it takes.
-    pub(super) fn holding(mut self, share: Share) -> Self {
-        self.share = Some(share);
-        self
+impl Deref for Lent {
+    type Target = PgConnection;
+
+    fn deref(&self) -> &PgConnection {
+        self.connection.as_ref().expect("it has its connection until it is dropped")
+    }
+}
+
+impl DerefMut for Lent {
+    fn deref_mut(&mut self) -> &mut PgConnection {
+        self.connection.as_mut().expect("it has its connection until it is dropped")
+    }
+}
+
+impl Drop for Lent {
+    fn drop(&mut self) {
+        let (Some(mut connection), share, in_transaction) =
+            (self.connection.take(), self.share.take(), self.in_transaction)
+        else {
+            return;
+        };
+        self.returns.spawn(async move {
+            // A statement that was left in the middle ends first; until then the connection is its principal's.
+            if in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err() {
+                connection.close_on_drop();
+            } else {
+                connection.return_to_pool().await;
+            }
+            drop((connection, share));
+        });
+    }
+}
+
+/// A transaction; dropped without [`Tx::commit`] it is rolled back.
+#[derive(Debug)]
+pub(super) struct Tx(Lent);
+
+impl Tx {
+    pub(super) async fn begin(mut lent: Lent) -> Result<Self, Error> {
+        lent.in_transaction = true;
+        sqlx::raw_sql("begin").execute(&mut *lent).await?;
+        Ok(Self(lent))
     }
 
     pub(super) async fn commit(mut self) -> Result<(), sqlx::Error> {
-        sqlx::raw_sql("commit").execute(&mut *self).await?;
-        self.open = false;
+        sqlx::raw_sql("commit").execute(&mut *self.0).await?;
+        self.0.in_transaction = false;
         Ok(())
     }
 }
@@ -47,29 +85,12 @@ impl Deref for Tx {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
-        self.connection.as_ref().expect("a transaction has its connection until it is dropped")
+        &self.0
     }
 }
 
 impl DerefMut for Tx {
     fn deref_mut(&mut self) -> &mut PgConnection {
-        self.connection.as_mut().expect("a transaction has its connection until it is dropped")
-    }
-}
-
-impl Drop for Tx {
-    fn drop(&mut self) {
-        let (Some(mut connection), share) = (self.connection.take(), self.share.take()) else { return };
-        if !self.open {
-            return;
-        }
-        self.rollbacks.spawn(async move {
-            // A statement that was left in the middle ends first; until then the connection is its owner's.
-            if sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err() {
-                connection.close_on_drop();
-            }
-            drop(connection);
-            drop(share);
-        });
+        &mut self.0
     }
 }

@@ -30,7 +30,7 @@ impl Store {
     /// The place that a run with this context has.
     pub async fn place_in_tree(&self, context: &RunContext) -> Result<TreePlace, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(&context.owner_id).await?;
+            let mut connection = self.as_owner(&context.owner_id).await?;
             let row = sqlx::query!(
                 r#"with recursive above (run_id, parent_run_id, root_run_id, status, level) as (
                        select run_id, parent_run_id, root_run_id, status, 1
@@ -58,9 +58,8 @@ impl Store {
                 context.root_run_id.uuid(),
                 i32::from(RUN_DEPTH_MAX)
             )
-            .fetch_one(&mut *tx)
+            .fetch_one(&mut *connection)
             .await?;
-            tx.commit().await?;
             let levels = |levels: i32| u16::try_from(levels).unwrap_or(u16::MAX);
             Ok(TreePlace {
                 parent: row.parent.map(|status| known(Status::parse(&status), &status)).transpose()?,

@@ -27,7 +27,7 @@ impl Store {
         limit: i64,
     ) -> Result<Vec<VerifiedUser>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query!(
                 r#"select user_id, verified_at as "verified_at!" from store.channel_user
                    where owner_id = $1 and channel = $2 and verified_at > coalesce($3, timestamptz '-infinity')
@@ -39,9 +39,8 @@ impl Store {
                 after.map_or("", UserId::as_str),
                 limit
             )
-            .fetch_all(&mut *tx)
+            .fetch_all(&mut *connection)
             .await?;
-            tx.commit().await?;
             let user = |user_id: &str, verified_at| VerifiedUser { user_id: UserId::trusted(user_id), verified_at };
             Ok(rows.into_iter().map(|row| user(&row.user_id, row.verified_at)).collect())
         })

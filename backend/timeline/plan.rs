@@ -63,6 +63,13 @@ impl Plan {
         outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
     }
 
+    /// The runs to which an event was sent that is there already.
+    pub(crate) fn repeating(&self, emissions: &[Emission]) -> HashSet<RunId> {
+        let repeats = |outcome: &_| matches!(outcome, Ok(Accepted { ack, .. }) if ack.events.iter().any(|event| event.duplicate));
+        let outcomes = emissions.iter().zip(&self.outcomes).filter(|(_, outcome)| repeats(outcome));
+        outcomes.map(|(emission, _)| emission.context.run_id).collect()
+    }
+
     /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.
     pub(crate) fn shift(&mut self, emissions: &[Emission], shifts: &[(RunId, i64)]) {
         let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);

@@ -175,7 +175,7 @@ impl Lane {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
-                    self.heads.clear();
+                    emissions.iter().for_each(|emission| _ = self.heads.pop(&emission.context.run_id));
                     conflict = Some(error);
                 }
                 Err(failure) => {
@@ -215,7 +215,7 @@ impl Lane {
             return Err(Failure::SetBack);
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
-        let keys = by(deadline, learn_keys(&mut appender, emissions)).await?;
+        let keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
         let known = Known {
             heads: &heads,
             keys: &keys,
@@ -274,6 +274,24 @@ impl Lane {
         Ok(heads)
     }
 
+    /// The keys that are used already, of the runs whose heads are not remembered. In the others a key is expected to be
+    /// new; the database refuses one that is not, and the batch is planned anew.
+    async fn learn_keys(
+        &mut self,
+        appender: &mut Appender,
+        emissions: &[Emission],
+    ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
+        let mut keys = Vec::new();
+        let is_looked_up = |emission: &&Emission| {
+            emission.birth.is_none() && !self.heads.contains(&emission.context.run_id)
+        };
+        for emission in emissions.iter().filter(is_looked_up) {
+            let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
+            keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));
+        }
+        if keys.is_empty() { Ok(HashMap::new()) } else { appender.known_keys(&keys).await }
+    }
+
     /// After the commit: heads advance, readers see, then the producers are answered.
     async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<Emission>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
@@ -281,9 +299,11 @@ impl Lane {
         if stored > 0 {
             health.wrote(self.lane);
         }
+        let repeating = plan.repeating(emissions);
         for (run, head) in plan.heads {
-            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time.
-            if head.head.status.is_terminal() {
+            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time. And
+            // whoever sends an event again may send the next one again too: what is looked up fails no batch.
+            if head.head.status.is_terminal() || repeating.contains(&run) {
                 self.heads.pop(&run);
             } else {
                 self.heads.put(run, head);
@@ -332,18 +352,6 @@ fn family(word: &str) -> &'static str {
     const FAMILIES: [&str; 10] =
         ["run", "step", "tool", "worker", "message", "reasoning", "artifact", "state", "interrupt", "log"];
     FAMILIES.into_iter().find(|family| *family == word).unwrap_or("other")
-}
-
-async fn learn_keys(
-    appender: &mut Appender,
-    emissions: &[Emission],
-) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
-    let mut keys = Vec::new();
-    for emission in emissions.iter().filter(|emission| emission.birth.is_none()) {
-        let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
-        keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));
-    }
-    if keys.is_empty() { Ok(HashMap::new()) } else { appender.known_keys(&keys).await }
 }
 
 /// One step of a commit, bounded: a database that falls silent counts as lost.

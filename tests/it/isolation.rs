@@ -202,3 +202,39 @@ async fn a_superuser_who_adds_a_row_by_hand_does_not_break_the_numbering() {
     server.emit(&run, json!({ "type": "log.info" })).await;
     assert_eq!(server.events(&run).await.len(), 3);
 }
+
+#[tokio::test]
+async fn a_connection_that_is_used_again_sees_what_its_next_user_may_see() {
+    let server = setup().jwt().flags(&["--db-connections", "1"]).start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let (hers, his) = (
+        alice.create(json!({ "thread_id": "t", "title": "hers" })).await,
+        bob.create(json!({ "thread_id": "t", "title": "his" })).await,
+    );
+    let each = |n: usize| {
+        let (alice, bob, hers, his) = (&alice, &bob, &hers, &his);
+        async move {
+            match n % 4 {
+                0 => assert_eq!(alice.run(hers).await["title"], "hers"),
+                1 => assert_eq!(bob.run(his).await["title"], "his"),
+                2 => _ = alice.get(&format!("/api/runs/{his}")).await.expect(404),
+                _ => _ = bob.get(&format!("/api/runs/{hers}")).await.expect(404),
+            }
+        }
+    };
+    futures::future::join_all((0..40).map(each)).await;
+    // She leaves in the middle of a statement, and he is next.
+    let owner = alice.run(&hers).await["owner_id"].as_str().unwrap().to_owned();
+    let policy = format!(
+        "create policy slow on store.thread as restrictive for select to runreel_app
+         using (case when owner_id = '{owner}' then pg_sleep(1) is not null else true end)"
+    );
+    execute(&mut server.db.connect().await, policy).await;
+    let sleeps = "select count(*) from pg_stat_activity where wait_event = 'PgSleep' and datname = current_database()";
+    tokio::select! {
+        answer = alice.get("/api/threads/t") => panic!("{}", answer.text),
+        () = server.db.until_number("her statement to begin", sleeps, 1) => {}
+    }
+    assert_eq!(bob.get("/api/threads/t").await.expect(200)["thread_id"], "t");
+    futures::future::join_all((0..8).map(each)).await;
+}

@@ -1,6 +1,7 @@
 //! The router's graph: *identify* (who wrote), *resolve* (to which session), *start* (the agent's run).
 //!
-//! A message that goes no further ends at the node that found out why.
+//! A message that goes no further ends at the node that found out why. On a channel that is open to everybody nobody is
+//! identified: it begins with *resolve*.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -62,7 +63,7 @@ pub(super) fn graph(way: &Way) -> Result<Graph<Passage>, Flaw> {
         Passage { .. } => Next::To("identify"),
     };
     let resolved = |passage: &Passage| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
-    Graph::new(ROUTER, "identify")
+    Graph::new(ROUTER, if way.message.config.is_open() { "resolve" } else { "identify" })
         .node("identify", of(way, identify))
         .choice("identify", &["identify", "resolve"], identified)
         .node("resolve", of(way, resolve))

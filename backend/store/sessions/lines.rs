@@ -27,7 +27,7 @@ impl Store {
     /// A page of a thread's lines behind a place, 0 at first.
     pub async fn lines(&self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
         bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+            let mut connection = self.as_owner(owner).await?;
             let rows = sqlx::query_as!(
                 Line,
                 r#"select line_no, line from store.session_line
@@ -37,8 +37,7 @@ impl Store {
                 after,
                 SESSION_LINES_PAGE_ROWS + 1
             );
-            let (rows, more) = page(SESSION_LINES_PAGE_ROWS, rows.fetch(&mut *tx), |row| row.line.len()).await?;
-            tx.commit().await?;
+            let (rows, more) = page(SESSION_LINES_PAGE_ROWS, rows.fetch(&mut *connection), |row| row.line.len()).await?;
             let next = rows.last().map(|row| row.line_no).filter(|_| more);
             Ok(Lines { text: rows.into_iter().map(|row| row.line).collect(), next })
         })

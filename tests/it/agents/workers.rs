@@ -109,7 +109,6 @@ async fn a_supervisor_waits_for_all_its_workers_and_goes_on_with_their_results()
             "step.started",
             "message.completed",
             "step.completed",
-            "state.checkpointed",
             "run.completed",
         ]
     );

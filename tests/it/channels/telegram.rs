@@ -61,7 +61,7 @@ async fn a_conversation_over_telegram() {
     let lines = log(&server, &id(&run, "session_id")).await;
     assert_eq!(lines, [("user".to_owned(), json!("hello")), ("assistant".to_owned(), json!("hi Ann"))]);
     let (steps, _) = story(&server, &run["metadata"]).await;
-    assert_eq!(steps, ["identify", "resolve", "start"]);
+    assert_eq!(steps, ["resolve", "start"]);
 }
 
 #[tokio::test]

@@ -56,8 +56,9 @@ impl Store {
     pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_nobody(owner).await?;
-            let rows =
-                sqlx::query!("select position, history from store.lane order by lane").fetch_all(&mut *connection).await?;
+            let rows = sqlx::query!("select position, history from store.lane order by lane")
+                .fetch_all(&mut *connection)
+                .await?;
             let history = rows.first().map_or(Tag::FIRST, |row| Tag::stored(row.history));
             Ok(FeedCursor::of(rows.into_iter().map(|row| row.position).collect()).of_history(history))
         })

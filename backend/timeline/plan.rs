@@ -65,7 +65,8 @@ impl Plan {
 
     /// The runs to which an event was sent that is there already.
     pub(crate) fn repeating(&self, emissions: &[Emission]) -> HashSet<RunId> {
-        let repeats = |outcome: &_| matches!(outcome, Ok(Accepted { ack, .. }) if ack.events.iter().any(|event| event.duplicate));
+        let repeats =
+            |outcome: &_| matches!(outcome, Ok(Accepted { ack, .. }) if ack.events.iter().any(|event| event.duplicate));
         let outcomes = emissions.iter().zip(&self.outcomes).filter(|(_, outcome)| repeats(outcome));
         outcomes.map(|(emission, _)| emission.context.run_id).collect()
     }

@@ -175,7 +175,9 @@ impl Lane {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
-                    emissions.iter().for_each(|emission| _ = self.heads.pop(&emission.context.run_id));
+                    for emission in emissions.iter() {
+                        self.heads.pop(&emission.context.run_id);
+                    }
                     conflict = Some(error);
                 }
                 Err(failure) => {
@@ -282,9 +284,8 @@ impl Lane {
         emissions: &[Emission],
     ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
         let mut keys = Vec::new();
-        let is_looked_up = |emission: &&Emission| {
-            emission.birth.is_none() && !self.heads.contains(&emission.context.run_id)
-        };
+        let is_looked_up =
+            |emission: &&Emission| emission.birth.is_none() && !self.heads.contains(&emission.context.run_id);
         for emission in emissions.iter().filter(is_looked_up) {
             let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
             keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));

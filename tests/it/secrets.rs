@@ -147,8 +147,7 @@ fn secrets(jwt: &str, token: &str, forwarded: &str) -> Needles {
 
 /// What the commands print, with the secrets in their environment.
 async fn commands(place: &Place, server: &Server, token: &str, ended: &str) -> Vec<u8> {
-    let mut said = Vec::new();
-    for words in [
+    let all = [
         &["config"][..],
         &["doctor"],
         &["doctor", "--json"],
@@ -156,7 +155,8 @@ async fn commands(place: &Place, server: &Server, token: &str, ended: &str) -> V
         &["runs"],
         &["tail", ended],
         &["emit", "--title", "by hand"],
-    ] {
+    ];
+    let each = all.map(async |words| {
         let mut command = if matches!(words[0], "runs" | "tail" | "emit") {
             let mut command = program(words);
             command.env("RUNREEL_JWT_SECRET", JWT_SECRET);
@@ -167,8 +167,10 @@ async fn commands(place: &Place, server: &Server, token: &str, ended: &str) -> V
         command.env("RUNREEL_TOKEN", token).env("RUNREEL_URL", &server.api.base).env("RUNREEL_LOG", "trace");
         let output = run(command, "{\"type\":\"log.info\"}\n").await;
         assert!(!output.stdout.is_empty() || !output.stderr.is_empty(), "{words:?} said nothing");
-        said.extend_from_slice(format!("{}\n{}\n", output.stdout, output.stderr).as_bytes());
-    }
+        format!("{}\n{}\n", output.stdout, output.stderr)
+    });
+    // Side by side: each doctor waits for a sign of life of a stream.
+    let said = futures::future::join_all(each).await.concat().into_bytes();
     assert!(said.len() > 1_000, "{}", String::from_utf8_lossy(&said));
     said
 }

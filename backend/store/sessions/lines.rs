@@ -37,7 +37,8 @@ impl Store {
                 after,
                 SESSION_LINES_PAGE_ROWS + 1
             );
-            let (rows, more) = page(SESSION_LINES_PAGE_ROWS, rows.fetch(&mut *connection), |row| row.line.len()).await?;
+            let (rows, more) =
+                page(SESSION_LINES_PAGE_ROWS, rows.fetch(&mut *connection), |row| row.line.len()).await?;
             let next = rows.last().map(|row| row.line_no).filter(|_| more);
             Ok(Lines { text: rows.into_iter().map(|row| row.line).collect(), next })
         })

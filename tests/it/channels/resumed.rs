@@ -76,10 +76,7 @@ async fn a_message_that_is_stopped_between_any_two_nodes_tells_the_same_story_on
     assert_eq!(server.run(&router).await["node_durations_ms"], timeline["summary"]["node_durations_ms"]);
     let whole = told(&server, &router).await;
     let kinds: Vec<&str> = whole.iter().map(|(kind, ..)| kind.as_str()).collect();
-    assert_eq!(
-        kinds,
-        ["run.created", "run.started", "step.completed", "step.completed", "run.completed"]
-    );
+    assert_eq!(kinds, ["run.created", "run.started", "step.completed", "step.completed", "run.completed"]);
     let mut messages = 1;
     for (table, what) in [
         ("session", "new.messages > 0"),

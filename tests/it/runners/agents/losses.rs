@@ -79,7 +79,11 @@ async fn a_state_whose_answer_was_lost_is_sent_again_and_kept_once() {
     let puts = hop.puts.lock().unwrap().clone();
     assert!(puts.len() > 4 && puts.values().all(|times| *times == 2), "{:?}", puts.values());
     let told = i64::try_from(of(&events, "state.checkpointed").len()).unwrap();
-    assert_eq!(server.db.number("select count(*) from store.checkpoint").await, told + 2, "the first and the last besides");
+    assert_eq!(
+        server.db.number("select count(*) from store.checkpoint").await,
+        told + 2,
+        "the first and the last besides"
+    );
 }
 
 #[tokio::test]

@@ -50,6 +50,7 @@ pub fn metrics() -> PrometheusHandle {
 
 fn describe() {
     metrics::describe_counter!("runreel_events_total", "Durable events committed by this process, by family");
+    metrics::describe_counter!("runreel_commit_conflicts_total", "Batches that were planned anew");
     metrics::describe_counter!(
         "runreel_stream_lags_total",
         "Times a reader was too slow and went back to the database"

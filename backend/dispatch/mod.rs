@@ -15,7 +15,10 @@ mod sweep;
 
 use std::{
     collections::HashMap,
-    sync::{Arc, Mutex, PoisonError},
+    sync::{
+        Arc, Mutex, PoisonError,
+        atomic::{AtomicU64, Ordering},
+    },
     time::Duration,
 };
 
@@ -31,7 +34,7 @@ use crate::{
         id::{Name, RunId, Seq},
         job::Claimer,
         json::Json,
-        limits::{JOB_CLAIM_MAX, JOB_SERVED_NOTE_MS, JOB_WAKE_MS_MIN},
+        limits::{JOB_CLAIM_MAX, JOB_SERVED_NOTE_MS, JOB_WAKE_MS},
         run::Status,
     },
     store::{
@@ -78,6 +81,8 @@ pub struct Dispatch {
     settings: Settings,
     bell: Arc<watch::Sender<()>>,
     keeper: Keeper,
+    /// How long the last look for jobs took, in microseconds.
+    looked: Arc<AtomicU64>,
     /// Which agents this process serves, and when it said so last.
     served: Arc<Mutex<HashMap<Name, DateTime<Utc>>>>,
     began_at: DateTime<Utc>,
@@ -87,8 +92,8 @@ impl Dispatch {
     /// Starts the bell, the keeper and the sweep under `supervisor`.
     pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
         let began_at = timeline.clock().now();
-        let (bell, keeper, served) = (Arc::default(), Keeper::default(), Arc::default());
-        let dispatch = Self { timeline, settings, bell, keeper, served, began_at };
+        let (bell, keeper, looked, served) = (Arc::default(), Keeper::default(), Arc::default(), Arc::default());
+        let dispatch = Self { timeline, settings, bell, keeper, looked, served, began_at };
         let of = || (dispatch.clone(), supervisor.stop().clone());
         let (ring, keep, sweep) = (of(), of(), of());
         supervisor.keep("jobs, wake-ups", move || ring.0.clone().ring(ring.1.clone()));
@@ -128,6 +133,7 @@ impl Dispatch {
         let leases: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
         let asked_at = Instant::now();
         let jobs = self.timeline.store().claim_jobs(who, agents, &leases, self.term()).await?;
+        self.looked.store(u64::try_from(asked_at.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         for job in &jobs {
             let kind = if job.attempt == 1 { "first" } else { "again" };
             metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
@@ -207,13 +213,15 @@ impl Dispatch {
         Term { now: self.timeline.clock().held(), lease_ms }
     }
 
-    /// Rings whenever the life of a run may have changed, here or in another process, but not more often than it helps.
+    /// Rings whenever the life of a run may have changed, here or in another process, but leaves most of the time to others.
     async fn ring(self, stop: CancellationToken) {
         let mut lives = self.timeline.lives();
         let work = async {
             while lives.changed().await.is_ok() {
                 self.nudge();
-                tokio::time::sleep(Duration::from_millis(JOB_WAKE_MS_MIN)).await;
+                let looked = Duration::from_micros(self.looked.load(Ordering::Relaxed));
+                let (least, most) = JOB_WAKE_MS;
+                tokio::time::sleep((looked * 4).clamp(Duration::from_millis(least), Duration::from_millis(most))).await;
             }
         };
         stop.run_until_cancelled(work).await;

@@ -205,8 +205,9 @@ pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
 pub const JOB_SERVED_NOTE_MS: i64 = 15_000;
 /// How often lapsed leases and leftover jobs are looked for, milliseconds.
 pub const JOB_SWEEP_MS: u64 = 1_000;
-/// Shortest time between two wake-ups of those who wait for work, milliseconds.
-pub const JOB_WAKE_MS_MIN: u64 = 20;
+/// Shortest and longest pause after a wake-up of those who wait for work, milliseconds; between these it is four times
+/// as long as the last look took.
+pub const JOB_WAKE_MS: (u64, u64) = (2, 20);
 /// Longest answer of a model, bytes of text, thoughts and arguments together.
 pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 /// Most tool calls in one answer of a model.

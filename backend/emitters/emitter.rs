@@ -69,7 +69,7 @@ pub type Asked<'a> = (&'a SpanId, &'a Value, &'a SpanId);
 pub struct Turn<'a> {
     /// The nodes of the step before whose end is not told yet: span, name, how long they took.
     pub ended: Vec<(SpanId, &'a str, Duration)>,
-    /// The checkpoint that holds what they gave, if one was kept.
+    /// The checkpoint that holds what they gave, if one was kept and is told.
     pub checkpoint: Option<SpanId>,
     pub thread: &'a ThreadId,
     /// Steps done.

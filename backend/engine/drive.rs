@@ -172,7 +172,7 @@ impl<'a, S: State> Drive<'a, S> {
         }
     }
 
-    /// Keeps where the graph stands now, after the checkpoint `before`, if each step is kept; and says so.
+    /// Keeps where the graph stands now, after the checkpoint `before`, if each step is kept; and tells of the step.
     async fn save(
         &self,
         snapshot: Snapshot<S>,

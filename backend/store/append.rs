@@ -23,7 +23,7 @@ use super::{
 use crate::domain::{
     event::Recorded,
     history::Tag,
-    id::{RunId, Seq},
+    id::{EventId, RunId, Seq},
     limits::PLANS_MS_MAX,
     principal::OwnerId,
     run::{Head, Status},
@@ -289,8 +289,9 @@ impl Appender {
 
     /// Learns, on a new connection, whether a batch was committed before the old one was lost, and where.
     ///
-    /// Raising the epoch first makes it impossible that the lost statement is still carried out afterwards.
-    pub async fn resolve(&mut self, batch: &Batch) -> Result<Option<Committed>, Error> {
+    /// Raising the epoch first makes it impossible that the lost statement is still carried out afterwards. It can have
+    /// written behind `least` only, where the lane stood at its beginning.
+    pub async fn resolve(&mut self, batch: &Batch, least: i64) -> Result<Option<Committed>, Error> {
         let raised = sqlx::query!(
             "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch, history",
             self.lane
@@ -305,13 +306,16 @@ impl Appender {
         let found = sqlx::query!(
             r#"select position from store.run_event
                where lane = $1 and run_id = $2 and seq >= $3 and type = $4 and at = $5 and payload::text = $6
+                 and event_id is not distinct from $7 and position > $8
                order by seq limit 1"#,
             self.lane,
             first.run_id.uuid(),
             first.seq.map_or(1, Seq::get),
             first.event_type.as_str(),
             first.at,
-            first.payload.as_str()
+            first.payload.as_str(),
+            first.event_id.as_ref().map(EventId::as_str),
+            least
         )
         .fetch_optional(&mut self.connection)
         .await?;

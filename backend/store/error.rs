@@ -9,7 +9,7 @@ pub enum Error {
     /// The principal has as many reads under way as one may have. Nothing was done.
     #[error("too many other requests of the same principal are being answered")]
     Busy,
-    /// A fence held: another writer was there first. Nothing was written.
+    /// What was to be written is there already, or another writer was there first. Nothing was written.
     #[error("another writer was faster")]
     Conflict(#[source] sqlx::Error),
     /// The database's own types cannot hold a value that was sent, such as a number of 200 000 digits.

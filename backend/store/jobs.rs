@@ -6,7 +6,6 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, Store, bounded, error::known, runs::RunRecord};
@@ -132,8 +131,6 @@ impl Store {
     }
 
     /// Gives jobs to a claimer: as many as there are lease ids, or fewer. Owners take turns; of one the oldest is first.
-    ///
-    /// After an error jobs may be leased of which nobody knows, until the leases lapse.
     pub async fn claim_jobs(
         &self,
         who: &Claimer,
@@ -142,9 +139,10 @@ impl Store {
         term: Term,
     ) -> Result<Vec<Leased>, Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
-        bounded(READ_WAIT_MS_MAX, async {
+        let leases = bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
-            let rows = sqlx::query_file!(
+            let leases = sqlx::query_file_as!(
+                Lease,
                 "backend/store/sql/claim_jobs.sql",
                 &agents as &[&str],
                 who.owner.as_ref().map(OwnerId::as_str),
@@ -157,24 +155,21 @@ impl Store {
                 who.own_max,
                 JOB_LOOK_OWNERS,
                 JOB_LOOK_ROWS
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            let leases = rows.iter().map(|row| Lease {
-                run_id: row.run_id,
-                lease_id: row.lease_id,
-                attempt: row.attempt,
-                lapses: row.lapses,
-                lease_until: row.lease_until,
-            });
-            with_runs(&mut connection, leases.collect()).await
+            );
+            Ok(leases.fetch_all(&mut *connection).await?)
         })
-        .await
+        .await?;
+        let jobs = self.with_runs(leases).await;
+        if jobs.is_err() {
+            // Nobody knows of these leases, so nobody falls silent.
+            self.release_jobs(lease_ids).await?;
+        }
+        jobs
     }
 
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
     pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: Term) -> Result<Vec<Leased>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
+        let leases = bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let leases = sqlx::query_as!(
                 Lease,
@@ -198,9 +193,10 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            with_runs(&mut connection, leases).await
+            Ok(leases)
         })
-        .await
+        .await?;
+        self.with_runs(leases).await
     }
 
     /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
@@ -228,15 +224,36 @@ impl Store {
 
     /// Gives a job back without spending an attempt; `false` when the lease is not that holder's any more.
     pub async fn release_job(&self, lease: Uuid) -> Result<bool, Error> {
+        Ok(self.release_jobs(&[lease]).await? == 1)
+    }
+
+    async fn release_jobs(&self, leases: &[Uuid]) -> Result<u64, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let done = sqlx::query!(
-                "update store.job set lease_id = null, runner = null, session_id = null where lease_id = $1",
-                lease
+                "update store.job set lease_id = null, runner = null, session_id = null where lease_id = any ($1)",
+                leases
             );
-            Ok(done.execute(&mut *connection).await?.rows_affected() == 1)
+            Ok(done.execute(&mut *connection).await?.rows_affected())
         })
         .await
+    }
+
+    /// Leases with their runs, the oldest run first.
+    async fn with_runs(&self, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
+        if leases.is_empty() {
+            return Ok(Vec::new());
+        }
+        let ids: Vec<Uuid> = leases.iter().map(|lease| lease.run_id).collect();
+        let runs = self.records(&ids).await?;
+        let mut runs: HashMap<Uuid, RunRecord> = runs.into_iter().map(|run| (run.context.run_id.uuid(), run)).collect();
+        let jobs = leases.into_iter().filter_map(|lease| {
+            let Lease { run_id, lease_id, attempt, lapses, lease_until } = lease;
+            Some(Leased { run: runs.remove(&run_id)?, lease_id, attempt, lapses, lease_until })
+        });
+        let mut jobs: Vec<Leased> = jobs.collect();
+        jobs.sort_by_key(|job| (job.run.head.created_at, job.run.context.run_id));
+        Ok(jobs)
     }
 
     /// Removes the job of a run that has ended; `false` when it has not, or the lease is somebody else's.
@@ -372,21 +389,4 @@ struct Lease {
     attempt: i32,
     lapses: i32,
     lease_until: DateTime<Utc>,
-}
-
-/// Leases with their runs, the oldest run first.
-async fn with_runs(connection: &mut PgConnection, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
-    if leases.is_empty() {
-        return Ok(Vec::new());
-    }
-    let ids: Vec<Uuid> = leases.iter().map(|lease| lease.run_id).collect();
-    let runs = Store::records(connection, &ids).await?;
-    let mut runs: HashMap<Uuid, RunRecord> = runs.into_iter().map(|run| (run.context.run_id.uuid(), run)).collect();
-    let jobs = leases.into_iter().filter_map(|lease| {
-        let Lease { run_id, lease_id, attempt, lapses, lease_until } = lease;
-        Some(Leased { run: runs.remove(&run_id)?, lease_id, attempt, lapses, lease_until })
-    });
-    let mut jobs: Vec<Leased> = jobs.collect();
-    jobs.sort_by_key(|job| (job.run.head.created_at, job.run.context.run_id));
-    Ok(jobs)
 }

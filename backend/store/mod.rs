@@ -80,7 +80,8 @@ pub struct Store(Arc<Database>);
 /// What a [`Store`] is made of.
 #[derive(Debug)]
 pub struct Database {
-    /// Readers, as `runreel_app`.
+    /// Readers, as `runreel_app`. A connection remembers whom it served last: [`Store::lend`] takes from here and names
+    /// the owner anew, and so do the statements of [`checkpoints`] themselves.
     pool: PgPool,
     /// What principals may hold of `pool`; whoever is nobody yet counts as one.
     readers: Quota,
@@ -165,7 +166,7 @@ impl Store {
         })))
     }
 
-    /// A connection that sees only what belongs to `owner`, for one statement.
+    /// A connection that sees only what belongs to `owner`, for statements of which one at most writes.
     async fn as_owner(&self, owner: &OwnerId) -> Result<Lent, Error> {
         self.lend(owner, owner.as_str()).await
     }

@@ -111,6 +111,7 @@ impl Store {
             if months.is_there || months.count >= IMPORT_MONTHS_MAX {
                 return Ok(months.is_there);
             }
+            drop(connection);
             // Making one waits for whoever reads the table at the moment, and everybody waits behind it: not for long.
             let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
             sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;

@@ -3,7 +3,6 @@
 use std::{collections::BTreeMap, time::Duration};
 
 use chrono::{DateTime, Utc};
-use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, Store, bounded, error::known, page::page};
@@ -279,19 +278,23 @@ impl Store {
     }
 
     /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
-    pub(super) async fn records(connection: &mut PgConnection, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
-        let rows = sqlx::query_as!(
-            Row,
-            r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+    pub(super) async fn records(&self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
+        bounded(READ_WAIT_MS_MAX, async {
+            let mut connection = self.relay_connection().await?;
+            let rows = sqlx::query_as!(
+                Row,
+                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                       origin_channel, origin_chat, origin_user, trace_id, title, input::text as input, metadata::text as "metadata!",
                       tags, lease_ms, heartbeat_at, status, last_seq, output::text as output, error::text as error,
                       created_at, started_at, ended_at, last_event_at
                from store.run where run_id = any ($1)"#,
-            runs
-        )
-        .fetch_all(connection)
-        .await?;
-        rows.into_iter().map(RunRecord::try_from).collect()
+                runs
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            rows.into_iter().map(RunRecord::try_from).collect()
+        })
+        .await
     }
 
     /// The descendants of a run that have not ended, the run itself first.

@@ -1,7 +1,8 @@
 //! What one commit will hold: numbering, de-duplication and refusals, decided in memory before the database is asked.
 //!
-//! A pure function of the emissions, the heads and the keys already used. Duplicates are found before anything gets a
-//! number, because a number that is given out and not used would be a hole.
+//! A pure function of the emissions, the heads and the keys that are known to be used. Duplicates among them are found
+//! before anything gets a number, because a number that is given out and not used would be a hole; of one that nobody knew
+//! the statement undoes all.
 
 mod text;
 
@@ -15,6 +16,7 @@ use crate::{
     domain::{
         event::{NewEvent, Recorded},
         id::{EventId, RunId, Seq, SpanId},
+        principal::OwnerId,
         run::{self, Head},
     },
     store::{
@@ -63,12 +65,13 @@ impl Plan {
         outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
     }
 
-    /// The runs to which an event was sent that is there already.
-    pub(crate) fn repeating(&self, emissions: &[Emission]) -> HashSet<RunId> {
-        let repeats =
-            |outcome: &_| matches!(outcome, Ok(Accepted { ack, .. }) if ack.events.iter().any(|event| event.duplicate));
-        let outcomes = emissions.iter().zip(&self.outcomes).filter(|(_, outcome)| repeats(outcome));
-        outcomes.map(|(emission, _)| emission.context.run_id).collect()
+    /// Who has sent an event that is there already.
+    pub(crate) fn repeaters<'a>(&'a self, emissions: &'a [Emission]) -> impl Iterator<Item = &'a OwnerId> {
+        let repeats = |outcome: &Result<Accepted, _>| {
+            outcome.as_ref().is_ok_and(|accepted| accepted.ack.events.iter().any(|event| event.duplicate))
+        };
+        let outcomes = emissions.iter().zip(&self.outcomes);
+        outcomes.filter(move |(_, outcome)| repeats(outcome)).map(|(emission, _)| &emission.context.owner_id)
     }
 
     /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.

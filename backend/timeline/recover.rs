@@ -68,10 +68,10 @@ impl Lane {
     ) -> Option<Committed> {
         loop {
             let store = self.parts.store.clone();
-            let lane = self.lane;
+            let (lane, least) = (self.lane, self.parts.publisher.published(self.lane));
             let mut looking = pin!(async {
                 let mut appender = store.appender(lane).await?;
-                let committed = appender.resolve(&plan.batch).await?;
+                let committed = appender.resolve(&plan.batch, least).await?;
                 Ok::<_, store::Error>((appender, committed))
             });
             let answer_by = Instant::now() + ANSWER_MAX;

@@ -3,8 +3,8 @@
 //! Group commit without a timer: whatever waits when the last commit is done goes into the next one, so a batch holds
 //! one event when it is quiet and hundreds under load. Heads are cached; the numbers that are planned by them are what a
 //! lane expects, and the statement says what they became, so other processes may write the same runs. When a run is in
-//! another state than its cached head says, the statement is undone, the heads are read again and the batch is planned
-//! anew.
+//! another state than its cached head says, or has an event with one of the keys already, the statement is undone, heads
+//! and keys are read again and the batch is planned anew.
 //!
 //! Nothing is locked between two messages to the database: a process that stops anywhere holds up no other.
 
@@ -30,6 +30,7 @@ use crate::{
         history::Tag,
         id::{EventId, RunId, Seq},
         limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, HEADS_MAX},
+        principal::OwnerId,
         splice::Place,
     },
     store::{
@@ -41,8 +42,13 @@ use crate::{
 
 /// Longest a commit may take, all its steps together, before its connection counts as lost.
 const COMMIT_MAX: Duration = Duration::from_millis(2_400);
-/// How often a batch is planned anew because other writers were faster, before it is tried in pieces.
+/// How often a batch is planned anew because other writers were faster or a key was used already, before it is tried in
+/// pieces.
 const TRIES_MAX: u32 = 8;
+/// For how long the keys of an owner are looked up that has sent an event again.
+const REPEATS_FOR: Duration = Duration::from_mins(1);
+/// Owners of whom that is remembered.
+const REPEATERS_MAX: usize = 1_000;
 
 /// What a lane works with.
 #[derive(Clone)]
@@ -61,6 +67,8 @@ pub(super) struct Lane {
     pub(super) parts: Parts,
     pub(super) appender: Option<Appender>,
     heads: LruCache<RunId, StoredHead>,
+    /// Who has sent an event again, and when.
+    repeaters: LruCache<OwnerId, Instant>,
     /// The history the cached heads are of.
     history: Tag,
 }
@@ -90,9 +98,10 @@ impl From<store::Error> for Failure {
 
 impl Lane {
     pub(super) fn new(lane: u8, parts: Parts) -> Self {
-        let heads = LruCache::new(NonZeroUsize::new(HEADS_MAX).unwrap_or(NonZeroUsize::MIN));
+        let most = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
+        let (heads, repeaters) = (LruCache::new(most(HEADS_MAX)), LruCache::new(most(REPEATERS_MAX)));
         let history = parts.publisher.histories().current();
-        Self { lane, parts, appender: None, heads, history }
+        Self { lane, parts, appender: None, heads, repeaters, history }
     }
 
     /// Works until `stop`, then finishes what is queued.
@@ -175,6 +184,7 @@ impl Lane {
                 Ok(Attempt::Done) => return Ok(()),
                 Ok(Attempt::Stale) => {}
                 Err(Failure::During(_, error @ store::Error::Conflict(_))) => {
+                    metrics::counter!("runreel_commit_conflicts_total").increment(1);
                     for emission in emissions.iter() {
                         self.heads.pop(&emission.context.run_id);
                     }
@@ -276,16 +286,20 @@ impl Lane {
         Ok(heads)
     }
 
-    /// The keys that are used already, of the runs whose heads are not remembered. In the others a key is expected to be
-    /// new; the database refuses one that is not, and the batch is planned anew.
+    /// The keys that are used already, of runs whose heads are not remembered and of owners that have sent an event again
+    /// lately. Of the others a key is expected to be new; the database refuses one that is not, and the batch is planned
+    /// anew. So sending again costs look-ups, and everybody's batch is refused for an owner once in a while at most.
     async fn learn_keys(
-        &mut self,
+        &self,
         appender: &mut Appender,
         emissions: &[Emission],
     ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
         let mut keys = Vec::new();
-        let is_looked_up =
-            |emission: &&Emission| emission.birth.is_none() && !self.heads.contains(&emission.context.run_id);
+        let repeats = |owner: &OwnerId| self.repeaters.peek(owner).is_some_and(|at| at.elapsed() < REPEATS_FOR);
+        let is_looked_up = |emission: &&Emission| {
+            let context = &emission.context;
+            emission.birth.is_none() && (!self.heads.contains(&context.run_id) || repeats(&context.owner_id))
+        };
         for emission in emissions.iter().filter(is_looked_up) {
             let ids = emission.events.iter().filter(|event| !event.event_type.is_ephemeral());
             keys.extend(ids.filter_map(|event| Some((emission.context.run_id, event.event_id.clone()?))));
@@ -300,11 +314,12 @@ impl Lane {
         if stored > 0 {
             health.wrote(self.lane);
         }
-        let repeating = plan.repeating(emissions);
+        for owner in plan.repeaters(emissions) {
+            self.repeaters.put(owner.clone(), Instant::now());
+        }
         for (run, head) in plan.heads {
-            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time. And
-            // whoever sends an event again may send the next one again too: what is looked up fails no batch.
-            if head.head.status.is_terminal() || repeating.contains(&run) {
+            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time.
+            if head.head.status.is_terminal() {
                 self.heads.pop(&run);
             } else {
                 self.heads.put(run, head);

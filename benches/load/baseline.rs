@@ -29,8 +29,8 @@ const UNNEST: &str = "insert into bare.run_event (run_id, seq, lane, position, o
            'agent', now(), e.payload::json
     from unnest($2::bigint[], $3::bigint[], $4::text[]) as e (seq, position, payload)";
 
-/// The embedded cluster takes 60 connections, and the server keeps its own.
-pub(crate) const CLIENTS_MAX: usize = 40;
+/// The embedded cluster takes 100 connections, and the server keeps its own.
+pub(crate) const CLIENTS_MAX: usize = 64;
 /// Connections are made in this time, before the clock starts.
 const CONNECT_MAX: Duration = Duration::from_millis(500);
 

@@ -95,6 +95,29 @@ async fn slow_reads_of_one_principal_leave_connections_to_the_others() {
     }
 }
 
+#[tokio::test]
+async fn events_that_come_again_are_refused_by_the_database_once_and_looked_up_from_then_on() {
+    let server = setup().jwt().start().await;
+    let alice = server.as_subject("alice");
+    let (a, b) = (alice.start_run().await, alice.start_run().await);
+    // A sequence counts what is undone as well.
+    let counting = "create sequence store.tries; grant usage on store.tries to runreel_writer;
+        create function store.count_try() returns trigger language plpgsql as
+            $$ begin perform nextval('store.tries'); return null; end $$;
+        create trigger count_try before update on store.lane for each statement execute function store.count_try()";
+    execute(&mut server.db.connect().await, counting.to_owned()).await;
+    let keyed = |n: i32| json!({ "type": "log.info", "event_id": format!("k{n}") });
+    for n in 0..20 {
+        // Whichever run has just been written to is remembered, and has the event before already.
+        let (new, old) = if n % 2 == 0 { (&a, &b) } else { (&b, &a) };
+        assert_eq!(alice.emit(new, keyed(n)).await["events"][0]["duplicate"], false);
+        if n > 0 {
+            assert_eq!(alice.emit(old, keyed(n - 1)).await["events"][0]["duplicate"], true);
+        }
+    }
+    assert_eq!(server.db.number("select last_value from store.tries").await, 21, "twenty events, and one try");
+}
+
 async fn queue(api: &Api, jobs: usize) {
     for _ in 0..jobs {
         api.create(json!({ "agent": "a", "start": false })).await;

@@ -55,6 +55,8 @@ impl Runtime {
                     Vec::new()
                 }
             };
+            // There may be more that can be taken: somebody else may have been taking the first ones.
+            let again = !claimed.is_empty() && claimed.len() < places.available_permits();
             for assignment in claimed {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { break };
                 let (runtime, stop) = (self.clone(), stop.clone());
@@ -65,7 +67,9 @@ impl Runtime {
                     runtime.dispatch.nudge();
                 });
             }
-            stop.run_until_cancelled(bell.rung()).await;
+            if !again {
+                stop.run_until_cancelled(bell.rung()).await;
+            }
         }
         tasks.close();
         tasks.wait().await;

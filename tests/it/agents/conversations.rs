@@ -67,8 +67,7 @@ async fn the_next_run_of_a_thread_goes_on_with_its_conversation() {
     let server = setup.on(&db).start().await;
     let third = ask(&server, "count", "d", on("t")).await;
     assert_eq!(response(&server, &third).await, "three d", "and after a restart");
-    let newest = server.get("/api/threads/t/checkpoints/latest").await.expect(200);
-    let kept = newest;
+    let kept = server.get("/api/threads/t/checkpoints/latest").await.expect(200);
     let messages = crate::support::threads::bytes_of(&kept["blobs"]["messages"]);
     let messages: Value = serde_json::from_slice(&messages).unwrap();
     let texts: Vec<&str> =

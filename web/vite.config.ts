@@ -16,5 +16,7 @@ export default defineConfig({
     cssTarget: ["chrome123", "firefox120", "safari17.5"],
   },
   // The server compares `Origin` with `Host`, so the browser's `Host` passes through.
-  server: { proxy: Object.fromEntries(proxied.map((path) => [path, { target: server, changeOrigin: false }])) },
+  server: {
+    proxy: Object.fromEntries(proxied.map((path) => [path, { target: server, changeOrigin: false }])),
+  },
 });

@@ -19,7 +19,7 @@ use runreel::{
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};
 use tokio::sync::{Semaphore, SemaphorePermit, mpsc};
 
-use super::{patiently, until};
+use super::{PATIENCE, until};
 
 /// How many tests may have a database at once; each has one or two servers, and the cluster has 100 connections.
 static PLACES: Semaphore = Semaphore::const_new(6);
@@ -138,12 +138,18 @@ impl Db {
     pub async fn until_number(&self, what: &str, query: &'static str, wanted: i64) {
         // One connection for all the questions: Postgres makes a process of each.
         let mut connection = self.connect().await;
-        patiently(what, async {
-            while sqlx::query_scalar::<_, i64>(query).fetch_one(&mut connection).await.unwrap() != wanted {
+        let mut last = 0;
+        let reached = tokio::time::timeout(PATIENCE, async {
+            loop {
+                last = sqlx::query_scalar(query).fetch_one(&mut connection).await.unwrap();
+                if last == wanted {
+                    return;
+                }
                 tokio::time::sleep(Duration::from_millis(5)).await;
             }
-        })
-        .await;
+        });
+        let reached = reached.await;
+        assert!(reached.is_ok(), "waited {PATIENCE:?} for {what}: {wanted} expected, last seen {last}");
         connection.close().await.unwrap();
     }
 }

@@ -61,7 +61,8 @@ export class RunsStore {
 
   start(): void {
     const { source, stop } = follow({
-      url: (cursor) => paths.allRunsStream({
+      url: (cursor) =>
+        paths.allRunsStream({
           tokens: "false",
           role: this.#filter["role"] ?? null,
           tail: cursor === null ? 0 : null,

@@ -209,7 +209,10 @@ describe("following a stream", () => {
   });
 
   test.each(["stream.draining", "stream.reset"])("after %s it comes back with its cursor", async (away) => {
-    const run = follow([() => stream([...events(1, 1), frame(away, { retry_ms: 900 })]), () => stream([end(1)])]);
+    const run = follow([
+      () => stream([...events(1, 1), frame(away, { retry_ms: 900 })]),
+      () => stream([end(1)]),
+    ]);
     await settle(1_000);
     expect(run.messages[1]).toEqual({ kind: "draining", retry_ms: 900 });
     expect(run.cursors).toEqual([null, "1"]);

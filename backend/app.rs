@@ -116,13 +116,13 @@ async fn look_after(
                 _ = tidy.tick() => metrics.run_upkeep(),
                 _ = time.tick() => {
                     if let Err(error) = Box::pin(timeline.store().tell_time(timeline.clock())).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "the database's clock was not read");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "database clock not read");
                     }
                 }
                 _ = partitions.tick() => {
                     let now = timeline.clock().now();
                     if let Err(error) = timeline.store().ensure_partitions(now).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "partitions were not looked after");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "partition maintenance failed");
                     }
                 }
             }

@@ -96,7 +96,7 @@ impl Execution {
     /// Removes the state of a run that has ended, if nobody can go on from it.
     pub async fn forget(&self) {
         if let Err(error) = self.host.drop_state().await {
-            self.warn(&error, "the state of an ended run was left behind");
+            self.warn(&error, "state of an ended run not removed");
         }
     }
 

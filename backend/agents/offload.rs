@@ -88,7 +88,7 @@ async fn keep(host: &dyn RunHost, name: &str, media_type: &str, bytes: Bytes) ->
     match host.keep_artifact(name, media_type, bytes).await {
         Ok(kept) => Some(kept),
         Err(error) => {
-            tracing::warn!(run_id = %host.context().run_id, %error, "a tool's result could not be kept whole");
+            tracing::warn!(run_id = %host.context().run_id, %error, "tool result truncated: full result not stored");
             None
         }
     }

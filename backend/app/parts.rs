@@ -87,7 +87,7 @@ pub(super) async fn build(
     }
     let raised = store.raise_counters().await?;
     if raised > 0 {
-        tracing::warn!(raised, "chats stood behind threads that are in use; their next sessions begin after those");
+        tracing::warn!(raised, "chat counters raised above threads in use");
     }
     let revocations = Revocations::default();
     let metrics = telemetry::metrics();
@@ -167,7 +167,7 @@ async fn connect(settings: store::Settings, wait: Duration) -> Result<Store, sto
     loop {
         match Store::connect(settings.clone()).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the database is not there yet");
+                tracing::warn!(error = &error as &dyn std::error::Error, "database not reachable yet");
                 tokio::time::sleep(Duration::from_millis(DATABASE_LOOK_MS)).await;
             }
             done => return done,

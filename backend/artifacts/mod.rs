@@ -54,7 +54,7 @@ pub enum Error {
     #[error("the bytes stopped coming, or came too slowly")]
     Slow,
     /// The store cannot be reached, or refuses.
-    #[error("the artifact store cannot be used")]
+    #[error("artifact store unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The bytes are not there, or not as they were left: somebody else was at the store.
     #[error("the bytes of this artifact are damaged")]
@@ -247,7 +247,7 @@ impl Artifacts {
     /// Gives up artifacts whose event was refused.
     pub async fn forget(&self, owner: &OwnerId, artifacts: &[ArtifactId]) {
         if let Err(error) = self.store.forget_artifacts(owner, artifacts).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events are left to be swept");
+            tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events left for the sweep");
         }
     }
 
@@ -289,7 +289,7 @@ fn checked(
             return Ok(piece);
         }
         metrics::counter!("runreel_artifacts_damaged_total").increment(1);
-        tracing::error!(sha256 = %hash, "the bytes of an artifact are damaged; restore this file from a backup");
+        tracing::error!(sha256 = %hash, "artifact content is damaged; restore this file from a backup");
         Err(io::Error::new(io::ErrorKind::InvalidData, "the bytes of this artifact are damaged"))
     })
 }

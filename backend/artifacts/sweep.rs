@@ -90,12 +90,12 @@ impl Artifacts {
             }
             // Not broken off in the middle: a file that is being removed is, whatever becomes of the row that was held.
             if let Err(error) = Box::pin(self.sweep_until(&stop)).await {
-                tracing::warn!(error = &error as &dyn std::error::Error, "old artifacts were not swept");
+                tracing::warn!(error = &error as &dyn std::error::Error, "artifact sweep failed");
             }
             if sweeps % ARTIFACT_AUDIT_SWEEPS == 0
                 && let Some(Err(error)) = stop.run_until_cancelled(Box::pin(self.audit())).await
             {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the artifact store was not searched");
+                tracing::warn!(error = &error as &dyn std::error::Error, "artifact store not listed");
             }
         }
     }

@@ -26,7 +26,7 @@ where
                 // Whose it is then will be told by the next one that is heard.
                 Ok(Err(_)) if asked >= until => return,
                 Ok(Err(error)) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a lease on a delivery was not renewed");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "delivery lease not renewed");
                 }
             }
         }

@@ -39,15 +39,15 @@ impl Channels {
         let (store, attempts) = (self.store(), taken.attempts);
         let renew = || store.renew_inbound(&taken, self.lease_until());
         let Some(done) = lease::keep(self.shared.lease, Box::pin(self.route(&taken)), renew).await else {
-            tracing::info!(router_run_id = %taken.router_run_id, "somebody else carries this message out now");
+            tracing::info!(router_run_id = %taken.router_run_id, "lease lost: message taken over by another worker");
             return Err(RouteError::Later("somebody else has taken it up".to_owned()));
         };
         let Err(error) = &done else { return done };
-        tracing::warn!(error = error as &dyn std::error::Error, attempts, "a message could not be routed yet");
+        tracing::warn!(error = error as &dyn std::error::Error, attempts, "message not routed; will retry");
         let is_given_up = attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, RouteError::Failed(_));
         let kept = if is_given_up {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
-            tracing::error!(router_run_id = %taken.router_run_id, "a message was given up");
+            tracing::error!(router_run_id = %taken.router_run_id, "message given up");
             self.shared.router.give_up(&taken, &error.to_string()).await;
             store.finish_inbound(&taken, Done::Failed).await
         } else {
@@ -56,7 +56,7 @@ impl Channels {
         };
         if let Err(error) = kept {
             // Its lease will lapse.
-            tracing::warn!(error = &error as &dyn std::error::Error, "a message could not be given back");
+            tracing::warn!(error = &error as &dyn std::error::Error, "message not released");
         }
         done.map_err(|error| if is_given_up { RouteError::Failed(error.to_string()) } else { error })
     }
@@ -130,7 +130,7 @@ impl Channels {
                 Ok(image) => inbound.image = Some(image),
                 Err(error) if error.is_passing && taken.attempts < 3 => return Err(RouteError::Later(error.reason)),
                 Err(error) => {
-                    tracing::warn!(reason = error.reason, "an image could not be fetched");
+                    tracing::warn!(reason = error.reason, "image not fetched");
                     let text = inbound.text.take().unwrap_or_default();
                     inbound.text = Some(format!("{text} (an image could not be fetched)").trim_start().to_owned());
                 }
@@ -158,7 +158,7 @@ impl Channels {
             let waiting = match self.store().take_waiting(times, most).await {
                 Ok(waiting) => waiting,
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "the inbox was not looked into");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "reading the inbox failed");
                     return;
                 }
             };

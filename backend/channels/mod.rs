@@ -130,7 +130,7 @@ impl Channels {
         let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
         let count = self.store().take_back_deliveries(now, now + longest).await?;
         if count > 0 {
-            tracing::info!(count, "messages and answers that were under way go on");
+            tracing::info!(count, "deliveries of the previous process taken over");
         }
         Ok(())
     }
@@ -262,7 +262,7 @@ impl Channels {
                 every.tick().await;
                 let before = self.now() - REMEMBERED;
                 if let Err(error) = self.store().forget_deliveries(before, FORGET_ROWS).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "old messages were not forgotten");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "inbox cleanup failed");
                 }
             }
         };

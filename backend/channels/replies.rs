@@ -125,7 +125,7 @@ impl Channels {
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let owed = self.store().take_owed(only, can_send, times, most).await;
         owed.unwrap_or_else(|error| {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the outbox was not looked into");
+            tracing::warn!(error = &error as &dyn std::error::Error, "reading the outbox failed");
             Vec::new()
         })
     }
@@ -134,7 +134,7 @@ impl Channels {
     async fn settle(&self, owed: &Owed) {
         let renew = || self.store().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
-            tracing::info!(reply_no = owed.reply_no, "somebody else gives this answer now");
+            tracing::info!(reply_no = owed.reply_no, "lease lost: reply taken over by another worker");
         }
     }
 
@@ -146,24 +146,24 @@ impl Channels {
             Ok(Given::Logged) => Ok(()),
             Ok(Given::Done) => store.finish_reply(owed, None, now).await,
             Ok(Given::Refused(reason)) => {
-                tracing::warn!(reason, reply_no = owed.reply_no, "an answer cannot be delivered");
+                tracing::warn!(reason, reply_no = owed.reply_no, "reply not deliverable");
                 store.finish_reply(owed, Some(&reason), now).await
             }
             Ok(Given::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
                 metrics::counter!("runreel_replies_given_up_total").increment(1);
-                tracing::error!(reason, reply_no = owed.reply_no, "an answer was given up");
+                tracing::error!(reason, reply_no = owed.reply_no, "reply given up");
                 store.finish_reply(owed, Some(&reason), now).await
             }
             Ok(Given::Again { reason, after_s }) => {
                 let pause_s = after_s.unwrap_or_else(|| 1 << owed.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
-                tracing::info!(reason, pause_s, reply_no = owed.reply_no, "an answer will be tried again");
+                tracing::info!(reason, pause_s, reply_no = owed.reply_no, "reply not delivered; will retry");
                 store.put_off(owed, self.now() + TimeDelta::seconds(pause_s)).await
             }
             Err(error) => Err(error),
         };
         if let Err(error) = noted {
             // The lease lapses, and then it is tried again.
-            tracing::warn!(error = &error as &dyn std::error::Error, "what came of an answer was not noted");
+            tracing::warn!(error = &error as &dyn std::error::Error, "outcome of a reply not stored");
         }
     }
 

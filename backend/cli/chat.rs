@@ -53,7 +53,7 @@ pub(super) struct Args {
     /// The channel, as the server's configuration calls it
     #[arg(default_value = "web")]
     channel: ChannelName,
-    /// The conversation; another one is another memory [default: your name and this machine's]
+    /// Conversation id; each id has its own history [default: your name and this machine's]
     #[arg(long, value_name = "ID")]
     chat: Option<ChatId>,
     /// Who you are to the channel [default: your name on this machine]

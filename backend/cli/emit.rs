@@ -61,7 +61,7 @@ pub(super) struct Args {
     json: bool,
     /// How long to try again while the server is away or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    patience: u64,
+    retry_timeout: u64,
     #[command(flatten)]
     one: OneEvent,
     #[command(flatten)]
@@ -128,7 +128,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(run_id) => run_id.to_string(),
         None => create_run(&client, &args.new_run).await?,
     };
-    let patience = Duration::from_secs(args.patience);
+    let patience = Duration::from_secs(args.retry_timeout);
     let mut sender = Sender::new(client, run_id, ids, patience, args.keep_going, args.json);
     let outcome = tokio::select! {
         outcome = feed(&mut sender, one, args.end.as_deref(), ids) => Some(outcome),

@@ -42,7 +42,7 @@ pub(super) struct Args {
     pipe_max: u64,
     /// How long to try again while the server is away or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
-    patience: u64,
+    retry_timeout: u64,
     #[command(flatten)]
     connection: Connection,
 }
@@ -58,7 +58,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(format!("the file is whole: {runs}, {events}, {}", count(checked.artifacts(), "artifact")));
         return Ok(ExitCode::SUCCESS);
     }
-    let patience = Duration::from_secs(args.patience);
+    let patience = Duration::from_secs(args.retry_timeout);
     let mut sender = Sender::new(args.connection.client()?, patience, args.keep_going);
     let outcome = tokio::select! {
         outcome = sender.send(&checked) => Some(outcome),

@@ -58,37 +58,37 @@ pub struct Cli {
 enum Command {
     /// Run the server.
     Serve(Box<crate::config::ServeArgs>),
-    /// Watch agents look at a folder: a supervisor, workers, tools, a question to you.
+    /// Run a demo: a supervisor and workers inspect a folder, with tools and one approval.
     Demo(Box<demo::Demo>),
     /// Emit events from stdin (NDJSON) or from flags.
     Emit(Box<emit::Args>),
-    /// Follow a run; resumes by itself.
+    /// Follow a run; reconnects and resumes automatically.
     Tail(Box<tail::Args>),
-    /// List runs, show one, answer what one waits for, cancel one.
+    /// List, show and cancel runs; answer interrupts.
     Runs(Box<runs::Args>),
-    /// Talk to an agent in the terminal.
+    /// Chat with an agent in the terminal.
     Chat(Box<chat::Args>),
-    /// Carry out queued runs of some agents: by a configuration's agents, or a command per run.
+    /// Execute queued runs, with agents from a configuration file or one command per run.
     Runner(Box<runner::Args>),
-    /// Save conversations as files, look at them, go on from them.
+    /// Save conversations to files, list and restore them.
     Session(session::Args),
-    /// Write runs to a file that can be checked and imported.
+    /// Export runs to a self-verifying file.
     Export(Box<export::Args>),
-    /// Bring the runs of an export into a server.
+    /// Import an exported file into a server.
     Import(Box<import::Args>),
-    /// Ask the log with SQL, read-only.
+    /// Query the log with SQL, read-only.
     Sql(sql::Args),
-    /// Make, list and revoke API tokens.
+    /// Create, list and revoke API tokens.
     Token(token::Args),
-    /// Make one-time codes for a channel that asks for them.
+    /// Create one-time codes for channels that require them.
     Channel(channel::Args),
     /// Print the effective configuration, secrets masked.
     Config(Box<crate::config::ServeArgs>),
-    /// Check this machine, the database and a running server; each line with its remedy.
+    /// Check this machine, the database and a running server, and suggest fixes.
     Doctor(Box<doctor::Args>),
     /// Print the `OpenAPI` 3.1 document of the API.
     Openapi,
-    /// Print a shell's completion script.
+    /// Print a shell completion script.
     Completions(completions::Args),
 }
 

@@ -30,7 +30,7 @@ use crate::{
 const AGENTS_CAPACITY: u16 = 8;
 const EXEC_CAPACITY: u16 = 1;
 
-/// Carry out queued runs of some agents: by a configuration's agents, or a command per run
+/// Execute queued runs, with agents from a configuration file or one command per run
 ///
 /// A run that is created with `"start": false` and an agent waits for somebody who serves that agent. This command does: it stays
 /// connected to the server, and carries out each run it is given with the agent that the file of --config makes of that

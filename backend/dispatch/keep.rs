@@ -150,7 +150,7 @@ impl Dispatch {
                     renewed = Instant::now();
                 }
                 if let Err(error) = Box::pin(self.keep_once(renewing)).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "leases could not be looked after");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "lease renewal failed");
                 }
             }
         };

@@ -138,7 +138,7 @@ impl Dispatch {
             let kind = if job.attempt == 1 { "first" } else { "again" };
             metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
             if job.lapses > 0 {
-                tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "a job of a silent holder goes on");
+                tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "job taken over after its lease lapsed");
             }
         }
         Ok(jobs.into_iter().map(|job| Assignment::of(job, asked_at)).collect())

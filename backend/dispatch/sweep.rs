@@ -32,7 +32,7 @@ impl Dispatch {
                 match Box::pin(self.sweep_once(after)).await {
                     Ok(next) => after = next,
                     Err(error) => {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "jobs were not looked after");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "job sweep failed");
                     }
                 }
             }
@@ -47,7 +47,7 @@ impl Dispatch {
         // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
             if let Err(error) = self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await {
-                tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "the state of an ended run was left behind");
+                tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");
             }
         }
         for (owner, run, lease) in swept.spent {
@@ -84,12 +84,12 @@ impl Dispatch {
         match self.timeline.emit_run_event(&context, vec![event]).await {
             Ok(ack) if ack.events.iter().all(|event| !event.duplicate) => {
                 metrics::counter!("runreel_jobs_lost_total").increment(1);
-                tracing::warn!(run_id = %run, code, "a run failed because nobody carries it out");
+                tracing::warn!(run_id = %run, code, "run failed: no executor");
             }
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. }) | EmitError::NotFound) => {}
             // The next sweep tries again.
             Err(error) => {
-                tracing::warn!(run_id = %run, %error, "a run that nobody carries out could not be failed yet");
+                tracing::warn!(run_id = %run, %error, "run without an executor not failed yet; will retry");
             }
         }
         Ok(())

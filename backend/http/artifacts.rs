@@ -116,15 +116,15 @@ impl From<artifacts::Error> for Problem {
             E::Busy(full) => Self::busy(full, "uploads or downloads"),
             E::Slow => Self::new(Code::TooSlow, detail).hint("nothing was kept; send it again"),
             E::Full(_) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "there is no room for an artifact");
+                tracing::error!(error = &error as &dyn std::error::Error, "artifact store is full");
                 Self::new(Code::StorageFull, detail).hint("nothing was kept; make room and send it again")
             }
             E::Unavailable(_) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the artifact store cannot be used");
+                tracing::error!(error = &error as &dyn std::error::Error, "artifact store unavailable");
                 Self::new(Code::StorageUnavailable, detail).hint("nothing was changed; try again after Retry-After")
             }
             E::Damaged => {
-                tracing::error!("an artifact's bytes are missing or not of its size");
+                tracing::error!("artifact content missing or of the wrong size");
                 Self::new(Code::Internal, detail)
             }
             E::Database(error) => error.into(),

@@ -268,7 +268,7 @@ async fn telegram(
     // What cannot be read as a message, or must not be kept, would come again and again if it were refused.
     let known: Value = match body {
         Err(problem) if problem.code() == Code::CredentialInBody => {
-            tracing::warn!("a message of Telegram holds a JWT of this server and is left out");
+            tracing::warn!("Telegram message dropped: it contains a JWT of this server");
             return Ok(StatusCode::OK);
         }
         body => body?.json()?,

@@ -121,7 +121,7 @@ struct ImportReply {
     request_body(content = String, content_type = "application/x-ndjson", description = "The line `run`, then lines `event`, at most 5 000 and 8 MiB"),
     responses((status = 200, body = ImportReply, description = "It is there, now or before"), (status = 201, body = ImportReply, description = "The run is new here"),
     (status = 400, body = Problem, description = "`invalid_event`: `field` names the line"), (status = 404, body = Problem, description = "The events begin later than the caller's run ends, or than no run"),
-    (status = 409, body = Problem, description = "`run_differs`, `run_exists`, `run_ended`, `invalid_transition`, `artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
+    (status = 409, body = Problem, description = "`import_conflict`, `run_exists`, `run_ended`, `invalid_transition`, `artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
     (status = 429, body = Problem, description = "`busy`"), (status = 503, body = Problem, description = "`unavailable`, `outcome_unknown`: send it again")))]
 async fn import(
     State(server): State<Server>,
@@ -176,7 +176,7 @@ impl From<ImportError> for Problem {
             ImportError::NotThere => Self::not_found(),
             ImportError::Differs { seq } => {
                 let field = if seq == Seq::ZERO { "run".to_owned() } else { format!("seq {seq}") };
-                Self::new(Code::RunDiffers, detail)
+                Self::new(Code::ImportConflict, detail)
                     .field(field)
                     .hint("nothing was changed; delete the run that is here first")
             }

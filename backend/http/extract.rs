@@ -125,7 +125,7 @@ pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), 
 /// under its own name (DNS rebinding), but not under ours; and it cannot keep the browser from saying whose page asks.
 fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
     let foreign = |detail: &str| {
-        Problem::new(Code::ForeignHost, detail)
+        Problem::new(Code::HostNotAllowed, detail)
             .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt")
     };
     // What is not plain text is no name of ours.

@@ -31,14 +31,14 @@ pub enum Code {
     CredentialInBody,
     Unauthorized,
     Forbidden,
-    ForeignHost,
+    HostNotAllowed,
     NotFound,
     MethodNotAllowed,
     RunExists,
     ThreadExists,
     RunEnded,
-    RunLive,
-    RunDiffers,
+    RunNotEnded,
+    ImportConflict,
     LogIncomplete,
     ArtifactExists,
     InvalidTransition,
@@ -68,14 +68,14 @@ impl Code {
             | Self::TokenInUrl
             | Self::CredentialInBody => StatusCode::BAD_REQUEST,
             Self::Unauthorized => StatusCode::UNAUTHORIZED,
-            Self::Forbidden | Self::ForeignHost => StatusCode::FORBIDDEN,
+            Self::Forbidden | Self::HostNotAllowed => StatusCode::FORBIDDEN,
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RunExists
             | Self::ThreadExists
             | Self::RunEnded
-            | Self::RunLive
-            | Self::RunDiffers
+            | Self::RunNotEnded
+            | Self::ImportConflict
             | Self::LogIncomplete
             | Self::ArtifactExists
             | Self::InvalidTransition
@@ -96,39 +96,39 @@ impl Code {
 
     fn title(self) -> &'static str {
         match self {
-            Self::InvalidRequest => "The request is not valid",
-            Self::InvalidEvent => "An event is not valid",
-            Self::InvalidCursor => "The cursor is not valid",
-            Self::RoleMismatch => "The event names another identity than its run's",
-            Self::TokenInUrl => "Credentials do not belong into a URL",
-            Self::CredentialInBody => "Credentials are not allowed in bodies",
-            Self::Unauthorized => "Authentication is needed",
-            Self::Forbidden => "The credential does not allow this",
-            Self::ForeignHost => "The request was addressed to another host",
+            Self::InvalidRequest => "Invalid request",
+            Self::InvalidEvent => "Invalid event",
+            Self::InvalidCursor => "Invalid cursor",
+            Self::RoleMismatch => "Role or agent differs from the run's",
+            Self::TokenInUrl => "Credentials are not allowed in URLs",
+            Self::CredentialInBody => "Credentials are not allowed in request bodies",
+            Self::Unauthorized => "Authentication required",
+            Self::Forbidden => "Forbidden",
+            Self::HostNotAllowed => "Host not allowed",
             Self::NotFound => "Not found",
-            Self::MethodNotAllowed => "The method is not allowed here",
-            Self::RunExists => "The run exists with other content",
-            Self::ThreadExists => "The thread holds checkpoints",
-            Self::RunEnded => "The run has ended",
-            Self::RunLive => "The run has not ended",
-            Self::RunDiffers => "The run that is here is another",
-            Self::LogIncomplete => "The log is not whole",
-            Self::ArtifactExists => "The artifact id is taken",
-            Self::InvalidTransition => "The run cannot take that step now",
-            Self::InterruptClosed => "The interrupt was answered differently",
-            Self::CursorAhead => "The cursor is ahead of the log",
-            Self::TooLarge => "The request is over a bound",
-            Self::TooSlow => "The request came too slowly",
-            Self::UnsupportedMediaType => "The media type is not supported",
-            Self::UpgradeRequired => "This route is a WebSocket",
-            Self::Busy => "The server is busy",
-            Self::Internal => "The server failed",
-            Self::Unavailable => "The database cannot be used",
-            Self::OutcomeUnknown => "The outcome is not known",
-            Self::RangeNotSatisfiable => "The range has nothing in it",
-            Self::StorageUnavailable => "The storage cannot be used",
-            Self::StorageFull => "The storage is full",
-            Self::UnreadableSession => "The saved session cannot be read",
+            Self::MethodNotAllowed => "Method not allowed",
+            Self::RunExists => "Run exists with different content",
+            Self::ThreadExists => "Thread already has checkpoints",
+            Self::RunEnded => "Run has ended",
+            Self::RunNotEnded => "Run has not ended",
+            Self::ImportConflict => "A different run with this id exists",
+            Self::LogIncomplete => "Log incomplete",
+            Self::ArtifactExists => "Artifact id already in use",
+            Self::InvalidTransition => "Invalid state transition",
+            Self::InterruptClosed => "Interrupt already answered",
+            Self::CursorAhead => "Cursor is ahead of the log",
+            Self::TooLarge => "Request exceeds a limit",
+            Self::TooSlow => "Request arrived too slowly",
+            Self::UnsupportedMediaType => "Unsupported media type",
+            Self::UpgradeRequired => "WebSocket upgrade required",
+            Self::Busy => "Server busy",
+            Self::Internal => "Internal server error",
+            Self::Unavailable => "Database unavailable",
+            Self::OutcomeUnknown => "Outcome unknown",
+            Self::RangeNotSatisfiable => "Range not satisfiable",
+            Self::StorageUnavailable => "Storage unavailable",
+            Self::StorageFull => "Storage full",
+            Self::UnreadableSession => "Saved session is unreadable",
         }
     }
 
@@ -207,7 +207,7 @@ impl Problem {
 
     /// Somebody else's id and an id that does not exist answer with these very bytes.
     pub fn not_found() -> Self {
-        Self::new(Code::NotFound, "there is nothing here that you may see")
+        Self::new(Code::NotFound, "not found")
     }
 
     /// A list's cursor that no list of this server gave out.
@@ -270,28 +270,28 @@ impl From<store::Error> for Problem {
             store::Error::Busy => Self::new(Code::Busy, "too many other requests of yours are being answered")
                 .hint("nothing was done; try again after Retry-After, with fewer at a time"),
             store::Error::Unavailable(_) if error.is_too_slow() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a request was too much for the database");
+                tracing::warn!(error = &error as &dyn std::error::Error, "request too large for the database");
                 Self::new(Code::Busy, "the database could not answer this in the time a request has")
                     .hint("ask for less at once, or try again after Retry-After")
             }
             store::Error::Unavailable(None) => {
-                tracing::warn!("a request got no answer from the database in time");
+                tracing::warn!("request failed: database timeout");
                 Self::new(Code::Unavailable, "the database did not answer in time").hint("try again after Retry-After")
             }
             store::Error::Unavailable(_) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a request found no database");
+                tracing::warn!(error = &error as &dyn std::error::Error, "request failed: database unreachable");
                 let outage = error.outage().unwrap_or(store::Outage::Unreachable);
                 Self::new(Code::Unavailable, outage.to_string()).hint("try again after Retry-After")
             }
             store::Error::Conflict(_) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a request lost to another");
+                tracing::warn!(error = &error as &dyn std::error::Error, "write conflict");
                 Self::new(Code::Unavailable, "another request was changing the same; nothing was changed")
                     .hint("try again after Retry-After")
             }
             store::Error::Unstorable(_) => Self::new(Code::InvalidRequest, error.to_string())
                 .hint("look for a number of very many digits or a very long name"),
             store::Error::Broken(_) | store::Error::Unfit(_) => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a request failed in the database");
+                tracing::error!(error = &error as &dyn std::error::Error, "request failed in the database");
                 Self::new(Code::Internal, "the request failed in the database; nothing was changed")
             }
         }
@@ -304,7 +304,7 @@ impl Problem {
         if !error.is_unavailable() {
             return error.into();
         }
-        tracing::warn!(error = &error as &dyn std::error::Error, "a change got no answer from the database");
+        tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a write");
         Self::new(Code::OutcomeUnknown, "the database did not answer in time; the change may or may not be made")
             .hint("send the same request again: it is safe to repeat")
     }

@@ -18,7 +18,7 @@ pub(super) struct Refused {
 impl Refused {
     /// Whether a problem of this kind is about who asks.
     pub(super) fn is_by(code: Code) -> bool {
-        matches!(code, Code::Unauthorized | Code::Forbidden | Code::ForeignHost | Code::TokenInUrl)
+        matches!(code, Code::Unauthorized | Code::Forbidden | Code::HostNotAllowed | Code::TokenInUrl)
     }
 }
 

@@ -38,7 +38,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 /// Connect a runner: a WebSocket of the subprotocol `runreel.runner.v1`, see docs/protocol.md.
 #[utoipa::path(get, operation_id = "connect_runner", path = "/api/runners/connect", tag = "runners",
     responses((status = 101, description = "A WebSocket that speaks runreel.runner.v1"),
-    (status = 400, body = Problem, description = "The subprotocol is not offered"), (status = 403, body = Problem, description = "`forbidden`, `foreign_host`"),
+    (status = 400, body = Problem, description = "The subprotocol is not offered"), (status = 403, body = Problem, description = "`forbidden`, `host_not_allowed`"),
     (status = 426, body = Problem, description = "`upgrade_required`"), (status = 429, body = Problem, description = "`busy`")))]
 async fn connect(
     State(server): State<Server>,
@@ -82,7 +82,7 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let same = matches!((origin, host), (Some(("http" | "https", origin)), Some(host)) if origin == host);
-    if same { Ok(()) } else { Err(Problem::new(Code::ForeignHost, "pages of another origin may not connect here")) }
+    if same { Ok(()) } else { Err(Problem::new(Code::HostNotAllowed, "pages of another origin may not connect here")) }
 }
 
 /// The same door that every producer comes through.

@@ -178,13 +178,13 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
 /// Delete an ended run with its events.
 #[utoipa::path(delete, operation_id = "delete_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign"),
-              (status = 409, body = Problem, description = "`run_live`")))]
+              (status = 409, body = Problem, description = "`run_not_ended`")))]
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(Scope::Admin, run)?.owner();
     match server.timeline.delete_run(owner, run).await? {
         Removal::Done => Ok(StatusCode::NO_CONTENT),
         Removal::Absent => Err(Problem::not_found()),
-        Removal::StillLive => Err(Problem::new(Code::RunLive, "only a run that has ended may be deleted")
+        Removal::StillLive => Err(Problem::new(Code::RunNotEnded, "only a run that has ended may be deleted")
             .hint("cancel it first: POST /api/runs/{run_id}/cancel")),
     }
 }

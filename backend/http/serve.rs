@@ -65,7 +65,7 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
     connections.close();
     let drained = tokio::time::timeout(drain_max, connections.wait()).await;
     if drained.is_err() {
-        tracing::warn!("some connections did not finish in time and are cut");
+        tracing::warn!("closing connections that did not finish in time");
     }
 }
 
@@ -82,7 +82,7 @@ impl Refusals {
         let every = Duration::from_millis(ACCEPT_WARNING_MS);
         if self.told.is_none_or(|told| told.elapsed() >= every) {
             let tries = std::mem::take(&mut self.untold);
-            tracing::warn!(error = error as &dyn std::error::Error, tries, "connections could not be accepted");
+            tracing::warn!(error = error as &dyn std::error::Error, tries, "accept failed");
             self.told = Some(Instant::now());
         }
     }

@@ -326,7 +326,7 @@ impl<E: Executor> Runner<E> {
             }
             Ok(ToRunner::Welcome(_)) => {}
             // A newer server may have more to say.
-            Err(trouble) => tracing::warn!(detail = trouble.detail, "a message of the server is not understood"),
+            Err(trouble) => tracing::warn!(detail = trouble.detail, "unknown message from the server"),
         }
     }
 

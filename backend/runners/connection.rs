@@ -383,7 +383,7 @@ impl Connection {
 
 /// A read or a change that the database did not answer is tried again at the next look.
 fn later<T>(result: Result<T, store::Error>) -> Option<T> {
-    result.inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "a runner's runs wait")).ok()
+    result.inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "runner's runs are paused")).ok()
 }
 
 /// How long a runner may take for its greeting.

@@ -63,7 +63,7 @@ impl Executor for Exec {
         let exec = self.clone();
         Box::pin(async move {
             if let Err(error) = exec.carry_out(work).await {
-                tracing::warn!(%error, "a run's events were not taken");
+                tracing::warn!(%error, "events of a run not accepted");
             }
         })
     }

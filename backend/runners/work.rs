@@ -164,7 +164,7 @@ impl Job {
                 Ok(true) => {}
                 Ok(false) => return End::Lost,
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "a lease could not be renewed yet");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "lease not renewed; will retry");
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 }

@@ -72,7 +72,7 @@ impl SessionLog {
             Ok(()) => true,
             Err(error) => {
                 metrics::counter!("runreel_session_log_failures_total").increment(1);
-                tracing::warn!(error = &error as &dyn std::error::Error, "a line of a session's log was not written");
+                tracing::warn!(error = &error as &dyn std::error::Error, "session log line not written");
                 false
             }
         }

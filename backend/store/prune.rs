@@ -233,7 +233,7 @@ impl Store {
             // Each by itself: one that is too large to go in time must not keep the others.
             match self.delete_if_expired(&OwnerId::trusted(&row.owner_id), row.thread_no, ttl_s, now).await {
                 Ok(one) => gone += one,
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "an expired thread stays"),
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "expired thread not removed"),
             }
         }
         Ok(gone)

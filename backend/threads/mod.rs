@@ -147,10 +147,10 @@ impl Threads {
             loop {
                 every.tick().await;
                 if let Err(error) = Box::pin(self.sweep()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "expired threads were not looked for");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "thread expiry failed");
                 }
                 if let Err(error) = Box::pin(self.prune_old()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints were not looked for");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "checkpoint pruning failed");
                 }
             }
         };

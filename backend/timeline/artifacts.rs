@@ -74,7 +74,7 @@ impl From<artifacts::Error> for EmitError {
             E::Full(_) => Self::StorageFull,
             E::Busy(_) => Self::Busy,
             E::TooLarge | E::Slow | E::Unavailable(_) | E::Damaged => {
-                tracing::error!(error = &error as &dyn std::error::Error, "a payload could not be kept");
+                tracing::error!(error = &error as &dyn std::error::Error, "payload not stored");
                 Self::StorageUnavailable
             }
         }

@@ -71,7 +71,7 @@ pub enum EmitError {
     #[error("the artifact store is full")]
     StorageFull,
     /// As before, but the store cannot be used. Nothing was stored.
-    #[error("the artifact store cannot be used")]
+    #[error("artifact store unavailable")]
     StorageUnavailable,
     /// Events that come with their numbers do not follow what the log holds. Nothing was stored.
     #[error("the run's log stands elsewhere")]
@@ -99,7 +99,7 @@ impl From<store::Error> for EmitError {
         if matches!(error, store::Error::Busy) {
             return Self::Busy;
         }
-        tracing::error!(error = &error as &dyn std::error::Error, "an emit failed in the database");
+        tracing::error!(error = &error as &dyn std::error::Error, "emit failed in the database");
         Self::Broken
     }
 }

@@ -74,7 +74,7 @@ impl Forks {
             Verdict::Same => return Ok(()),
             Verdict::SetBack => begin(&self.store, &self.ids, &standing, &known, &published).await?,
             Verdict::Begun => {
-                tracing::warn!(tail = %standing.tail, "another process noticed that the database was set back");
+                tracing::warn!(tail = %standing.tail, "another process detected that the database was set back");
                 standing
             }
         };

@@ -84,7 +84,7 @@ impl Timeline {
             Err(AnswerError::Emit(EmitError::Refused(Refusal::Ended { .. })) | AnswerError::NotFound) => Ok(false),
             Err(AnswerError::Store(error)) => Err(error),
             Err(error) => {
-                tracing::warn!(%error, "an interrupt could not expire yet");
+                tracing::warn!(%error, "interrupt not expired yet; will retry");
                 Ok(false)
             }
         }
@@ -104,7 +104,7 @@ impl Timeline {
             loop {
                 every.tick().await;
                 if let Err(error) = Box::pin(self.expire_interrupts()).await {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "expired interrupts were not looked for");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "interrupt expiry failed");
                 }
             }
         };

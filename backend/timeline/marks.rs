@@ -60,7 +60,7 @@ impl Marks {
         match self.write(&note) {
             Ok(()) => *last = note,
             Err(error) => {
-                tracing::warn!(path = %self.path.display(), %error, "how far the log has come could not be noted");
+                tracing::warn!(path = %self.path.display(), %error, "history note not written");
             }
         }
     }

@@ -90,7 +90,7 @@ impl Lane {
             match found {
                 Some(Ok((appender, committed))) => {
                     self.appender = Some(appender);
-                    tracing::info!(stored = committed.is_some(), "the outcome of a commit is known");
+                    tracing::info!(stored = committed.is_some(), "commit outcome resolved");
                     return committed;
                 }
                 Some(Err(_)) | None => tokio::time::sleep(TICK).await,

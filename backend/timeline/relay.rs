@@ -141,7 +141,10 @@ pub(super) async fn catch_up(
             }
             Ok(None) => publisher.skip(turn, lane, up_to),
             Err(error) => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the relay cannot read; readers will");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "relay read failed; readers fall back to the database"
+                );
                 publisher.skip(turn, lane, up_to);
             }
         }

@@ -130,7 +130,10 @@ impl Lane {
         };
         match failure {
             Failure::During(plan, error) if error.is_unavailable() && !error.is_refusal() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "a commit got no answer");
+                tracing::warn!(
+                    error = &error as &dyn std::error::Error,
+                    "the database did not answer a commit; resolving its outcome"
+                );
                 self.lost(&error, backlog);
                 match self.resolve(&plan, &mut emissions, backlog).await {
                     Some(committed) => {
@@ -148,7 +151,7 @@ impl Lane {
                 self.settle_history(backlog).await;
             }
             Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() => {
-                tracing::warn!(error = &error as &dyn std::error::Error, "the writer lost its database");
+                tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
                 self.lost(&error, backlog);
                 backlog.put_back(emissions);
                 drop(turn);
@@ -156,7 +159,7 @@ impl Lane {
             }
             // A batch the database refuses is tried again emission by emission, so that one bad one fails alone.
             Failure::Before(error) | Failure::During(_, error) if emissions.len() == 1 => {
-                tracing::error!(error = &error as &dyn std::error::Error, "the database refused an emit");
+                tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
                 let crowded = matches!(error, store::Error::Conflict(_));
                 for mut emission in emissions {
                     emission.answer(Err(if crowded { EmitError::Busy } else { EmitError::Broken }));

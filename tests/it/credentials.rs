@@ -265,11 +265,11 @@ async fn without_authentication_only_this_machine_may_ask() {
         "https://localhost.evil.example",
         "http://127.0.0.1.evil.example",
     ] {
-        ask(reqwest::Method::POST, "localhost:7717", Some(origin)).await.refused(403, "foreign_host");
+        ask(reqwest::Method::POST, "localhost:7717", Some(origin)).await.refused(403, "host_not_allowed");
     }
     for site in ["cross-site", "same-site"] {
         let request = server.request(reqwest::Method::GET, "/api/runs").header("sec-fetch-site", site);
-        server.send(request).await.refused(403, "foreign_host");
+        server.send(request).await.refused(403, "host_not_allowed");
     }
     for site in ["same-origin", "none"] {
         let request = server.request(reqwest::Method::GET, "/api/runs").header("sec-fetch-site", site);
@@ -278,7 +278,7 @@ async fn without_authentication_only_this_machine_may_ask() {
     for name in ["host", "origin"] {
         let value = reqwest::header::HeaderValue::from_bytes(b"http://\xe9.example").unwrap();
         let request = server.request(reqwest::Method::POST, &format!("/api/runs/{run}/heartbeat")).header(name, value);
-        server.send(request).await.refused(403, "foreign_host");
+        server.send(request).await.refused(403, "host_not_allowed");
     }
     for host in [
         "evil.example",
@@ -288,8 +288,8 @@ async fn without_authentication_only_this_machine_may_ask() {
         "127.0.0.1.evil.example",
         "127.evil.example:80",
     ] {
-        ask(reqwest::Method::GET, host, None).await.refused(403, "foreign_host");
-        ask(reqwest::Method::POST, host, None).await.refused(403, "foreign_host");
+        ask(reqwest::Method::GET, host, None).await.refused(403, "host_not_allowed");
+        ask(reqwest::Method::POST, host, None).await.refused(403, "host_not_allowed");
     }
 }
 

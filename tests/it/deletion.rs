@@ -18,7 +18,7 @@ async fn only_an_ended_run_can_be_deleted_and_then_it_is_gone() {
     let server = Server::start().await;
     let run = server.start_run().await;
     for kind in ["run.waiting", "run.resumed"] {
-        server.delete(&format!("/api/runs/{run}")).await.refused(409, "run_live");
+        server.delete(&format!("/api/runs/{run}")).await.refused(409, "run_not_ended");
         server.emit(&run, json!({ "type": kind })).await;
     }
     server.complete(&run).await;

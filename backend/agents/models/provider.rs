@@ -173,7 +173,7 @@ impl Provider {
                 return Err(error);
             }
             failures += 1;
-            tracing::info!(model = self.name, failures, "a model call is made again: {error}");
+            tracing::info!(model = self.name, failures, "retrying a model call: {error}");
             self.pace.wait(backoff.next(error.retry_after, self.pace.jitter())).await;
         }
     }

@@ -51,7 +51,7 @@ impl Runtime {
             let claimed = match self.dispatch.claim(&who, &agents, places.available_permits()).await {
                 Ok(claimed) => claimed,
                 Err(error) => {
-                    tracing::warn!(error = &error as &dyn std::error::Error, "jobs could not be claimed");
+                    tracing::warn!(error = &error as &dyn std::error::Error, "claiming jobs failed");
                     Vec::new()
                 }
             };
@@ -100,7 +100,7 @@ impl Runtime {
         };
         if let Err(error) = settled {
             // The lease runs out by itself, and the sweep knows the rest.
-            tracing::warn!(error = &error as &dyn std::error::Error, "a job could not be given back");
+            tracing::warn!(error = &error as &dyn std::error::Error, "job not released");
         }
     }
 

@@ -147,7 +147,7 @@ impl Router {
     pub async fn give_up(&self, taken: &Taken, why: &str) {
         let Taken { owner_id: owner, router_run_id: run, .. } = taken;
         if let Err(error) = self.threads.forget_own(owner, *run).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "the state of a message was left behind");
+            tracing::warn!(error = &error as &dyn std::error::Error, "state of a message not removed");
         }
         let error = json!({ "error": { "code": "given_up", "message": why } });
         let failed = vec![NewEvent::new("run.failed", Json::of(&error))];
@@ -160,7 +160,7 @@ impl Router {
         };
         match ended {
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. })) => {}
-            Err(error) => tracing::warn!(%error, "the end of a router's run was not stored"),
+            Err(error) => tracing::warn!(%error, "end of a router run not stored"),
         }
     }
 }

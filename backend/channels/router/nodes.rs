@@ -158,7 +158,7 @@ impl Way {
         let Self { router, message, .. } = self;
         let channel = &message.channel;
         let user = session::hashed(&router.key, channel, message.inbound.user_id.as_str());
-        tracing::warn!(%channel, user, reason = reason.as_str(), "a message was refused");
+        tracing::warn!(%channel, user, reason = reason.as_str(), "message refused");
         let text = format!("{}: user {user} of {channel}", reason.as_str());
         visit.env.emitter.log_in(&visit.span, Level::Warn, &text).await?;
         Ok(Passage::ends(Outcome::Filtered { reason }))

@@ -20,7 +20,7 @@ impl Connection {
         let hello = self.hello(stream).await?;
         self.who.name = hello.runner.clone();
         self.capacity = usize::from(hello.capacity);
-        tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "a runner is here");
+        tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "runner connected");
         self.agents = hello.agents;
         let speaking = match &hello.resume {
             None => self.hub.sessions.take(self.who.session),

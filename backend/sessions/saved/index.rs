@@ -78,7 +78,7 @@ pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
             },
             Err(error) => {
                 let told = stamp.told();
-                tracing::warn!(error = &error as &dyn std::error::Error, file, told, "a saved session cannot be read");
+                tracing::warn!(error = &error as &dyn std::error::Error, file, told, "saved session not readable");
                 let reason = "the system does not let it be read".to_owned();
                 listing.unreadable.push((stem.to_owned(), Unreadable { line: 1, column: 1, reason }));
             }
@@ -93,7 +93,7 @@ pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
 /// for who holds the lock.
 pub(super) fn follow(folder: &Folder) {
     if let Err(error) = heal(folder) {
-        tracing::warn!(error = &error as &dyn std::error::Error, "an index of saved sessions stays old");
+        tracing::warn!(error = &error as &dyn std::error::Error, "index of saved sessions not updated");
     }
 }
 

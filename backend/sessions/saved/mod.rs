@@ -161,7 +161,7 @@ impl SavedSessions {
                     Ok(None) => {}
                     Err(error) => {
                         let error = &error as &dyn std::error::Error;
-                        tracing::warn!(error, "an index of saved sessions stays old");
+                        tracing::warn!(error, "index of saved sessions not updated");
                     }
                 }
             }

@@ -31,7 +31,7 @@ impl Store {
             // Each by itself: one that is too large to go in time must not keep the others.
             match self.prune_thread(&OwnerId::trusted(&thread.owner_id), thread.thread_no, keep).await {
                 Ok(one) => gone += one,
-                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints stay"),
+                Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints not pruned"),
             }
         }
         Ok(gone)

@@ -127,7 +127,9 @@ pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Resu
     verdict.fact(fact);
     drop(health);
     let status = server.terminate(END_MAX).await?;
-    verdict.require(status.is_some_and(|status| status.success()), || format!("the server ended with {status:?}"));
+    verdict.require(status.is_some_and(|status| status.success()), || {
+        format!("the server ended with {status:?}; its log ends with\n{}", server.log())
+    });
     verdict.violations.extend(server.panics());
     Ok(verdict)
 }

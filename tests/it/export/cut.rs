@@ -51,7 +51,7 @@ async fn an_import_waits_for_a_server_that_is_away() {
     let text = file_of(&[lines_of(&run, 10)]);
     std::fs::write(pair.path("file"), &text).unwrap();
     let path = pair.path("file");
-    let mut command = program(&["import", path.to_str().unwrap(), "--patience", "1"]);
+    let mut command = program(&["import", path.to_str().unwrap(), "--retry-timeout", "1"]);
     command.env("RUNREEL_URL", "http://127.0.0.1:9");
     let said = crate::support::process::run(command, "").await;
     check(&said, 3);

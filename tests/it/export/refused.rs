@@ -58,7 +58,7 @@ async fn a_run_that_is_here_and_says_something_else_is_refused_and_stays_as_it_i
     let before = pair.to.events(&ids[1]).await;
     let said = pair.import_bytes(file_of(&files), &[]).await;
     check(&said, 1);
-    says(&said, "differs at seq 4 (run_differs, field seq 4)");
+    says(&said, "differs at seq 4 (import_conflict, field seq 4)");
     says(&said, "imported 1 run (7 events), 0 runs there already");
     assert_eq!(count_runs(&pair.to).await, 2);
     let said = pair.import_bytes(file_of(&files), &["--keep-going"]).await;
@@ -69,7 +69,7 @@ async fn a_run_that_is_here_and_says_something_else_is_refused_and_stays_as_it_i
     other[0] = other[0].replace("\"agent\":null", "\"agent\":\"x\"");
     other[1] = other[1].replace("\"agent\":null", "\"agent\":\"x\"");
     let problem =
-        pair.to.import_text(&ids[1], format!("{}\n{}\n", other[0], other[1])).await.refused(409, "run_differs");
+        pair.to.import_text(&ids[1], format!("{}\n{}\n", other[0], other[1])).await.refused(409, "import_conflict");
     assert_eq!(problem["field"], "run");
     // An imported run was created by no request, so none can be its repeat.
     pair.to

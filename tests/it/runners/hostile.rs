@@ -20,7 +20,7 @@ async fn only_a_websocket_of_the_right_kind_and_origin_is_opened() {
         let mut request = server.runner_request();
         request.headers_mut().insert("origin", origin.parse().unwrap());
         let (status, problem) = server.no_runner(request).await;
-        assert_eq!((status, &problem["code"]), (403, &json!("foreign_host")), "{origin}");
+        assert_eq!((status, &problem["code"]), (403, &json!("host_not_allowed")), "{origin}");
     }
     let mut request = server.runner_request();
     request.headers_mut().insert("origin", own.parse().unwrap());

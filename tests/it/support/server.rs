@@ -99,8 +99,6 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
-        // Shown with a test that fails. The first server sets it for all.
-        _ = tracing_subscriber::fmt().with_test_writer().with_env_filter(log_filter()).try_init();
         let db = match self.db {
             Some(db) => db,
             None => Db::new().await,
@@ -140,11 +138,6 @@ impl Setup {
         let task = tokio::spawn(app.run(async move { stopped.cancelled().await }));
         Server { api: Api::new(base), inner, clock: self.clock, db, stop, task: Some(task), _folder: self.folder }
     }
-}
-
-/// What of a server's log is shown with a test that fails: `RUNREEL_LOG`, or its information.
-fn log_filter() -> tracing_subscriber::EnvFilter {
-    tracing_subscriber::EnvFilter::try_from_env("RUNREEL_LOG").unwrap_or_else(|_| "runreel=info".into())
 }
 
 /// A running server. Calls go to it as [`Api`].

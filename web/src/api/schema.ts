@@ -86,7 +86,7 @@ export interface components {
          * @description The codes, one word per kind of trouble. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "foreign_host" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_live" | "run_differs" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or none. */

@@ -139,18 +139,8 @@ impl Api {
         reply.text.split_terminator('\n').map(str::to_owned).collect()
     }
 
-    /// A run. Asks again when it is told to, as clients do: tests ask often, and the machine may be busy.
     pub async fn run(&self, run: &str) -> Value {
-        patiently("the run", async {
-            loop {
-                let reply = self.get(&format!("/api/runs/{run}")).await;
-                match reply.headers.get("retry-after").and_then(|after| after.to_str().ok()?.parse().ok()) {
-                    Some(after_s) => tokio::time::sleep(std::time::Duration::from_secs(after_s)).await,
-                    None => return reply.expect(200),
-                }
-            }
-        })
-        .await
+        self.get(&format!("/api/runs/{run}")).await.expect(200)
     }
 
     /// Opens a stream.

@@ -232,6 +232,7 @@ async fn what_starts_no_run_says_why_on_a_timeline_of_its_own() {
     assert_eq!(server.get("/api/runs?agent=assistant").await.expect(200)["runs"], json!([]));
     let (_, body) = say(&server, "web", group("@reel what is it?")).await;
     let run = server.run(&id(&body, "run_id")).await;
+    assert_eq!(story(&server, &body).await.0, ["identify", "resolve", "start"], "who is on a list is identified");
     assert!(run["input"].to_string().contains("]: what is it?"), "the trigger is taken off: {run}");
     assert_eq!(run["thread_id"], "web_g_s1", "the reset before counts");
 }

@@ -144,11 +144,11 @@ async fn what_a_request_names_oddly_is_no_trouble_for_its_answer() {
 }
 
 #[tokio::test]
-async fn thirty_equal_answers_are_one() {
+async fn a_hundred_equal_answers_are_one() {
     let db = Db::new().await;
     let servers = [setup().on(&db).start().await, setup().on(&db).start().await];
     let run = waiting(&servers[0], json!({})).await;
-    let answers = (0..30).map(|n: usize| answer(&servers[n % 2], &run, "i", "approve"));
+    let answers = (0..100).map(|n: usize| answer(&servers[n % 2], &run, "i", "approve"));
     for reply in futures::future::join_all(answers).await {
         assert_eq!(reply.expect(202)["run_id"], run.as_str());
     }

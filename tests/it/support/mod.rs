@@ -18,8 +18,8 @@ pub mod threads;
 
 use std::time::Duration;
 
-/// How long a test waits for what must happen, also on a machine that is busy with other work.
-pub const PATIENCE: Duration = Duration::from_mins(1);
+/// How long a test waits for what must happen: less than a lease, so that none that lapses hides a lost wake-up.
+pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for something, but not for ever.
 pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {

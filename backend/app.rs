@@ -4,15 +4,19 @@ mod parts;
 
 use std::{net::SocketAddr, time::Duration};
 
-use tokio::net::TcpListener;
+use tokio::{
+    net::TcpListener,
+    time::{Instant, timeout_at},
+};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     clock::{Clock, IdSource},
     config::{Secrets, ServeArgs},
     database::Database,
-    domain::limits::DRAIN_MS_MAX,
+    domain::limits::{DRAIN_MS_MAX, END_MS_MAX, SETTLE_MS_MAX},
     http::{self, Server},
+    postgres::STOP_MAX,
     timeline::Timeline,
 };
 
@@ -56,7 +60,7 @@ impl App {
             }
             Err(error) => {
                 // A server that does not come up leaves no database running.
-                database.leave().await?;
+                database.leave(STOP_MAX).await?;
                 Err(error)
             }
         }
@@ -78,26 +82,35 @@ impl App {
     }
 
     /// Serves until `shutdown`, says for a while that it will go, then drains: streams are told to come back, emits in flight finish, the rest is closed.
+    /// From `shutdown` to the end it takes [`END_MS_MAX`] and half a second at most.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
         let Self { listener, server, database, tasks, stop, notice } = self;
         let (leaving, draining) = (server.leaving.clone(), server.draining.clone());
         let store = server.timeline.store().clone();
-        tasks.spawn({
+        let told = tasks.spawn({
             let draining = draining.clone();
             async move {
                 shutdown.await;
+                let told = Instant::now();
                 leaving.cancel();
                 tokio::time::sleep(notice).await;
                 draining.cancel();
+                told
             }
         });
         let drain_max = Duration::from_millis(DRAIN_MS_MAX).saturating_sub(notice);
         http::serve::run(listener, http::router(server), draining, drain_max).await;
         stop.cancel();
         tasks.close();
-        tasks.wait().await;
-        store.close().await;
-        database.leave().await
+        let told = told.await?;
+        let settled = async {
+            tasks.wait().await;
+            store.close().await;
+        };
+        if timeout_at(told + Duration::from_millis(SETTLE_MS_MAX), settled).await.is_err() {
+            tracing::warn!("leaving work that did not end in time; what was acknowledged is committed");
+        }
+        database.leave((told + Duration::from_millis(END_MS_MAX)).saturating_duration_since(Instant::now())).await
     }
 }
 

@@ -1,7 +1,7 @@
 //! Which database a command works on: one of the operator's, the embedded one that runs already, or the embedded one
 //! started for it.
 
-use std::{path::Path, str::FromStr};
+use std::{path::Path, str::FromStr, time::Duration};
 
 use sqlx::postgres::{PgConnectOptions, PgSslMode};
 
@@ -60,10 +60,10 @@ impl Database {
         if self.endpoint.is_some() { options.username(role) } else { options }
     }
 
-    /// Stops the cluster if this process started it.
-    pub async fn leave(self) -> anyhow::Result<()> {
+    /// Stops the cluster if this process started it: after `max` at once, which is as safe as a crash.
+    pub async fn leave(self, max: Duration) -> anyhow::Result<()> {
         if let Some(cluster) = self.cluster {
-            cluster.stop().await?;
+            cluster.stop(max).await?;
         }
         Ok(())
     }

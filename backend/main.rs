@@ -1,6 +1,6 @@
 //! The program: parse, run, exit code.
 
-use std::process::ExitCode;
+use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use runreel::cli::{self, Cli};
@@ -15,5 +15,8 @@ fn main() -> ExitCode {
         Ok(runtime) => runtime,
         Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("the runtime cannot be started")),
     };
-    runtime.block_on(cli::run(cli))
+    let code = runtime.block_on(cli::run(cli));
+    // A thread that still reads or writes a file, or waits for a key, holds nobody up.
+    runtime.shutdown_timeout(Duration::from_millis(100));
+    code
 }

@@ -20,6 +20,7 @@ use crate::{
         principal::OwnerId,
         session::inbound::{ChannelName, UserId},
     },
+    postgres::STOP_MAX,
     sessions::codes,
     store::{Settings, Store},
 };
@@ -71,7 +72,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let store = Store::connect(settings).await?;
     let done = act(&args.command, &store, whose).await;
     store.close().await;
-    database.leave().await?;
+    database.leave(STOP_MAX).await?;
     done.map(|()| ExitCode::SUCCESS)
 }
 

@@ -26,7 +26,7 @@ use crate::{
     config::{DataArgs, Secrets},
     database::Database,
     domain::principal::OwnerId,
-    postgres,
+    postgres::{self, STOP_MAX},
     store::{
         pepper,
         query::{self, Failed, READER, Reader},
@@ -99,7 +99,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         code = signals.end_beside(in_psql) => Ok(code),
     };
     // Whatever happened: a Postgres that was started for this question stops with it.
-    database.leave().await?;
+    database.leave(STOP_MAX).await?;
     done
 }
 

@@ -21,6 +21,7 @@ use crate::{
         limits::TOKEN_LIFE_S_MAX,
         principal::{OwnerId, Scope},
     },
+    postgres::STOP_MAX,
     store::{Settings, Store},
 };
 
@@ -138,7 +139,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
     let done = act(&args.command, &store, &ids, &clock, owner).await;
     store.close().await;
-    database.leave().await?;
+    database.leave(STOP_MAX).await?;
     done.map(|()| ExitCode::SUCCESS)
 }
 

@@ -127,8 +127,12 @@ pub const JWT_LEEWAY_S: u64 = 5;
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
 /// Most different texts of one body that look like a JWT and are verified; a body with more is refused.
 pub const BODY_JWTS_MAX: usize = 1_000;
-/// A server that drains has this long to finish, milliseconds.
-pub const DRAIN_MS_MAX: u64 = 8_000;
+/// A server that is told to stop lets open requests finish for this long, milliseconds.
+pub const DRAIN_MS_MAX: u64 = 7_000;
+/// After this long it also leaves what is not committed yet, which nobody was told is, milliseconds.
+pub const SETTLE_MS_MAX: u64 = 8_000;
+/// After this long an embedded Postgres that still stops is ended at once, milliseconds.
+pub const END_MS_MAX: u64 = 9_000;
 /// Of these, how long it may at most still take connections and say that it will go, milliseconds.
 pub const DRAIN_NOTICE_MS_MAX: u64 = 5_000;
 /// How often the log is told that connections cannot be accepted, milliseconds.

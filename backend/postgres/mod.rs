@@ -32,12 +32,16 @@ mod supervise;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
+use std::time::Duration;
 
 use tokio::sync::oneshot;
 use tokio::task::JoinHandle;
 
 pub use error::Error;
 pub use secret::Password;
+
+/// What a command waits for Postgres to stop before it ends it at once.
+pub const STOP_MAX: Duration = Duration::from_secs(10);
 
 use account::Account;
 use home::Home;
@@ -86,7 +90,7 @@ impl Endpoint {
 #[derive(Debug)]
 pub struct Cluster {
     endpoint: Endpoint,
-    stop: oneshot::Sender<()>,
+    stop: oneshot::Sender<Duration>,
     task: JoinHandle<Result<(), Error>>,
 }
 
@@ -120,11 +124,11 @@ impl Cluster {
         &self.endpoint
     }
 
-    /// Ends Postgres (fast shutdown, after 10 s an immediate one) and gives up the data directory.
-    /// Takes 20 s at most. Close your pools first: open connections are cut.
-    pub async fn stop(self) -> Result<(), Error> {
+    /// Ends Postgres (fast shutdown, after `max` an immediate one) and gives up the data directory.
+    /// Takes half a second longer than `max` at most. Close your pools first: open connections are cut.
+    pub async fn stop(self, max: Duration) -> Result<(), Error> {
         // The task is gone only if it panicked; awaiting it says so.
-        let _ = self.stop.send(());
+        let _ = self.stop.send(max);
         self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })??;
         // One under /tmp would stay for ever; the next start makes it again. It is only removed when nothing is in it.
         let _ = std::fs::remove_dir(&self.endpoint.socket_dir);

@@ -10,8 +10,6 @@ use tracing::warn;
 use super::error::Error;
 use super::pidfile::{self, Owner};
 
-/// A fast shutdown writes a checkpoint; what it does not finish in this time the next start's recovery does.
-const FAST_STOP_MAX: Duration = Duration::from_secs(10);
 /// After SIGQUIT the postmaster itself gives its children 5 s before it kills them.
 const IMMEDIATE_STOP_MAX: Duration = Duration::from_secs(10);
 /// An adopted postmaster is no child of ours, so nothing wakes us when it ends.
@@ -54,11 +52,12 @@ impl Postmaster {
         }
     }
 
-    pub(super) async fn stop(&mut self) -> Result<(), Error> {
+    /// A fast shutdown writes a checkpoint; what it does not finish within `max` the next start's recovery does.
+    pub(super) async fn stop(&mut self, max: Duration) -> Result<(), Error> {
         self.signal(Signal::INT);
         // A stopped process would never see the one before.
         self.signal(Signal::CONT);
-        if timeout(FAST_STOP_MAX, self.ended()).await.is_ok() {
+        if timeout(max, self.ended()).await.is_ok() {
             return Ok(());
         }
         warn!(pid = self.pid.as_raw_nonzero(), "Postgres takes long to stop; it is ended at once");

@@ -11,7 +11,6 @@ use tokio::net::UnixStream;
 use tokio::time::{Instant, sleep, timeout};
 use tracing::{info, warn};
 
-use super::PORT;
 use super::account::Account;
 use super::command;
 use super::error::Error;
@@ -22,6 +21,7 @@ use super::pidfile::{self, Owner, Pidfile, Status};
 use super::postmaster::Postmaster;
 use super::secret::{self, Password};
 use super::socket;
+use super::{PORT, STOP_MAX};
 
 /// Recovery after a crash replays up to `max_wal_size`, on slow disks for minutes.
 const READY_MAX: Duration = Duration::from_mins(5);
@@ -102,7 +102,7 @@ impl Site {
             return Ok(password);
         }
         if let Some(mut postmaster) = self.adopt().await? {
-            postmaster.stop().await?;
+            postmaster.stop(STOP_MAX).await?;
         }
         secret::make(&self.home, &self.programs, self.account).await
     }
@@ -143,7 +143,7 @@ impl Site {
                 }
                 Answer::Closed if found.status == Status::Ready => {
                     warn!(pid, "the Postgres that was left running listens elsewhere; it is started again");
-                    postmaster.stop().await?;
+                    postmaster.stop(STOP_MAX).await?;
                 }
                 Answer::Yes | Answer::Closed if since.elapsed() > READY_MAX => {
                     return Err(Error::Stuck { pid });

@@ -17,20 +17,27 @@ const PAUSE_MAX: Duration = Duration::from_secs(10);
 /// A postmaster that lived so long was well: the next failure is a new one.
 const WELL_AFTER: Duration = Duration::from_mins(1);
 
-/// Runs until `stopped` says so (then Postgres is stopped) or its sender is dropped (then Postgres is left running).
-/// The lock is given up when this returns, so never before the postmaster's fate is known.
+/// How long a Postgres that is ended at once is waited for. It may take 5 s for children that do not end by themselves.
+const AT_ONCE: Duration = Duration::from_millis(400);
+
+/// Runs until `stopped` says within what time to stop Postgres, or its sender is dropped (then Postgres is left running).
+/// The lock is given up when this returns: Postgres has ended, goes on, or was told to end at once, which the next start
+/// waits for.
 pub(super) async fn supervise(
     site: Site,
     mut postmaster: Postmaster,
     _lock: Lock,
-    mut stopped: oneshot::Receiver<()>,
+    mut stopped: oneshot::Receiver<Duration>,
 ) -> Result<(), Error> {
     let told = tokio::select! {
         told = &mut stopped => told,
         never = keep_up(&site, &mut postmaster) => match never {},
     };
     match told {
-        Ok(()) => postmaster.stop().await,
+        Ok(max) => tokio::time::timeout(max + AT_ONCE, postmaster.stop(max)).await.unwrap_or_else(|_| {
+            warn!("Postgres was told to end at once and has not ended yet; the next start waits for it");
+            Ok(())
+        }),
         Err(_dropped) => Ok(()),
     }
 }

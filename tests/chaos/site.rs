@@ -12,7 +12,7 @@ use std::{
 use anyhow::{Context as _, bail};
 use runreel::{
     database::Database,
-    postgres::{Cluster, Options},
+    postgres::{Cluster, Options, STOP_MAX},
 };
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 use sqlx::postgres::PgConnectOptions;
@@ -296,6 +296,6 @@ impl Shared {
     }
 
     pub(crate) async fn stop(self) -> anyhow::Result<()> {
-        Ok(self.cluster.stop().await?)
+        Ok(self.cluster.stop(STOP_MAX).await?)
     }
 }

@@ -17,6 +17,7 @@ use crate::support::{
     runs::numbered,
     server::{JWT_SECRET, serve_args, setup},
     sse::Item,
+    take_log,
 };
 
 #[tokio::test]
@@ -175,6 +176,8 @@ impl std::io::Write for Keep {
 #[tokio::test]
 async fn no_secret_is_ever_logged_or_stored() {
     let filter = tracing_subscriber::EnvFilter::new("debug,runreel=trace");
+    // From every thread, also those that only read and write files.
+    assert!(take_log());
     tracing_subscriber::fmt().with_env_filter(filter).with_writer(|| Keep).init();
     let server = setup().jwt().start().await;
     let subject = "sentinel-subject-7c1d";

@@ -1,5 +1,7 @@
 //! `runreel demo`: agents of a configuration that its own process carries out for a server.
 
+use std::time::Duration;
+
 use serde_json::{Value, json};
 use tokio::process::{Child, Command};
 
@@ -7,12 +9,16 @@ use crate::{
     agents::{answer, assert_once, children, kinds, log, of, questions, said, stands},
     support::{
         cluster::Db,
-        patiently,
-        process::{program, run},
+        holds,
+        process::{Said, ended, program, run},
         server::{Server, setup},
-        until,
+        within,
     },
 };
+
+/// How long five agents with their tools, in a process of their own, are waited for when others keep all processors
+/// busy. It hides no lease that lapsed: half a second is what they have here.
+const DEMO_MAX: Duration = Duration::from_mins(1);
 
 /// Jobs, and runs whose state is kept.
 const LEFT: &str = "select (select count(*) from store.job) + (select count(distinct thread_no) from store.checkpoint)";
@@ -49,6 +55,11 @@ pub fn demo(server: &Server, dir: &tempfile::TempDir, words: &[&str]) -> Command
 /// As fast as it goes, and without a visitor.
 pub const ALONE: [&str; 4] = ["--pace", "0", "--answer-after", "0"];
 
+/// Runs a demo to its end.
+async fn to_its_end(demo: Command) -> Said {
+    within(DEMO_MAX, "the demo", ended(demo, "")).await
+}
+
 /// The demo's run that was made last.
 async fn lead(server: &Server) -> Value {
     server.get("/api/runs?tag=demo").await.expect(200)["runs"][0].clone()
@@ -56,7 +67,7 @@ async fn lead(server: &Server) -> Value {
 
 /// The demo's run, once it waits for its visitor.
 async fn asked(server: &Server) -> (String, Value) {
-    until("the question", || async { lead(server).await["status"] == "interrupted" }).await;
+    within(DEMO_MAX, "the question", holds(|| async { lead(server).await["status"] == "interrupted" })).await;
     let id = lead(server).await["run_id"].as_str().unwrap().to_owned();
     let question = questions(server, &id).await.remove(0);
     (id, question)
@@ -65,9 +76,10 @@ async fn asked(server: &Server) -> (String, Value) {
 /// A demo whose agents speak so slowly that it stands in the middle of its workers' answers, when all tools are done.
 async fn in_the_middle(server: &Server, dir: &tempfile::TempDir) -> (Child, String) {
     let child = demo(server, dir, &["--pace", "60000"]).spawn().unwrap();
-    until("the supervisor to wait", || async { lead(server).await["status"] == "waiting" }).await;
+    within(DEMO_MAX, "the supervisor to wait", holds(|| async { lead(server).await["status"] == "waiting" })).await;
     let id = lead(server).await["run_id"].as_str().unwrap().to_owned();
-    until("all workers at their answers", || async { steps(server, &id).await == [3, 5, 5, 7] }).await;
+    within(DEMO_MAX, "all workers at their answers", holds(|| async { steps(server, &id).await == [3, 5, 5, 7] }))
+        .await;
     (child, id)
 }
 
@@ -89,7 +101,7 @@ fn signal(child: &Child, signal: rustix::process::Signal) {
 #[tokio::test]
 async fn a_demo_shows_what_its_agents_found_and_ends_by_itself() {
     let (server, dir) = (server().await, tree());
-    let shown = run(demo(&server, &dir, &ALONE), "").await;
+    let shown = to_its_end(demo(&server, &dir, &ALONE)).await;
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let lead = lead(&server).await;
     let id = lead["run_id"].as_str().unwrap();
@@ -127,7 +139,7 @@ async fn a_demo_shows_what_its_agents_found_and_ends_by_itself() {
 #[tokio::test]
 async fn workers_call_tools_side_by_side_get_over_a_failure_and_leave_an_artifact() {
     let (server, dir) = (server().await, tree());
-    let shown = run(demo(&server, &dir, &ALONE), "").await;
+    let shown = to_its_end(demo(&server, &dir, &ALONE)).await;
     assert_eq!(shown.code, Some(0), "{shown:?}");
     let id = lead(&server).await["run_id"].as_str().unwrap().to_owned();
     let (mut failed, mut side_by_side, mut artifacts) = (0, 0, log(&server, &id).await);
@@ -158,7 +170,7 @@ async fn a_visitor_who_agrees_sees_the_command_run() {
     let (id, question) = asked(&server).await;
     assert_eq!((&question["payload"]["kind"], &question["payload"]["tool"]), (&json!("approval"), &json!("shell")));
     answer(&server, &id, &question, "approve", Value::Null).await;
-    let shown = patiently("the end", child.wait_with_output()).await.unwrap();
+    let shown = within(DEMO_MAX, "the end", child.wait_with_output()).await.unwrap();
     let report = String::from_utf8(shown.stdout).unwrap();
     assert!(report.contains("What changed last:\n\nThere is no history."), "{report}");
     let events = log(&server, &id).await;
@@ -170,10 +182,10 @@ async fn a_visitor_who_agrees_sees_the_command_run() {
 #[tokio::test]
 async fn a_demo_whose_process_is_killed_goes_on_in_the_next_one_and_does_nothing_twice() {
     let (server, dir) = (server().await, tree());
-    let whole = run(demo(&server, &dir, &ALONE), "").await.stdout;
+    let whole = to_its_end(demo(&server, &dir, &ALONE)).await.stdout;
     let (mut child, id) = in_the_middle(&server, &dir).await;
     child.kill().await.unwrap();
-    let shown = run(demo(&server, &dir, &[&ALONE[..], &["--resume", &id]].concat()), "").await;
+    let shown = to_its_end(demo(&server, &dir, &[&ALONE[..], &["--resume", &id]].concat())).await;
     assert_eq!((shown.code, &shown.stdout), (Some(0), &whole), "{shown:?}");
     let mut tools = Vec::new();
     for worker in children(&server, &id).await {
@@ -186,7 +198,7 @@ async fn a_demo_whose_process_is_killed_goes_on_in_the_next_one_and_does_nothing
     tools.sort_unstable();
     assert_eq!(tools, [2, 3, 3, 4]);
     server.db.until_number("nothing left", LEFT, 0).await;
-    let other = run(demo(&server, &tree(), &["--resume", &id]), "").await;
+    let other = to_its_end(demo(&server, &tree(), &["--resume", &id])).await;
     assert_eq!(other.code, Some(1), "{other:?}");
     assert!(other.stderr.contains("is no demo of this folder"), "{other:?}");
 }
@@ -198,7 +210,7 @@ async fn a_demo_whose_process_is_killed_while_it_asks_takes_the_answer_in_the_ne
     let (id, question) = asked(&server).await;
     child.kill().await.unwrap();
     answer(&server, &id, &question, "reject", json!("not now")).await;
-    let shown = run(demo(&server, &dir, &[&ALONE[..], &["--resume", &id]].concat()), "").await;
+    let shown = to_its_end(demo(&server, &dir, &[&ALONE[..], &["--resume", &id]].concat())).await;
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(shown.stdout.contains("a person refused this call: not now"), "{shown:?}");
 }
@@ -208,13 +220,13 @@ async fn ctrl_c_cancels_a_demo_and_a_cancelled_run_ends_it() {
     let (server, dir) = (server().await, tree());
     let (mut child, id) = in_the_middle(&server, &dir).await;
     signal(&child, rustix::process::Signal::INT);
-    let status = patiently("the end", child.wait()).await.unwrap();
+    let status = within(DEMO_MAX, "the end", child.wait()).await.unwrap();
     assert_eq!(status.code(), Some(130));
     stands(&server, &id, "cancelled").await;
     server.db.until_number("nothing left", LEFT, 0).await;
     let (child, id) = in_the_middle(&server, &tree()).await;
     server.post(&format!("/api/runs/{id}/cancel"), json!({})).await.expect(202);
-    let shown = patiently("the end", child.wait_with_output()).await.unwrap();
+    let shown = within(DEMO_MAX, "the end", child.wait_with_output()).await.unwrap();
     assert_eq!(shown.status.code(), Some(1));
     assert!(String::from_utf8_lossy(&shown.stderr).contains("the run was cancelled"));
 }
@@ -227,7 +239,7 @@ async fn two_demos_of_one_owner_leave_each_others_runs_alone() {
     killed.kill().await.unwrap();
     // Its runs are nobody's now, and there is room at the other demo.
     let [one, other] = [demo(&server, &here, &ALONE), demo(&server, &there, &ALONE)];
-    let (one, other) = tokio::join!(run(one, ""), run(other, ""));
+    let (one, other) = tokio::join!(to_its_end(one), to_its_end(other));
     assert_eq!((one.code, other.code), (Some(0), Some(0)), "{one:?}{other:?}");
     assert!(one.stdout.contains("# A tree") && !one.stdout.contains("# Another tree"), "{one:?}");
     assert!(other.stdout.contains("# Another tree") && !other.stdout.contains("# A tree"), "{other:?}");
@@ -240,7 +252,7 @@ async fn a_demo_starts_a_server_on_a_free_port_and_ends_it() {
     let (db, dir) = (Db::new().await, tree());
     let mut command = program(&["demo", "--listen", "127.0.0.1:0", "--exit"]);
     command.args(ALONE).arg("--data-dir").arg(db.data.path()).arg(dir.path()).env("DATABASE_URL", db.url());
-    let shown = run(command, "").await;
+    let shown = to_its_end(command).await;
     assert_eq!(shown.code, Some(0), "{shown:?}");
     assert!(shown.stdout.contains("# A tree"), "{shown:?}");
     let (_, link) = shown.stderr.split_once("Live: http://").unwrap();
@@ -253,7 +265,7 @@ async fn a_demo_starts_a_server_on_a_free_port_and_ends_it() {
 async fn a_folder_that_is_not_there_makes_no_run() {
     let (server, dir) = (server().await, tree());
     std::fs::remove_dir_all(dir.path()).unwrap();
-    let shown = run(demo(&server, &dir, &[]), "").await;
+    let shown = to_its_end(demo(&server, &dir, &[])).await;
     assert_eq!(shown.code, Some(1), "{shown:?}");
     assert!(shown.stderr.contains("cannot be read"), "{shown:?}");
     assert!(lead(&server).await.is_null());

@@ -75,6 +75,33 @@ impl Drop for DataDir {
     }
 }
 
+/// The child of this process whose command line has this word.
+fn child_called(parent: rustix::process::Pid, word: &str) -> rustix::process::Pid {
+    let children = format!("/proc/{pid}/task/{pid}/children", pid = parent.as_raw_nonzero());
+    let children = std::fs::read_to_string(children).unwrap();
+    let of_word =
+        |pid: &&str| std::fs::read_to_string(format!("/proc/{pid}/cmdline")).is_ok_and(|line| line.contains(word));
+    let pid = children.split_whitespace().find(of_word).unwrap_or_else(|| panic!("no {word} among {children}"));
+    rustix::process::Pid::from_raw(pid.parse().unwrap()).unwrap()
+}
+
+#[tokio::test]
+async fn a_server_ends_within_ten_seconds_also_when_its_postgres_does_not_and_loses_nothing() {
+    let data_dir = DataDir::new().await;
+    let (served, api, _) = start(data_dir.path()).await;
+    let run = api.ended_run(3).await;
+    // Without the process that writes the last checkpoint Postgres would stop for ever.
+    let checkpointer = child_called(postmaster(data_dir.path()), "checkpointer");
+    rustix::process::kill_process(checkpointer, rustix::process::Signal::STOP).unwrap();
+    let told = Instant::now();
+    stop(served).await;
+    let ended = told.elapsed();
+    assert!(ended < Duration::from_secs(10), "the server ended after {ended:?}");
+    let (served, api, _) = start(data_dir.path()).await;
+    assert_contiguous(&api.events(&run).await, 6);
+    stop(served).await;
+}
+
 #[tokio::test]
 async fn a_server_starts_on_an_empty_directory_and_again_on_a_full_one() {
     let data_dir = DataDir::new().await;

@@ -16,24 +16,49 @@ pub mod sse;
 pub mod telegram;
 pub mod threads;
 
-use std::time::Duration;
+use std::{cell::Cell, time::Duration};
+
+thread_local! {
+    /// Whether somebody takes what the servers of this test say.
+    static LOG_TAKEN: Cell<bool> = const { Cell::new(false) };
+}
+
+/// Takes the log of this test's servers, unless somebody has: a test is one thread, and so are its servers' tasks.
+pub fn take_log() -> bool {
+    !LOG_TAKEN.replace(true)
+}
+
+/// Has what this test's servers say shown when the test fails.
+pub fn show_log() {
+    if take_log() {
+        let said = tracing_subscriber::fmt().with_env_filter("info,runreel=debug").with_ansi(false).with_test_writer();
+        // As long as the thread, which is the test's.
+        std::mem::forget(tracing::subscriber::set_default(said.finish()));
+    }
+}
 
 /// How long a test waits for what must happen: less than a lease, so that none that lapses hides a lost wake-up.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
 /// Waits for something, but not for ever.
 pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
-    let done = tokio::time::timeout(PATIENCE, work).await;
-    done.unwrap_or_else(|_| panic!("waited {PATIENCE:?} for {what}"))
+    within(PATIENCE, what, work).await
+}
+
+/// As [`patiently`], with a bound for what is more work.
+pub async fn within<T>(max: Duration, what: &str, work: impl Future<Output = T>) -> T {
+    let done = tokio::time::timeout(max, work).await;
+    done.unwrap_or_else(|_| panic!("waited {max:?} for {what}"))
 }
 
 /// Waits until a condition holds.
 pub async fn until<F: Future<Output = bool>>(what: &str, condition: impl FnMut() -> F) {
-    let mut condition = condition;
-    patiently(what, async {
-        while !condition().await {
-            tokio::time::sleep(Duration::from_millis(5)).await;
-        }
-    })
-    .await;
+    patiently(what, holds(condition)).await;
+}
+
+/// Looks again and again, until a condition holds.
+pub async fn holds<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
+    while !condition().await {
+        tokio::time::sleep(Duration::from_millis(5)).await;
+    }
 }

@@ -32,7 +32,12 @@ pub fn program(words: &[&str]) -> Command {
 }
 
 /// Runs a command to its end.
-pub async fn run(mut command: Command, stdin: &str) -> Said {
+pub async fn run(command: Command, stdin: &str) -> Said {
+    patiently("the command", ended(command, stdin)).await
+}
+
+/// The same however long it takes.
+pub async fn ended(mut command: Command, stdin: &str) -> Said {
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
     let mut input = child.stdin.take().unwrap();
@@ -41,7 +46,7 @@ pub async fn run(mut command: Command, stdin: &str) -> Said {
         // A command that has failed reads no more.
         let _ = input.write_all(text.as_bytes()).await;
     });
-    let output = patiently("the command", child.wait_with_output()).await.unwrap();
+    let output = child.wait_with_output().await.unwrap();
     feeding.await.unwrap();
     Said {
         code: output.status.code(),

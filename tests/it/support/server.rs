@@ -12,7 +12,7 @@ use runreel::{
 use tokio::task::JoinHandle;
 use tokio_util::sync::CancellationToken;
 
-use super::{api::Api, cluster::Db, patiently};
+use super::{api::Api, cluster::Db, patiently, show_log};
 
 /// The flags of `serve`, as the command line reads them.
 #[derive(Parser)]
@@ -99,6 +99,7 @@ impl Setup {
     }
 
     pub async fn start(self) -> Server {
+        show_log();
         let db = match self.db {
             Some(db) => db,
             None => Db::new().await,

@@ -1,6 +1,6 @@
 //! What the programs of tools cannot reach, although they are of the server's own user: its data and its secrets.
 //!
-//! Invariant kept here: a program that is started through [`Walls`] opens nothing of what they are around, save the one
+//! Invariant kept here: a program that is started through [`Confinement`] opens nothing of what they are around, save the one
 //! folder it was given, looks into no process outside and signals none; nor do those that it starts, ever. Linux sees to
 //! that (Landlock). Where the kernel has none, nothing is kept and [`hold`] says so.
 //!
@@ -21,11 +21,11 @@ use tokio::{
 
 /// Around files and folders that programs of tools cannot reach. Cheap to clone.
 #[derive(Clone, Debug, Default)]
-pub struct Walls {
+pub struct Confinement {
     kept: Arc<[PathBuf]>,
 }
 
-impl Walls {
+impl Confinement {
     pub fn around(kept: impl IntoIterator<Item = PathBuf>) -> Self {
         Self { kept: kept.into_iter().collect() }
     }
@@ -166,7 +166,7 @@ mod tests {
             kill -0 $PPID && echo signalled";
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).current_dir(scratch.path()).stdout(std::process::Stdio::piped());
-        let walls = Walls::around([scratch.path().join("data")]);
+        let walls = Confinement::around([scratch.path().join("data")]);
         let child = walls.spawn(command, Some(&scratch.path().join("data/files/mine"))).await.unwrap();
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "new\ntext");

@@ -24,7 +24,7 @@ use crate::{
     emitters::{
         emitter::Emitter,
         host::{HostError, RunHost},
-        identity::{SupervisorEmitter, Unfit, WorkerEmitter},
+        identity::{InvalidIdentity, SupervisorEmitter, WorkerEmitter},
     },
     engine::{Durability, Ended, RunEnv, visit::Question},
 };
@@ -201,7 +201,7 @@ impl Execution {
         // A try after an outage must not take the ids of the try before it.
         let prefix = format!("attempt{}-{}", self.attempt, self.ids.uuid().simple());
         let host = Arc::clone(&self.host);
-        let emitter: Result<Arc<dyn Emitter>, Unfit> = match host.context().role {
+        let emitter: Result<Arc<dyn Emitter>, InvalidIdentity> = match host.context().role {
             Role::Worker => WorkerEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _),
             Role::Supervisor | Role::Agent | Role::Router => {
                 SupervisorEmitter::new(host, &prefix).map(|emitter| Arc::new(emitter.repeatable()) as _)

@@ -14,7 +14,7 @@ use tokio_util::sync::CancellationToken;
 /// Who says a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Speaker {
+pub enum MessageRole {
     System,
     User,
     Assistant,
@@ -83,7 +83,7 @@ pub struct ToolCall {
 /// One message of a conversation.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Message {
-    pub role: Speaker,
+    pub role: MessageRole,
     #[serde(default, deserialize_with = "parts_of")]
     pub content: Vec<Part>,
     /// Of an assistant.
@@ -110,25 +110,25 @@ fn parts_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Par
 }
 
 impl Message {
-    fn of(role: Speaker, text: impl Into<String>) -> Self {
+    fn of(role: MessageRole, text: impl Into<String>) -> Self {
         Self { role, content: vec![Part::text(text)], tool_calls: Vec::new(), tool_call_id: None }
     }
 
     pub fn system(text: impl Into<String>) -> Self {
-        Self::of(Speaker::System, text)
+        Self::of(MessageRole::System, text)
     }
 
     pub fn user(text: impl Into<String>) -> Self {
-        Self::of(Speaker::User, text)
+        Self::of(MessageRole::User, text)
     }
 
     pub fn assistant(text: impl Into<String>) -> Self {
-        Self::of(Speaker::Assistant, text)
+        Self::of(MessageRole::Assistant, text)
     }
 
     /// What a tool gave back, or why it did not.
     pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
-        Self { tool_call_id: Some(call_id.into()), ..Self::of(Speaker::Tool, text) }
+        Self { tool_call_id: Some(call_id.into()), ..Self::of(MessageRole::Tool, text) }
     }
 
     /// All its text, paragraphs apart.

@@ -27,7 +27,7 @@ use crate::{
         models::{ModelConfig, Source},
         sections::{Agent as AgentSection, Exclusive, Tool as ToolSection, ToolKind},
     },
-    confine::Walls,
+    confine::Confinement,
     domain::{context::RunContext, id::Name},
     engine::Limits,
 };
@@ -43,7 +43,7 @@ pub enum ResolveError {
     #[error("there is no agent named {0}")]
     Unknown(String),
     #[error("agent {agent}: {why}")]
-    Unfit { agent: String, why: String },
+    InvalidIdentity { agent: String, why: String },
 }
 
 /// The agents of the configuration. Cloning shares the connections.
@@ -54,7 +54,7 @@ pub struct Agents {
     path: Option<std::ffi::OsString>,
     web: Web,
     servers: Servers,
-    walls: Walls,
+    walls: Confinement,
     admission: Admission,
     locks: Locks,
 }
@@ -67,9 +67,9 @@ impl Agents {
         file: File,
         data_dir: PathBuf,
         path: Option<std::ffi::OsString>,
-        walls: Walls,
+        walls: Confinement,
     ) -> Result<Self, ResolveError> {
-        let web = Web::new().map_err(|why| ResolveError::Unfit { agent: "(any)".to_owned(), why })?;
+        let web = Web::new().map_err(|why| ResolveError::InvalidIdentity { agent: "(any)".to_owned(), why })?;
         let servers = Servers::new(web.clone(), path.clone(), walls.clone());
         let agents = Self {
             file: Arc::new(file),
@@ -82,7 +82,7 @@ impl Agents {
             locks: Locks::default(),
         };
         for (name, agent) in &agents.file.sections.agents {
-            let unfit = |why| ResolveError::Unfit { agent: name.clone(), why };
+            let unfit = |why| ResolveError::InvalidIdentity { agent: name.clone(), why };
             agents.model(agent).map_err(unfit)?;
             agents.file.system(agent).map_err(|error| unfit(error.to_string()))?;
             Toolbox::checked(agents.own_tools(agent).map_err(unfit)?).map_err(unfit)?;
@@ -94,7 +94,7 @@ impl Agents {
     pub async fn assistant(&self, name: &str) -> Result<Assistant, ResolveError> {
         let agent = self.file.sections.agents.get(name);
         let agent = agent.ok_or_else(|| ResolveError::Unknown(name.to_owned()))?;
-        let unfit = |why: String| ResolveError::Unfit { agent: name.to_owned(), why };
+        let unfit = |why: String| ResolveError::InvalidIdentity { agent: name.to_owned(), why };
         let parse = |name: &str| name.parse::<Name>().map_err(|_| unfit(format!("{name} is no agent's name")));
         let (model, config) = self.model(agent).map_err(unfit)?;
         let mut tools = self.own_tools(agent).map_err(unfit)?;

@@ -18,7 +18,7 @@ use super::{
 use crate::{
     domain::{context::RunContext, id::SpanId, limits::TOOL_GRACE_MS},
     emitters::host::HostError,
-    engine::{RunEnv, Stop, Visit},
+    engine::{NodeContext, RunEnv, Stop},
 };
 
 /// One tool call, as the agent decided it.
@@ -32,7 +32,7 @@ pub struct Call {
 
 /// How a call went, with its result (the event may hold only the beginning).
 #[derive(Clone, Debug, PartialEq)]
-pub struct Outcome {
+pub struct CallOutcome {
     pub span: SpanId,
     pub tool: String,
     pub result: Result<Value, ToolError>,
@@ -50,9 +50,9 @@ pub trait Memory: Send + Sync {
 }
 
 /// Keeps results with the visit of a node, each under its call's span.
-pub struct InVisit<'a, S>(pub &'a Visit<S>);
+pub struct NodeMemory<'a, S>(pub &'a NodeContext<S>);
 
-impl<S: Send + Sync> Memory for InVisit<'_, S> {
+impl<S: Send + Sync> Memory for NodeMemory<'_, S> {
     fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>> {
         Box::pin(async move { self.0.kept(call.span.as_str()) })
     }
@@ -95,14 +95,14 @@ pub struct Step<'a> {
 ///
 /// A tool that fails, panics, is late or does not exist is an outcome like any other. The error is the log's: when it
 /// takes no more events the step has no meaning, but calls that began are still brought to their end first.
-pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<Outcome>, HostError> {
+pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<CallOutcome>, HostError> {
     let places = Semaphore::new(step.parallel_max.max(1));
     let outcomes = join_all(calls.into_iter().map(|call| in_turn(step, &places, call))).await;
     outcomes.into_iter().collect()
 }
 
 /// Waits for what it shares with others before it takes a place, so that waiting calls leave the places to others.
-async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outcome, HostError> {
+async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<CallOutcome, HostError> {
     let tool = step.tools.get(&call.tool);
     let shared = match tool {
         Ok(tool) => tool.exclusive(step.env.host.context()),
@@ -114,7 +114,7 @@ async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outc
     };
     let place = places.acquire().await.map_err(HostError::refused)?;
     if step.env.cancel.is_cancelled() {
-        return Ok(Outcome {
+        return Ok(CallOutcome {
             span: call.span,
             tool: call.tool,
             result: Err(ToolError::Cancelled),
@@ -127,7 +127,7 @@ async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<Outc
 }
 
 /// Makes a call between its two events.
-async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, HostError> {
+async fn logged(step: &Step<'_>, call: Call) -> Result<CallOutcome, HostError> {
     step.env.emitter.tool_started(&call.span, &call.tool, &call.args, step.parent).await?;
     let began = (step.env.stopwatch)();
     let kept = match step.memory {
@@ -149,7 +149,7 @@ async fn logged(step: &Step<'_>, call: Call) -> Result<Outcome, HostError> {
         Ok(value) => step.env.emitter.tool_completed(&span, &name, value, took, step.parent).await?,
         Err(error) => step.env.emitter.tool_failed(&span, &name, &error.to_string(), took, step.parent).await?,
     }
-    Ok(Outcome { span, tool: name, result, took })
+    Ok(CallOutcome { span, tool: name, result, took })
 }
 
 /// Makes the call, and puts a result that is too long aside.

@@ -8,7 +8,7 @@ use crate::{
         run::Status,
     },
     emitters::host::{Child, ChildEnd, HostError},
-    engine::{Stop, Visit},
+    engine::{NodeContext, Stop},
 };
 
 /// A worker that was asked for: its run, or why there is none.
@@ -27,7 +27,7 @@ pub struct Task {
 /// Makes a run that waits for whoever serves its agent, and tells so under `span`. Asked again, it is the same run, and
 /// what was refused stays so; what was out of reach is asked for again. `key` tells the workers of one node apart, at most 60 bytes.
 pub async fn spawn<S>(
-    visit: &Visit<S>,
+    visit: &NodeContext<S>,
     key: &str,
     span: &SpanId,
     Task { agent, title, input }: Task,
@@ -55,7 +55,7 @@ pub async fn spawn<S>(
 
 /// Waits until all have ended, and gives their ends in their order; the run rests in the meantime.
 pub async fn wait<S>(
-    visit: &Visit<S>,
+    visit: &NodeContext<S>,
     reason: &str,
     workers: &[Worker],
 ) -> Result<Vec<Result<ChildEnd, HostError>>, Stop> {
@@ -72,7 +72,7 @@ pub async fn wait<S>(
 /// Tells how a worker ended. `brought` reads its output and says what the log keeps of it; the inner error is in words
 /// for whoever gave the work.
 pub async fn told<S, T>(
-    visit: &Visit<S>,
+    visit: &NodeContext<S>,
     title: &str,
     end: &ChildEnd,
     brought: impl FnOnce(&Value) -> Result<(T, Value), String>,

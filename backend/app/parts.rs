@@ -6,7 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agents::{registry::Agents, runtime::Runtime},
-    artifacts::{Artifacts, OwnBounds, Shelf, disk::Disk, remote::Remote},
+    artifacts::{Artifacts, BlobStore, OwnBounds, disk::Disk, remote::Remote},
     auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
@@ -14,7 +14,7 @@ use crate::{
         self, ArtifactStore, Auth, File, Secrets, ServeArgs,
         channels::{ChannelConfig, TELEGRAM},
     },
-    confine::{self, Walls},
+    confine::{self, Confinement},
     database::Database,
     dispatch::{self, Dispatch},
     domain::{
@@ -29,7 +29,7 @@ use crate::{
         log::SessionLog,
         saved::{SavedSessions, Talk},
     },
-    store::{self, Store, sessions::Keeping},
+    store::{self, Store, sessions::SessionPolicy},
     supervise::Supervisor,
     telemetry,
     threads::Threads,
@@ -66,7 +66,7 @@ pub(super) async fn build(
     ids: IdSource,
 ) -> anyhow::Result<Built> {
     let store = open_store(database, args, &clock).await?;
-    let pepper = store.settle_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
+    let pepper = store.init_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
     let supervisor = Supervisor::new(tasks.clone(), stop.clone());
     let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
@@ -82,8 +82,8 @@ pub(super) async fn build(
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
         // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
-        channels.take_back_all().await?;
-        store.take_back_jobs(&Name::trusted(RUNTIME), plan.clock.held()).await?;
+        channels.reclaim_all().await?;
+        store.reclaim_jobs(&Name::trusted(RUNTIME), plan.clock.held()).await?;
     }
     let raised = store.raise_counters().await?;
     if raised > 0 {
@@ -156,7 +156,7 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
         );
     }
     if database.endpoint.is_some() {
-        store::query::let_reader_log_in(&database.options).await?;
+        store::query::enable_reader_login(&database.options).await?;
     }
     Ok(store)
 }
@@ -188,13 +188,13 @@ impl Plan<'_> {
     async fn artifacts(&self) -> anyhow::Result<Artifacts> {
         let home = self.store.artifact_home().await?;
         let place = match self.args.artifact_store(self.secrets)? {
-            ArtifactStore::Folder(dir) => Shelf::Disk(Disk::open(&dir, home).map_err(|error| {
+            ArtifactStore::Folder(dir) => BlobStore::Disk(Disk::open(&dir, home).map_err(|error| {
                 anyhow::anyhow!(
                     "the folder for artifacts {} cannot be used: {error}; name another with --artifacts-dir",
                     dir.display()
                 )
             })?),
-            ArtifactStore::Bucket(s3) => Shelf::Remote(
+            ArtifactStore::Bucket(s3) => BlobStore::Remote(
                 Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("the artifact store cannot be used: {error}"))?,
             ),
         };
@@ -290,7 +290,7 @@ impl Plan<'_> {
             let ChannelConfig { idle_timeout_s, thread_per_session, .. } = **config;
             // A webhook's messages carry no credential, so its chats are of one owner.
             let owner = (channel.as_str() == TELEGRAM).then(|| owner_of(config, authenticator));
-            Talk { channel: channel.clone(), keeping: Keeping { idle_timeout_s, thread_per_session }, owner }
+            Talk { channel: channel.clone(), keeping: SessionPolicy { idle_timeout_s, thread_per_session }, owner }
         });
         let (store, talks) = (self.store.clone(), talks.collect());
         Ok(SavedSessions::new(artifacts.clone(), store, times, place, talks, draining.clone()))
@@ -298,7 +298,7 @@ impl Plan<'_> {
 
     /// What carries out the runs of the configured agents.
     fn runtime(&self, dispatch: &Dispatch, threads: &Threads, admission: &Admission) -> anyhow::Result<Runtime> {
-        let walls = Walls::around(self.args.kept(&self.file, self.secrets)?);
+        let walls = Confinement::around(self.args.kept(&self.file, self.secrets)?);
         if self.file.starts_programs() && !confine::hold() {
             tracing::warn!(
                 "this kernel has no Landlock, so programs that tools start can reach the database and the secrets of \

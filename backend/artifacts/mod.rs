@@ -100,7 +100,7 @@ impl<E, S: Into<Error>> From<S> for Broken<E> {
 
 /// Where bytes lie.
 #[derive(Clone, Debug)]
-pub enum Shelf {
+pub enum BlobStore {
     Disk(Disk),
     Remote(Remote),
 }
@@ -138,7 +138,7 @@ enum Writer {
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     store: Store,
-    shelf: Shelf,
+    shelf: BlobStore,
     clock: Clock,
     ids: IdSource,
     uploads: Quota,
@@ -155,7 +155,7 @@ pub struct OwnBounds {
 }
 
 impl Artifacts {
-    pub fn new(store: Store, shelf: Shelf, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
+    pub fn new(store: Store, shelf: BlobStore, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
         let uploads = Quota::new(UPLOADS_MAX, own.uploads);
         let downloads = Quota::new(DOWNLOADS_MAX, own.downloads);
         let takes = Quota::new(TAKES_MAX, TAKES_OWN_MAX);
@@ -265,8 +265,8 @@ impl Artifacts {
         let share = self.downloads.try_take(owner, 1).map_err(Error::Busy)?;
         let (hash, size) = (artifact.sha256, artifact.size);
         let bytes = match &self.shelf {
-            Shelf::Disk(disk) => disk.read(hash, size, from, length).await?,
-            Shelf::Remote(remote) => remote.read(hash, size, from, length).await?,
+            BlobStore::Disk(disk) => disk.read(hash, size, from, length).await?,
+            BlobStore::Remote(remote) => remote.read(hash, size, from, length).await?,
         };
         let bytes = if length == size { checked(bytes, hash, size).boxed() } else { bytes };
         // Given back with the last of them.
@@ -294,7 +294,7 @@ fn checked(
     })
 }
 
-impl Shelf {
+impl BlobStore {
     async fn begin(&self, name: Uuid) -> Result<Writer, Error> {
         match self {
             // A store that has lost its folder cannot be used; no artifact is damaged by that.

@@ -14,7 +14,7 @@ use crate::domain::{
 
 /// What a sweep has removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Swept {
+pub struct SweepResult {
     /// Artifacts without an event.
     pub artifacts: u64,
     /// Contents without an artifact.
@@ -26,13 +26,13 @@ pub struct Swept {
 impl Artifacts {
     /// Removes what has been nobody's for longer than the grace. Several processes may do so at once, and uploads of the
     /// same content at the same time lose nothing.
-    pub async fn sweep(&self) -> Result<Swept, Error> {
+    pub async fn sweep(&self) -> Result<SweepResult, Error> {
         self.sweep_until(&CancellationToken::new()).await
     }
 
-    async fn sweep_until(&self, stop: &CancellationToken) -> Result<Swept, Error> {
+    async fn sweep_until(&self, stop: &CancellationToken) -> Result<SweepResult, Error> {
         let before = self.clock.now() - TimeDelta::milliseconds(ARTIFACT_GRACE_MS);
-        let mut swept = Swept::default();
+        let mut swept = SweepResult::default();
         loop {
             let settled = self.store.settle_artifacts(before, ARTIFACT_SWEEP_ROWS).await?;
             swept.artifacts += settled.removed;
@@ -101,7 +101,7 @@ impl Artifacts {
     }
 }
 
-fn count(swept: Swept) {
+fn count(swept: SweepResult) {
     for (what, number) in [("artifact", swept.artifacts), ("content", swept.contents), ("upload", swept.uploads)] {
         metrics::counter!("runreel_artifacts_swept_total", "what" => what).increment(number);
     }

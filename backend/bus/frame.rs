@@ -10,7 +10,7 @@ use crate::domain::{
     event::{EventType, Recorded},
     history::Tag,
     run::Status,
-    splice::Place,
+    splice::LogPosition,
 };
 
 /// One event, ready for the socket.
@@ -19,7 +19,7 @@ pub struct Frame {
     pub context: Arc<RunContext>,
     pub event_type: EventType,
     /// `None` for an ephemeral event.
-    pub place: Option<Place>,
+    pub place: Option<LogPosition>,
     /// The status a terminal event leaves its run in.
     pub terminal: Option<Status>,
     /// The whole frame of a run's own stream, `id:` line included.
@@ -32,7 +32,7 @@ pub struct Frame {
 
 impl Frame {
     /// Encodes an event; `history` is the one it was written in.
-    pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<Place>, history: Tag) -> Self {
+    pub fn new(context: Arc<RunContext>, event: &Recorded, place: Option<LogPosition>, history: Tag) -> Self {
         let mut block = String::new();
         if let Some(place) = place {
             block.push_str("id: ");

@@ -1,14 +1,14 @@
 //! The in-process broadcast: who is listening to a run or to an owner, and frames for them.
 //!
 //! Invariant kept here: a topic's frames arrive in the order they were published, and a reader that is too slow is told
-//! so ([`Heard::Lagged`]) instead of being waited for or silently skipped. One reader's lag costs the others nothing.
+//! so ([`BusMessage::Lagged`]) instead of being waited for or silently skipped. One reader's lag costs the others nothing.
 //!
 //! What waits for readers that are behind is bounded: in frames for each topic, in bytes for all topics of a principal.
 //!
 //! Others get a handle, never a channel. A topic exists while somebody listens; publishing to nobody costs a look-up.
 
 mod frame;
-mod kept;
+mod queue;
 
 use std::{
     collections::HashMap,
@@ -21,7 +21,7 @@ use tokio::sync::broadcast::{
 };
 
 pub use self::frame::Frame;
-use self::kept::{Backlog, Kept};
+use self::queue::{OwnerQueue, QueuedFrame};
 use crate::domain::{id::RunId, limits::BUS_OWN_BYTES_MAX, principal::OwnerId};
 
 /// What can be listened to.
@@ -35,7 +35,7 @@ pub enum Topic {
 
 /// What a listener hears.
 #[derive(Clone, Debug)]
-pub enum Heard {
+pub enum BusMessage {
     Frame(Arc<Frame>),
     /// Frames were missed; the database has the durable ones.
     Lagged,
@@ -45,7 +45,7 @@ pub enum Heard {
 
 #[derive(Clone, Debug)]
 enum Note {
-    Frame(Arc<Kept>),
+    Frame(Arc<QueuedFrame>),
     /// The publisher itself skipped ahead.
     Skipped,
     /// The publisher went back.
@@ -56,7 +56,7 @@ enum Note {
 #[derive(Debug, Default)]
 struct Topics {
     senders: HashMap<Topic, broadcast::Sender<Note>>,
-    backlog: Backlog,
+    backlog: OwnerQueue,
 }
 
 /// The bus. Cheap to clone.
@@ -137,37 +137,37 @@ pub struct Subscription {
 
 impl Subscription {
     /// Waits for what comes next.
-    pub async fn next(&mut self) -> Heard {
+    pub async fn next(&mut self) -> BusMessage {
         match self.receiver.recv().await {
             Ok(note) => self.hear(&note),
-            Err(RecvError::Lagged(_)) => Heard::Lagged,
+            Err(RecvError::Lagged(_)) => BusMessage::Lagged,
             // A topic lives as long as its last listener, so its channel cannot close under one.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 
     /// Takes what is already there.
-    pub fn try_next(&mut self) -> Option<Heard> {
+    pub fn try_next(&mut self) -> Option<BusMessage> {
         match self.receiver.try_recv() {
             Ok(note) => Some(self.hear(&note)),
-            Err(TryRecvError::Lagged(_)) => Some(Heard::Lagged),
+            Err(TryRecvError::Lagged(_)) => Some(BusMessage::Lagged),
             Err(TryRecvError::Empty | TryRecvError::Closed) => None,
         }
     }
 
-    fn hear(&mut self, note: &Note) -> Heard {
+    fn hear(&mut self, note: &Note) -> BusMessage {
         let kept = match note {
             Note::Frame(kept) => kept,
-            Note::Skipped => return Heard::Lagged,
-            Note::Reset => return Heard::Reset,
+            Note::Skipped => return BusMessage::Lagged,
+            Note::Reset => return BusMessage::Reset,
         };
         kept.frame().map_or_else(
             || {
                 // More may be gone. All that waits now is committed, so a reader that pages from here on misses nothing.
                 self.receiver = self.receiver.resubscribe();
-                Heard::Lagged
+                BusMessage::Lagged
             },
-            Heard::Frame,
+            BusMessage::Frame,
         )
     }
 

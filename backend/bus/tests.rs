@@ -7,7 +7,7 @@ use crate::domain::{
     history::Tag,
     id::Seq,
     json::Json,
-    splice::Place,
+    splice::LogPosition,
 };
 
 fn frame(owner: &str, seq: i64) -> Frame {
@@ -30,14 +30,14 @@ fn frame_of(owner: &str, seq: i64, payload: Json) -> Frame {
     });
     let seq = Seq::new(seq).unwrap();
     let event = Recorded::stamp(&context, NewEvent::new("log.info", payload), Some(seq), DateTime::UNIX_EPOCH);
-    Frame::new(context, &event, Some(Place { seq, lane: 0, position: 1 }), Tag::FIRST)
+    Frame::new(context, &event, Some(LogPosition { seq, lane: 0, position: 1 }), Tag::FIRST)
 }
 
 fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
     std::iter::from_fn(|| subscription.try_next())
         .map(|heard| match heard {
-            Heard::Frame(frame) => frame.place.map(|place| place.seq.get()),
-            Heard::Lagged | Heard::Reset => None,
+            BusMessage::Frame(frame) => frame.place.map(|place| place.seq.get()),
+            BusMessage::Lagged | BusMessage::Reset => None,
         })
         .collect()
 }
@@ -108,9 +108,9 @@ fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_ar
     let mut listener = bus.subscribe(event.context.owner_id.clone(), Topic::Run(event.context.run_id));
     bus.publish(event);
     bus.reset();
-    assert!(matches!(listener.try_next(), Some(Heard::Frame(_))));
-    assert!(matches!(listener.try_next(), Some(Heard::Reset)));
-    let (context, place) = (frame("o", 7).context, Place { seq: Seq::new(7).unwrap(), lane: 0, position: 1 });
+    assert!(matches!(listener.try_next(), Some(BusMessage::Frame(_))));
+    assert!(matches!(listener.try_next(), Some(BusMessage::Reset)));
+    let (context, place) = (frame("o", 7).context, LogPosition { seq: Seq::new(7).unwrap(), lane: 0, position: 1 });
     let event =
         Recorded::stamp(&context, NewEvent::new("log.info", Json::empty()), Some(place.seq), DateTime::UNIX_EPOCH);
     let frame = Frame::new(context, &event, Some(place), "0000beef".parse().unwrap());

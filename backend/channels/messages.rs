@@ -18,7 +18,7 @@ use crate::{
     },
     store::{
         self,
-        inbox::{Delivery, Done, Stands, Taken},
+        inbox::{ClaimedMessage, Delivery, DeliveryState, Done},
         outbox::{NewReply, Promised},
     },
 };
@@ -35,7 +35,7 @@ pub(super) struct Routed {
 
 impl Channels {
     /// Carries out a message that was taken up, and gives it back when it cannot be done now.
-    pub(super) async fn carry_out(&self, taken: Taken) -> Result<Routed, RouteError> {
+    pub(super) async fn carry_out(&self, taken: ClaimedMessage) -> Result<Routed, RouteError> {
         let (store, attempts) = (self.store(), taken.attempts);
         let renew = || store.renew_inbound(&taken, self.lease_until());
         let Some(done) = lease::keep(self.shared.lease, Box::pin(self.route(&taken)), renew).await else {
@@ -61,7 +61,7 @@ impl Channels {
         done.map_err(|error| if is_given_up { RouteError::Failed(error.to_string()) } else { error })
     }
 
-    async fn route(&self, taken: &Taken) -> Result<Routed, RouteError> {
+    async fn route(&self, taken: &ClaimedMessage) -> Result<Routed, RouteError> {
         let store = self.store();
         let message = self.read(taken).await?;
         let (owner, channel, user) = (&taken.owner_id, &taken.channel, message.inbound.user_id.clone());
@@ -100,7 +100,7 @@ impl Channels {
     /// What became of a delivery that came before. One that is on its way is waited for, if not long.
     pub(super) async fn earlier(&self, owner: &OwnerId, mut known: Delivery) -> Result<Receipt, store::Error> {
         let (began, (mut pause_ms, pause_ms_max)) = (Instant::now(), LOOK_PAUSES_MS);
-        while known.stands == Stands::Open && began.elapsed() < Duration::from_millis(DUPLICATE_WAIT_MS_MAX) {
+        while known.stands == DeliveryState::Open && began.elapsed() < Duration::from_millis(DUPLICATE_WAIT_MS_MAX) {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             pause_ms = (pause_ms * 2).min(pause_ms_max);
             let Some(now) = self.store().delivery(owner, known.inbound_no).await? else { break };
@@ -108,8 +108,8 @@ impl Channels {
         }
         let Delivery { router_run_id, run_id, stands, .. } = known;
         let context = match stands {
-            Stands::Accepted => self.shared.timeline.context(owner, run_id).await?,
-            Stands::Open | Stands::NoRun => None,
+            DeliveryState::Accepted => self.shared.timeline.context(owner, run_id).await?,
+            DeliveryState::Open | DeliveryState::NoRun => None,
         };
         let place = context.and_then(|run| run.session_id.clone().zip(run.thread_id.clone()));
         let accepted =
@@ -119,7 +119,7 @@ impl Channels {
     }
 
     /// What lies in the inbox, with the image fetched that was still to be.
-    async fn read(&self, taken: &Taken) -> Result<Message, RouteError> {
+    async fn read(&self, taken: &ClaimedMessage) -> Result<Message, RouteError> {
         let envelope: Envelope = serde_json::from_str(taken.content.as_str())
             .map_err(|error| RouteError::Later(format!("the inbox holds something else: {error}")))?;
         let gone = || RouteError::Later(format!("the channel {} is not configured any more", taken.channel));
@@ -128,7 +128,7 @@ impl Channels {
         if let (Some(photo), Some(telegram)) = (&envelope.photo, self.telegram()) {
             match telegram.fetch(photo).await {
                 Ok(image) => inbound.image = Some(image),
-                Err(error) if error.is_passing && taken.attempts < 3 => return Err(RouteError::Later(error.reason)),
+                Err(error) if error.is_retryable && taken.attempts < 3 => return Err(RouteError::Later(error.reason)),
                 Err(error) => {
                     tracing::warn!(reason = error.reason, "image not fetched");
                     let text = inbound.text.take().unwrap_or_default();

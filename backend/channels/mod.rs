@@ -43,7 +43,7 @@ use crate::{
     },
     store::{
         self, Store,
-        inbox::{Arrival, Arrived},
+        inbox::{Arrival, Enqueued},
     },
     timeline::Timeline,
 };
@@ -124,7 +124,7 @@ impl Channels {
     }
 
     /// Takes over what any process had under way. Only for one that has its database to itself, before it begins.
-    pub async fn take_back_all(&self) -> Result<(), store::Error> {
+    pub async fn reclaim_all(&self) -> Result<(), store::Error> {
         let now = self.now();
         // The server before may have been told another length.
         let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
@@ -179,8 +179,8 @@ impl Channels {
     ) -> Result<Receipt, store::Error> {
         let envelope = Envelope { inbound, photo: None, target: None };
         let taken = match self.arrive(owner, channel, &envelope, false).await? {
-            Arrived::Known(known) => return self.earlier(owner, known).await,
-            Arrived::Taken(taken) => taken,
+            Enqueued::Known(known) => return self.earlier(owner, known).await,
+            Enqueued::ClaimedMessage(taken) => taken,
         };
         let (channels, router_run_id) = (self.clone(), taken.router_run_id);
         let work = self.shared.tasks.spawn(async move {
@@ -208,7 +208,7 @@ impl Channels {
         channel: &ChannelName,
         envelope: &Envelope,
         for_later: bool,
-    ) -> Result<Arrived, store::Error> {
+    ) -> Result<Enqueued, store::Error> {
         let id = || RunId::trusted(self.shared.timeline.ids().uuid());
         let arrival = Arrival {
             owner,

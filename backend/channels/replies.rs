@@ -16,8 +16,8 @@ use crate::{
         run::Status,
         session::{LogLine, answer, said},
     },
-    store::{self, outbox::Owed, runs::RunRecord},
-    timeline::follow::{Signal, Wishes},
+    store::{self, outbox::PendingReply, runs::RunRecord},
+    timeline::follow::{StreamItem, StreamOptions},
 };
 
 /// What a user is told when the run has no answer to give.
@@ -26,14 +26,14 @@ const CANCELLED: &str = "This was cancelled before there was an answer.";
 
 /// How a run stands when the wait for it is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Outcome {
+pub struct RunEnd {
     pub status: Status,
     /// Once it has ended well.
     pub response: Option<String>,
 }
 
 /// What came of trying to give an answer.
-enum Given {
+enum DeliveryResult {
     Done,
     /// It went no further than the log, and that is noted.
     Logged,
@@ -48,7 +48,7 @@ enum Given {
 
 impl Channels {
     /// Waits until the run has ended, at most so long, and sees to it that its answer stands in the session's log.
-    pub async fn wait(&self, owner: &OwnerId, run: RunId, at_most: Duration) -> Result<Option<Outcome>, store::Error> {
+    pub async fn wait(&self, owner: &OwnerId, run: RunId, at_most: Duration) -> Result<Option<RunEnd>, store::Error> {
         let ended = tokio::time::timeout(at_most, self.until_end(owner, run)).await;
         if matches!(ended, Ok(Ok(true))) {
             self.until_logged(owner, run).await;
@@ -56,21 +56,24 @@ impl Channels {
         let Some(record) = self.shared.timeline.run(owner, run).await? else { return Ok(None) };
         let is_done = record.head.status == Status::Completed;
         let response = if is_done { self.answer_of(owner, &record).await? } else { None };
-        Ok(Some(Outcome { status: record.head.status, response }))
+        Ok(Some(RunEnd { status: record.head.status, response }))
     }
 
     /// Whether the run has ended; `false` when the server is going down.
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
-        let wishes = Wishes::default();
+        let wishes = StreamOptions::default();
         let histories = self.shared.timeline.histories();
         let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, wishes);
         while let Some(signals) = follower.next().await {
             for signal in signals {
                 match signal {
-                    Signal::End { .. } => return Ok(true),
-                    Signal::Draining | Signal::Reset => return Ok(false),
-                    Signal::Frame(_) | Signal::Snapshot(_) | Signal::CaughtUp { .. } | Signal::Gap { .. } => {}
+                    StreamItem::End { .. } => return Ok(true),
+                    StreamItem::Draining | StreamItem::Reset => return Ok(false),
+                    StreamItem::Frame(_)
+                    | StreamItem::Snapshot(_)
+                    | StreamItem::CaughtUp { .. }
+                    | StreamItem::Gap { .. } => {}
                 }
             }
         }
@@ -120,7 +123,7 @@ impl Channels {
         }
     }
 
-    async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<Owed> {
+    async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<PendingReply> {
         let times = (self.now(), self.lease_until());
         let most = i64::try_from(most).unwrap_or(i64::MAX);
         let owed = self.store().take_owed(only, can_send, times, most).await;
@@ -131,7 +134,7 @@ impl Channels {
     }
 
     /// Gives an answer, unless somebody else has taken it up meanwhile.
-    async fn settle(&self, owed: &Owed) {
+    async fn settle(&self, owed: &PendingReply) {
         let renew = || self.store().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
             tracing::info!(reply_no = owed.reply_no, "lease lost: reply taken over by another worker");
@@ -139,22 +142,22 @@ impl Channels {
     }
 
     /// Gives an answer and notes what came of it.
-    async fn give_and_note(&self, owed: &Owed) {
+    async fn give_and_note(&self, owed: &PendingReply) {
         let (store, now) = (self.store(), self.now());
         let given = Box::pin(self.give(owed)).await;
         let noted = match given {
-            Ok(Given::Logged) => Ok(()),
-            Ok(Given::Done) => store.finish_reply(owed, None, now).await,
-            Ok(Given::Refused(reason)) => {
+            Ok(DeliveryResult::Logged) => Ok(()),
+            Ok(DeliveryResult::Done) => store.finish_reply(owed, None, now).await,
+            Ok(DeliveryResult::Refused(reason)) => {
                 tracing::warn!(reason, reply_no = owed.reply_no, "reply not deliverable");
                 store.finish_reply(owed, Some(&reason), now).await
             }
-            Ok(Given::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
+            Ok(DeliveryResult::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
                 metrics::counter!("runreel_replies_given_up_total").increment(1);
                 tracing::error!(reason, reply_no = owed.reply_no, "reply given up");
                 store.finish_reply(owed, Some(&reason), now).await
             }
-            Ok(Given::Again { reason, after_s }) => {
+            Ok(DeliveryResult::Again { reason, after_s }) => {
                 let pause_s = after_s.unwrap_or_else(|| 1 << owed.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
                 tracing::info!(reason, pause_s, reply_no = owed.reply_no, "reply not delivered; will retry");
                 store.put_off(owed, self.now() + TimeDelta::seconds(pause_s)).await
@@ -167,13 +170,13 @@ impl Channels {
         }
     }
 
-    async fn give(&self, owed: &Owed) -> Result<Given, store::Error> {
+    async fn give(&self, owed: &PendingReply) -> Result<DeliveryResult, store::Error> {
         let record = match owed.run_id {
             Some(run) => self.shared.timeline.run(&owed.owner_id, run).await?,
             None => None,
         };
         let Some(text) = self.text_of(owed, record.as_ref()).await? else {
-            return Ok(Given::Refused("the run is gone, or has no answer".to_owned()));
+            return Ok(DeliveryResult::Refused("the run is gone, or has no answer".to_owned()));
         };
         if let Some(thread) = owed.thread_id.as_ref().filter(|_| !owed.is_logged) {
             let now = self.now();
@@ -183,33 +186,33 @@ impl Channels {
             self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
             self.store().note_logged(owed, (thread, &line), now).await?;
             if owed.target.is_none() {
-                return Ok(Given::Logged);
+                return Ok(DeliveryResult::Logged);
             }
         }
-        let Some(target) = &owed.target else { return Ok(Given::Done) };
+        let Some(target) = &owed.target else { return Ok(DeliveryResult::Done) };
         let Some(telegram) = self.telegram() else {
-            return Ok(Given::Again { reason: "Telegram is not set up here".to_owned(), after_s: None });
+            return Ok(DeliveryResult::Again { reason: "Telegram is not set up here".to_owned(), after_s: None });
         };
         let began = Instant::now();
         let parts = telegram::text::split(&text);
         for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
             // Others wait for the place, and a shutdown for the end of it.
             if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
-                return Ok(Given::Again { reason: "it takes long".to_owned(), after_s: Some(0) });
+                return Ok(DeliveryResult::Again { reason: "it takes long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(target, part, n == 0).await {
                 Ok(()) => self.store().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
-                Err(trouble) if trouble.is_passing => {
-                    return Ok(Given::Again { reason: trouble.reason, after_s: trouble.after_s });
+                Err(trouble) if trouble.is_retryable => {
+                    return Ok(DeliveryResult::Again { reason: trouble.reason, after_s: trouble.after_s });
                 }
-                Err(trouble) => return Ok(Given::Refused(trouble.reason)),
+                Err(trouble) => return Ok(DeliveryResult::Refused(trouble.reason)),
             }
         }
-        Ok(Given::Done)
+        Ok(DeliveryResult::Done)
     }
 
     /// What is to be said.
-    async fn text_of(&self, owed: &Owed, record: Option<&RunRecord>) -> Result<Option<String>, store::Error> {
+    async fn text_of(&self, owed: &PendingReply, record: Option<&RunRecord>) -> Result<Option<String>, store::Error> {
         if let Some(body) = &owed.body {
             return Ok(Some(body.clone()));
         }

@@ -15,7 +15,7 @@ use std::{
     sync::Arc,
 };
 
-use super::exit::Complaint;
+use super::exit::CliError;
 use crate::domain::{artifact::Hash, limits::EXPORT_LINE_BYTES_MAX};
 
 pub(super) mod progress;
@@ -87,7 +87,7 @@ impl<R: Read> Lines<R> {
         self.line.clear();
         self.number += 1;
         let number = self.number;
-        let wrong = |why: &str| Complaint::failed(format!("line {number}: {why}"));
+        let wrong = |why: &str| CliError::failed(format!("line {number}: {why}"));
         let most = EXPORT_LINE_BYTES_MAX as u64 + 1;
         let read = (&mut self.reader).take(most).read_until(b'\n', &mut self.line)?;
         if read == 0 {
@@ -122,7 +122,7 @@ pub(super) fn head_of(input: &mut impl Read) -> io::Result<Vec<u8>> {
 }
 
 pub(super) fn kind_by(head: &[u8]) -> anyhow::Result<Kind> {
-    let refused = |why: &str| Err(Complaint::failed(why).into());
+    let refused = |why: &str| Err(CliError::failed(why).into());
     match head {
         [] => refused("the file is empty"),
         [b'{', ..] => Ok(Kind::Lines),
@@ -144,14 +144,14 @@ pub(super) enum Name {
 
 /// What a tar holds, in its order; nothing but the names of an export may be there.
 pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
-    let broken = |error: io::Error| Complaint::failed(format!("the tar is broken: {error}"));
+    let broken = |error: io::Error| CliError::failed(format!("the tar is broken: {error}"));
     let mut archive = tar::Archive::new(Skipping(file.clone()));
     let mut found: Vec<(Name, Region)> = Vec::new();
     for entry in archive.entries_with_seek().map_err(broken)?.raw(true) {
         let entry = entry.map_err(broken)?;
         let path = entry.path_bytes().into_owned();
         let text = String::from_utf8_lossy(&path).into_owned();
-        let wrong = |why: &str| Complaint::failed(format!("the tar holds {text:?}: {why}"));
+        let wrong = |why: &str| CliError::failed(format!("the tar holds {text:?}: {why}"));
         let name = match std::str::from_utf8(&path) {
             Ok(LOG) => Name::Log,
             Ok(INDEX) => Name::Index,
@@ -181,10 +181,10 @@ pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
     }
     let end = found.last().map_or(file.at, |(_, last)| last.end.next_multiple_of(TAR_BLOCK));
     if !is_blank(Region { at: end.min(file.end), ..file.clone() })? {
-        return Err(Complaint::failed("the tar goes on after its end").into());
+        return Err(CliError::failed("the tar goes on after its end").into());
     }
     if found.len() < 2 {
-        return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+        return Err(CliError::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
     }
     Ok(found)
 }

@@ -6,9 +6,9 @@ use chrono::TimeDelta;
 use clap::Subcommand;
 
 use super::{
-    exit::Complaint,
+    exit::CliError,
     render::{clean, print, say},
-    token::{Whose, life},
+    token::{OwnerArgs, life},
 };
 use crate::{
     clock::{Clock, IdSource},
@@ -47,13 +47,13 @@ enum Command {
         #[arg(long, value_name = "TIME", value_parser = life)]
         expires: Option<TimeDelta>,
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerArgs,
     },
     /// List the users who have given a code and when, also where it has expired since.
     Users {
         channel: ChannelName,
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerArgs,
     },
     /// Make a user give a code again.
     Revoke {
@@ -61,7 +61,7 @@ enum Command {
         /// The user's id, as the channel gives it.
         user: UserId,
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerArgs,
     },
 }
 
@@ -76,21 +76,21 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
-async fn act(command: &Command, store: &Store, whose: &Whose) -> anyhow::Result<()> {
+async fn act(command: &Command, store: &Store, whose: &OwnerArgs) -> anyhow::Result<()> {
     let clock = Clock::database();
     store.tell_time(&clock).await?;
     let ids = IdSource::random(clock.clone());
-    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
+    let pepper = store.init_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
     let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
     match command {
         Command::Code { channel, expires, .. } => {
             let life_s = expires.map_or(CODE_LIFE_S_DEFAULT, |life| life.num_seconds());
             if life_s > CODE_LIFE_S_MAX {
-                return Err(Complaint::usage("a code is good for at most 24 hours").into());
+                return Err(CliError::usage("a code is good for at most 24 hours").into());
             }
             let made = codes::make(store, &ids, &pepper, (&owner, channel), (clock.now(), life_s)).await?;
             let Some(code) = made else {
-                return Err(Complaint::failed(format!("the channel has {CODES_MAX} codes that nobody has used")).into());
+                return Err(CliError::failed(format!("the channel has {CODES_MAX} codes that nobody has used")).into());
             };
             say(format!("a code for {channel}, good until {}; it is shown only now:", timestamp(code.expires_at)));
             print(&format!("{}\n", code.text))?;
@@ -111,7 +111,7 @@ async fn act(command: &Command, store: &Store, whose: &Whose) -> anyhow::Result<
         Command::Revoke { channel, user, .. } => {
             if !store.revoke_user(&owner, channel, user).await? {
                 let hint = "runreel channel users lists them (--sub, --iss)";
-                return Err(Complaint::not_found("no such user of this channel has given a code", hint).into());
+                return Err(CliError::not_found("no such user of this channel has given a code", hint).into());
             }
             say(format!("{user} has to give a code again"));
         }

@@ -9,12 +9,12 @@ use tokio::signal::unix::{SignalKind, signal};
 
 use self::{
     input::Input,
+    text::Line,
     turn::{End, Talk, aside},
-    words::Line,
 };
 use super::{
     connection::Connection,
-    exit::{self, Complaint, FAILED, INTERRUPTED},
+    exit::{self, CliError, FAILED, INTERRUPTED},
     render::{clean, say, terminal_width},
 };
 use crate::{
@@ -26,9 +26,9 @@ use crate::{
 };
 
 mod input;
+mod text;
 mod turn;
 mod view;
-mod words;
 
 /// Talk to an agent in the terminal
 ///
@@ -83,7 +83,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(text.clone())
         }
         Some(None) if input.is_terminal => {
-            return Err(Complaint::usage("--once wants a text, or a message on stdin").into());
+            return Err(CliError::usage("--once wants a text, or a message on stdin").into());
         }
         Some(None) => Some(whole(&mut input).await?),
     };
@@ -97,7 +97,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         last_only,
     };
     match once {
-        Some(text) if text.trim().is_empty() => Err(Complaint::usage("the message is empty").into()),
+        Some(text) if text.trim().is_empty() => Err(CliError::usage("the message is empty").into()),
         Some(text) => Ok(code(talk.turn(json!({ "text": text })).await?)),
         None => {
             let chat = talk.who["chat_id"].as_str().map(clean).unwrap_or_default();
@@ -127,7 +127,7 @@ async fn converse(talk: &mut Talk<'_>) -> anyhow::Result<ExitCode> {
             Line::Nothing => continue,
             Line::Quit => break,
             Line::Help => {
-                say(words::HELP);
+                say(text::HELP);
                 continue;
             }
             Line::Unknown(command) => {
@@ -158,14 +158,14 @@ fn code(end: End) -> ExitCode {
 }
 
 /// All that stdin holds, as one message.
-async fn whole(input: &mut Input) -> Result<String, Complaint> {
+async fn whole(input: &mut Input) -> Result<String, CliError> {
     let mut text = String::new();
     while let Some(line) = input.line().await {
         text.push_str(&line);
         text.push('\n');
         if text.len() > MESSAGE_TEXT_BYTES_MAX {
             let most = MESSAGE_TEXT_BYTES_MAX / 1024;
-            return Err(Complaint::failed(format!("stdin holds more than the {most} KiB a message may have")));
+            return Err(CliError::failed(format!("stdin holds more than the {most} KiB a message may have")));
         }
     }
     Ok(text.trim_end().to_owned())
@@ -174,9 +174,9 @@ async fn whole(input: &mut Input) -> Result<String, Complaint> {
 fn who(args: &Args) -> Value {
     let name = config::variable("USER").or_else(|| config::variable("LOGNAME"));
     let host = rustix::system::uname().nodename().to_string_lossy().into_owned();
-    let user = args.user.as_ref().map_or_else(|| words::default_user(name.as_deref()), |user| user.as_str().to_owned());
+    let user = args.user.as_ref().map_or_else(|| text::default_user(name.as_deref()), |user| user.as_str().to_owned());
     let chat = args.chat.as_ref().map(|chat| chat.as_str().to_owned());
-    let chat = chat.unwrap_or_else(|| words::default_chat(name.as_deref(), &host));
+    let chat = chat.unwrap_or_else(|| text::default_chat(name.as_deref(), &host));
     let mut who = json!({ "chat_id": chat, "user_id": user });
     if let Some(username) = &args.username {
         who["username"] = json!(username.as_str());

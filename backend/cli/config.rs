@@ -6,7 +6,7 @@ use super::render::print;
 use crate::{
     agents::registry::Agents,
     config::{self, Secrets, ServeArgs},
-    confine::Walls,
+    confine::Confinement,
 };
 
 /// Prints what `serve` would run with, after checking it.
@@ -23,6 +23,6 @@ pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     print(&text)?;
     args.check(&secrets)?;
     // As `serve` does: models and tools know more rules than the file.
-    Agents::new(args.file()?, args.data.data_dir()?, config::path(), Walls::default())?;
+    Agents::new(args.file()?, args.data.data_dir()?, config::path(), Confinement::default())?;
     Ok(ExitCode::SUCCESS)
 }

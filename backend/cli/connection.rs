@@ -4,7 +4,7 @@ use std::{fs::File, io::Read as _, path::PathBuf};
 
 use anyhow::Context as _;
 
-use crate::{cli::exit::Complaint, client::Client, config};
+use crate::{cli::exit::CliError, client::Client, config};
 
 /// Where a server is that was told nothing else.
 const DEFAULT_URL: &str = "http://127.0.0.1:7717";
@@ -50,7 +50,7 @@ fn read_token(path: &PathBuf) -> anyhow::Result<String> {
     let file = File::open(path).with_context(context)?;
     file.take(TOKEN_FILE_BYTES_MAX + 1).read_to_string(&mut token).with_context(context)?;
     if token.trim().is_empty() || token.len() as u64 > TOKEN_FILE_BYTES_MAX {
-        return Err(Complaint::usage(format!("{} does not hold a token", context())).into());
+        return Err(CliError::usage(format!("{} does not hold a token", context())).into());
     }
     Ok(token.trim().to_owned())
 }

@@ -1,13 +1,13 @@
 //! `runreel doctor`: each line a check, and what mends it.
 
+mod connectivity;
 mod machine;
-mod way;
 
 use std::{process::ExitCode, time::Duration};
 
 use anstyle::{AnsiColor, Style};
 
-use self::way::Way;
+use self::connectivity::Connectivity;
 use super::{connection::Connection, render::print};
 use crate::config::DataArgs;
 
@@ -35,7 +35,7 @@ pub(super) struct Args {
     json: bool,
 }
 
-enum Outcome {
+enum CheckResult {
     Good(String),
     Bad(String, &'static str),
     /// Not applicable now, with the reason.
@@ -49,8 +49,8 @@ struct Findings {
 }
 
 impl Findings {
-    fn tell(&mut self, name: &str, outcome: &Outcome) -> anyhow::Result<()> {
-        self.all_good &= !matches!(outcome, Outcome::Bad(..));
+    fn tell(&mut self, name: &str, outcome: &CheckResult) -> anyhow::Result<()> {
+        self.all_good &= !matches!(outcome, CheckResult::Bad(..));
         print(&if self.as_json { as_json(name, outcome) } else { as_line(name, outcome) })?;
         Ok(())
     }
@@ -58,10 +58,10 @@ impl Findings {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let mut findings = Findings { as_json: args.json, all_good: true };
-    let way = Way::to(&args.connection).await;
+    let way = Connectivity::to(&args.connection).await;
     findings.tell("configuration", &machine::secrets())?;
     if way.is_elsewhere() {
-        findings.tell("this machine", &Outcome::Open("not checked: the server is elsewhere".to_owned()))?;
+        findings.tell("this machine", &CheckResult::Open("not checked: the server is elsewhere".to_owned()))?;
     } else {
         findings.tell("descriptors", &machine::descriptors())?;
         findings.tell("data directory", &machine::data_dir(&args.data))?;
@@ -77,22 +77,22 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if findings.all_good { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-fn as_line(name: &str, outcome: &Outcome) -> String {
+fn as_line(name: &str, outcome: &CheckResult) -> String {
     let (sign, color, text, remedy) = match outcome {
-        Outcome::Good(text) => ("✓", AnsiColor::Green, text, None),
-        Outcome::Bad(text, remedy) => ("✗", AnsiColor::Red, text, Some(*remedy)),
-        Outcome::Open(text) => ("·", AnsiColor::BrightBlack, text, None),
+        CheckResult::Good(text) => ("✓", AnsiColor::Green, text, None),
+        CheckResult::Bad(text, remedy) => ("✗", AnsiColor::Red, text, Some(*remedy)),
+        CheckResult::Open(text) => ("·", AnsiColor::BrightBlack, text, None),
     };
     let style = Style::new().fg_color(Some(color.into()));
     let remedy = remedy.map_or_else(String::new, |remedy| format!("  → {remedy}\n"));
     format!("{style}{sign}{style:#} {name:<18} {text}\n{remedy}")
 }
 
-fn as_json(name: &str, outcome: &Outcome) -> String {
+fn as_json(name: &str, outcome: &CheckResult) -> String {
     let (state, text, remedy) = match outcome {
-        Outcome::Good(text) => ("good", text, None),
-        Outcome::Bad(text, remedy) => ("bad", text, Some(*remedy)),
-        Outcome::Open(text) => ("open", text, None),
+        CheckResult::Good(text) => ("good", text, None),
+        CheckResult::Bad(text, remedy) => ("bad", text, Some(*remedy)),
+        CheckResult::Open(text) => ("open", text, None),
     };
     serde_json::json!({ "check": name, "state": state, "detail": text, "remedy": remedy }).to_string() + "\n"
 }

@@ -14,7 +14,7 @@ use self::{
 };
 use super::{
     connection::Connection,
-    exit::{Complaint, FAILED, INTERRUPTED},
+    exit::{CliError, FAILED, INTERRUPTED},
     render::{clean, say},
 };
 use uuid::Uuid;
@@ -121,7 +121,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (client, ids) = (args.connection.client()?, IdSource::random(Clock::System).uuid());
     // A malformed event must not leave a run behind that was made for it.
     let one = match args.one.event_type {
-        Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(Complaint::usage)?,
+        Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(CliError::usage)?,
         None => None,
     };
     let run_id = match args.run {
@@ -147,7 +147,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn create_run(client: &Client, new_run: &NewRun) -> anyhow::Result<String> {
     let run = client.create_run(&run_body(new_run)).await?;
-    let run_id = run["run_id"].as_str().ok_or_else(|| Complaint::failed("the server did not say which run it made"))?;
+    let run_id = run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not say which run it made"))?;
     say(format!("run     {}", clean(run_id)));
     if let Some(url) = run["stream_url"].as_str() {
         let base = if url.starts_with('/') { client.base_url() } else { "" };

@@ -25,14 +25,14 @@ pub const TERMINATED: u8 = 143;
 /// An error with an exit code of its own.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{what}")]
-pub struct Complaint {
+pub struct CliError {
     pub code: u8,
     pub what: String,
     /// What to do about it.
     pub hint: Option<String>,
 }
 
-impl Complaint {
+impl CliError {
     pub fn usage(what: impl Into<String>) -> Self {
         Self { code: USAGE, what: what.into(), hint: None }
     }
@@ -64,7 +64,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
 /// The exit code that goes with an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
-        if let Some(complaint) = cause.downcast_ref::<Complaint>() {
+        if let Some(complaint) = cause.downcast_ref::<CliError>() {
             return complaint.code;
         }
         if let Some(error) = cause.downcast_ref::<client::Error>() {
@@ -87,7 +87,7 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
 fn explain(error: &anyhow::Error) -> String {
     let causes: Vec<String> = error.chain().map(|cause| clean(&cause.to_string())).collect();
     let mut text = format!("error: {}", causes.join(": "));
-    let mut hint = error.chain().find_map(|cause| cause.downcast_ref::<Complaint>()).and_then(|c| c.hint.clone());
+    let mut hint = error.chain().find_map(|cause| cause.downcast_ref::<CliError>()).and_then(|c| c.hint.clone());
     if let Some(refusal) = error.chain().find_map(|cause| cause.downcast_ref::<client::Error>()) {
         let facts = [("", refusal.code.as_deref()), ("field ", refusal.field.as_deref())];
         let facts: Vec<String> =
@@ -128,7 +128,7 @@ mod tests {
             let error = Err::<(), _>(refusal(kind)).context("reading the run").unwrap_err();
             assert_eq!(code_of(&error), code, "{kind:?}");
         }
-        assert_eq!(code_of(&Complaint::usage("x").into()), 2);
+        assert_eq!(code_of(&CliError::usage("x").into()), 2);
         assert_eq!(code_of(&io::Error::from(io::ErrorKind::BrokenPipe).into()), 0);
         assert_eq!(code_of(&anyhow::anyhow!("x")), 1);
     }
@@ -140,7 +140,7 @@ mod tests {
             text,
             "error: no (invalid_cursor, field after)\nhint: set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that holds a token"
         );
-        let text = explain(&Complaint::not_found("no runs yet", "create one").into());
+        let text = explain(&CliError::not_found("no runs yet", "create one").into());
         assert_eq!(text, "error: no runs yet\nhint: create one");
     }
 }

@@ -4,19 +4,19 @@
 
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode, time::Duration};
 
-use self::{choose::Chosen, tell::Teller};
+use self::{select::Chosen, write::ExportWriter};
 use super::{
     archive::progress::{Progress, count},
     connection::Connection,
-    exit::{Complaint, FAILED, INTERRUPTED},
+    exit::{CliError, FAILED, INTERRUPTED},
     render::{clean, say},
 };
 use crate::domain::id::{RunId, ThreadId};
 
-mod choose;
 mod out;
-mod pack;
-mod tell;
+mod select;
+mod tar;
+mod write;
 
 /// How long to try again while the server is away or busy.
 const PATIENCE: Duration = Duration::from_mins(1);
@@ -54,8 +54,8 @@ struct What {
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<ThreadId>,
     /// Runs that were created since this time (RFC 3339), or in the time up to now, such as 7d
-    #[arg(long, value_name = "TIME", value_parser = choose::since)]
-    since: Option<choose::Since>,
+    #[arg(long, value_name = "TIME", value_parser = select::since)]
+    since: Option<select::Since>,
     /// Everything
     #[arg(long)]
     all: bool,
@@ -65,15 +65,15 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let to_stdout = args.output.as_ref().is_none_or(|path| path.as_os_str() == "-");
     if to_stdout && args.with_artifacts && std::io::stdout().is_terminal() {
-        return Err(Complaint::usage("a tar is not for a terminal; name a file: -o FILE").into());
+        return Err(CliError::usage("a tar is not for a terminal; name a file: -o FILE").into());
     }
     let work = async {
-        let chosen = choose::choose(&client, &args.what).await?;
+        let chosen = select::choose(&client, &args.what).await?;
         let mut out = out::Out::open(args.output.as_deref().filter(|_| !to_stdout))?;
         let told = if args.with_artifacts {
-            pack::pack(&client, &chosen, &mut out).await?
+            tar::pack(&client, &chosen, &mut out).await?
         } else {
-            let mut teller = Teller::new(client.clone(), &mut out)?;
+            let mut teller = ExportWriter::new(client.clone(), &mut out)?;
             let progress = Progress::of_runs(chosen.len() as u64);
             tell_all(&mut teller, &chosen, &progress).await?;
             teller.finish()?
@@ -107,7 +107,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if told.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }
 
-async fn tell_all(teller: &mut Teller<'_>, chosen: &[Chosen], progress: &Progress) -> anyhow::Result<()> {
+async fn tell_all(teller: &mut ExportWriter<'_>, chosen: &[Chosen], progress: &Progress) -> anyhow::Result<()> {
     for run in chosen {
         teller.run(run.run_id, progress).await?;
         progress.add(1);

@@ -7,7 +7,7 @@ use std::{fmt::Write as _, fs::File, io, path::PathBuf, process::ExitCode, time:
 
 use anyhow::Context as _;
 
-use self::send::{Sender, Tally};
+use self::send::{ImportCounts, Sender};
 use super::{
     archive::{Region, progress::count},
     connection::Connection,
@@ -49,8 +49,8 @@ pub(super) struct Args {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let checked = match open(args.file.filter(|path| path.as_os_str() != "-").as_ref())? {
-        Given::File(file) => check::check(&file)?,
-        Given::Pipe(mut input) => spool::spool(&mut input, args.pipe_max)?,
+        ImportSource::File(file) => check::check(&file)?,
+        ImportSource::Pipe(mut input) => spool::spool(&mut input, args.pipe_max)?,
     };
     let total = checked.total;
     if args.check {
@@ -65,7 +65,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ = tokio::signal::ctrl_c() => None,
     };
     let tally = sender.tally();
-    if tally != Tally::default() || matches!(outcome, Some(Ok(()))) {
+    if tally != ImportCounts::default() || matches!(outcome, Some(Ok(()))) {
         say(summary(&tally));
     }
     let Some(outcome) = outcome else {
@@ -80,7 +80,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if tally.refused > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-fn summary(tally: &Tally) -> String {
+fn summary(tally: &ImportCounts) -> String {
     let (runs, events) = (count(tally.imported, "run"), count(tally.events, "event"));
     let mut text = format!("imported {runs} ({events}), {} there already", count(tally.there, "run"));
     if tally.artifacts > 0 {
@@ -93,7 +93,7 @@ fn summary(tally: &Tally) -> String {
 }
 
 /// Where the export is.
-enum Given {
+enum ImportSource {
     /// A file that can be read twice.
     File(Region),
     /// What comes through a pipe.
@@ -101,14 +101,14 @@ enum Given {
 }
 
 #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
-fn open(path: Option<&PathBuf>) -> anyhow::Result<Given> {
+fn open(path: Option<&PathBuf>) -> anyhow::Result<ImportSource> {
     if let Some(path) = path {
         let context = || path.display().to_string();
         let file = File::open(path).with_context(context)?;
         if file.metadata().with_context(context)?.is_file() {
-            return Ok(Given::File(Region::whole(file)?));
+            return Ok(ImportSource::File(Region::whole(file)?));
         }
-        return Ok(Given::Pipe(Box::new(file)));
+        return Ok(ImportSource::Pipe(Box::new(file)));
     }
-    Ok(Given::Pipe(Box::new(io::stdin().lock())))
+    Ok(ImportSource::Pipe(Box::new(io::stdin().lock())))
 }

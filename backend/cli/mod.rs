@@ -16,7 +16,6 @@ mod doctor;
 mod emit;
 pub mod exit;
 mod export;
-mod gist;
 mod import;
 pub mod render;
 mod runner;
@@ -24,6 +23,7 @@ mod runs;
 mod serve;
 mod session;
 mod sql;
+mod summary;
 mod tail;
 mod token;
 

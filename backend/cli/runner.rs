@@ -8,7 +8,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     connection::Connection,
-    exit::{Complaint, REFUSED},
+    exit::{CliError, REFUSED},
     render::say,
 };
 use crate::{
@@ -16,7 +16,7 @@ use crate::{
     client::{Client, Kind},
     clock::{Clock, IdSource, monotonic},
     config::{self, DataArgs, File, LogFormat},
-    confine::Walls,
+    confine::Confinement,
     domain::{id::Name, limits::RUNNER_CAPACITY_MAX},
     runners::{
         agents::Agents,
@@ -99,7 +99,7 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
     if let Some(command) = args.exec.clone() {
-        let walls = Walls::around(args.data().kept(&File::default())?);
+        let walls = Confinement::around(args.data().kept(&File::default())?);
         let exec = Exec { command, url: args.connection.url.clone(), walls };
         let settings = args.settings(args.agents.clone(), EXEC_CAPACITY)?;
         return work(settings, exec).await;
@@ -139,13 +139,13 @@ impl Args {
         named.ok_or_else(|| {
             let what = "nothing is there to carry runs out with".to_owned();
             let hint = "name a configuration with agents, --config FILE, or a command, --agent NAME --exec COMMAND";
-            Complaint { hint: Some(hint.to_owned()), ..Complaint::usage(what) }.into()
+            CliError { hint: Some(hint.to_owned()), ..CliError::usage(what) }.into()
         })
     }
 
     /// The agents of the file.
     fn known(&self) -> anyhow::Result<Arc<dyn AgentResolver>> {
-        let file = File::read(&self.file()?).map_err(|error| Complaint::usage(error.to_string()))?;
+        let file = File::read(&self.file()?).map_err(|error| CliError::usage(error.to_string()))?;
         known_agents(file, &self.data())
     }
 
@@ -156,12 +156,12 @@ impl Args {
         if there.is_empty() {
             let hint = Some("write one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
             let what = format!("{} has no agents", file.display());
-            return Err(Complaint { hint, ..Complaint::usage(what) }.into());
+            return Err(CliError { hint, ..CliError::usage(what) }.into());
         }
         if let Some(unknown) = self.agents.iter().find(|name| !there.contains(name)) {
             let there = there.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
             let what = format!("{} has no agent {unknown}; it has: {there}", file.display());
-            return Err(Complaint::usage(what).into());
+            return Err(CliError::usage(what).into());
         }
         Ok(if self.agents.is_empty() { there } else { self.agents.clone() })
     }
@@ -169,9 +169,9 @@ impl Args {
 
 /// The agents of a configuration, made of what this machine has.
 pub(super) fn known_agents(file: File, data: &DataArgs) -> anyhow::Result<Arc<dyn AgentResolver>> {
-    let walls = Walls::around(data.kept(&file)?);
+    let walls = Confinement::around(data.kept(&file)?);
     let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
-    Ok(Arc::new(agents.map_err(|error| Complaint::usage(error.to_string()))?))
+    Ok(Arc::new(agents.map_err(|error| CliError::usage(error.to_string()))?))
 }
 
 /// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.
@@ -181,7 +181,7 @@ async fn may_read(client: &Client) -> anyhow::Result<()> {
         Err(error) if error.kind == Kind::Refused => {
             let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
             let what = format!("the server does not let this runner read its runs: {error}");
-            Err(Complaint { code: REFUSED, what, hint }.into())
+            Err(CliError { code: REFUSED, what, hint }.into())
         }
         _ => Ok(()),
     }
@@ -209,11 +209,11 @@ async fn work<E: Executor>(settings: Settings, executor: E) -> anyhow::Result<Ex
     };
     match done {
         Ok(()) => Ok(ExitCode::SUCCESS),
-        Err(error @ Error::Address(_)) => Err(Complaint::usage(error.to_string()).into()),
+        Err(error @ Error::Address(_)) => Err(CliError::usage(error.to_string()).into()),
         Err(error @ Error::Refused { status: 401 | 403, .. }) => {
             let hint = Some("set RUNREEL_TOKEN to a token with the scope emit".to_owned());
-            Err(Complaint { code: REFUSED, what: error.to_string(), hint }.into())
+            Err(CliError { code: REFUSED, what: error.to_string(), hint }.into())
         }
-        Err(error) => Err(Complaint::failed(error.to_string()).into()),
+        Err(error) => Err(CliError::failed(error.to_string()).into()),
     }
 }

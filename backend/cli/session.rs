@@ -13,7 +13,7 @@ use serde_json::{Value, json, value::RawValue};
 
 use super::{
     connection::Connection,
-    exit::Complaint,
+    exit::CliError,
     render::{clean, print, say},
 };
 use crate::{
@@ -225,18 +225,16 @@ async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result
     let is_stdin = file == Path::new("-");
     let told = if is_stdin { "stdin".to_owned() } else { file.display().to_string() };
     let text = load(file, is_stdin).with_context(|| told.clone())?;
-    let refused = |why: &dyn std::fmt::Display| Complaint::failed(format!("{told}: {why}"));
+    let refused = |why: &dyn std::fmt::Display| CliError::failed(format!("{told}: {why}"));
     let own = SavedSession::named(text.as_bytes()).map_err(|unreadable| refused(&unreadable))?;
     let stem = file.file_stem().and_then(|stem| stem.to_str()).filter(|_| !is_stdin).map(str::to_owned);
     let name = match (name, own.clone().or(stem)) {
         (Some(name), _) => name,
         (None, Some(named)) => {
             let hint = Some("call it otherwise with --name".to_owned());
-            named
-                .parse()
-                .map_err(|rule: Malformed| Complaint { hint, ..Complaint::usage(format!("{told}: {rule}")) })?
+            named.parse().map_err(|rule: Malformed| CliError { hint, ..CliError::usage(format!("{told}: {rule}")) })?
         }
-        (None, None) => return Err(Complaint::usage("the file names no session; call it with --name").into()),
+        (None, None) => return Err(CliError::usage("the file names no session; call it with --name").into()),
     };
     // Read here as the server will, so that a line that is wrong is told before anything is sent.
     SavedSession::read(name.clone(), text.as_bytes(), Clock::System.now())
@@ -277,14 +275,14 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
             return anyhow::Error::new(error).context(told.to_string());
         }
         let hint = Some("choose another file, or replace it with --force".to_owned());
-        Complaint { hint, ..Complaint::failed(format!("{told} is there already")) }.into()
+        CliError { hint, ..CliError::failed(format!("{told} is there already")) }.into()
     })
 }
 
 /// Reads what the server sent, which has read it before.
 fn read(name: &SavedName, bytes: &[u8]) -> Result<SavedSession> {
     let session = SavedSession::read(name.clone(), bytes, Clock::System.now());
-    Ok(session.map_err(|unreadable| Complaint::failed(format!("the server's answer: {unreadable}")))?)
+    Ok(session.map_err(|unreadable| CliError::failed(format!("the server's answer: {unreadable}")))?)
 }
 
 #[cfg(test)]

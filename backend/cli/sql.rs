@@ -1,10 +1,10 @@
 //! `runreel sql`: a question to the log.
 
-mod forms;
+mod error;
+mod format;
 mod psql;
 mod signals;
 mod values;
-mod wrong;
 
 use std::{
     io::{IsTerminal, Read},
@@ -15,11 +15,11 @@ use std::{
 use clap::{ValueEnum, builder::NonEmptyStringValueParser};
 
 use self::{
-    forms::{Csv, Drawn, Form, Json},
+    format::{Csv, Drawn, Form, Json},
     signals::Signals,
 };
 use super::{
-    exit::{Complaint, UNREACHABLE},
+    exit::{CliError, UNREACHABLE},
     render::say,
 };
 use crate::{
@@ -108,7 +108,7 @@ async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
     if data.database_url()?.is_none() {
         let folder = data.data_dir()?;
         if !postgres::may_hold_a_cluster(&folder) {
-            return Err(Complaint {
+            return Err(CliError {
                 code: UNREACHABLE,
                 what: format!("there is no database in {}", folder.display()),
                 hint: Some("name the server's folder with --data-dir, or its DATABASE_URL".to_owned()),
@@ -116,7 +116,7 @@ async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
             .into());
         }
     }
-    let unreachable = |error| Complaint { code: UNREACHABLE, what: format!("{error:#}"), hint: None };
+    let unreachable = |error| CliError { code: UNREACHABLE, what: format!("{error:#}"), hint: None };
     Ok(Database::visit(data).await.map_err(unreachable)?)
 }
 
@@ -127,7 +127,7 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
     };
     if database.endpoint.is_some() {
         // Its password may be newer than the server that ran here last.
-        query::let_reader_log_in(&database.options).await.map_err(|error| wrong::unreachable(&error))?;
+        query::enable_reader_login(&database.options).await.map_err(|error| error::unreachable(&error))?;
     }
     let options = database.reader(&role);
     let reader = Reader { options, role, timeout: Duration::from_secs(args.timeout) };
@@ -140,11 +140,11 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
 /// The role that sees one principal's rows. The database stays at the version it has.
 async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<String> {
     let given = Secrets::read()?.pepper;
-    let kept = pepper::kept(&database.options, given.as_deref()).await.map_err(wrong::unscoped)?;
+    let kept = pepper::kept(&database.options, given.as_deref()).await.map_err(error::unscoped)?;
     // Where no server has settled a pepper nobody has anything, whoever he is.
     let owner = OwnerId::derive(&kept.or(given).unwrap_or_default(), iss, sub);
     let role = query::scoped_reader(&database.options, &owner, database.endpoint.is_some()).await;
-    role.map_err(wrong::unscoped)
+    role.map_err(error::unscoped)
 }
 
 async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<ExitCode> {
@@ -156,10 +156,10 @@ async fn ask(reader: &Reader, text: String, format: Format) -> anyhow::Result<Ex
     };
     let count = match query::ask(reader, text, &mut form).await {
         Ok(count) => count,
-        Err(Failed::Taker(error)) => return Err(error.into()),
-        Err(Failed::Rule(rule)) => return Err(Complaint::failed(rule).into()),
-        Err(Failed::Connection(error)) => return Err(wrong::unreachable(&error).into()),
-        Err(Failed::Database(error)) => return Err(wrong::unanswered(&error).into()),
+        Err(Failed::RowSink(error)) => return Err(error.into()),
+        Err(Failed::Rule(rule)) => return Err(CliError::failed(rule).into()),
+        Err(Failed::Connection(error)) => return Err(error::unreachable(&error).into()),
+        Err(Failed::Database(error)) => return Err(error::unanswered(&error).into()),
     };
     form.finish()?;
     say(format!("{count} row{}", if count == 1 { "" } else { "s" }));

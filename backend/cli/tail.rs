@@ -5,7 +5,7 @@ use std::process::ExitCode;
 use self::view::{View, action};
 use super::{
     connection::Connection,
-    exit::{Complaint, FAILED, INTERRUPTED},
+    exit::{CliError, FAILED, INTERRUPTED},
     render::{clean, duration, local_offset, print, say, terminal_width},
 };
 use crate::clock::Clock;
@@ -119,17 +119,17 @@ async fn choose_run(client: &Client, run_id: Option<RunId>) -> anyhow::Result<St
     let newest = &page["runs"][0];
     let Some(run_id) = newest["run_id"].as_str() else {
         let hint = "create one: echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit";
-        return Err(Complaint::not_found("there are no runs yet", hint).into());
+        return Err(CliError::not_found("there are no runs yet", hint).into());
     };
     say(format!("following {} {}", clean(run_id), clean(newest["title"].as_str().unwrap_or_default())).trim_end());
     Ok(run_id.to_owned())
 }
 
-fn check_cursor(what: &What) -> Result<(), Complaint> {
+fn check_cursor(what: &What) -> Result<(), CliError> {
     let Some(after) = &what.after else { return Ok(()) };
     let of_feed = what.all || what.tree;
     let checked = if of_feed { after.parse::<FeedCursor>().map(drop) } else { after.parse::<RunCursor>().map(drop) };
-    checked.map_err(|rule| Complaint::usage(format!("--after: {rule}")))
+    checked.map_err(|rule| CliError::usage(format!("--after: {rule}")))
 }
 
 fn path(what: &What, run_id: Option<&str>) -> String {

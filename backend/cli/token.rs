@@ -7,7 +7,7 @@ use clap::{Subcommand, ValueEnum};
 use uuid::Uuid;
 
 use super::{
-    exit::Complaint,
+    exit::CliError,
     render::{print, say},
 };
 use crate::{
@@ -43,12 +43,12 @@ enum Command {
     /// Make a token. It is printed once, on stdout, and kept only as a hash.
     Create(Create),
     /// List the tokens of a subject.
-    List(Whose),
+    List(OwnerArgs),
     /// Revoke a token. Its open streams end within 5 s.
     Revoke {
         token_id: Uuid,
         #[command(flatten)]
-        whose: Whose,
+        whose: OwnerArgs,
     },
 }
 
@@ -67,11 +67,11 @@ struct Create {
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<TimeDelta>,
     #[command(flatten)]
-    whose: Whose,
+    whose: OwnerArgs,
 }
 
 #[derive(Debug, clap::Args)]
-pub(super) struct Whose {
+pub(super) struct OwnerArgs {
     /// The subject it speaks for (a JWT's `sub`).
     #[arg(long, default_value = LOCAL_SUBJECT)]
     pub(super) sub: String,
@@ -135,7 +135,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let clock = Clock::database();
     store.tell_time(&clock).await?;
     let ids = IdSource::random(clock.clone());
-    let pepper = store.settle_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
+    let pepper = store.init_pepper(Secrets::read()?.pepper.as_deref(), ids.secret()).await?;
     let owner = OwnerId::derive(&pepper, &whose.iss, &whose.sub);
     let done = act(&args.command, &store, &ids, &clock, owner).await;
     store.close().await;
@@ -169,7 +169,7 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
         Command::Revoke { token_id, .. } => {
             if !store.revoke_token(&owner, *token_id, now).await? {
                 let hint = "runreel token list shows the tokens of a subject (--sub, --iss)";
-                return Err(Complaint::not_found("this subject has no such token", hint).into());
+                return Err(CliError::not_found("this subject has no such token", hint).into());
             }
             say(format!("token {token_id} is revoked"));
         }

@@ -37,7 +37,7 @@ pub enum Kind {
 
 impl Kind {
     /// Whether trying again can help.
-    pub fn is_transient(self) -> bool {
+    pub fn is_retryable(self) -> bool {
         matches!(self, Self::Unreachable | Self::Busy)
     }
 }
@@ -177,7 +177,7 @@ mod tests {
 
     #[test]
     fn only_errors_that_can_pass_are_transient() {
-        let transient = |status: u16| kind_of(StatusCode::from_u16(status).unwrap()).is_transient();
+        let transient = |status: u16| kind_of(StatusCode::from_u16(status).unwrap()).is_retryable();
         for status in [408, 429, 500, 502, 503, 504] {
             assert!(transient(status), "{status}");
         }

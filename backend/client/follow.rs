@@ -147,7 +147,7 @@ impl Follow {
                 Some(Ok(Notice::Connected))
             }
             Ok(_) => Some(Err(Error::unexpected("the server answered with something that is not an event stream"))),
-            Err(error) if error.kind.is_transient() => {
+            Err(error) if error.kind.is_retryable() => {
                 Some(Ok(self.lost(error.detail.into_string(), error.retry_after)))
             }
             Err(error) => Some(Err(error)),

@@ -31,13 +31,13 @@ mod probe;
 pub(crate) mod tests;
 
 pub(crate) use self::error::{describe, parse_retry_after};
-use self::pace::{Backoff, Natural, Pace};
+use self::pace::{Backoff, Pace, SystemPace};
 pub use self::{
     emit::{Ack, AckEvent},
     error::{Error, Kind},
     export::{Imported, RunLines},
     follow::{Follow, Frame, Notice},
-    probe::{Arrival, Passage},
+    probe::{Arrival, StreamProbe},
 };
 
 /// Longest wait for a connection.
@@ -79,7 +79,7 @@ impl Client {
         let built = |builder: ClientBuilder| builder.build().map_err(|error| Error::unusable(error::describe(&error)));
         let http = built(builder(&base, headers.clone()).read_timeout(SILENCE_MAX))?;
         let uploads = built(builder(&base, headers))?;
-        Ok(Self { http, uploads, base, pace: Arc::new(Natural) })
+        Ok(Self { http, uploads, base, pace: Arc::new(SystemPace) })
     }
 
     /// The address of the server, without a slash at its end.
@@ -174,7 +174,7 @@ impl Client {
         loop {
             let left = patience.saturating_sub(started.elapsed());
             let error = match request(left.min(REQUEST_WAIT_MAX)).await {
-                Err(error) if error.kind.is_transient() => error,
+                Err(error) if error.kind.is_retryable() => error,
                 outcome => return outcome,
             };
             let wait = backoff.next(error.retry_after, self.pace.jitter());

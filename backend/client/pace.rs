@@ -22,9 +22,9 @@ pub(crate) trait Pace: Send + Sync {
 }
 
 /// The pace outside tests.
-pub(crate) struct Natural;
+pub(crate) struct SystemPace;
 
-impl Pace for Natural {
+impl Pace for SystemPace {
     fn jitter(&self) -> f64 {
         rand::random()
     }

@@ -25,7 +25,7 @@ const NO_RUN: &str = "00000000-0000-7000-8000-000000000000";
 
 /// How a stream comes through.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Passage {
+pub enum StreamProbe {
     /// As it should: its first frame after so long, and the next thing, a ping at the latest.
     Live { first: Duration, next: Duration },
     /// Something on the way compresses it.
@@ -52,17 +52,17 @@ impl Client {
     /// Listens to a stream until its first ping, as a browser does, which takes what is compressed.
     ///
     /// `first_max` is how long the first frame may take, `next_max` whatever comes next.
-    pub async fn probe_stream(&self, first_max: Duration, next_max: Duration) -> Result<Passage, Error> {
+    pub async fn probe_stream(&self, first_max: Duration, next_max: Duration) -> Result<StreamProbe, Error> {
         let began = Instant::now();
         let request = self.http.get(self.join(STREAM)?);
         let request = request.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
         let request = request.header(ACCEPT_ENCODING, HeaderValue::from_static("gzip, deflate, br"));
         let Ok(answer) = tokio::time::timeout(first_max, self.answer(request)).await else {
-            return Ok(Passage::HeldBack);
+            return Ok(StreamProbe::HeldBack);
         };
         let response = answer?;
         if let Some(encoding) = named(&response, &CONTENT_ENCODING).filter(|encoding| encoding != "identity") {
-            return Ok(Passage::Compressed(encoding));
+            return Ok(StreamProbe::Compressed(encoding));
         }
         if !named(&response, &CONTENT_TYPE).is_some_and(|media_type| media_type.starts_with("text/event-stream")) {
             return Err(Error::unexpected("the server answered with something that is not an event stream"));
@@ -70,15 +70,15 @@ impl Client {
         let mut listener = Listener { response, heard: Vec::new() };
         let frame = async { listener.hear(CAUGHT_UP).await && listener.hear(END).await };
         match tokio::time::timeout(first_max.saturating_sub(began.elapsed()), frame).await {
-            Err(_) => return Ok(Passage::HeldBack),
-            Ok(false) => return Ok(Passage::Cut(began.elapsed())),
+            Err(_) => return Ok(StreamProbe::HeldBack),
+            Ok(false) => return Ok(StreamProbe::Cut(began.elapsed())),
             Ok(true) => {}
         }
         let first = began.elapsed();
         Ok(match tokio::time::timeout(next_max, listener.hear(END)).await {
-            Err(_) => Passage::Stalled { first },
-            Ok(false) => Passage::Cut(began.elapsed()),
-            Ok(true) => Passage::Live { first, next: began.elapsed() },
+            Err(_) => StreamProbe::Stalled { first },
+            Ok(false) => StreamProbe::Cut(began.elapsed()),
+            Ok(true) => StreamProbe::Live { first, next: began.elapsed() },
         })
     }
 

@@ -10,7 +10,7 @@
 //!
 //! Start reading at [`Dispatch::claim`], then [`keep`] (holding a lease inside this process) and `sweep`.
 
-pub mod keep;
+pub mod renew;
 mod sweep;
 
 use std::{
@@ -27,7 +27,7 @@ use tokio::{sync::watch, time::Instant};
 use tokio_util::sync::CancellationToken;
 use uuid::Uuid;
 
-use self::keep::Keeper;
+use self::renew::LeaseRenewer;
 use crate::{
     domain::{
         context::RunContext,
@@ -39,7 +39,7 @@ use crate::{
     },
     store::{
         self,
-        jobs::{Leased, Standing, Term},
+        jobs::{JobState, LeaseTerm, Leased},
     },
     supervise::Supervisor,
     timeline::Timeline,
@@ -80,7 +80,7 @@ pub struct Dispatch {
     timeline: Timeline,
     settings: Settings,
     bell: Arc<watch::Sender<()>>,
-    keeper: Keeper,
+    keeper: LeaseRenewer,
     /// How long the last look for jobs took, in microseconds.
     looked: Arc<AtomicU64>,
     /// Which agents this process serves, and when it said so last.
@@ -92,7 +92,7 @@ impl Dispatch {
     /// Starts the bell, the keeper and the sweep under `supervisor`.
     pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
         let began_at = timeline.clock().now();
-        let (bell, keeper, looked, served) = (Arc::default(), Keeper::default(), Arc::default(), Arc::default());
+        let (bell, keeper, looked, served) = (Arc::default(), LeaseRenewer::default(), Arc::default(), Arc::default());
         let dispatch = Self { timeline, settings, bell, keeper, looked, served, began_at };
         let of = || (dispatch.clone(), supervisor.stop().clone());
         let (ring, keep, sweep) = (of(), of(), of());
@@ -193,14 +193,14 @@ impl Dispatch {
     }
 
     /// Where held jobs stand: whether the lease still is the holder's, and the status of the run.
-    pub async fn standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<Standing>, store::Error> {
+    pub async fn standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, store::Error> {
         if held.is_empty() { Ok(Vec::new()) } else { self.timeline.store().job_standings(held).await }
     }
 
     /// Something to wait with between two claims.
-    pub fn bell(&self) -> Bell {
+    pub fn bell(&self) -> Wakeup {
         let poll = self.settings.poll;
-        Bell { rung: self.bell.subscribe(), poll, due: Instant::now() + poll }
+        Wakeup { rung: self.bell.subscribe(), poll, due: Instant::now() + poll }
     }
 
     /// Tells everybody who waits to look.
@@ -208,9 +208,9 @@ impl Dispatch {
         self.bell.send_replace(());
     }
 
-    fn term(&self) -> Term {
+    fn term(&self) -> LeaseTerm {
         let lease_ms = i64::try_from(self.settings.lease.as_millis()).unwrap_or(i64::MAX);
-        Term { now: self.timeline.clock().held(), lease_ms }
+        LeaseTerm { now: self.timeline.clock().held(), lease_ms }
     }
 
     /// Rings whenever the life of a run may have changed, here or in another process, but leaves most of the time to others.
@@ -249,14 +249,14 @@ impl Assignment {
 
 /// Rings when there may be work. One that rings between a claim and the wait for it is heard all the same.
 #[derive(Debug)]
-pub struct Bell {
+pub struct Wakeup {
     rung: watch::Receiver<()>,
     poll: Duration,
     /// When it rings without a reason. Whoever stops waiting and begins again does not put it off.
     due: Instant,
 }
 
-impl Bell {
+impl Wakeup {
     /// Resolves when something may have become claimable, or a held job may have changed, and now and then without that.
     pub async fn rung(&mut self) {
         // It cannot close while the dispatch lives; if it does, the poll remains.

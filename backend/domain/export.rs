@@ -10,7 +10,7 @@
 //!
 //! A line is taken only when it is to the letter what this program would have written: there is one way to say a thing,
 //! so what was imported can be exported again as the same bytes. Whose a run is stands in no line: it belongs to whoever
-//! imports it. [`Telling`] writes the lines of a run, [`verify::Verifier`] reads a whole file and
+//! imports it. [`RunWriter`] writes the lines of a run, [`verify::Verifier`] reads a whole file and
 //! [`skim::Skim`] reads it again, [`Piece`] a part of a run.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
@@ -44,9 +44,9 @@ pub const VERSION: u32 = 1;
 /// What is wrong with a line, in words for the person who has the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
-pub struct Fault(pub Cow<'static, str>);
+pub struct LineError(pub Cow<'static, str>);
 
-impl Fault {
+impl LineError {
     fn say(text: &'static str) -> Self {
         Self(Cow::Borrowed(text))
     }
@@ -78,14 +78,14 @@ impl Subject {
         }
     }
 
-    fn check(&self) -> Result<(), Fault> {
+    fn check(&self) -> Result<(), LineError> {
         if !self.trace_id.as_deref().is_none_or(is_trace_id) {
-            return Err(Fault::say("a trace_id is 32 hexadecimal digits"));
+            return Err(LineError::say("a trace_id is 32 hexadecimal digits"));
         }
         let Some(origin) = &self.origin else { return Ok(()) };
         let chat = origin.chat.parse::<ChatId>().map(|_| ());
         let user = origin.user.as_ref().map_or(Ok(()), |user| user.parse::<UserId>().map(|_| ()));
-        chat.and(user).map_err(|rule| Fault::say(rule.0))
+        chat.and(user).map_err(|rule| LineError::say(rule.0))
     }
 }
 
@@ -152,14 +152,14 @@ fn event_line(event: &Recorded) -> String {
 
 /// Tells one run, line by line.
 #[derive(Debug)]
-pub struct Telling {
+pub struct RunWriter {
     run_id: RunId,
     last_seq: Seq,
     status: Status,
     chain: Chain,
 }
 
-impl Telling {
+impl RunWriter {
     /// Begins; the line is the run's.
     pub fn begin(subject: &Subject) -> (Self, String) {
         let line = named("run", subject);
@@ -216,26 +216,26 @@ struct Members<'a> {
     payload: &'a RawValue,
 }
 
-fn read_line(line: &str) -> Result<Line<'_>, Fault> {
-    serde_json::from_str(line).map_err(|error| Fault::tell(format!("this is no line of an export: {error}")))
+fn read_line(line: &str) -> Result<Line<'_>, LineError> {
+    serde_json::from_str(line).map_err(|error| LineError::tell(format!("this is no line of an export: {error}")))
 }
 
 /// Refuses a line that says what it says in another way than this program would.
-fn check_letter(line: &str, ours: &str) -> Result<(), Fault> {
+fn check_letter(line: &str, ours: &str) -> Result<(), LineError> {
     if line == ours {
         return Ok(());
     }
     let same = line.bytes().zip(ours.bytes()).take_while(|(a, b)| a == b).count();
-    Err(Fault::tell(format!("this is not written as an export writes it (from byte {})", same + 1)))
+    Err(LineError::tell(format!("this is not written as an export writes it (from byte {})", same + 1)))
 }
 
-fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, Fault> {
+fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, LineError> {
     // Runs of routers have had this role only since there is one; their events of before stay as they are.
     let is_older = subject.role == Role::Router && members.role == Role::Agent;
     if members.role != subject.role && !is_older || members.agent != subject.agent {
-        return Err(Fault::say("the event names another role or agent than its run"));
+        return Err(LineError::say("the event names another role or agent than its run"));
     }
-    let payload = Json::parse(members.payload.get()).map_err(|flaw| Fault::tell(format!("payload: {flaw}")))?;
+    let payload = Json::parse(members.payload.get()).map_err(|flaw| LineError::tell(format!("payload: {flaw}")))?;
     let event = Recorded {
         run_id: subject.run_id,
         seq: Some(members.seq),
@@ -254,29 +254,29 @@ fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<s
 }
 
 /// The rules that every event of a log keeps by itself.
-fn check_event(event: &Recorded) -> Result<(), Fault> {
+fn check_event(event: &Recorded) -> Result<(), LineError> {
     let (kind, bytes) = (&event.event_type, event.payload.as_str().len());
     if kind.is_ephemeral() {
-        return Err(Fault::say("deltas are streamed and stand in no log"));
+        return Err(LineError::say("deltas are streamed and stand in no log"));
     }
     if !kind.is_the_servers() {
-        kind.check_producer().map_err(|rule| Fault::tell(format!("type: {}", rule.0)))?;
+        kind.check_producer().map_err(|rule| LineError::tell(format!("type: {}", rule.0)))?;
     }
     let most = if kind.is_the_servers() { OWN_PAYLOAD_BYTES_MAX } else { PAYLOAD_BYTES_MAX };
     if bytes > most {
-        return Err(Fault::tell(format!("the payload has {bytes} bytes; in a log it has at most {most}")));
+        return Err(LineError::tell(format!("the payload has {bytes} bytes; in a log it has at most {most}")));
     }
     if (event.seq == Some(Seq::ZERO.next())) != (kind.as_str() == "run.created") {
-        return Err(Fault::say("run.created is the first event of a run, and no other is"));
+        return Err(LineError::say("run.created is the first event of a run, and no other is"));
     }
     if !(1970..=9999).contains(&event.at.year()) {
-        return Err(Fault::say("at: a time between the years 1970 and 9999 is wanted"));
+        return Err(LineError::say("at: a time between the years 1970 and 9999 is wanted"));
     }
     if event.at.nanosecond() >= 1_000_000_000 {
-        return Err(Fault::say("at: a log has no leap seconds"));
+        return Err(LineError::say("at: a log has no leap seconds"));
     }
     if kind.as_str() == "interrupt.requested" {
-        interrupt::check_request(&event.payload).map_err(Fault::say)?;
+        interrupt::check_request(&event.payload).map_err(LineError::say)?;
     }
     Ok(())
 }
@@ -296,20 +296,20 @@ struct Creation {
 }
 
 /// What a client said when it created the run, from the run's first event. Nobody is to be found who carries it out.
-fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, Fault> {
+fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, LineError> {
     let read = serde_json::from_str(created.payload.as_str());
-    let said: Creation = read.map_err(|error| Fault::tell(format!("the payload of run.created: {error}")))?;
+    let said: Creation = read.map_err(|error| LineError::tell(format!("the payload of run.created: {error}")))?;
     if said.parent_run_id == Some(subject.run_id)
         || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
     {
-        return Err(Fault::say("a run is its own root when it has no parent, and only then"));
+        return Err(LineError::say("a run is its own root when it has no parent, and only then"));
     }
     let is_object = said.metadata.as_str().starts_with('{') && said.metadata.as_str().len() <= METADATA_BYTES_MAX;
     if !is_object || said.tags.len() > TAGS_MAX {
-        return Err(Fault::say("the run's metadata or tags are over their bound, or metadata is no object"));
+        return Err(LineError::say("the run's metadata or tags are over their bound, or metadata is no object"));
     }
     if said.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
-        return Err(Fault::say("the run's lease_ms is over its bound"));
+        return Err(LineError::say("the run's lease_ms is over its bound"));
     }
     Ok(Spec {
         context: RunContext {
@@ -345,18 +345,18 @@ pub struct Piece {
 
 impl Piece {
     /// Reads a part of a run that shall be `owner`'s; a fault comes with the number of its line.
-    pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, Fault)> {
+    pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, LineError)> {
         let mut lines = text.split_terminator('\n').zip(1..);
-        let first = lines.next().ok_or((1, Fault::say("there is no line in the body")))?.0;
+        let first = lines.next().ok_or((1, LineError::say("there is no line in the body")))?.0;
         let at = |number: usize| move |fault| (number, fault);
         let Line::Run(subject) = read_line(first).map_err(at(1))? else {
-            return Err((1, Fault::say("the run's own line comes first")));
+            return Err((1, LineError::say("the run's own line comes first")));
         };
         subject.check().and_then(|()| check_letter(first, &named("run", &subject))).map_err(at(1))?;
         let (text_owner, mut keys, mut events) = (Arc::from(owner.as_str()), HashSet::new(), Vec::<Recorded>::new());
         for (line, number) in lines {
             let Line::Event(members) = read_line(line).map_err(at(number))? else {
-                return Err((number, Fault::say("only events follow the run's own line")));
+                return Err((number, LineError::say("only events follow the run's own line")));
             };
             let event = read_event(members, line, &subject, &text_owner).map_err(at(number))?;
             let follows = match events.last() {
@@ -364,14 +364,14 @@ impl Piece {
                 Some(last) => event.seq == last.seq.map(Seq::next),
             };
             if !follows {
-                return Err((number, Fault::say("the seqs are not one after the other")));
+                return Err((number, LineError::say("the seqs are not one after the other")));
             }
             if event.event_id.as_ref().is_some_and(|id| !keys.insert(id.clone())) {
-                return Err((number, Fault::say("this event_id stands before in the run")));
+                return Err((number, LineError::say("this event_id stands before in the run")));
             }
             events.push(event);
         }
-        let Some(event) = events.first() else { return Err((1, Fault::say("there is no event in the body"))) };
+        let Some(event) = events.first() else { return Err((1, LineError::say("there is no event in the body"))) };
         let is_birth = event.seq == Some(Seq::ZERO.next());
         let spec = is_birth.then(|| creation(&subject, event, owner)).transpose().map_err(at(2))?;
         Ok(Self { subject, spec, events })

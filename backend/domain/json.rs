@@ -17,7 +17,7 @@ pub struct Json(Box<str>);
 
 /// Why a JSON value was refused.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum InvalidJson {
     #[error("this is not valid JSON")]
     Syntax,
     #[error("the value is nested deeper than {JSON_DEPTH_MAX} levels")]
@@ -30,9 +30,9 @@ pub enum Flaw {
 
 impl Json {
     /// Checks and compacts JSON text.
-    pub fn parse(text: &str) -> Result<Self, Flaw> {
+    pub fn parse(text: &str) -> Result<Self, InvalidJson> {
         let compact = compact(text)?;
-        let value: Box<RawValue> = serde_json::from_str(&compact).map_err(|_| Flaw::Syntax)?;
+        let value: Box<RawValue> = serde_json::from_str(&compact).map_err(|_| InvalidJson::Syntax)?;
         Ok(Self(Box::from(value.get())))
     }
 
@@ -112,7 +112,7 @@ fn without_nul(text: String) -> String {
 }
 
 /// Drops white space outside strings and checks depth and escapes; the grammar itself is the parser's business.
-fn compact(text: &str) -> Result<String, Flaw> {
+fn compact(text: &str) -> Result<String, InvalidJson> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());
     let (mut depth, mut at) = (0usize, 0usize);
@@ -128,7 +128,7 @@ fn compact(text: &str) -> Result<String, Flaw> {
             b'{' | b'[' => {
                 depth += 1;
                 if depth > JSON_DEPTH_MAX {
-                    return Err(Flaw::Depth);
+                    return Err(InvalidJson::Depth);
                 }
                 out.push(byte);
             }
@@ -148,24 +148,24 @@ fn compact(text: &str) -> Result<String, Flaw> {
         }
         at += 1;
     }
-    String::from_utf8(out).map_err(|_| Flaw::Syntax)
+    String::from_utf8(out).map_err(|_| InvalidJson::Syntax)
 }
 
 /// Finds the byte after a string's closing quote; `start` is its opening quote.
-fn string_end(bytes: &[u8], start: usize) -> Result<usize, Flaw> {
+fn string_end(bytes: &[u8], start: usize) -> Result<usize, InvalidJson> {
     let mut at = start + 1;
     loop {
         match bytes.get(at) {
-            None => return Err(Flaw::Syntax),
+            None => return Err(InvalidJson::Syntax),
             Some(b'"') => return Ok(at + 1),
             Some(b'\\') if bytes.get(at + 1) == Some(&b'u') => {
-                at = match unit(bytes, at).ok_or(Flaw::Syntax)? {
-                    0 => return Err(Flaw::Nul),
+                at = match unit(bytes, at).ok_or(InvalidJson::Syntax)? {
+                    0 => return Err(InvalidJson::Nul),
                     0xD800..=0xDBFF => match unit(bytes, at + 6) {
                         Some(0xDC00..=0xDFFF) => at + 12,
-                        _ => return Err(Flaw::LoneSurrogate),
+                        _ => return Err(InvalidJson::LoneSurrogate),
                     },
-                    0xDC00..=0xDFFF => return Err(Flaw::LoneSurrogate),
+                    0xDC00..=0xDFFF => return Err(InvalidJson::LoneSurrogate),
                     _ => at + 6,
                 };
             }
@@ -190,7 +190,7 @@ mod tests {
     use super::*;
     use proptest::prelude::*;
 
-    fn check(input: &str, expected: Result<&str, Flaw>) {
+    fn check(input: &str, expected: Result<&str, InvalidJson>) {
         assert_eq!(Json::parse(input).as_ref().map(Json::as_str), expected.as_ref().copied(), "{input}");
     }
 
@@ -203,17 +203,17 @@ mod tests {
 
     #[test]
     fn what_no_reader_could_carry_is_refused() {
-        check("\"\\u0000\"", Err(Flaw::Nul));
-        check("\"\\ud800\"", Err(Flaw::LoneSurrogate));
-        check("\"\\ud800\\ud800\"", Err(Flaw::LoneSurrogate));
-        check("\"\\udc00\"", Err(Flaw::LoneSurrogate));
-        check(&"[".repeat(JSON_DEPTH_MAX + 1), Err(Flaw::Depth));
+        check("\"\\u0000\"", Err(InvalidJson::Nul));
+        check("\"\\ud800\"", Err(InvalidJson::LoneSurrogate));
+        check("\"\\ud800\\ud800\"", Err(InvalidJson::LoneSurrogate));
+        check("\"\\udc00\"", Err(InvalidJson::LoneSurrogate));
+        check(&"[".repeat(JSON_DEPTH_MAX + 1), Err(InvalidJson::Depth));
     }
 
     #[test]
     fn what_is_not_json_stays_not_json() {
         for text in ["", "1 2", "tru e", "{\"a\":}", "[1,]", "nul", "\"a", "\"\\u12\"", "01", "\u{feff}1", "1\u{0}"] {
-            check(text, Err(Flaw::Syntax));
+            check(text, Err(InvalidJson::Syntax));
         }
     }
 

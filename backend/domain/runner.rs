@@ -104,7 +104,7 @@ pub enum ToRunner {
     #[serde(rename = "ack")]
     Ack(Ack),
     #[serde(rename = "error")]
-    Error(Trouble),
+    Error(RunnerError),
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -150,6 +150,9 @@ pub struct About {
     /// `queued`; `running` when a holder fell silent or an interrupt was answered; `waiting` when its children ended.
     pub status: Status,
     pub last_seq: i64,
+    /// How many answers to interrupts follow at once, each as a `run.resume`.
+    #[serde(default)]
+    pub answers: usize,
 }
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
@@ -181,7 +184,7 @@ pub struct Ack {
 
 /// What was not done, and why.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-pub struct Trouble {
+pub struct RunnerError {
     pub code: String,
     pub detail: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -190,7 +193,7 @@ pub struct Trouble {
     pub n: Option<u64>,
 }
 
-impl Trouble {
+impl RunnerError {
     pub fn new(code: impl Into<String>, detail: impl Into<String>) -> Self {
         Self { code: code.into(), detail: detail.into(), run_id: None, n: None }
     }
@@ -206,26 +209,26 @@ struct Tag {
     r#type: String,
 }
 
-fn tag(text: &str) -> Result<String, Trouble> {
+fn tag(text: &str) -> Result<String, RunnerError> {
     let tag: Result<Tag, _> = serde_json::from_str(text);
     tag.map(|tag| tag.r#type).map_err(|error| malformed(&error))
 }
 
-fn malformed(error: &serde_json::Error) -> Trouble {
-    Trouble::new("malformed", format!("a message is a JSON object with a type: {error}"))
+fn malformed(error: &serde_json::Error) -> RunnerError {
+    RunnerError::new("malformed", format!("a message is a JSON object with a type: {error}"))
 }
 
-fn body<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, Trouble> {
+fn body<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, RunnerError> {
     serde_json::from_str(text).map_err(|error| malformed(&error))
 }
 
-fn unknown(tag: &str) -> Trouble {
+fn unknown(tag: &str) -> RunnerError {
     let tag: String = tag.chars().filter(|c| !c.is_control()).take(40).collect();
-    Trouble::new("unknown_message", format!("there is no message {tag}"))
+    RunnerError::new("unknown_message", format!("there is no message {tag}"))
 }
 
 impl FromRunner {
-    pub fn parse(text: &str) -> Result<Self, Trouble> {
+    pub fn parse(text: &str) -> Result<Self, RunnerError> {
         Ok(match tag(text)?.as_str() {
             "hello" => Self::Hello(body(text)?),
             "event" => Self::Event(body(text)?),
@@ -238,7 +241,7 @@ impl FromRunner {
 }
 
 impl ToRunner {
-    pub fn parse(text: &str) -> Result<Self, Trouble> {
+    pub fn parse(text: &str) -> Result<Self, RunnerError> {
         Ok(match tag(text)?.as_str() {
             "welcome" => Self::Welcome(body(text)?),
             "run.assign" => Self::Assign(body(text)?),
@@ -278,7 +281,7 @@ mod tests {
         let text = r#"{"type":"event","run_id":"0198c0de-0000-7000-8000-000000000001","n":3,"events":[{"type":"a.b","payload":{"b":1.50,"a":2}}]}"#;
         let read = FromRunner::parse(text).unwrap();
         assert_eq!(serde_json::to_string(&read).unwrap(), text);
-        let text = r#"{"type":"run.assign","run_id":"0198c0de-0000-7000-8000-000000000001","agent":"a","thread_id":null,"input":{"z":1,"a":1e3},"context":{"root_run_id":"0198c0de-0000-7000-8000-000000000001","parent_run_id":null,"owner_id":"00","session_id":null,"role":"agent","title":null,"metadata":{},"tags":[],"attempt":1,"status":"queued","last_seq":1}}"#;
+        let text = r#"{"type":"run.assign","run_id":"0198c0de-0000-7000-8000-000000000001","agent":"a","thread_id":null,"input":{"z":1,"a":1e3},"context":{"root_run_id":"0198c0de-0000-7000-8000-000000000001","parent_run_id":null,"owner_id":"00","session_id":null,"role":"agent","title":null,"metadata":{},"tags":[],"attempt":1,"status":"queued","last_seq":1,"answers":0}}"#;
         assert_eq!(serde_json::to_string(&ToRunner::parse(text).unwrap()).unwrap(), text);
     }
 

@@ -18,7 +18,7 @@ use super::{cursor::FeedCursor, id::Seq};
 
 /// Where an event stands, for whichever kind of reader looks at it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Place {
+pub struct LogPosition {
     pub seq: Seq,
     pub lane: u8,
     pub position: i64,
@@ -26,7 +26,7 @@ pub struct Place {
 
 /// How far a reader has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub enum Track {
+pub enum ReadPosition {
     /// One run: seqs are contiguous, so a hole shows by itself.
     Run(Seq),
     /// Many runs: positions only grow; the bus tells of every hole by lagging.
@@ -39,8 +39,8 @@ enum Fit {
     Hole,
 }
 
-impl Track {
-    fn fit(&self, place: Place) -> Fit {
+impl ReadPosition {
+    fn fit(&self, place: LogPosition) -> Fit {
         match self {
             Self::Run(seen) if place.seq <= *seen => Fit::Old,
             Self::Run(seen) if place.seq == seen.next() => Fit::Next,
@@ -50,7 +50,7 @@ impl Track {
         }
     }
 
-    fn advance(&mut self, place: Place) {
+    fn advance(&mut self, place: LogPosition) {
         match self {
             Self::Run(seen) => *seen = place.seq,
             Self::Feed(seen) => seen.advance(place.lane, place.position),
@@ -69,9 +69,9 @@ enum Phase {
 #[derive(Debug)]
 pub enum Input<F> {
     /// A page from the database after the track's place, in order; `complete` when it reached the tail.
-    Page { events: Vec<(Place, F)>, tail: Option<FeedCursor>, complete: bool },
+    Page { events: Vec<(LogPosition, F)>, tail: Option<FeedCursor>, complete: bool },
     /// A durable event from the bus.
-    Durable(Place, F),
+    Durable(LogPosition, F),
     /// A delta from the bus.
     Ephemeral(F),
     /// The bus overwrote frames this reader had not taken.
@@ -98,7 +98,7 @@ pub enum Step<F> {
 /// One reader's splice.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct Splice {
-    track: Track,
+    track: ReadPosition,
     phase: Phase,
     caught_up: bool,
     /// A live event passed while a page was being read, so the page may be older than it.
@@ -107,11 +107,11 @@ pub struct Splice {
 
 impl Splice {
     /// A reader that has seen everything up to `track` and must begin with a [`Step::Query`].
-    pub fn new(track: Track) -> Self {
+    pub fn new(track: ReadPosition) -> Self {
         Self { track, phase: Phase::Paging, caught_up: false, stale: false }
     }
 
-    pub fn track(&self) -> &Track {
+    pub fn track(&self) -> &ReadPosition {
         &self.track
     }
 
@@ -136,7 +136,7 @@ impl Splice {
         }
     }
 
-    fn page<F>(&mut self, events: Vec<(Place, F)>, tail: Option<FeedCursor>, complete: bool) -> Vec<Step<F>> {
+    fn page<F>(&mut self, events: Vec<(LogPosition, F)>, tail: Option<FeedCursor>, complete: bool) -> Vec<Step<F>> {
         assert!(self.phase == Phase::Paging, "a page arrives only when one was asked for");
         let mut steps = Vec::with_capacity(events.len() + 1);
         for (place, frame) in events {
@@ -145,7 +145,7 @@ impl Splice {
                 Fit::Next => {}
                 Fit::Hole => {
                     // A page is a snapshot of a contiguous log: what is missing in it is gone for good.
-                    if let Track::Run(requested_after) = self.track {
+                    if let ReadPosition::Run(requested_after) = self.track {
                         steps.push(Step::Gap { requested_after, first_seq: place.seq });
                     }
                 }
@@ -153,7 +153,7 @@ impl Splice {
             self.track.advance(place);
             steps.push(Step::Deliver(frame));
         }
-        if let (Track::Feed(seen), Some(tail)) = (&mut self.track, tail) {
+        if let (ReadPosition::Feed(seen), Some(tail)) = (&mut self.track, tail) {
             // Events of others up to the page's tail were looked at and passed over.
             *seen = tail;
         }
@@ -167,7 +167,7 @@ impl Splice {
         steps
     }
 
-    fn durable<F>(&mut self, place: Place, frame: F) -> Vec<Step<F>> {
+    fn durable<F>(&mut self, place: LogPosition, frame: F) -> Vec<Step<F>> {
         match (self.phase, self.track.fit(place)) {
             (_, Fit::Old) => Vec::new(),
             (Phase::Paging, _) => {

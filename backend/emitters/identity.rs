@@ -20,7 +20,7 @@ pub const PREFIX_CHARS_MAX: usize = 100;
 
 /// Why an emitter could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unfit {
+pub enum InvalidIdentity {
     #[error("a run whose role is {} cannot be spoken for by this emitter", .0.as_str())]
     Role(Role),
     #[error("an event id prefix is 1 to {PREFIX_CHARS_MAX} characters without control characters")]
@@ -46,10 +46,10 @@ struct Identity {
 }
 
 impl Identity {
-    fn new(host: Arc<dyn RunHost>, prefix: &str) -> Result<Self, Unfit> {
+    fn new(host: Arc<dyn RunHost>, prefix: &str) -> Result<Self, InvalidIdentity> {
         let fits = prefix.chars().count() <= PREFIX_CHARS_MAX && prefix.parse::<EventId>().is_ok();
         if !fits {
-            return Err(Unfit::Prefix);
+            return Err(InvalidIdentity::Prefix);
         }
         Ok(Self { prefix: prefix.to_owned(), ids: EventIds::Counted, next: AtomicU64::new(1), host })
     }
@@ -82,10 +82,10 @@ pub struct SupervisorEmitter(Identity);
 
 impl SupervisorEmitter {
     /// Refuses a worker's context.
-    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
+    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, InvalidIdentity> {
         match host.context().role {
             Role::Supervisor | Role::Agent | Role::Router => Identity::new(host, event_id_prefix).map(Self),
-            role @ Role::Worker => Err(Unfit::Role(role)),
+            role @ Role::Worker => Err(InvalidIdentity::Role(role)),
         }
     }
 
@@ -118,10 +118,10 @@ pub struct WorkerEmitter(Identity);
 
 impl WorkerEmitter {
     /// Refuses every context but a worker's.
-    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, Unfit> {
+    pub fn new(host: Arc<dyn RunHost>, event_id_prefix: &str) -> Result<Self, InvalidIdentity> {
         match host.context().role {
             Role::Worker => Identity::new(host, event_id_prefix).map(Self),
-            role @ (Role::Supervisor | Role::Agent | Role::Router) => Err(Unfit::Role(role)),
+            role @ (Role::Supervisor | Role::Agent | Role::Router) => Err(InvalidIdentity::Role(role)),
         }
     }
 

@@ -8,7 +8,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-use super::{State, visit::Memos};
+use super::{State, visit::Memoized};
 use crate::{
     domain::{
         checkpoint::{
@@ -73,7 +73,7 @@ struct Head {
 }
 
 /// What the last checkpoint holds of each channel: since when, and what.
-pub(super) type Kept = BTreeMap<String, (CheckpointId, String)>;
+pub(super) type StoredValues = BTreeMap<String, (CheckpointId, String)>;
 
 /// A checkpoint that this engine made, read back.
 pub(super) struct Read<S> {
@@ -84,8 +84,8 @@ pub(super) struct Read<S> {
     pub next: Vec<String>,
     pub ended: Option<(String, Duration)>,
     pub state: S,
-    pub kept: Kept,
-    pub memos: Memos,
+    pub kept: StoredValues,
+    pub memos: Memoized,
 }
 
 /// The checkpoint of a snapshot. Only channels that changed since `kept` come with their values.
@@ -93,12 +93,12 @@ pub(super) fn encode<S: State>(
     snapshot: &Snapshot<S>,
     checkpoint_id: CheckpointId,
     parent_id: Option<CheckpointId>,
-    kept: &Kept,
-) -> Result<(NewCheckpoint, Kept), HostError> {
+    kept: &StoredValues,
+) -> Result<(NewCheckpoint, StoredValues), HostError> {
     let Value::Object(members) = serde_json::to_value(&snapshot.state).map_err(unfit)? else {
         return Err(unfit("a state must serialise as an object"));
     };
-    let (mut now, mut versions, mut blobs, mut bytes) = (Kept::new(), Vec::new(), Vec::new(), 0);
+    let (mut now, mut versions, mut blobs, mut bytes) = (StoredValues::new(), Vec::new(), Vec::new(), 0);
     for (name, text) in members.into_iter().flat_map(|(name, value)| channels::<S>(name, value)) {
         let channel: Channel = name.parse().map_err(unfit)?;
         bytes += text.len();
@@ -153,7 +153,7 @@ fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
         return None;
     }
     let head: Head = serde_json::from_slice(&checkpoint.checkpoint.b.0).ok().filter(|head: &Head| head.v == FORMAT)?;
-    let (mut members, mut kept) = (serde_json::Map::new(), Kept::new());
+    let (mut members, mut kept) = (serde_json::Map::new(), StoredValues::new());
     let mut lists: BTreeMap<&str, Vec<(usize, Value)>> = BTreeMap::new();
     for (channel, blob) in &checkpoint.blobs.0 {
         let text = String::from_utf8(blob.b.0.clone()).ok().filter(|_| blob.t.as_str() == "json")?;
@@ -208,8 +208,8 @@ fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
         next: Vec::new(),
         ended: None,
         state: state.ok()?,
-        kept: Kept::new(),
-        memos: Memos::new(),
+        kept: StoredValues::new(),
+        memos: Memoized::new(),
     })
 }
 

@@ -11,10 +11,10 @@ use serde::{Deserialize, Serialize};
 use tokio::task::JoinSet;
 
 use super::{
-    Durability, Graph, RunEnv, State, Stop, Visit,
-    checkpointer::{self, Kept, Snapshot},
+    Durability, Graph, NodeContext, RunEnv, State, Stop,
+    checkpointer::{self, Snapshot, StoredValues},
     graph::Work,
-    visit::{Memos, Question, Step, span_of},
+    visit::{Memoized, Question, Step, span_of},
 };
 use crate::{
     domain::{
@@ -85,13 +85,13 @@ struct At<S> {
     kept_id: Option<CheckpointId>,
     snapshot: Snapshot<S>,
     /// What the newest that is kept holds.
-    kept: Kept,
-    memos: Memos,
+    kept: StoredValues,
+    memos: Memoized,
 }
 
 /// What a node gave, as it is kept until the step is over.
 #[derive(Serialize, Deserialize)]
-struct Given<U> {
+struct NodeOutput<U> {
     update: U,
     took: Duration,
 }
@@ -155,7 +155,7 @@ impl<'a, S: State> Drive<'a, S> {
                 return Ok(At { checkpoint_id, kept_id, snapshot, kept: read.kept, memos: read.memos });
             }
             (Some(read), _) => (Some(read.state), read.kept),
-            (None, _) => (None, Kept::new()),
+            (None, _) => (None, StoredValues::new()),
         };
         let first = self.snapshot(0, vec![self.graph.entry().to_owned()], begin(state));
         self.save(first, (parent.as_ref(), parent.clone(), kept)).await
@@ -176,10 +176,10 @@ impl<'a, S: State> Drive<'a, S> {
     async fn save(
         &self,
         snapshot: Snapshot<S>,
-        (before, kept_id, kept): (Option<&CheckpointId>, Option<CheckpointId>, Kept),
+        (before, kept_id, kept): (Option<&CheckpointId>, Option<CheckpointId>, StoredValues),
     ) -> Result<At<S>, HostError> {
         let checkpoint_id = checkpointer::id_after(self.env.ids.uuid(), before)?;
-        let mut at = At { checkpoint_id, kept_id, snapshot, kept, memos: Memos::new() };
+        let mut at = At { checkpoint_id, kept_id, snapshot, kept, memos: Memoized::new() };
         let keeps = self.env.durability == Durability::EveryStep;
         if keeps {
             self.keep(&mut at).await?;
@@ -246,7 +246,7 @@ impl<'a, S: State> Drive<'a, S> {
             };
             let (env, state, step) = (self.env.clone(), Arc::clone(&state), Arc::clone(&step));
             let (visit, longest) =
-                (Visit { env, state, span: span_of(number, node), node, step }, self.limits.node_time_max);
+                (NodeContext { env, state, span: span_of(number, node), node, step }, self.limits.node_time_max);
             visits.spawn(async move { (index, node, visited(visit, work, alone, longest).await) });
         }
         let all = async {
@@ -268,13 +268,13 @@ impl<'a, S: State> Drive<'a, S> {
     }
 
     /// Applies the updates, saves, and says so. The inner error is a graph that contradicts itself.
-    async fn advance(&self, at: At<S>, given: Vec<Given<S::Update>>) -> Result<Result<At<S>, String>, HostError> {
+    async fn advance(&self, at: At<S>, given: Vec<NodeOutput<S::Update>>) -> Result<Result<At<S>, String>, HostError> {
         let mut state = at.snapshot.state;
         let alone = match (at.snapshot.next.as_slice(), given.as_slice()) {
             ([node], [given]) => Some((node.clone(), given.took)),
             _ => None,
         };
-        for Given { update, .. } in given {
+        for NodeOutput { update, .. } in given {
             state.apply(update);
         }
         let next = match self.graph.after(&at.snapshot.next, &state) {
@@ -292,7 +292,7 @@ impl<'a, S: State> Drive<'a, S> {
     }
 }
 
-type Outcomes<S> = (Vec<Given<<S as State>::Update>>, Vec<(&'static str, Stop)>);
+type Outcomes<S> = (Vec<NodeOutput<<S as State>::Update>>, Vec<(&'static str, Stop)>);
 
 /// What follows when nodes stopped short: trouble with the host first, then a failure, then the waiting.
 fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, HostError> {
@@ -319,11 +319,11 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Host
 /// A node that has others beside it has its update kept, and its end told, as soon as it is done; they may take long. The
 /// update of one that is alone is kept by the checkpoint that follows at once, and its end is told with it.
 async fn visited<S: State>(
-    visit: Visit<S>,
+    visit: NodeContext<S>,
     work: Work<S>,
     alone: bool,
     longest: Duration,
-) -> Result<Given<S::Update>, Stop> {
+) -> Result<NodeOutput<S::Update>, Stop> {
     let (emitter, stopwatch) = (Arc::clone(&visit.env.emitter), &Arc::clone(&visit.env.stopwatch));
     let (span, node) = (visit.span.clone(), visit.node);
     let (began, again) = (stopwatch(), visit.clone());
@@ -334,7 +334,7 @@ async fn visited<S: State>(
             Ok(Err(panic)) => return Err(Stop::failed(format!("the node panicked: {}", said(&*panic)))),
             Err(_) => return Err(Stop::failed(format!("the node took longer than {longest:?}"))),
         };
-        Ok(Given { update, took: stopwatch().saturating_sub(began) })
+        Ok(NodeOutput { update, took: stopwatch().saturating_sub(began) })
     };
     let worked = match again.kept(UPDATE) {
         Some(given) => Ok(given),

@@ -4,7 +4,7 @@ use std::{collections::BTreeMap, fmt, sync::Arc};
 
 use futures::future::BoxFuture;
 
-use super::{State, Stop, Visit};
+use super::{NodeContext, State, Stop};
 
 /// What follows a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -26,7 +26,8 @@ impl Next {
     }
 }
 
-pub(super) type Work<S> = Arc<dyn Fn(Visit<S>) -> BoxFuture<'static, Result<<S as State>::Update, Stop>> + Send + Sync>;
+pub(super) type Work<S> =
+    Arc<dyn Fn(NodeContext<S>) -> BoxFuture<'static, Result<<S as State>::Update, Stop>> + Send + Sync>;
 type Choice<S> = Arc<dyn Fn(&S) -> Next + Send + Sync>;
 
 enum Edge<S> {
@@ -37,7 +38,7 @@ enum Edge<S> {
 
 /// What is wrong with a graph.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Flaw {
+pub enum InvalidGraph {
     #[error("two nodes are named {0}")]
     Twice(&'static str),
     #[error("{from} leads to {to}, which does not exist")]
@@ -54,7 +55,7 @@ pub struct Graph<S: State> {
     entry: &'static str,
     nodes: BTreeMap<&'static str, Work<S>>,
     edges: BTreeMap<&'static str, Edge<S>>,
-    flaw: Option<Flaw>,
+    flaw: Option<InvalidGraph>,
 }
 
 impl<S: State> Graph<S> {
@@ -64,9 +65,9 @@ impl<S: State> Graph<S> {
     }
 
     /// Adds a node. It may run more than once for one step (after a crash), so what must happen once belongs into
-    /// [`Visit::once`].
+    /// [`NodeContext::once`].
     #[must_use]
-    pub fn node<F>(mut self, name: &'static str, work: impl Fn(Visit<S>) -> F + Send + Sync + 'static) -> Self
+    pub fn node<F>(mut self, name: &'static str, work: impl Fn(NodeContext<S>) -> F + Send + Sync + 'static) -> Self
     where
         F: Future<Output = Result<S::Update, Stop>> + Send + 'static,
     {
@@ -74,9 +75,9 @@ impl<S: State> Graph<S> {
         let well_named = (1..=64).contains(&name.len())
             && name.bytes().all(|b| b.is_ascii_lowercase() || b.is_ascii_digit() || matches!(b, b'_' | b'-'));
         if !well_named {
-            self.flaw = self.flaw.or(Some(Flaw::Name(name)));
+            self.flaw = self.flaw.or(Some(InvalidGraph::Name(name)));
         } else if self.nodes.insert(name, work).is_some() {
-            self.flaw = self.flaw.or(Some(Flaw::Twice(name)));
+            self.flaw = self.flaw.or(Some(InvalidGraph::Twice(name)));
         }
         self
     }
@@ -101,13 +102,13 @@ impl<S: State> Graph<S> {
     }
 
     /// Checks that every edge leads somewhere and every node on.
-    pub fn build(self) -> Result<Self, Flaw> {
+    pub fn build(self) -> Result<Self, InvalidGraph> {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
         }
         let missing = |node: &&'static str| !self.nodes.contains_key(*node);
         if missing(&self.entry) {
-            return Err(Flaw::Nowhere { from: self.name, to: self.entry });
+            return Err(InvalidGraph::Nowhere { from: self.name, to: self.entry });
         }
         for (from, edge) in &self.edges {
             let targets = match edge {
@@ -115,11 +116,11 @@ impl<S: State> Graph<S> {
                 Edge::Choice(among, _) => among,
             };
             if let Some(to) = std::iter::once(from).chain(targets).find(|node| missing(node)) {
-                return Err(Flaw::Nowhere { from, to });
+                return Err(InvalidGraph::Nowhere { from, to });
             }
         }
         match self.nodes.keys().find(|node| !self.edges.contains_key(*node)) {
-            Some(loose) => Err(Flaw::Loose(loose)),
+            Some(loose) => Err(InvalidGraph::Loose(loose)),
             None => Ok(self),
         }
     }

@@ -3,7 +3,7 @@
 //! A graph runs in steps. All nodes of a step run side by side on the same state; when the last one is done their
 //! updates are applied in the order of the nodes' names, the state is saved, and the edges say which nodes are next. So a
 //! graph that was killed anywhere goes on from its last step, and inside that step only the nodes that had not finished
-//! run again: what a node gives, and what it remembers with [`Visit::once`], is saved before anything is built on it.
+//! run again: what a node gives, and what it remembers with [`NodeContext::once`], is saved before anything is built on it.
 //! (What a node gives that is alone in its step is saved with the step's checkpoint, which follows at once.)
 //!
 //! Invariant kept here: state first, then events. The end of a step is logged only when what it gave can no longer be
@@ -25,7 +25,7 @@ pub use self::{
     drive::{Ended, Limits},
     env::{Durability, RunEnv},
     graph::{Graph, Next},
-    visit::{Stop, Visit},
+    visit::{NodeContext, Stop},
 };
 
 /// What a graph works on. It serialises as a JSON object; each member is kept as a channel of the thread's checkpoint,

@@ -15,7 +15,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 use tokio_util::sync::CancellationToken;
 
-use super::{graph::Flaw, *};
+use super::{graph::InvalidGraph, *};
 use crate::{
     clock::{Clock, IdSource, monotonic},
     domain::{
@@ -89,14 +89,14 @@ async fn driven(graph: &Graph<Trail>, world: &Arc<World>) -> Ended<Trail> {
     drive(graph, world, 1, &CancellationToken::new()).await.unwrap()
 }
 
-fn mark(name: &'static str) -> impl Fn(Visit<Trail>) -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync {
+fn mark(name: &'static str) -> impl Fn(NodeContext<Trail>) -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync {
     move |visit| Box::pin(async move { Ok(Mark(name.to_owned(), visit.state.total + 1)) })
 }
 
 /// Ten nodes: a line, a choice that loops once, a fork and a join, and one that remembers two values.
 fn ten() -> Graph<Trail> {
     let again = |trail: &Trail| if trail.seen.len() < 6 { Next::To("b") } else { Next::To("d") };
-    let remembering = |visit: Visit<Trail>| async move {
+    let remembering = |visit: NodeContext<Trail>| async move {
         let first: u32 = visit.once("first", || async { Ok(3) }).await?;
         let second: u32 = visit.once("second", || async { Ok(4) }).await?;
         Ok(Mark("h".to_owned(), first + second))
@@ -181,7 +181,7 @@ async fn what_a_node_has_given_or_remembered_is_not_asked_for_again() {
     let graph = Graph::new("g", "quick")
         .node("quick", mark("quick"))
         .node("left", mark("left"))
-        .node("right", move |visit: Visit<Trail>| {
+        .node("right", move |visit: NodeContext<Trail>| {
             let (counted, once) = (Arc::clone(&counted), Arc::clone(&once));
             async move {
                 let paid: u32 = visit.once("pay", || async move { Ok(once.fetch_add(1, Ordering::SeqCst)) }).await?;
@@ -209,7 +209,7 @@ async fn what_a_node_has_given_or_remembered_is_not_asked_for_again() {
 #[tokio::test]
 async fn an_answer_reaches_the_node_that_asked() {
     let graph = Graph::new("g", "ask")
-        .node("ask", |visit: Visit<Trail>| async move {
+        .node("ask", |visit: NodeContext<Trail>| async move {
             let answered = visit.ask("name", json!({"kind": "question", "prompt": "who?"})).await?;
             let name = answered.value.as_ref().and_then(Value::as_str).unwrap_or("nobody").to_owned();
             Ok(Mark(name, 1))
@@ -230,7 +230,7 @@ async fn an_answer_reaches_the_node_that_asked() {
 #[tokio::test]
 async fn a_node_waits_for_runs_and_sees_how_they_ended() {
     let graph = Graph::new("g", "wait")
-        .node("wait", |visit: Visit<Trail>| async move {
+        .node("wait", |visit: NodeContext<Trail>| async move {
             let ends = visit.wait_for("workers", &[run_id(7), run_id(8)]).await?;
             Ok(Mark(format!("{:?}", ends.iter().map(|end| end.status).collect::<Vec<_>>()), 0))
         })
@@ -315,7 +315,7 @@ async fn a_node_that_cannot_reach_what_it_needs_fails_nothing_and_is_visited_aga
     let graph = Graph::new("g", "a")
         .node("a", mark("a"))
         .edge("a", Next::To("far"))
-        .node("far", move |_: Visit<Trail>| {
+        .node("far", move |_: NodeContext<Trail>| {
             let is_away = inside.swap(false, Ordering::SeqCst);
             async move {
                 if is_away { Err(HostError::unavailable("no line").into()) } else { Ok(Mark("far".to_owned(), 1)) }
@@ -338,7 +338,7 @@ async fn a_cancelled_graph_drops_its_nodes_and_takes_no_further_step() {
     let cancel = CancellationToken::new();
     let inside = cancel.clone();
     let graph = Graph::new("g", "long")
-        .node("long", move |_: Visit<Trail>| {
+        .node("long", move |_: NodeContext<Trail>| {
             inside.cancel();
             std::future::pending()
         })
@@ -362,13 +362,13 @@ async fn a_graph_that_never_ends_is_stopped_at_its_bound() {
 #[test]
 fn a_graph_with_a_flaw_is_not_built() {
     let graph = || Graph::new("g", "a").node("a", mark("a"));
-    assert_eq!(graph().build().err(), Some(Flaw::Loose("a")));
-    assert_eq!(graph().edge("a", Next::To("b")).build().err(), Some(Flaw::Nowhere { from: "a", to: "b" }));
-    assert_eq!(graph().edge("b", Next::End).build().err(), Some(Flaw::Nowhere { from: "b", to: "b" }));
-    assert_eq!(graph().node("a", mark("a")).edge("a", Next::End).build().err(), Some(Flaw::Twice("a")));
-    assert_eq!(graph().node("A", mark("A")).build().err(), Some(Flaw::Name("A")));
+    assert_eq!(graph().build().err(), Some(InvalidGraph::Loose("a")));
+    assert_eq!(graph().edge("a", Next::To("b")).build().err(), Some(InvalidGraph::Nowhere { from: "a", to: "b" }));
+    assert_eq!(graph().edge("b", Next::End).build().err(), Some(InvalidGraph::Nowhere { from: "b", to: "b" }));
+    assert_eq!(graph().node("a", mark("a")).edge("a", Next::End).build().err(), Some(InvalidGraph::Twice("a")));
+    assert_eq!(graph().node("A", mark("A")).build().err(), Some(InvalidGraph::Name("A")));
     let lost: Graph<Trail> = Graph::new("g", "x");
-    assert_eq!(lost.build().err(), Some(Flaw::Nowhere { from: "g", to: "x" }));
+    assert_eq!(lost.build().err(), Some(InvalidGraph::Nowhere { from: "g", to: "x" }));
 }
 
 #[test]

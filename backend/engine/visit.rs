@@ -1,4 +1,4 @@
-//! [`Visit`]: what a node gets, and how it stops short.
+//! [`NodeContext`]: what a node gets, and how it stops short.
 
 use std::{
     collections::HashMap,
@@ -58,18 +58,18 @@ pub(super) fn span_of(step: u32, node: &str) -> SpanId {
 }
 
 /// What is remembered inside the current step: by node and key.
-pub(super) type Memos = HashMap<(String, String), Value>;
+pub(super) type Memoized = HashMap<(String, String), Value>;
 
 /// Where the step stands, shared by its nodes.
 pub(super) struct Step {
     pub checkpoint_id: CheckpointId,
     /// Counts from 1.
     pub number: u32,
-    pub memos: Mutex<Memos>,
+    pub memos: Mutex<Memoized>,
 }
 
 /// One visit of a node.
-pub struct Visit<S> {
+pub struct NodeContext<S> {
     /// Its cancellation drops the node's future; work on other threads should look at it.
     pub env: RunEnv,
     /// As it was when the step began; the same for all nodes of the step.
@@ -80,14 +80,14 @@ pub struct Visit<S> {
     pub(super) step: Arc<Step>,
 }
 
-impl<S> Clone for Visit<S> {
+impl<S> Clone for NodeContext<S> {
     fn clone(&self) -> Self {
         let Self { env, state, span, node, step } = self;
         Self { env: env.clone(), state: Arc::clone(state), span: span.clone(), node, step: Arc::clone(step) }
     }
 }
 
-impl<S> Visit<S> {
+impl<S> NodeContext<S> {
     /// The run it acts for.
     pub fn context(&self) -> &RunContext {
         self.env.host.context()
@@ -182,7 +182,7 @@ impl<S> Visit<S> {
         SpanId::trusted(&format!("{}.{name}.{}", self.span, &id[20..]))
     }
 
-    fn memos(&self) -> MutexGuard<'_, Memos> {
+    fn memos(&self) -> MutexGuard<'_, Memoized> {
         self.step.memos.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }

@@ -35,7 +35,7 @@ use crate::{
             ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS,
         },
         principal::{OwnerId, Scope},
-        splice::Place,
+        splice::LogPosition,
     },
     quota::Share,
     store,
@@ -317,7 +317,8 @@ async fn page(
         return Ok(ndjson(server.timeline.clone(), (owner, room), run, (after, page.history), filter));
     }
     let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
-    let id = |place: Place| RunCursor { seq: place.seq, history: histories.of_position(place.lane, place.position) };
+    let id =
+        |place: LogPosition| RunCursor { seq: place.seq, history: histories.of_position(place.lane, place.position) };
     let last_id = page.events.last().map_or(cursor, |(place, _)| id(*place)).to_string();
     let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));
     let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());

@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     domain::{
-        export::{Piece, Subject, Telling},
+        export::{Piece, RunWriter, Subject},
         id::{RunId, Seq},
         limits::{EMIT_EVENTS_MAX, IMPORT_WAIT_MS_MAX, REPLAY_ROWS},
         principal::{OwnerId, Scope},
@@ -78,7 +78,7 @@ fn lines(
     let (history, mut page) = (first.history, first);
     async_stream::try_stream! {
         let _room = room;
-        let (mut telling, line) = Telling::begin(&subject);
+        let (mut telling, line) = RunWriter::begin(&subject);
         let (mut chunk, mut told) = (BytesMut::from(line.as_bytes()), Seq::ZERO);
         chunk.put_u8(b'\n');
         loop {

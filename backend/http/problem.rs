@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::refusals::Refused;
 use crate::{
     auth,
-    domain::{id::Malformed, json::Flaw, run::Refusal},
+    domain::{id::Malformed, json::InvalidJson, run::Refusal},
     quota::Full,
     store,
     timeline::emit::EmitError,
@@ -258,8 +258,8 @@ impl From<Malformed> for Problem {
     }
 }
 
-impl From<Flaw> for Problem {
-    fn from(flaw: Flaw) -> Self {
+impl From<InvalidJson> for Problem {
+    fn from(flaw: InvalidJson) -> Self {
         Self::new(Code::InvalidRequest, flaw.to_string())
     }
 }
@@ -290,7 +290,7 @@ impl From<store::Error> for Problem {
             }
             store::Error::Unstorable(_) => Self::new(Code::InvalidRequest, error.to_string())
                 .hint("look for a number of very many digits or a very long name"),
-            store::Error::Broken(_) | store::Error::Unfit(_) => {
+            store::Error::Broken(_) | store::Error::Incompatible(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "request failed in the database");
                 Self::new(Code::Internal, "the request failed in the database; nothing was changed")
             }

@@ -25,9 +25,9 @@ use crate::{
         event::NewEvent,
         limits::{RUNNER_MESSAGE_BYTES_MAX, RUNNER_READ_BYTES},
         principal::Scope,
-        runner::{SUBPROTOCOL, Trouble},
+        runner::{RunnerError, SUBPROTOCOL},
     },
-    runners::{Door, Peer, intake::Intake},
+    runners::{Peer, RunnerInput, intake::Intake},
 };
 
 /// The routes of this file.
@@ -88,18 +88,18 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
 /// The same door that every producer comes through.
 struct Producers(CredentialGuard);
 
-impl Door for Producers {
-    fn admits(&self, text: &str) -> Result<(), Trouble> {
+impl RunnerInput for Producers {
+    fn admits(&self, text: &str) -> Result<(), RunnerError> {
         self.0.check_own(text.as_bytes()).map_err(|problem| trouble(&problem))
     }
 
-    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble> {
+    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError> {
         let looked_through = self.0.check_json(events.get().as_bytes());
         looked_through.and_then(|()| events::read(context, events.get(), false)).map_err(|problem| trouble(&problem))
     }
 }
 
-fn trouble(problem: &Problem) -> Trouble {
+fn trouble(problem: &Problem) -> RunnerError {
     let (code, detail) = problem.for_runner();
-    Trouble::new(code, detail)
+    RunnerError::new(code, detail)
 }

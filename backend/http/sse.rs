@@ -14,13 +14,13 @@ use crate::{
         cursor::FeedCursor,
         limits::{RETRY_MS, STREAM_CHUNK_BYTES},
     },
-    timeline::{follow::Signal, open::OpenText},
+    timeline::{follow::StreamItem, open::OpenText},
 };
 
 /// Writes signals as frames, a chunk at a time. In a feed it counts the cursor that each frame's id tells.
 pub(super) struct Encoder {
     feed: Option<FeedCursor>,
-    waiting: vec::IntoIter<Signal>,
+    waiting: vec::IntoIter<StreamItem>,
     /// The snapshot whose text is being written: what is left of the text, and what follows it.
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
     /// What this reader waits when it is sent away.
@@ -51,14 +51,14 @@ impl Encoder {
     }
 
     /// Takes what is to be written next. What was taken before has been written.
-    pub(super) fn take(&mut self, signals: Vec<Signal>) {
+    pub(super) fn take(&mut self, signals: Vec<StreamItem>) {
         debug_assert!(self.waiting.len() == 0 && self.text.is_none(), "nothing is passed over");
         self.waiting = signals.into_iter();
     }
 
     /// The next chunk of it; `None` when all is written.
     pub(super) fn chunk(&mut self) -> Option<Bytes> {
-        if let ([Signal::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
+        if let ([StreamItem::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
             let block = frame.block().clone();
             self.waiting = Vec::new().into_iter();
             return Some(block);
@@ -83,9 +83,9 @@ impl Encoder {
         (!chunk.is_empty()).then(|| chunk.freeze())
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, signal: &Signal) {
+    fn write(&mut self, chunk: &mut BytesMut, signal: &StreamItem) {
         match signal {
-            Signal::Frame(frame) => match (&mut self.feed, frame.place) {
+            StreamItem::Frame(frame) => match (&mut self.feed, frame.place) {
                 (Some(cursor), Some(place)) => {
                     cursor.advance(place.lane, place.position);
                     chunk.put_slice(format!("id: {cursor}\n").as_bytes());
@@ -93,8 +93,8 @@ impl Encoder {
                 }
                 _ => chunk.put_slice(frame.block()),
             },
-            Signal::Snapshot(open) => self.begin_snapshot(chunk, open),
-            Signal::CaughtUp { last_seq, cursor } => {
+            StreamItem::Snapshot(open) => self.begin_snapshot(chunk, open),
+            StreamItem::CaughtUp { last_seq, cursor } => {
                 // What a feed passed over counts as seen: the ids that follow go on from there.
                 if let (Some(own), Some(cursor)) = (&mut self.feed, cursor) {
                     own.clone_from(cursor);
@@ -102,19 +102,19 @@ impl Encoder {
                 let cursor = cursor.as_ref().map(ToString::to_string);
                 control(chunk, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
             }
-            Signal::Gap { requested_after, first_seq } => {
+            StreamItem::Gap { requested_after, first_seq } => {
                 let requested_after =
                     requested_after.parse::<i64>().map_or_else(|_| json!(requested_after), |seq| json!(seq));
                 control(chunk, "stream.gap", &json!({ "requested_after": requested_after, "first_seq": first_seq }));
             }
-            Signal::End { status, last_seq } => {
+            StreamItem::End { status, last_seq } => {
                 control(chunk, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
             }
-            Signal::Reset => {
+            StreamItem::Reset => {
                 chunk.put_slice(format!("retry: {}\n", self.retry_ms).as_bytes());
                 control(chunk, "stream.reset", &json!({ "retry_ms": self.retry_ms }));
             }
-            Signal::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
+            StreamItem::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
         }
     }
 

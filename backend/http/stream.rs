@@ -29,7 +29,7 @@ use crate::{
     },
     quota::{Full, Share},
     store::{feed, runs::RunRecord},
-    timeline::follow::{Follower, Wishes},
+    timeline::follow::{Follower, StreamOptions},
 };
 
 /// The routes of this file.
@@ -42,7 +42,7 @@ struct Asked {
     /// `Last-Event-ID` wins over `?after=`.
     cursor: Option<String>,
     tail: Option<i64>,
-    wishes: Wishes,
+    wishes: StreamOptions,
 }
 
 impl Asked {
@@ -60,7 +60,11 @@ impl Asked {
             Some(_) => return Err(Problem::new(Code::InvalidRequest, "tokens is true or false").field("tokens")),
         };
         let filter = query.parsed("types")?.unwrap_or_default();
-        Ok(Self { cursor: cursor.map(str::to_owned), tail, wishes: Wishes { filter, tokens, roles: query.roles()? } })
+        Ok(Self {
+            cursor: cursor.map(str::to_owned),
+            tail,
+            wishes: StreamOptions { filter, tokens, roles: query.roles()? },
+        })
     }
 }
 

@@ -27,7 +27,7 @@ use crate::{
         principal::{OwnerId, Scope},
     },
     store::{
-        prune::{Copied, Gone},
+        prune::{Copied, Pruned},
         threads::{Message, ThreadChange, ThreadRecord, ThreadsAfter, TtlChange},
     },
     threads::{Strategy, Threads},
@@ -265,9 +265,9 @@ pub(super) struct Removed {
     blobs: i64,
 }
 
-impl From<Gone> for Removed {
-    fn from(gone: Gone) -> Self {
-        let Gone { threads, checkpoints, writes, blobs } = gone;
+impl From<Pruned> for Removed {
+    fn from(gone: Pruned) -> Self {
+        let Pruned { threads, checkpoints, writes, blobs } = gone;
         Self { threads, checkpoints, writes, blobs }
     }
 }

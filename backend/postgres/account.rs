@@ -4,8 +4,8 @@ use std::fs;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
+use super::data_dir::DataDir;
 use super::error::Error;
-use super::home::Home;
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Account {
@@ -19,7 +19,7 @@ pub(super) enum Account {
 }
 
 impl Account {
-    pub(super) fn choose(home: &Home) -> Result<Self, Error> {
+    pub(super) fn choose(home: &DataDir) -> Result<Self, Error> {
         let path = home.cluster();
         let me = rustix::process::geteuid().as_raw();
         let owner_of = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.uid(), meta.gid()));

@@ -5,8 +5,8 @@ use std::fs;
 use std::path::{Path, PathBuf};
 
 use super::command;
+use super::data_dir::DataDir;
 use super::error::Error;
-use super::home::Home;
 
 /// The oldest Postgres a new cluster is made with: older ones are no longer maintained.
 const MAJOR_MIN: u32 = 14;
@@ -43,7 +43,7 @@ impl Programs {
 pub(super) async fn find(
     pg_bin: Option<&Path>,
     path: Option<&OsStr>,
-    home: &Home,
+    home: &DataDir,
     cluster: Option<u32>,
 ) -> Result<Programs, Error> {
     let folders = match pg_bin {

@@ -15,16 +15,16 @@ use tracing::info;
 use super::NAME;
 use super::account::Account;
 use super::command::{self, OnDirectory};
+use super::data_dir::DataDir;
 use super::error::Error;
 use super::find::Programs;
-use super::home::Home;
 use super::secret::{self, Password, SCRAM};
 
 const UNFINISHED: &str = "postgres.new-";
 /// As much of a program's output as an error message carries.
 const OUTPUT_BYTES_MAX: usize = 2000;
 
-pub(super) async fn create(home: &Home, programs: &Programs, account: Account) -> Result<(), Error> {
+pub(super) async fn create(home: &DataDir, programs: &Programs, account: Account) -> Result<(), Error> {
     let fresh = home.root().join(format!("{UNFINISHED}{}", std::process::id()));
     DirBuilder::new().mode(0o700).create(&fresh).map_err(Error::file(&fresh))?;
     if let Account::Other { uid, gid } = account {
@@ -101,7 +101,7 @@ async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), 
 }
 
 /// At every start, not only the first: what could not be removed then can be now.
-pub(super) fn remove_unfinished(home: &Home) -> Result<(), Error> {
+pub(super) fn remove_unfinished(home: &DataDir) -> Result<(), Error> {
     let root = home.root();
     for entry in fs::read_dir(root).map_err(Error::file(root))?.flatten() {
         if !entry.file_name().to_string_lossy().starts_with(UNFINISHED) {

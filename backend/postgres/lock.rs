@@ -5,8 +5,8 @@ use std::io::{self, Write};
 use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
+use super::data_dir::{DataDir, NO_LINK};
 use super::error::Error;
-use super::home::{Home, NO_LINK};
 
 /// Held as long as the value lives. The file stays: removing it would let two processes lock two files.
 #[derive(Debug)]
@@ -15,7 +15,7 @@ pub(super) struct Lock {
 }
 
 impl Lock {
-    pub(super) fn take(home: &Home) -> Result<Self, Error> {
+    pub(super) fn take(home: &DataDir) -> Result<Self, Error> {
         let path = home.lock();
         // Not truncated on opening: until the lock is ours, the pid in it is the owner's.
         let opened =

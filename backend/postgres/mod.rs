@@ -16,17 +16,17 @@
 )]
 
 mod account;
+mod bootstrap;
 mod command;
+mod data_dir;
 mod error;
 mod find;
-mod home;
 mod initdb;
 mod lock;
 mod orphans;
 mod pidfile;
 mod postmaster;
 mod secret;
-mod site;
 mod socket;
 mod supervise;
 
@@ -44,10 +44,10 @@ pub use secret::Password;
 pub const STOP_MAX: Duration = Duration::from_secs(10);
 
 use account::Account;
-use home::Home;
+use bootstrap::Bootstrap;
+use data_dir::DataDir;
 use lock::Lock;
 use pidfile::{Owner, Pidfile, Status};
-use site::Site;
 
 /// The cluster listens on no network, so the port only names the socket file (`.s.PGSQL.5432`).
 const PORT: u16 = 5432;
@@ -100,7 +100,7 @@ impl Cluster {
     ///
     /// Dropping the future half-way leaves nothing running that this call started.
     pub async fn start(options: Options) -> Result<Self, Error> {
-        let home = Home::open(&options.data_dir)?;
+        let home = DataDir::open(&options.data_dir)?;
         let lock = Lock::take(&home)?;
         let made_by = home.cluster_major()?;
         let account = Account::choose(&home)?;
@@ -111,7 +111,7 @@ impl Cluster {
         if made_by.is_none() {
             initdb::create(&home, &programs, account).await?;
         }
-        let site = Site::new(home, programs, account, socket_dir.clone())?;
+        let site = Bootstrap::new(home, programs, account, socket_dir.clone())?;
         let endpoint = Endpoint::at(socket_dir, site.password().await?);
         let postmaster = site.bring_up().await?;
         let (stop, stopped) = oneshot::channel();
@@ -143,7 +143,7 @@ pub async fn client(name: &str, options: &Options) -> Option<PathBuf> {
 
 /// Which programs [`Cluster::start`] would take, in words. Starts nothing and changes nothing.
 pub async fn programs(options: &Options) -> Result<String, Error> {
-    let home = Home::existing(&options.data_dir)?;
+    let home = DataDir::existing(&options.data_dir)?;
     let made_by = home.cluster_major()?;
     let path = options.path_env.as_deref();
     let programs = find::find(options.pg_bin.as_deref(), path, &home, made_by).await?;
@@ -152,7 +152,7 @@ pub async fn programs(options: &Options) -> Result<String, Error> {
 
 /// Whether there may be a cluster in `data_dir`: not when the folder is missing or holds none. Changes nothing.
 pub fn may_hold_a_cluster(data_dir: &Path) -> bool {
-    match Home::existing(data_dir).and_then(|home| home.cluster_major()) {
+    match DataDir::existing(data_dir).and_then(|home| home.cluster_major()) {
         Ok(made_by) => made_by.is_some(),
         Err(Error::File { source, .. }) => source.kind() != std::io::ErrorKind::NotFound,
         Err(_) => true,
@@ -163,7 +163,7 @@ pub fn may_hold_a_cluster(data_dir: &Path) -> bool {
 ///
 /// `None` also when this user may not look into the data directory. Takes no lock and changes nothing.
 pub fn running_endpoint(data_dir: &Path) -> Option<Endpoint> {
-    let home = Home::existing(data_dir).ok()?;
+    let home = DataDir::existing(data_dir).ok()?;
     let pidfile = Pidfile::read(&home.cluster())?;
     let alive = pidfile.owner(home.cluster_inode().ok()?) == Owner::Ours;
     (alive && pidfile.status == Status::Ready)

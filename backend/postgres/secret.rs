@@ -15,9 +15,9 @@ use tracing::info;
 
 use super::NAME;
 use super::account::Account;
+use super::data_dir::{DataDir, NO_LINK};
 use super::error::Error;
 use super::find::Programs;
-use super::home::{Home, NO_LINK};
 use super::{initdb, pidfile};
 
 /// Who may come in, and how: `pg_hba.conf`.
@@ -56,14 +56,14 @@ impl fmt::Debug for Password {
 }
 
 /// The password, if it is there.
-pub(super) fn read(home: &Home) -> Option<Password> {
+pub(super) fn read(home: &DataDir) -> Option<Password> {
     let text = fs::read_to_string(home.password()).ok()?;
     let password = text.strip_prefix(ANYWHERE)?.trim_end();
     (!password.is_empty()).then(|| Password(password.to_owned()))
 }
 
 /// The password that holds on this cluster, if its rules are still ours.
-pub(super) fn standing(home: &Home) -> Option<Password> {
+pub(super) fn standing(home: &DataDir) -> Option<Password> {
     let rules = fs::read_to_string(home.cluster().join(RULES_FILE)).ok()?;
     read(home).filter(|_| rules == RULES)
 }
@@ -71,7 +71,7 @@ pub(super) fn standing(home: &Home) -> Option<Password> {
 /// A new password for the cluster, which nobody runs now.
 ///
 /// A crash on the way leaves no file, or the rules of another's, so the next start makes another password.
-pub(super) async fn make(home: &Home, programs: &Programs, account: Account) -> Result<Password, Error> {
+pub(super) async fn make(home: &DataDir, programs: &Programs, account: Account) -> Result<Password, Error> {
     info!("the database gets a new password");
     let path = home.password();
     fs::remove_file(&path).or_else(|error| match error.kind() {
@@ -95,7 +95,7 @@ pub(super) fn close(cluster: &Path) -> Result<(), Error> {
 }
 
 /// Puts the password where [`read`] finds it.
-pub(super) fn keep(home: &Home, password: &Password) -> Result<(), Error> {
+pub(super) fn keep(home: &DataDir, password: &Password) -> Result<(), Error> {
     let (path, fresh) = (home.password(), home.root().join("postgres.pass.new"));
     let opened =
         OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).custom_flags(NO_LINK).open(&fresh);

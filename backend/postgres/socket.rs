@@ -10,8 +10,8 @@ use sha2::{Digest, Sha256};
 
 use super::PORT;
 use super::account::Account;
+use super::data_dir::DataDir;
 use super::error::Error;
-use super::home::Home;
 
 /// `sun_path` holds 107 bytes and a NUL on Linux, 103 on macOS and the BSDs; the smaller serves both.
 const PATH_BYTES_MAX: usize = 103;
@@ -21,7 +21,7 @@ pub(super) fn file_name(port: u16) -> String {
 }
 
 /// The folder for this data directory and account, always the same one and no other cluster's.
-pub(super) fn folder(home: &Home, account: Account) -> PathBuf {
+pub(super) fn folder(home: &DataDir, account: Account) -> PathBuf {
     choose(home.root(), account.can_enter(home.root()))
 }
 

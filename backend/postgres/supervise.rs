@@ -7,10 +7,10 @@ use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
 
+use super::bootstrap::Bootstrap;
 use super::error::Error;
 use super::lock::Lock;
 use super::postmaster::Postmaster;
-use super::site::Site;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
@@ -24,7 +24,7 @@ const AT_ONCE: Duration = Duration::from_millis(400);
 /// The lock is given up when this returns: Postgres has ended, goes on, or was told to end at once, which the next start
 /// waits for.
 pub(super) async fn supervise(
-    site: Site,
+    site: Bootstrap,
     mut postmaster: Postmaster,
     _lock: Lock,
     mut stopped: oneshot::Receiver<Duration>,
@@ -43,7 +43,7 @@ pub(super) async fn supervise(
 }
 
 /// The first restart is immediate; repeated ones pause, longer and longer, up to [`PAUSE_MAX`].
-async fn keep_up(site: &Site, postmaster: &mut Postmaster) -> Infallible {
+async fn keep_up(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
     let mut pause = Duration::ZERO;
     loop {
         let since = Instant::now();

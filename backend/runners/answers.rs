@@ -19,6 +19,14 @@ pub(super) struct Interrupts {
     pub open: HashSet<(RunId, SpanId)>,
 }
 
+impl Interrupts {
+    /// How many of a run's are answered.
+    pub(super) fn answers(&self, run: RunId) -> usize {
+        let of_run = self.answered.iter().filter(|answer| answer.run_id == run);
+        of_run.map(|answer| &answer.interrupt_id).collect::<HashSet<_>>().len()
+    }
+}
+
 impl Runners {
     pub(super) async fn interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Interrupts, store::Error> {
         let mut interrupts = Interrupts::default();

@@ -18,23 +18,23 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Peer, Runners,
-    held::{Held, Task},
-    work::{End, Job, Outcome},
+    assignment::{HeldRun, Task},
+    work::{End, Job, TaskEnd},
 };
 use crate::{
     domain::{
         id::{Name, RunId},
         job::Claimer,
         limits::{PING_MS, RUNNER_PENDING_BYTES_MAX, RUNNER_RESUMED_MAX, RUNNER_SILENCE_MS_MAX, RUNNER_WAIT_MS_MAX},
-        runner::{Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, ToRunner, Trouble},
+        runner::{Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, RunnerError, ToRunner},
     },
     quota::Share,
     store,
 };
 
-mod arrival;
-mod departure;
-mod look;
+mod disconnect;
+mod handshake;
+mod poll;
 
 /// Why a connection ends.
 pub(super) enum Over {
@@ -60,12 +60,12 @@ pub(super) struct Connection {
     who: Claimer,
     agents: Vec<Name>,
     capacity: usize,
-    held: HashMap<RunId, Held>,
+    held: HashMap<RunId, HeldRun>,
     /// Runs that are the runner's no more, the latest last, with the answer to a `run.done` that comes later.
     left: VecDeque<Ack>,
     /// Tasks of their own: one that waits for the database must not wait for this connection, which may wait for the
     /// database as well.
-    work: JoinSet<Outcome>,
+    work: JoinSet<TaskEnd>,
     pending_bytes: usize,
     /// The room of the message that came last.
     room: Option<Share>,
@@ -174,15 +174,15 @@ impl Connection {
             }
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Binary(_))) => {
-                let trouble = Trouble::new("unsupported", "a message is a text frame of JSON");
+                let trouble = RunnerError::new("unsupported", "a message is a text frame of JSON");
                 return self.fatal(trouble, close_code::UNSUPPORTED).await;
             }
             Some(Err(error)) => {
                 let text = error.to_string();
                 return if text.contains("too long") || text.contains("too big") {
-                    self.fatal(Trouble::new("too_large", "a message is over its bound"), close_code::SIZE).await
+                    self.fatal(RunnerError::new("too_large", "a message is over its bound"), close_code::SIZE).await
                 } else if text.contains("UTF-8") || text.contains("utf-8") {
-                    self.fatal(Trouble::new("malformed", "a message is not UTF-8"), close_code::INVALID).await
+                    self.fatal(RunnerError::new("malformed", "a message is not UTF-8"), close_code::INVALID).await
                 } else {
                     Err(Over::Gone)
                 };
@@ -206,7 +206,7 @@ impl Connection {
         };
         match message {
             FromRunner::Hello(_) => {
-                let trouble = Trouble::new("unexpected", "a connection says hello once");
+                let trouble = RunnerError::new("unexpected", "a connection says hello once");
                 self.fatal(trouble, close_code::PROTOCOL).await
             }
             FromRunner::Heartbeat => self.renew().await,
@@ -237,7 +237,7 @@ impl Connection {
         let again = match held.takes(n) {
             Ok(again) => again,
             Err(next) => {
-                let trouble = Trouble::new("out_of_order", format!("the next message of this run is {next}"));
+                let trouble = RunnerError::new("out_of_order", format!("the next message of this run is {next}"));
                 return self.say(&ToRunner::Error(trouble.of(run_id, Some(n)))).await;
             }
         };
@@ -262,7 +262,7 @@ impl Connection {
     }
 
     /// Answers what is done.
-    async fn after(&mut self, outcome: Outcome) -> Step {
+    async fn after(&mut self, outcome: TaskEnd) -> Step {
         self.pending_bytes -= outcome.bytes;
         let run_id = outcome.run_id;
         let Some(held) = self.held.get_mut(&run_id).filter(|held| held.job.attempt == outcome.attempt) else {
@@ -316,9 +316,9 @@ impl Connection {
     async fn not_assigned(&mut self, run_id: RunId, n: Option<u64>) -> Step {
         let ended = self.left.iter().any(|ack| ack.run_id == run_id) || self.has_ended(run_id).await;
         let trouble = if ended {
-            Trouble::new("run_ended", "the run has ended or was given back")
+            RunnerError::new("run_ended", "the run has ended or was given back")
         } else {
-            Trouble::new("not_assigned", "this runner has no lease on such a run; nothing was stored")
+            RunnerError::new("not_assigned", "this runner has no lease on such a run; nothing was stored")
         };
         self.say(&ToRunner::Error(trouble.of(run_id, n))).await
     }
@@ -332,7 +332,7 @@ impl Connection {
     async fn lost(&mut self, run_id: RunId) -> Step {
         let Some(held) = self.held.remove(&run_id) else { return Ok(()) };
         self.pending_bytes -= held.waiting_bytes();
-        let trouble = Trouble::new("lease_lost", "the run is not this runner's any more; its events are refused");
+        let trouble = RunnerError::new("lease_lost", "the run is not this runner's any more; its events are refused");
         self.say(&ToRunner::Error(trouble.of(run_id, None))).await
     }
 
@@ -369,7 +369,7 @@ impl Connection {
         }
     }
 
-    async fn fatal<T>(&mut self, trouble: Trouble, code: u16) -> Result<T, Over> {
+    async fn fatal<T>(&mut self, trouble: RunnerError, code: u16) -> Result<T, Over> {
         let reason = trouble.code.clone();
         self.say(&ToRunner::Error(trouble)).await?;
         Err(Over::Close(code, reason))

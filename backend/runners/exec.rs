@@ -17,7 +17,7 @@ use tokio::{
 use super::client::{Executor, Work};
 use crate::{
     config,
-    confine::Walls,
+    confine::Confinement,
     domain::{
         event::{EventType, NewEvent},
         id::{EventId, SpanId},
@@ -42,7 +42,7 @@ pub struct Exec {
     /// The server's address, for the command.
     pub url: String,
     /// What the command cannot reach.
-    pub walls: Walls,
+    pub walls: Confinement,
 }
 
 /// A line of stdout that is an event.
@@ -71,9 +71,11 @@ impl Executor for Exec {
 
 impl Exec {
     async fn carry_out(self, mut work: Work) -> Result<(), HostError> {
-        if work.assign.context.attempt > 1 {
-            // What was answered before follows the assignment at once.
-            _ = tokio::time::timeout(Duration::from_millis(300), work.answers.changed()).await;
+        // What was answered before follows the assignment; a command that began without it would ask again.
+        let announced = work.assign.context.answers;
+        tokio::select! {
+            _ = work.answers.wait_for(|answers| answers.len() >= announced) => {}
+            () = work.cancel.cancelled() => return Ok(()),
         }
         let child = self.walls.spawn(self.command(&work), None).await;
         let mut child = match child {

@@ -11,10 +11,10 @@
 
 pub mod agents;
 mod answers;
+mod assignment;
 pub mod client;
 mod connection;
 pub mod exec;
-mod held;
 pub mod intake;
 mod work;
 
@@ -38,18 +38,18 @@ use crate::{
         event::NewEvent,
         limits::{RUNNER_LOOKS_MAX, RUNNERS_BYTES_MAX, RUNNERS_MAX, RUNNERS_OWN_BYTES_MAX},
         principal::OwnerId,
-        runner::Trouble,
+        runner::RunnerError,
     },
     quota::{Full, Quota, Share},
 };
 
 /// What a runner may say, checked where every other producer is checked.
-pub trait Door: Send + Sync {
+pub trait RunnerInput: Send + Sync {
     /// Refuses a message that holds the connection's own credential.
-    fn admits(&self, text: &str) -> Result<(), Trouble>;
+    fn admits(&self, text: &str) -> Result<(), RunnerError>;
 
     /// Reads events of a run; all of them or none. No credential may be among them.
-    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, Trouble>;
+    fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError>;
 }
 
 /// Whom a connection belongs to.
@@ -58,7 +58,7 @@ pub struct Peer {
     pub expires_at: Option<DateTime<Utc>>,
     /// Set when the credential can be revoked.
     pub watched: Option<Watched>,
-    pub door: Box<dyn Door>,
+    pub door: Box<dyn RunnerInput>,
     /// What counts the bytes of its socket.
     pub intake: Intake,
 }

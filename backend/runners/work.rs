@@ -4,7 +4,7 @@ use std::{sync::Arc, time::Duration};
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::held::{Held, Task};
+use super::assignment::{HeldRun, Task};
 use crate::{
     dispatch::{Assignment, Dispatch},
     domain::{
@@ -14,7 +14,7 @@ use crate::{
         json::Json,
         limits::ANSWER_MS_MAX,
         run::{Refusal, Status},
-        runner::Trouble,
+        runner::RunnerError,
     },
     store,
     timeline::emit::EmitError,
@@ -34,12 +34,12 @@ pub(super) struct Job {
     lease_until: DateTime<Utc>,
     /// Answered by the ack of `run.done`.
     answered: u64,
-    /// As in [`Held`].
+    /// As in [`HeldRun`].
     rests: Option<bool>,
 }
 
 /// How a task ended.
-pub(super) struct Outcome {
+pub(super) struct TaskEnd {
     pub run_id: RunId,
     pub attempt: i32,
     pub n: u64,
@@ -49,7 +49,7 @@ pub(super) struct Outcome {
     pub lease_until: DateTime<Utc>,
     /// Interrupts that were asked.
     pub asked: Vec<SpanId>,
-    /// As in [`Held`].
+    /// As in [`HeldRun`].
     pub rests: Option<bool>,
     pub end: End,
 }
@@ -58,7 +58,7 @@ pub(super) enum End {
     /// Committed.
     Stored,
     /// Nothing was stored.
-    Refused(Trouble),
+    Refused(RunnerError),
     /// The lease is not the runner's any more; nothing was stored.
     Lost,
     /// The run has ended or is suspended, and is the runner's no more.
@@ -66,7 +66,7 @@ pub(super) enum End {
 }
 
 impl Job {
-    pub(super) fn of(dispatch: Dispatch, held: &Held) -> Self {
+    pub(super) fn of(dispatch: Dispatch, held: &HeldRun) -> Self {
         Self {
             dispatch,
             job: held.job.clone(),
@@ -79,7 +79,7 @@ impl Job {
     }
 
     /// Brings a task to its end; it waits for as long as the database is away.
-    pub(super) async fn perform(mut self, task: Task) -> Outcome {
+    pub(super) async fn perform(mut self, task: Task) -> TaskEnd {
         let (bytes, mut asked) = (task.bytes(), Vec::new());
         let (n, end) = match task {
             Task::Events { n, events: Err(trouble), .. } => (n, End::Refused(trouble)),
@@ -100,7 +100,7 @@ impl Job {
             }
             Task::Done => (self.answered, self.done().await),
         };
-        Outcome {
+        TaskEnd {
             run_id: self.job.context.run_id,
             attempt: self.job.attempt,
             n,
@@ -292,7 +292,7 @@ fn is_start(event: &NewEvent) -> bool {
     event.event_type.as_str() == "run.started"
 }
 
-fn trouble(error: &EmitError) -> Trouble {
+fn trouble(error: &EmitError) -> RunnerError {
     let code = match error {
         EmitError::NotFound => "not_assigned",
         EmitError::Refused(Refusal::Ended { .. }) => "run_ended",
@@ -310,5 +310,5 @@ fn trouble(error: &EmitError) -> Trouble {
         | EmitError::Elsewhere
         | EmitError::KeyTaken => "internal",
     };
-    Trouble::new(code, error.to_string())
+    RunnerError::new(code, error.to_string())
 }

@@ -3,7 +3,7 @@
 //! An [`Appender`] is one connection that writes one lane. The statement commits by itself, so no lock is held between
 //! two messages to the database, and a server that stops anywhere holds up nobody. Positions and seqs are given out by
 //! the statement, so servers that write the same lane do not fail each other. It does nothing when the lane's epoch is
-//! not the one this appender knows ([`Outcome::Fenced`]), and is undone when a run is not as its writer believed
+//! not the one this appender knows ([`Appended::Fenced`]), and is undone when a run is not as its writer believed
 //! ([`Error::Conflict`]).
 
 mod columns;
@@ -15,7 +15,7 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::columns::{Births, Events, Heads};
+use self::columns::{Events, Heads, NewRunRows};
 use super::{
     Error, Store,
     pieces::{Owners, Pieces},
@@ -42,14 +42,14 @@ pub struct HeadWrite {
     pub is_exact: bool,
     pub head: Head,
     /// Set when this batch creates the run.
-    pub birth: Option<Box<Birth>>,
+    pub birth: Option<Box<NewRunRow>>,
     /// Index of the run's last event in the batch.
     pub last_index: usize,
 }
 
 /// What a run is born with and never changes.
 #[derive(Clone, Debug)]
-pub struct Birth {
+pub struct NewRunRow {
     pub spec: crate::domain::run::Spec,
     pub depth: i16,
     pub request_hash: [u8; 32],
@@ -77,7 +77,7 @@ pub struct Committed {
 
 /// What became of a batch.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub enum Outcome {
+pub enum Appended {
     Committed(Committed),
     /// The lane's epoch was raised, or it stands before what was published. Nothing was written.
     Fenced,
@@ -85,10 +85,10 @@ pub enum Outcome {
 
 /// Where a lane stands.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Mark {
+pub struct LaneState {
     pub position: i64,
     pub history: Tag,
-    /// The database is not where the current history was begun; see [`super::history::Standing`].
+    /// The database is not where the current history was begun; see [`super::history::LogState`].
     pub is_elsewhere: bool,
     epoch: i64,
 }
@@ -106,7 +106,7 @@ struct Written {
 pub struct Appender {
     connection: PgConnection,
     lane: i16,
-    mark: Mark,
+    mark: LaneState,
     pieces: Pieces,
     /// Since when the connection keeps its plans.
     planned_at: Instant,
@@ -124,12 +124,12 @@ impl Store {
 
 impl Appender {
     /// Where the lane stood when this appender last looked, or wrote.
-    pub fn mark(&self) -> Mark {
+    pub fn mark(&self) -> LaneState {
         self.mark
     }
 
     /// Looks where the lane stands.
-    pub async fn look(&mut self) -> Result<Mark, Error> {
+    pub async fn look(&mut self) -> Result<LaneState, Error> {
         self.mark = read_mark(&mut self.connection, self.lane).await?;
         Ok(self.mark)
     }
@@ -143,7 +143,7 @@ impl Appender {
     ///
     /// After an error that is no [`Error::Conflict`] the connection is of no more use: open another and
     /// [`Appender::resolve`].
-    pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Outcome, Error> {
+    pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
         let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
         let owners = self.pieces.of(&batch.events);
@@ -152,16 +152,16 @@ impl Appender {
             written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
         }
         if written.is_none() {
-            written = self.append_all((&events, &heads), &Births::of(&batch.heads), &owners, least).await?;
+            written = self.append_all((&events, &heads), &NewRunRows::of(&batch.heads), &owners, least).await?;
         }
-        let Some(Written { before, seqs }) = written else { return Ok(Outcome::Fenced) };
+        let Some(Written { before, seqs }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
         self.pieces.note(owners, self.mark.position);
         let believed: HashMap<RunId, i64> =
             batch.heads.iter().map(|head| (head.run_id, head.seq_before.get())).collect();
         let shift = |(run, stood)| (run, stood - believed.get(&run).copied().unwrap_or(stood));
         let shifts = seqs.into_iter().map(shift).filter(|(_, shift)| *shift != 0);
-        Ok(Outcome::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
+        Ok(Appended::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
     }
 
     /// Has plans made anew, for tables as large as they are now. The statements stay prepared.
@@ -223,7 +223,7 @@ impl Appender {
     async fn append_all(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
-        births: &Births<'_>,
+        births: &NewRunRows<'_>,
         owners: &Owners,
         least: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
@@ -299,7 +299,7 @@ impl Appender {
         .fetch_one(&mut self.connection)
         .await?;
         let history = Tag::stored(raised.history);
-        self.mark = Mark { position: raised.position, epoch: raised.epoch, history, ..self.mark };
+        self.mark = LaneState { position: raised.position, epoch: raised.epoch, history, ..self.mark };
         let Some(first) = batch.events.first() else { return Ok(None) };
         let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
         // By the first event, wherever in its run another writer may have moved it: a batch is there whole or not at all.
@@ -353,7 +353,7 @@ impl Appender {
     }
 }
 
-async fn read_mark(connection: &mut PgConnection, lane: i16) -> Result<Mark, Error> {
+async fn read_mark(connection: &mut PgConnection, lane: i16) -> Result<LaneState, Error> {
     let row = sqlx::query!(
         r#"select position, epoch, history, store.is_elsewhere() as "is_elsewhere!" from store.lane where lane = $1"#,
         lane
@@ -361,5 +361,5 @@ async fn read_mark(connection: &mut PgConnection, lane: i16) -> Result<Mark, Err
     .fetch_one(connection)
     .await?;
     let history = Tag::stored(row.history);
-    Ok(Mark { position: row.position, epoch: row.epoch, history, is_elsewhere: row.is_elsewhere })
+    Ok(LaneState { position: row.position, epoch: row.epoch, history, is_elsewhere: row.is_elsewhere })
 }

@@ -42,7 +42,7 @@ impl Artifact {
 
 /// What became of artifacts whose event was looked for.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Settled {
+pub struct Reconciled {
     /// Their event is in the log.
     pub kept: u64,
     /// It is not, and will not come.
@@ -277,7 +277,7 @@ impl Store {
     }
 
     /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
-    pub async fn settle_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Settled, Error> {
+    pub async fn settle_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.upkeep_transaction().await?;
             let old = sqlx::query_scalar!(
@@ -302,7 +302,7 @@ impl Store {
                 .await?
                 .rows_affected();
             tx.commit().await?;
-            Ok(Settled { kept, removed })
+            Ok(Reconciled { kept, removed })
         })
         .await
     }

@@ -11,7 +11,7 @@ use crate::domain::{
 
 /// What a channel that asks for codes knows of a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Standing {
+pub enum Verification {
     /// Has given a code once, and perhaps by the message in question. Another of his waited for it and has not gone its way
     /// yet.
     Verified {
@@ -59,7 +59,7 @@ impl Store {
         user: &UserId,
         inbound_no: i64,
         expired_until: Option<DateTime<Utc>>,
-    ) -> Result<Standing, Error> {
+    ) -> Result<Verification, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query!(
@@ -75,11 +75,11 @@ impl Store {
             .fetch_optional(&mut *connection)
             .await?;
             Ok(match row {
-                None => Standing::Unknown,
+                None => Verification::Unknown,
                 Some(row) if row.verified_at.is_some_and(|at| expired_until.is_none_or(|until| at > until)) => {
-                    Standing::Verified { by_this: row.by_this, held_no: row.held_no }
+                    Verification::Verified { by_this: row.by_this, held_no: row.held_no }
                 }
-                Some(row) => Standing::Asked { held_no: row.held_no },
+                Some(row) => Verification::Asked { held_no: row.held_no },
             })
         })
         .await

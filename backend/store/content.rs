@@ -8,7 +8,7 @@ use crate::domain::{artifact::Hash, limits::READ_WAIT_MS_MAX};
 
 /// A content that nobody else can claim while this lives.
 #[derive(Debug)]
-pub struct Seized {
+pub struct LockedContent {
     connection: PgConnection,
 }
 
@@ -80,7 +80,7 @@ impl Store {
     /// another process is at it.
     ///
     /// A connection of its own, because it is held while the bytes go.
-    pub async fn seize_content(&self, hash: Hash, before: DateTime<Utc>) -> Result<Option<Seized>, Error> {
+    pub async fn seize_content(&self, hash: Hash, before: DateTime<Utc>) -> Result<Option<LockedContent>, Error> {
         let mut connection = self.dedicated("runreel_writer").await?;
         bounded(READ_WAIT_MS_MAX, async {
             // By hand, because the transaction outlives this function; a connection that is dropped rolls it back.
@@ -105,7 +105,7 @@ impl Store {
             .execute(&mut connection)
             .await?;
             if removed.rows_affected() == 1 {
-                return Ok(Some(Seized { connection }));
+                return Ok(Some(LockedContent { connection }));
             }
             sqlx::query!("update store.content set loose_since = null where sha256 = $1", hash.as_bytes())
                 .execute(&mut connection)
@@ -118,7 +118,7 @@ impl Store {
     }
 }
 
-impl Seized {
+impl LockedContent {
     /// Says that the bytes are gone. Dropped without it, nothing has happened to the content as far as the database
     /// knows: it is looked for again.
     pub async fn gone(mut self) -> Result<(), Error> {

@@ -2,12 +2,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded, inbox::Taken, outbox::Owed};
+use super::{Error, Store, bounded, inbox::ClaimedMessage, outbox::PendingReply};
 use crate::domain::limits::READ_WAIT_MS_MAX;
 
 impl Store {
     /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
-    pub async fn renew_inbound(&self, taken: &Taken, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn renew_inbound(&self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(&taken.owner_id).await?;
             // How often it was taken up tells who has it.
@@ -27,7 +27,7 @@ impl Store {
     }
 
     /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
-    pub async fn renew_reply(&self, owed: &Owed, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn renew_reply(&self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(&owed.owner_id).await?;
             // How often it was taken up tells who has it.

@@ -28,7 +28,7 @@ impl Durability {
     pub fn check(&self) -> Result<(), Error> {
         for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
             if value != "on" {
-                return Err(Error::Unfit(format!(
+                return Err(Error::Incompatible(format!(
                     "the database runs with {name} = {value} and would lose acknowledged events in a power loss; set \
                      {name} = on (alter system set {name} = on; select pg_reload_conf()) and start again"
                 )));

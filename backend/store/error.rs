@@ -20,7 +20,7 @@ pub enum Error {
     Broken(#[source] sqlx::Error),
     /// The database's layout is not one this program can work with; the text says what to do.
     #[error("{0}")]
-    Unfit(String),
+    Incompatible(String),
 }
 
 /// Why the database takes nothing at the moment, as far as people can do something about it.

@@ -15,11 +15,11 @@ use crate::domain::{
     json::Json,
     limits::{EVENT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
     principal::OwnerId,
-    splice::Place,
+    splice::LogPosition,
 };
 
 /// An event and where it stands.
-pub type Placed = (Place, Recorded);
+pub type PositionedEvent = (LogPosition, Recorded);
 
 /// How many events of one interrupt are read. It is asked once and answered once, unless its producer asks again.
 pub const INTERRUPT_EVENTS: i64 = 32;
@@ -30,7 +30,7 @@ const FIRST_PASS_ROWS: i64 = 16;
 #[derive(Debug)]
 pub struct RunPage {
     /// At most as many as were asked for, and at most [`EVENT_PAGE_BYTES_MAX`] of them, but at least one if there is one.
-    pub events: Vec<Placed>,
+    pub events: Vec<PositionedEvent>,
     /// Whether the log ended here when the page was read.
     pub complete: bool,
     pub last_seq: Seq,
@@ -62,7 +62,7 @@ pub(super) struct Row {
 /// A page as it fills. It is full when it has as many rows as were asked for, or [`EVENT_PAGE_BYTES_MAX`].
 #[derive(Debug)]
 pub(super) struct Filling {
-    pub events: Vec<Placed>,
+    pub events: Vec<PositionedEvent>,
     rows_max: i64,
     bytes: usize,
     /// Whether the last pass gave all there was.
@@ -116,12 +116,12 @@ impl Filling {
     }
 }
 
-impl TryFrom<Row> for Placed {
+impl TryFrom<Row> for PositionedEvent {
     type Error = Error;
 
     fn try_from(row: Row) -> Result<Self, Error> {
         let seq = Seq::new(row.seq).unwrap_or_default();
-        let place = Place { seq, lane: u8::try_from(row.lane).unwrap_or(0), position: row.position };
+        let place = LogPosition { seq, lane: u8::try_from(row.lane).unwrap_or(0), position: row.position };
         let event = Recorded {
             run_id: RunId::trusted(row.run_id),
             seq: Some(seq),
@@ -225,7 +225,7 @@ impl Store {
             )
             .fetch_optional(&mut *connection)
             .await?;
-            Ok(row.map(Placed::try_from).transpose()?.map(|(_, event)| event))
+            Ok(row.map(PositionedEvent::try_from).transpose()?.map(|(_, event)| event))
         })
         .await
     }
@@ -248,7 +248,7 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            rows.into_iter().map(|row| Ok(Placed::try_from(row)?.1)).collect()
+            rows.into_iter().map(|row| Ok(PositionedEvent::try_from(row)?.1)).collect()
         })
         .await
     }

@@ -8,7 +8,7 @@ use uuid::Uuid;
 
 use super::{
     Error, Store, bounded,
-    events::{Filling, Placed, Row},
+    events::{Filling, PositionedEvent, Row},
     pieces::PIECE_POSITIONS,
 };
 use crate::domain::{
@@ -36,7 +36,7 @@ pub enum Scope {
 /// A page of a feed.
 #[derive(Debug)]
 pub struct FeedPage {
-    pub events: Vec<Placed>,
+    pub events: Vec<PositionedEvent>,
     /// Everything up to here was looked at.
     pub tail: FeedCursor,
     pub complete: bool,

@@ -9,7 +9,7 @@ use crate::domain::{
 
 /// Where the log stands.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct LogState {
     pub tail: FeedCursor,
     pub histories: Histories,
     /// The database is in another cluster, or on another timeline of it, than the current history was written in: it is
@@ -19,7 +19,7 @@ pub struct Standing {
 
 impl Store {
     /// Where all lanes stand, with every history the database knows, in one snapshot.
-    pub async fn log_standing(&self) -> Result<Standing, Error> {
+    pub async fn log_standing(&self) -> Result<LogState, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query!(
@@ -39,7 +39,7 @@ impl Store {
                 }
             }
             let histories = Histories::of(forks);
-            Ok(Standing { tail: tail.of_history(histories.current()), histories, is_elsewhere })
+            Ok(LogState { tail: tail.of_history(histories.current()), histories, is_elsewhere })
         })
         .await
     }

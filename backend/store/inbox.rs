@@ -17,7 +17,7 @@ use crate::domain::{
 
 /// A message that somebody has taken up, with the ids its runs have or will have.
 #[derive(Clone, Debug)]
-pub struct Taken {
+pub struct ClaimedMessage {
     pub inbound_no: i64,
     pub owner_id: OwnerId,
     pub channel: ChannelName,
@@ -53,12 +53,12 @@ pub struct Delivery {
     pub router_run_id: RunId,
     /// The run it has or would have.
     pub run_id: RunId,
-    pub stands: Stands,
+    pub stands: DeliveryState,
 }
 
 /// How far a delivery has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Stands {
+pub enum DeliveryState {
     /// It is on its way.
     Open,
     /// Its run is there.
@@ -67,7 +67,7 @@ pub enum Stands {
     NoRun,
 }
 
-impl Stands {
+impl DeliveryState {
     fn of(state: &str, reason: Option<&str>) -> Self {
         match (state, reason) {
             ("open", _) => Self::Open,
@@ -79,9 +79,9 @@ impl Stands {
 
 /// What became of an arrival.
 #[derive(Clone, Debug)]
-pub enum Arrived {
+pub enum Enqueued {
     /// It is the caller's to carry out, for the length of a lease; for the first time or after somebody failed.
-    Taken(Box<Taken>),
+    ClaimedMessage(Box<ClaimedMessage>),
     /// It has been carried out or is being carried out.
     Known(Delivery),
 }
@@ -108,7 +108,7 @@ struct Row {
     attempts: i32,
 }
 
-impl From<Row> for Taken {
+impl From<Row> for ClaimedMessage {
     fn from(row: Row) -> Self {
         Self {
             inbound_no: row.inbound_no,
@@ -147,7 +147,7 @@ impl From<Known> for Delivery {
             inbound_no: row.inbound_no,
             router_run_id: RunId::trusted(row.router_run_id),
             run_id: RunId::trusted(row.run_id),
-            stands: Stands::of(&row.state, row.reason.as_deref()),
+            stands: DeliveryState::of(&row.state, row.reason.as_deref()),
         }
     }
 }
@@ -156,7 +156,7 @@ impl Store {
     /// Puts a message into the inbox and takes it up, unless it is there already and not left lying.
     ///
     /// One statement decides: of two deliveries at once one is taken and the other is known.
-    pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Arrived, Error> {
+    pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
         let key = key(&arrival);
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(arrival.owner).await?;
@@ -186,7 +186,7 @@ impl Store {
             .fetch_optional(&mut *connection)
             .await?;
             let arrived = if let Some(row) = taken {
-                Arrived::Taken(Box::new(row.into()))
+                Enqueued::ClaimedMessage(Box::new(row.into()))
             } else {
                 let known = sqlx::query_as!(
                     Known,
@@ -198,7 +198,7 @@ impl Store {
                 )
                 .fetch_one(&mut *connection)
                 .await?;
-                Arrived::Known(known.into())
+                Enqueued::Known(known.into())
             };
             Ok(arrived)
         })
@@ -228,7 +228,7 @@ impl Store {
         &self,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
         most: i64,
-    ) -> Result<Vec<Taken>, Error> {
+    ) -> Result<Vec<ClaimedMessage>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query_as!(
@@ -249,7 +249,7 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            Ok(rows.into_iter().map(Taken::from).collect())
+            Ok(rows.into_iter().map(ClaimedMessage::from).collect())
         })
         .await
     }
@@ -260,7 +260,7 @@ impl Store {
         owner: &OwnerId,
         inbound_no: i64,
         lease_until: DateTime<Utc>,
-    ) -> Result<Option<Taken>, Error> {
+    ) -> Result<Option<ClaimedMessage>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(owner).await?;
             let row = sqlx::query_as!(
@@ -275,13 +275,13 @@ impl Store {
             )
             .fetch_optional(&mut *connection)
             .await?;
-            Ok(row.map(Taken::from))
+            Ok(row.map(ClaimedMessage::from))
         })
         .await
     }
 
     /// The message is carried out; its content goes. Said by somebody who has it no more, it changes nothing.
-    pub async fn finish_inbound(&self, taken: &Taken, done: Done) -> Result<(), Error> {
+    pub async fn finish_inbound(&self, taken: &ClaimedMessage, done: Done) -> Result<(), Error> {
         let (state, reason) = match done {
             Done::Accepted => ("done", None),
             Done::Filtered(reason) => ("done", Some(reason.as_str())),
@@ -306,7 +306,7 @@ impl Store {
     }
 
     /// Gives a message back: the next one may take it up from then on.
-    pub async fn release_inbound(&self, taken: &Taken, again_at: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn release_inbound(&self, taken: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
         self.renew_inbound(taken, again_at).await.map(drop)
     }
 }

@@ -31,7 +31,7 @@ pub struct Leased {
 
 /// How long a lease lasts, and from when.
 #[derive(Clone, Copy, Debug)]
-pub struct Term {
+pub struct LeaseTerm {
     /// `None`, but in tests: the database's own time, which is the same for all servers.
     pub now: Option<DateTime<Utc>>,
     pub lease_ms: i64,
@@ -39,7 +39,7 @@ pub struct Term {
 
 /// Where a job stands that somebody holds or held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Standing {
+pub struct JobState {
     pub run_id: RunId,
     pub lease_id: Uuid,
     /// Whether the lease is still that holder's.
@@ -51,7 +51,7 @@ pub struct Standing {
 
 /// What a sweep found.
 #[derive(Clone, Debug, Default)]
-pub struct Swept {
+pub struct SweepResult {
     /// Rows of ended runs, and of runs that somebody else carries out, that went.
     pub removed: u64,
     /// The ended ones among them, whose state may have been left behind.
@@ -114,7 +114,7 @@ impl Store {
     }
 
     /// Ends the leases of a holder that is known to be no more; how many it had.
-    pub async fn take_back_jobs(&self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
+    pub async fn reclaim_jobs(&self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let done = sqlx::query!(
@@ -136,7 +136,7 @@ impl Store {
         who: &Claimer,
         agents: &[Name],
         lease_ids: &[Uuid],
-        term: Term,
+        term: LeaseTerm,
     ) -> Result<Vec<Leased>, Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
         let leases = bounded(READ_WAIT_MS_MAX, async {
@@ -168,7 +168,7 @@ impl Store {
     }
 
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
-    pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: Term) -> Result<Vec<Leased>, Error> {
+    pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
         let leases = bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let leases = sqlx::query_as!(
@@ -200,7 +200,7 @@ impl Store {
     }
 
     /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
-    pub async fn renew_jobs(&self, leases: &[Uuid], term: Term) -> Result<Vec<Uuid>, Error> {
+    pub async fn renew_jobs(&self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let renewed = sqlx::query_scalar!(
@@ -272,7 +272,7 @@ impl Store {
     }
 
     /// Where held jobs stand.
-    pub async fn job_standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<Standing>, Error> {
+    pub async fn job_standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, Error> {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
@@ -289,7 +289,7 @@ impl Store {
             .fetch_all(&mut *connection)
             .await?;
             let standing = |row: HeldRow| {
-                Ok(Standing {
+                Ok(JobState {
                     run_id: RunId::trusted(row.run_id),
                     lease_id: row.lease_id,
                     held: row.held,
@@ -304,7 +304,7 @@ impl Store {
 
     /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
     /// that fell silent, and gives those that have spent their attempts.
-    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<Swept, Error> {
+    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let page = sqlx::query_scalar!(
@@ -369,7 +369,7 @@ impl Store {
                 .map(|row| (OwnerId::trusted(&row.owner_id), RunId::trusted(row.run_id), Name::trusted(&row.agent)));
             let whole = page.len() as i64 == JOB_SWEEP_ROWS;
             let (spent, unserved) = (spent.collect(), unserved.collect());
-            Ok(Swept { removed, ended, spent, unserved, next: page.last().copied().filter(|_| whole) })
+            Ok(SweepResult { removed, ended, spent, unserved, next: page.last().copied().filter(|_| whole) })
         })
         .await
     }

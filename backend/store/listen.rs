@@ -8,7 +8,7 @@ use sqlx::{
 
 use super::{
     Error, Store, as_role, bounded,
-    events::{Filling, Placed, Row},
+    events::{Filling, PositionedEvent, Row},
 };
 use crate::domain::{cursor::FeedCursor, limits::READ_WAIT_MS_MAX};
 
@@ -16,31 +16,31 @@ const CHANNEL: &str = "runreel";
 
 /// The sending end: one connection of its own.
 #[derive(Debug)]
-pub struct Doorbell(PgConnection);
+pub struct Notifier(PgConnection);
 
 /// The receiving end.
 #[derive(Debug)]
-pub struct Ears(PgListener);
+pub struct Notifications(PgListener);
 
 impl Store {
-    pub async fn doorbell(&self) -> Result<Doorbell, Error> {
-        Ok(Doorbell(self.dedicated("runreel_writer").await?))
+    pub async fn doorbell(&self) -> Result<Notifier, Error> {
+        Ok(Notifier(self.dedicated("runreel_writer").await?))
     }
 
-    pub async fn ears(&self) -> Result<Ears, Error> {
+    pub async fn ears(&self) -> Result<Notifications, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let pool: PgPool =
                 PgPoolOptions::new().max_connections(1).connect_with(as_role(&self.options, "runreel_app")).await?;
             let mut listener = PgListener::connect_with(&pool).await?;
             listener.listen(CHANNEL).await?;
-            Ok(Ears(listener))
+            Ok(Notifications(listener))
         })
         .await
     }
 
     /// What any process committed in a lane after a position, whoever owns it, as much as fits a page; only the relay
     /// reads so.
-    pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<Placed>, Error> {
+    pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<PositionedEvent>, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query_as!(
@@ -65,7 +65,7 @@ impl Store {
     }
 }
 
-impl Doorbell {
+impl Notifier {
     /// Tells the other processes how far this one has committed. One small transaction per call, never one per event.
     pub async fn ring(&mut self, process: &str, tail: &FeedCursor) -> Result<(), Error> {
         let note = format!("{process} {tail}");
@@ -77,7 +77,7 @@ impl Doorbell {
     }
 }
 
-impl Ears {
+impl Notifications {
     /// Waits for another process to ring; `None` means the connection was renewed and rings may have been missed.
     pub async fn hear(&mut self, own_process: &str) -> Result<Option<()>, Error> {
         loop {

@@ -26,6 +26,7 @@ pub mod inbox;
 pub mod interrupts;
 pub mod jobs;
 pub mod listen;
+pub mod messages;
 pub mod outbox;
 mod page;
 pub mod pepper;
@@ -34,7 +35,6 @@ pub mod prune;
 pub mod query;
 pub mod retention;
 pub mod runs;
-pub mod said;
 pub mod sessions;
 pub mod threads;
 mod time;
@@ -52,7 +52,7 @@ use sqlx::{
 };
 use tokio_util::task::TaskTracker;
 
-use self::transaction::{Lent, Tx};
+use self::transaction::{PooledConnection, Tx};
 pub use self::{
     durability::Durability,
     error::{Error, Outage},
@@ -167,12 +167,12 @@ impl Store {
     }
 
     /// A connection that sees only what belongs to `owner`, for statements of which one at most writes.
-    async fn as_owner(&self, owner: &OwnerId) -> Result<Lent, Error> {
+    async fn as_owner(&self, owner: &OwnerId) -> Result<PooledConnection, Error> {
         self.lend(owner, owner.as_str()).await
     }
 
     /// A connection that sees what belongs to nobody, for one statement that `payer` waits for.
-    async fn as_nobody(&self, payer: &OwnerId) -> Result<Lent, Error> {
+    async fn as_nobody(&self, payer: &OwnerId) -> Result<PooledConnection, Error> {
         self.lend(payer, self.nobody.as_str()).await
     }
 
@@ -182,7 +182,7 @@ impl Store {
     }
 
     /// One of the readers' connections, of which one principal never holds all.
-    async fn lend(&self, payer: &OwnerId, owner: &str) -> Result<Lent, Error> {
+    async fn lend(&self, payer: &OwnerId, owner: &str) -> Result<PooledConnection, Error> {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
         let share = tokio::time::timeout(wait, self.readers.take(payer, 1)).await;
         let share = share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
@@ -194,12 +194,12 @@ impl Store {
                 .await?;
             Ok(connection)
         };
-        Ok(Lent::new(self.again_on_a_lost_connection(take).await?, Some(share), self.returns.clone()))
+        Ok(PooledConnection::new(self.again_on_a_lost_connection(take).await?, Some(share), self.returns.clone()))
     }
 
     /// A transaction of the program's own upkeep, which sees all owners.
     async fn upkeep_transaction(&self) -> Result<Tx, Error> {
-        Tx::begin(Lent::new(self.relay_connection().await?, None, self.returns.clone())).await
+        Tx::begin(PooledConnection::new(self.relay_connection().await?, None, self.returns.clone())).await
     }
 
     /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server
@@ -301,7 +301,7 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
             let code =
                 error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned();
             if code == "42501" {
-                Error::Unfit(
+                Error::Incompatible(
                     "the database role may not create roles and schemas; grant it CREATEROLE and ownership of the \
                      database, or let a superuser start the server once"
                         .to_owned(),
@@ -310,11 +310,11 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
                 Error::from(error)
             }
         }
-        sqlx::migrate::MigrateError::VersionMissing(_) => Error::Unfit(
+        sqlx::migrate::MigrateError::VersionMissing(_) => Error::Incompatible(
             "the database was made by a newer version of this program; run that version or give it another database"
                 .to_owned(),
         ),
-        other => Error::Unfit(format!("the database schema cannot be brought up to date: {other}")),
+        other => Error::Incompatible(format!("the database schema cannot be brought up to date: {other}")),
     })?;
     // Months pass while a server runs and between starts.
     sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;

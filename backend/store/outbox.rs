@@ -36,7 +36,7 @@ pub enum Promised<'a> {
 
 /// An answer that somebody has taken up.
 #[derive(Clone, Debug)]
-pub struct Owed {
+pub struct PendingReply {
     pub reply_no: i64,
     pub owner_id: OwnerId,
     pub channel: ChannelName,
@@ -67,7 +67,7 @@ struct Row {
     parts_sent: i32,
 }
 
-impl From<Row> for Owed {
+impl From<Row> for PendingReply {
     fn from(row: Row) -> Self {
         Self {
             reply_no: row.reply_no,
@@ -104,7 +104,7 @@ impl Store {
         can_send: bool,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
         most: i64,
-    ) -> Result<Vec<Owed>, Error> {
+    ) -> Result<Vec<PendingReply>, Error> {
         let gone_before = now - TimeDelta::hours(1);
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
@@ -132,7 +132,7 @@ impl Store {
             )
             .fetch_all(&mut *connection)
             .await?;
-            Ok(rows.into_iter().map(Owed::from).collect())
+            Ok(rows.into_iter().map(PendingReply::from).collect())
         })
         .await
     }
@@ -140,7 +140,7 @@ impl Store {
     /// The answer stands in the session's log, and counts in its session. One that goes nowhere is given with it.
     pub async fn note_logged(
         &self,
-        owed: &Owed,
+        owed: &PendingReply,
         (thread, line): (&ThreadId, &str),
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
@@ -172,7 +172,7 @@ impl Store {
     }
 
     /// So many parts of the answer have been acknowledged by the other side.
-    pub async fn note_sent(&self, owed: &Owed, parts: i32) -> Result<(), Error> {
+    pub async fn note_sent(&self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(&owed.owner_id).await?;
             sqlx::query!(
@@ -189,7 +189,12 @@ impl Store {
     }
 
     /// The answer is given, or given up for this reason.
-    pub async fn finish_reply(&self, owed: &Owed, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn finish_reply(
+        &self,
+        owed: &PendingReply,
+        failure: Option<&str>,
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(&owed.owner_id).await?;
             sqlx::query!(
@@ -208,7 +213,7 @@ impl Store {
     }
 
     /// Puts the next try off until then.
-    pub async fn put_off(&self, owed: &Owed, until: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn put_off(&self, owed: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
         self.renew_reply(owed, until).await.map(drop)
     }
 

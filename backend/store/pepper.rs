@@ -7,7 +7,7 @@ use super::{Error, Store};
 
 impl Store {
     /// Settles the pepper: the operator's own if given, else the one kept with the data, made on first use.
-    pub async fn settle_pepper(&self, given: Option<&[u8]>, fresh: [u8; 32]) -> Result<Vec<u8>, Error> {
+    pub async fn init_pepper(&self, given: Option<&[u8]>, fresh: [u8; 32]) -> Result<Vec<u8>, Error> {
         let offered: &[u8] = given.unwrap_or(&fresh);
         let print = fingerprint(offered);
         let kept = if given.is_some() { None } else { Some(offered) };
@@ -36,12 +36,12 @@ fn agree(given: Option<&[u8]>, kept: Option<Vec<u8>>, print: &[u8]) -> Result<Ve
     match (given, kept) {
         (Some(given), _) if fingerprint(given).as_slice() == print => Ok(given.to_vec()),
         (None, Some(kept)) => Ok(kept),
-        (Some(_), _) => Err(Error::Unfit(
+        (Some(_), _) => Err(Error::Incompatible(
             "this database was made with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
              database keeps its own"
                 .to_owned(),
         )),
-        (None, None) => Err(Error::Unfit(
+        (None, None) => Err(Error::Incompatible(
             "this database was made with a pepper of the operator's: set RUNREEL_PEPPER to it".to_owned(),
         )),
     }

@@ -15,14 +15,14 @@ use crate::domain::{checkpoint::MadeBy, id::ThreadId, limits::READ_WAIT_MS_MAX, 
 
 /// How much went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Gone {
+pub struct Pruned {
     pub threads: i64,
     pub checkpoints: i64,
     pub writes: i64,
     pub blobs: i64,
 }
 
-impl AddAssign for Gone {
+impl AddAssign for Pruned {
     fn add_assign(&mut self, other: Self) {
         self.threads += other.threads;
         self.checkpoints += other.checkpoints;
@@ -44,7 +44,7 @@ pub enum Copied {
 
 impl Store {
     /// Deletes threads with all they hold; ids that name nothing of the owner's are passed over.
-    pub async fn delete_threads(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Gone, Error> {
+    pub async fn delete_threads(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -57,7 +57,7 @@ impl Store {
     }
 
     /// Leaves the newest checkpoint of each namespace of these threads, with its values and writes.
-    pub async fn keep_latest(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Gone, Error> {
+    pub async fn keep_latest(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -90,13 +90,13 @@ impl Store {
             .await?;
             let blobs = drop_unused_blobs(&mut tx, owner, &numbers).await?;
             tx.commit().await?;
-            Ok(Gone { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
+            Ok(Pruned { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
         })
         .await
     }
 
     /// Removes the checkpoints that these runs made, with their writes.
-    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Gone, Error> {
+    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, Error> {
         let runs: Vec<String> = runs.iter().map(|run| run.as_str().to_owned()).collect();
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
@@ -130,7 +130,7 @@ impl Store {
             .await?;
             let blobs = drop_unused_blobs(&mut tx, owner, &numbers).await?;
             tx.commit().await?;
-            Ok(Gone { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
+            Ok(Pruned { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
         })
         .await
     }
@@ -208,7 +208,7 @@ impl Store {
         ttl_s: Option<i64>,
         now: DateTime<Utc>,
         limit: i64,
-    ) -> Result<Gone, Error> {
+    ) -> Result<Pruned, Error> {
         let expired = bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let rows = sqlx::query!(
@@ -228,7 +228,7 @@ impl Store {
             Ok(rows)
         })
         .await?;
-        let mut gone = Gone::default();
+        let mut gone = Pruned::default();
         for row in expired {
             // Each by itself: one that is too large to go in time must not keep the others.
             match self.delete_if_expired(&OwnerId::trusted(&row.owner_id), row.thread_no, ttl_s, now).await {
@@ -247,7 +247,7 @@ impl Store {
         thread_no: i64,
         ttl_s: Option<i64>,
         now: DateTime<Utc>,
-    ) -> Result<Gone, Error> {
+    ) -> Result<Pruned, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let numbers = sqlx::query_scalar!(
@@ -289,7 +289,7 @@ async fn lock(tx: &mut PgConnection, owner: &OwnerId, threads: &[String]) -> Res
 }
 
 /// Removes locked threads; what they hold goes with them.
-async fn remove(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Result<Gone, Error> {
+async fn remove(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Result<Pruned, Error> {
     let row = sqlx::query!(
         r#"with checkpoints as (
                delete from store.checkpoint where thread_no = any ($2) and owner_id = $1 returning 1
@@ -311,7 +311,7 @@ async fn remove(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Resu
             .await?
             .rows_affected();
     let threads = i64::try_from(threads).unwrap_or(i64::MAX);
-    Ok(Gone { threads, checkpoints: row.checkpoints, writes: row.writes, blobs: row.blobs })
+    Ok(Pruned { threads, checkpoints: row.checkpoints, writes: row.writes, blobs: row.blobs })
 }
 
 /// Drops the values of locked threads that no checkpoint refers to.

@@ -31,7 +31,7 @@ pub struct Column {
 }
 
 /// Takes an answer row by row, so that nobody has to hold all of it.
-pub trait Taker {
+pub trait RowSink {
     /// Told once, before the first row; of a question that fails before it, never.
     fn columns(&mut self, columns: &[Column]) -> io::Result<()>;
     /// The values as psql would show them; `None` is SQL's null.
@@ -46,7 +46,7 @@ pub enum Failed {
     /// No session of this reader came about.
     Connection(sqlx::Error),
     Database(sqlx::Error),
-    Taker(io::Error),
+    RowSink(io::Error),
 }
 
 impl From<sqlx::Error> for Failed {
@@ -62,7 +62,7 @@ pub struct Table {
     pub rows: Vec<Vec<Option<String>>>,
 }
 
-impl Taker for Table {
+impl RowSink for Table {
     fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
         self.columns = columns.iter().map(|column| column.name.clone()).collect();
         Ok(())
@@ -92,7 +92,7 @@ end
 $$";
 
 /// Lets the reading role log in, on the embedded cluster.
-pub async fn let_reader_log_in(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
+pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = PgConnection::connect_with(options).await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;
     owner.close().await
@@ -125,7 +125,7 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
         Ok(_) => Ok(table),
         Err(Failed::Connection(error) | Failed::Database(error)) => Err(error),
         Err(Failed::Rule(rule)) => Err(sqlx::Error::InvalidArgument(rule)),
-        Err(Failed::Taker(error)) => Err(sqlx::Error::Io(error)),
+        Err(Failed::RowSink(error)) => Err(sqlx::Error::Io(error)),
     }
 }
 
@@ -135,7 +135,7 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
 /// views of the schema `runreel` and nothing else, and the transaction, which cannot become a writing one. On the
 /// embedded database the session belongs to that role; on one of the operator's it begins as the role its URL names,
 /// so there a determined author can get back to what that URL allows: who has the URL has that anyway.
-pub async fn ask(reader: &Reader, text: String, taker: &mut impl Taker) -> Result<u64, Failed> {
+pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Result<u64, Failed> {
     let text = text.trim_start_matches('\u{feff}').to_owned();
     let first = after_comments(&text).to_ascii_lowercase();
     if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
@@ -157,15 +157,15 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl Taker) -> Resul
     while let Some(row) = rows.next().await {
         let row = row?;
         if count == 0 {
-            taker.columns(&columns).map_err(Failed::Taker)?;
+            taker.columns(&columns).map_err(Failed::RowSink)?;
         }
         let cells = (0..row.len()).map(|index| cell(&row, index)).collect::<Result<Vec<_>, _>>()?;
-        taker.row(&cells).map_err(Failed::Taker)?;
+        taker.row(&cells).map_err(Failed::RowSink)?;
         count += 1;
     }
     drop(rows);
     if count == 0 {
-        taker.columns(&columns).map_err(Failed::Taker)?;
+        taker.columns(&columns).map_err(Failed::RowSink)?;
     }
     tx.rollback().await?;
     connection.close().await?;

@@ -67,7 +67,7 @@ pub struct SessionRecord {
 
 /// The session a message belongs to.
 #[derive(Clone, Debug, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
-pub struct Settled {
+pub struct MessageSession {
     pub session_id: Name,
     pub thread_id: ThreadId,
     /// It began with this message.
@@ -76,7 +76,7 @@ pub struct Settled {
 
 /// How a channel keeps its sessions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Keeping {
+pub struct SessionPolicy {
     pub idle_timeout_s: i64,
     /// A new session is a new thread.
     pub thread_per_session: bool,
@@ -148,10 +148,10 @@ impl Store {
         owner: &OwnerId,
         chat: &Chat,
         inbound_no: i64,
-        keeping: Keeping,
+        keeping: SessionPolicy,
         noted: Noted<'_>,
         (now, fresh): (DateTime<Utc>, Name),
-    ) -> Result<Settled, Error> {
+    ) -> Result<MessageSession, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut locked = self.lock_chat(owner, chat).await?;
             let known = sqlx::query!(
@@ -163,7 +163,7 @@ impl Store {
             .await?;
             if let Some((session, thread)) = known.and_then(|row| row.session_id.zip(row.thread_id)) {
                 let (session_id, thread_id) = (Name::trusted(&session), ThreadId::trusted(&thread));
-                return Ok(Settled { session_id, thread_id, is_new: false });
+                return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
             let settled = locked.session(keeping, now, fresh).await?;
             sqlx::query!(

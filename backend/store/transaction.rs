@@ -1,4 +1,4 @@
-//! Connections of a pool, lent for one statement ([`Lent`]) or a short transaction ([`Tx`]), which come back to the pool
+//! Connections of a pool, lent for one statement ([`PooledConnection`]) or a short transaction ([`Tx`]), which come back to the pool
 //! without either, whatever becomes of the request.
 //!
 //! sqlx's own transactions forget a `begin` whose future is dropped before the answer: the connection goes back with a
@@ -14,7 +14,7 @@ use crate::quota::Share;
 
 /// A connection, with the share of the pool that a principal pays for it.
 #[derive(Debug)]
-pub(super) struct Lent {
+pub(super) struct PooledConnection {
     /// `None` only while it is dropped.
     connection: Option<PoolConnection<Postgres>>,
     share: Option<Share>,
@@ -23,14 +23,14 @@ pub(super) struct Lent {
     returns: TaskTracker,
 }
 
-impl Lent {
+impl PooledConnection {
     /// The task that gives it back is one of `returns`.
     pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Share>, returns: TaskTracker) -> Self {
         Self { connection: Some(connection), share, in_transaction: false, returns }
     }
 }
 
-impl Deref for Lent {
+impl Deref for PooledConnection {
     type Target = PgConnection;
 
     fn deref(&self) -> &PgConnection {
@@ -38,13 +38,13 @@ impl Deref for Lent {
     }
 }
 
-impl DerefMut for Lent {
+impl DerefMut for PooledConnection {
     fn deref_mut(&mut self) -> &mut PgConnection {
         self.connection.as_mut().expect("it has its connection until it is dropped")
     }
 }
 
-impl Drop for Lent {
+impl Drop for PooledConnection {
     fn drop(&mut self) {
         let (Some(mut connection), share, in_transaction) =
             (self.connection.take(), self.share.take(), self.in_transaction)
@@ -65,10 +65,10 @@ impl Drop for Lent {
 
 /// A transaction; dropped without [`Tx::commit`] it is rolled back.
 #[derive(Debug)]
-pub(super) struct Tx(Lent);
+pub(super) struct Tx(PooledConnection);
 
 impl Tx {
-    pub(super) async fn begin(mut lent: Lent) -> Result<Self, Error> {
+    pub(super) async fn begin(mut lent: PooledConnection) -> Result<Self, Error> {
         lent.in_transaction = true;
         sqlx::raw_sql("begin").execute(&mut *lent).await?;
         Ok(Self(lent))

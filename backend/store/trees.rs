@@ -21,7 +21,7 @@ pub struct TreePlace {
     pub above: u16,
     pub below: u16,
     /// Whether it is said to be above itself.
-    pub is_circle: bool,
+    pub is_cycle: bool,
     /// Whether its parent, or a run of which it is the parent, has another root.
     pub has_other_root: bool,
 }
@@ -49,7 +49,7 @@ impl Store {
                    select (select status from above where level = 1) as parent,
                           coalesce((select max(level) from above), 0) as "above!",
                           coalesce((select max(level) from below), 0) as "below!",
-                          exists (select from above where parent_run_id = $2) as "is_circle!",
+                          exists (select from above where parent_run_id = $2) as "is_cycle!",
                           exists (select from above where level = 1 and root_run_id <> $4)
                           or exists (select from below where level = 1 and root_run_id <> $4) as "has_other_root!""#,
                 context.owner_id.as_str(),
@@ -65,7 +65,7 @@ impl Store {
                 parent: row.parent.map(|status| known(Status::parse(&status), &status)).transpose()?,
                 above: levels(row.above),
                 below: levels(row.below),
-                is_circle: row.is_circle,
+                is_cycle: row.is_cycle,
                 has_other_root: row.has_other_root,
             })
         })

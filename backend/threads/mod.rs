@@ -25,7 +25,7 @@ use crate::{
     },
     store::{
         self, Store,
-        prune::Gone,
+        prune::Pruned,
         threads::{ThreadChange, ThreadRecord, TtlChange},
     },
 };
@@ -91,13 +91,13 @@ impl Threads {
     }
 
     /// Deletes threads with all they hold. Their runs stay: they are the log.
-    pub async fn delete(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Gone, store::Error> {
+    pub async fn delete(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, store::Error> {
         let gone = self.store.delete_threads(owner, threads).await?;
         count(gone, "deleted");
         Ok(gone)
     }
 
-    pub async fn prune(&self, owner: &OwnerId, threads: &[ThreadId], how: Strategy) -> Result<Gone, store::Error> {
+    pub async fn prune(&self, owner: &OwnerId, threads: &[ThreadId], how: Strategy) -> Result<Pruned, store::Error> {
         match how {
             Strategy::Delete => self.delete(owner, threads).await,
             Strategy::KeepLatest => {
@@ -109,15 +109,15 @@ impl Threads {
     }
 
     /// Removes the checkpoints that these runs made.
-    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Gone, store::Error> {
+    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, store::Error> {
         let gone = self.store.delete_for_runs(owner, runs).await?;
         count(gone, "pruned");
         Ok(gone)
     }
 
     /// Removes every thread of every owner that has expired. Several processes may do so at once.
-    pub async fn sweep(&self) -> Result<Gone, store::Error> {
-        let mut all = Gone::default();
+    pub async fn sweep(&self) -> Result<Pruned, store::Error> {
+        let mut all = Pruned::default();
         loop {
             let gone = self.store.delete_expired_threads(self.ttl_s, self.clock.now(), THREAD_SWEEP_ROWS).await?;
             count(gone, "expired");
@@ -130,9 +130,9 @@ impl Threads {
     }
 
     /// Removes what the engine left of old checkpoints in threads that were used lately.
-    pub async fn prune_old(&self) -> Result<Gone, store::Error> {
+    pub async fn prune_old(&self) -> Result<Pruned, store::Error> {
         if self.keep == 0 {
-            return Ok(Gone::default());
+            return Ok(Pruned::default());
         }
         let since = self.clock.now() - TimeDelta::milliseconds(CHECKPOINT_SWEEP_BACK_MS);
         let gone = self.store.prune_old(i64::from(self.keep), since, CHECKPOINT_SWEEP_ROWS).await?;
@@ -171,7 +171,7 @@ pub fn own_thread(run: RunId) -> ThreadId {
     ThreadId::trusted(&format!("run:{run}"))
 }
 
-fn count(gone: Gone, reason: &'static str) {
+fn count(gone: Pruned, reason: &'static str) {
     let number = |count: i64| u64::try_from(count).unwrap_or(0);
     metrics::counter!("runreel_threads_removed_total", "reason" => reason).increment(number(gone.threads));
     metrics::counter!("runreel_checkpoints_removed_total", "reason" => reason).increment(number(gone.checkpoints));

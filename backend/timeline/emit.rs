@@ -20,7 +20,7 @@ use crate::{
         run::{Refusal, Spec, Status},
     },
     quota::Share,
-    store::{self, Outage, append::Birth, trees::TreePlace},
+    store::{self, Outage, append::NewRunRow, trees::TreePlace},
 };
 
 /// What an emit was answered with, one entry per event in the order they came.
@@ -83,7 +83,7 @@ pub enum EmitError {
 
 impl EmitError {
     /// Whether the same may work later: something was full or out of reach, and nothing was refused.
-    pub fn is_passing(&self) -> bool {
+    pub fn is_retryable(&self) -> bool {
         matches!(
             self,
             Self::Busy | Self::Unavailable(_) | Self::OutcomeUnknown | Self::StorageFull | Self::StorageUnavailable
@@ -106,10 +106,10 @@ impl From<store::Error> for EmitError {
 
 /// Work for a lane: events of one run, all or nothing.
 #[derive(Debug)]
-pub(crate) struct Emission {
+pub(crate) struct AppendRequest {
     pub context: Arc<RunContext>,
     /// Present when these events open the run.
-    pub birth: Option<Box<Birth>>,
+    pub birth: Option<Box<NewRunRow>>,
     pub events: Vec<NewEvent>,
     /// The number the first of them has; `None` when the lane is to number them as they come.
     pub first_seq: Option<Seq>,
@@ -120,7 +120,7 @@ pub(crate) struct Emission {
     pub _place: Option<Share>,
 }
 
-impl Emission {
+impl AppendRequest {
     pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
         if let Some(reply) = self.reply.take() {
             // Whoever asked may have left; the events are stored all the same.
@@ -179,7 +179,7 @@ impl Timeline {
         }
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
-        let birth = Box::new(Birth { spec, depth, request_hash });
+        let birth = Box::new(NewRunRow { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
         // After the run, so that a refused one makes no thread. Until then the run itself keeps a thread from expiring.
         if let Some(thread) = &context.thread_id {
@@ -206,15 +206,22 @@ impl Timeline {
     pub(super) async fn submit(
         &self,
         context: Arc<RunContext>,
-        birth: Option<Box<Birth>>,
+        birth: Option<Box<NewRunRow>>,
         events: Vec<NewEvent>,
         first_seq: Option<Seq>,
     ) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
         let place = Some(self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?);
         let lane = lane_of(context.run_id, self.shared.lanes.len());
-        let emission =
-            Emission { context, birth, events, first_seq, arrived: Instant::now(), reply: Some(reply), _place: place };
+        let emission = AppendRequest {
+            context,
+            birth,
+            events,
+            first_seq,
+            arrived: Instant::now(),
+            reply: Some(reply),
+            _place: place,
+        };
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable(Outage::Unreachable),
@@ -226,7 +233,7 @@ impl Timeline {
 
 /// The depth of a run at this place, if it may stand there.
 pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
-    if place.is_circle {
+    if place.is_cycle {
         return Err(EmitError::Misplaced("the run would be above itself"));
     }
     if place.has_other_root {

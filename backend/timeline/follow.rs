@@ -8,9 +8,9 @@
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 use super::Timeline;
-pub use super::signal::{Signal, Wishes};
+pub use super::signal::{StreamItem, StreamOptions};
 use crate::{
-    bus::{Frame, Heard, Subscription, Topic},
+    bus::{BusMessage, Frame, Subscription, Topic},
     domain::{
         context::RunContext,
         cursor::FeedCursor,
@@ -19,7 +19,7 @@ use crate::{
         limits::{EVENT_PAGE_BYTES_MAX, STREAM_CHUNK_BYTES},
         principal::OwnerId,
         run::Status,
-        splice::{Input, Splice, Step, Track},
+        splice::{Input, ReadPosition, Splice, Step},
     },
     quota::Share,
     store::{self, feed},
@@ -38,7 +38,7 @@ pub enum Scope {
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Todo {
+enum Phase {
     Query,
     Settle,
     Live,
@@ -52,10 +52,10 @@ pub struct Follower {
     timeline: Timeline,
     owner: OwnerId,
     scope: Scope,
-    wishes: Wishes,
+    wishes: StreamOptions,
     subscription: Subscription,
     splice: Splice,
-    todo: Todo,
+    todo: Phase,
     /// Those under which the reader's place was admitted.
     histories: Arc<Histories>,
     floor: FeedCursor,
@@ -66,7 +66,7 @@ pub struct Follower {
     /// How the run that gives the stream its end has ended.
     ended: Option<(Status, Seq)>,
     /// Said before anything else.
-    preface: Option<Signal>,
+    preface: Option<StreamItem>,
     /// Of what the principal's readers may have before them that others do not share.
     place: Option<Share>,
 }
@@ -78,10 +78,10 @@ impl Timeline {
         context: Arc<RunContext>,
         after: Seq,
         histories: Arc<Histories>,
-        wishes: Wishes,
+        wishes: StreamOptions,
     ) -> Follower {
         let (owner, topic) = (context.owner_id.clone(), Topic::Run(context.run_id));
-        self.follower(owner, Scope::Run(context), (topic, Track::Run(after)), histories, wishes)
+        self.follower(owner, Scope::Run(context), (topic, ReadPosition::Run(after)), histories, wishes)
     }
 
     /// Follows many runs of an owner after a cursor that was admitted under these histories.
@@ -94,12 +94,12 @@ impl Timeline {
         after: FeedCursor,
         removed: &FeedCursor,
         histories: Arc<Histories>,
-        wishes: Wishes,
+        wishes: StreamOptions,
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
-        let preface = behind.then(|| Signal::Gap { requested_after: after.to_string(), first_seq: None });
+        let preface = behind.then(|| StreamItem::Gap { requested_after: after.to_string(), first_seq: None });
         let follower =
-            self.follower(owner, Scope::Feed(scope), (Topic::Everything, Track::Feed(after)), histories, wishes);
+            self.follower(owner, Scope::Feed(scope), (Topic::Everything, ReadPosition::Feed(after)), histories, wishes);
         Follower { preface, ..follower }
     }
 
@@ -107,9 +107,9 @@ impl Timeline {
         &self,
         owner: OwnerId,
         scope: Scope,
-        (topic, track): (Topic, Track),
+        (topic, track): (Topic, ReadPosition),
         histories: Arc<Histories>,
-        wishes: Wishes,
+        wishes: StreamOptions,
     ) -> Follower {
         Follower {
             timeline: self.clone(),
@@ -118,7 +118,7 @@ impl Timeline {
             scope,
             wishes,
             splice: Splice::new(track),
-            todo: Todo::Query,
+            todo: Phase::Query,
             histories,
             floor: FeedCursor::start(),
             rows: FIRST_PAGE_ROWS,
@@ -133,7 +133,7 @@ impl Timeline {
 
 impl Follower {
     /// What comes next; `None` when the stream is over. Never an empty list.
-    pub async fn next(&mut self) -> Option<Vec<Signal>> {
+    pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
         let draining = self.timeline.shared.draining.clone();
         // What was given before has been written.
         self.place = None;
@@ -145,19 +145,19 @@ impl Follower {
             let work = async {
                 match todo {
                     // Boxed: a page's state is large, and most readers are live most of the time.
-                    Todo::Query => Box::pin(self.query()).await,
-                    Todo::Settle => self.settle().await,
-                    Todo::Live => self.listen().await,
-                    Todo::Closed => Vec::new(),
+                    Phase::Query => Box::pin(self.query()).await,
+                    Phase::Settle => self.settle().await,
+                    Phase::Live => self.listen().await,
+                    Phase::Closed => Vec::new(),
                 }
             };
             let signals = match draining.run_until_cancelled(work).await {
-                Some(_) if todo == Todo::Closed => return None,
+                Some(_) if todo == Phase::Closed => return None,
                 Some(signals) => signals,
-                None if todo == Todo::Closed => return None,
+                None if todo == Phase::Closed => return None,
                 None => {
-                    self.todo = Todo::Closed;
-                    vec![Signal::Draining]
+                    self.todo = Phase::Closed;
+                    vec![StreamItem::Draining]
                 }
             };
             if !signals.is_empty() {
@@ -173,7 +173,7 @@ impl Follower {
         }
     }
 
-    async fn query(&mut self) -> Vec<Signal> {
+    async fn query(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
         // The tree before the page: a run that ends in between then still counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
@@ -187,7 +187,7 @@ impl Follower {
             Ok(Some(page)) => page,
             Ok(None) => {
                 // The run was deleted under its reader.
-                self.todo = Todo::Closed;
+                self.todo = Phase::Closed;
                 return Vec::new();
             }
             Err(error) => return self.pause(&error).await,
@@ -203,12 +203,12 @@ impl Follower {
     }
 
     /// Nothing that this reader has, or has under way, is certain any more.
-    fn reset(&mut self) -> Vec<Signal> {
-        self.todo = Todo::Closed;
-        vec![Signal::Reset]
+    fn reset(&mut self) -> Vec<StreamItem> {
+        self.todo = Phase::Closed;
+        vec![StreamItem::Reset]
     }
 
-    async fn pause(&mut self, error: &store::Error) -> Vec<Signal> {
+    async fn pause(&mut self, error: &store::Error) -> Vec<StreamItem> {
         tracing::debug!(error = error as &dyn std::error::Error, "a reader waits for the database");
         tokio::time::sleep(PAUSE).await;
         Vec::new()
@@ -220,11 +220,11 @@ impl Follower {
     }
 
     /// Empties the queue, then goes live at a moment at which nothing can slip between.
-    async fn settle(&mut self) -> Vec<Signal> {
+    async fn settle(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
         let mut progress = self.timeline.shared.publisher.progress();
         let signals = self.drain();
-        if !signals.is_empty() || self.todo != Todo::Settle {
+        if !signals.is_empty() || self.todo != Phase::Settle {
             return signals;
         }
         let wanted = |context: &RunContext| self.wishes.tokens && self.wants(context) && self.shows(context);
@@ -240,12 +240,12 @@ impl Follower {
         let steps = self.splice.step(Input::Settled);
         let mut signals = self.carry_out(steps);
         let texts = texts.into_iter().filter(|text| self.wishes.filter.admits(&text.event_type));
-        signals.extend(texts.map(Signal::Snapshot));
+        signals.extend(texts.map(StreamItem::Snapshot));
         signals.extend(self.end());
         signals
     }
 
-    async fn listen(&mut self) -> Vec<Signal> {
+    async fn listen(&mut self) -> Vec<StreamItem> {
         let heard = self.subscription.next().await;
         let mut signals = self.hear(heard);
         signals.extend(self.drain());
@@ -253,12 +253,12 @@ impl Follower {
     }
 
     /// Takes what is already waiting on the bus, up to what the socket is given at once.
-    fn drain(&mut self) -> Vec<Signal> {
+    fn drain(&mut self) -> Vec<StreamItem> {
         let (mut signals, mut bytes) = (Vec::new(), 0);
         let todo = self.todo;
         while self.todo == todo && bytes < STREAM_CHUNK_BYTES {
             let Some(heard) = self.subscription.try_next() else { break };
-            if let Heard::Frame(frame) = &heard {
+            if let BusMessage::Frame(frame) = &heard {
                 bytes += frame.block().len();
             }
             signals.extend(self.hear(heard));
@@ -266,11 +266,11 @@ impl Follower {
         signals
     }
 
-    fn hear(&mut self, heard: Heard) -> Vec<Signal> {
+    fn hear(&mut self, heard: BusMessage) -> Vec<StreamItem> {
         let input = match heard {
-            Heard::Lagged => Input::Lagged,
-            Heard::Reset => return self.reset(),
-            Heard::Frame(frame) => {
+            BusMessage::Lagged => Input::Lagged,
+            BusMessage::Reset => return self.reset(),
+            BusMessage::Frame(frame) => {
                 self.grow(&frame.context);
                 if !self.wants(&frame.context) {
                     return Vec::new();
@@ -286,7 +286,7 @@ impl Follower {
         }
         let steps = self.splice.step(input);
         let mut signals = self.carry_out(steps);
-        if self.todo == Todo::Live {
+        if self.todo == Phase::Live {
             signals.extend(self.end());
         }
         signals
@@ -320,21 +320,21 @@ impl Follower {
         }
     }
 
-    fn carry_out(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<Signal> {
+    fn carry_out(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<StreamItem> {
         let mut signals = Vec::with_capacity(steps.len());
         for step in steps {
             match step {
-                Step::Query => self.todo = Todo::Query,
-                Step::Settle => self.todo = Todo::Settle,
+                Step::Query => self.todo = Phase::Query,
+                Step::Settle => self.todo = Phase::Settle,
                 Step::Gap { requested_after, first_seq } => {
                     let requested_after = requested_after.to_string();
-                    signals.push(Signal::Gap { requested_after, first_seq: Some(first_seq) });
+                    signals.push(StreamItem::Gap { requested_after, first_seq: Some(first_seq) });
                 }
                 Step::CaughtUp { first_time } => {
-                    self.todo = Todo::Live;
+                    self.todo = Phase::Live;
                     if first_time {
                         let (last_seq, cursor) = self.place();
-                        signals.push(Signal::CaughtUp { last_seq, cursor });
+                        signals.push(StreamItem::CaughtUp { last_seq, cursor });
                     }
                 }
                 Step::Deliver(frame) => {
@@ -343,7 +343,7 @@ impl Follower {
                     let wanted =
                         self.wishes.filter.admits(&frame.event_type) && (frame.place.is_some() || self.wishes.tokens);
                     if wanted && self.shows(&frame.context) {
-                        signals.push(Signal::Frame(frame));
+                        signals.push(StreamItem::Frame(frame));
                     }
                 }
             }
@@ -353,8 +353,8 @@ impl Follower {
 
     fn place(&self) -> (Option<Seq>, Option<FeedCursor>) {
         match self.splice.track() {
-            Track::Run(seq) => (Some(*seq), None),
-            Track::Feed(cursor) => (None, Some(cursor.clone())),
+            ReadPosition::Run(seq) => (Some(*seq), None),
+            ReadPosition::Feed(cursor) => (None, Some(cursor.clone())),
         }
     }
 
@@ -373,13 +373,13 @@ impl Follower {
     }
 
     /// The last word, once the run has ended and, in a tree, every other run has.
-    fn end(&mut self) -> Option<Signal> {
+    fn end(&mut self) -> Option<StreamItem> {
         let (status, last_seq) = self.ended?;
         if !self.live.is_empty() {
             return None;
         }
-        self.todo = Todo::Closed;
-        Some(Signal::End { status, last_seq })
+        self.todo = Phase::Closed;
+        Some(StreamItem::End { status, last_seq })
     }
 
     /// Tells the follower of a tree that its root had ended before the place it starts from.

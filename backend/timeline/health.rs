@@ -21,7 +21,7 @@ const FAILED_FRESH: Duration = Duration::from_millis(200);
 
 /// Why no event can be stored.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum Unready {
+pub enum NotReady {
     #[error("{0}")]
     Database(Outage),
     /// A task of the server panicked and has not proved itself since.
@@ -110,15 +110,15 @@ impl Health {
 
 impl Timeline {
     /// Whether an event that came now could be stored.
-    pub async fn ready(&self) -> Result<(), Unready> {
+    pub async fn ready(&self) -> Result<(), NotReady> {
         if let Some(task) = self.shared.supervisor.failing() {
-            return Err(Unready::Task(task));
+            return Err(NotReady::Task(task));
         }
         // A row that is there already is written on a full volume too, so the small write does not tell.
         let left = self.shared.volume.as_deref().and_then(|volume| rustix::fs::statvfs(volume).ok());
         if left.is_some_and(|left| left.f_bavail.saturating_mul(left.f_frsize) < VOLUME_BYTES_MIN) {
-            return Err(Unready::Database(Outage::Full));
+            return Err(NotReady::Database(Outage::Full));
         }
-        self.shared.health.check(self.store()).await.map_err(Unready::Database)
+        self.shared.health.check(self.store()).await.map_err(NotReady::Database)
     }
 }

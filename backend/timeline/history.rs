@@ -14,7 +14,7 @@ use crate::{
         cursor::FeedCursor,
         history::{Histories, Tag},
     },
-    store::{self, Outage, Store, history::Standing},
+    store::{self, Outage, Store, history::LogState},
 };
 
 /// What became of the log since a server last saw it.
@@ -29,7 +29,7 @@ pub(super) enum Verdict {
 }
 
 /// Judges where the log stands, for a server that knows these histories and has shown its readers what was `seen`.
-pub(super) fn judge(known: &Histories, seen: &FeedCursor, standing: &Standing) -> Verdict {
+pub(super) fn judge(known: &Histories, seen: &FeedCursor, standing: &LogState) -> Verdict {
     let same = known.current() == standing.histories.current();
     let is_behind = same && seen.is_ahead_of(&standing.tail);
     if standing.is_elsewhere || is_behind || !standing.histories.contains(known.current()) {
@@ -92,7 +92,7 @@ pub(super) async fn at_start(
     marks: &Marks,
     ids: &IdSource,
     wanted: bool,
-) -> Result<Standing, store::Error> {
+) -> Result<LogState, store::Error> {
     let standing = store.log_standing().await?;
     let (seen, known) = marks.read();
     let standing = if wanted || judge(&known, &seen, &standing) == Verdict::SetBack {
@@ -108,10 +108,10 @@ pub(super) async fn at_start(
 async fn begin(
     store: &Store,
     ids: &IdSource,
-    standing: &Standing,
+    standing: &LogState,
     known: &Histories,
     seen: &FeedCursor,
-) -> Result<Standing, store::Error> {
+) -> Result<LogState, store::Error> {
     let secret = ids.secret();
     let tag = Tag::from_random(u32::from_be_bytes([secret[28], secret[29], secret[30], secret[31]]));
     let lost = standing.histories.lost_of(known);
@@ -135,9 +135,9 @@ mod tests {
         Histories::of(cuts.iter().map(fork).collect())
     }
 
-    fn stands(position: i64, cuts: &[(u32, i64)], is_elsewhere: bool) -> Standing {
+    fn stands(position: i64, cuts: &[(u32, i64)], is_elsewhere: bool) -> LogState {
         let histories = histories(cuts);
-        Standing { tail: FeedCursor::of(vec![position]).of_history(histories.current()), histories, is_elsewhere }
+        LogState { tail: FeedCursor::of(vec![position]).of_history(histories.current()), histories, is_elsewhere }
     }
 
     #[test]

@@ -30,7 +30,7 @@ use crate::{
     },
     store::{
         self,
-        append::{Birth, IMPORTED},
+        append::{IMPORTED, NewRunRow},
         runs::RunRecord,
     },
 };
@@ -187,13 +187,13 @@ impl Timeline {
     }
 
     /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
-    async fn birth(&self, spec: &Spec) -> Result<Birth, ImportError> {
+    async fn birth(&self, spec: &Spec) -> Result<NewRunRow, ImportError> {
         let context = &spec.context;
         let depth = depth_at(self.store().place_in_tree(context).await?)?;
         if !self.store().ensure_partition_of(context.run_id).await? {
             return Err(ImportError::TooManyMonths);
         }
-        Ok(Birth { spec: spec.clone(), depth, request_hash: IMPORTED })
+        Ok(NewRunRow { spec: spec.clone(), depth, request_hash: IMPORTED })
     }
 
     /// What follows for the run's thread and for what this process remembers.

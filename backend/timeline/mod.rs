@@ -13,7 +13,6 @@
 //! bus), [`relay`] (other processes) and [`follow`].
 
 pub mod artifacts;
-mod backlog;
 mod cancel;
 pub mod emit;
 pub mod follow;
@@ -29,6 +28,7 @@ pub mod publish;
 mod recover;
 mod relay;
 mod signal;
+mod write_queue;
 mod writer;
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
@@ -36,7 +36,9 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::{backlog::Backlog, emit::Emission, health::Health, history::Forks, marks::Marks, publish::Publisher};
+use self::{
+    emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Publisher, write_queue::WriteQueue,
+};
 use crate::{
     artifacts::Artifacts,
     bus::Bus,
@@ -51,7 +53,7 @@ use crate::{
         principal::OwnerId,
     },
     quota::Quota,
-    store::{self, Store, events::Placed, runs::RunRecord},
+    store::{self, Store, events::PositionedEvent, runs::RunRecord},
     supervise::Supervisor,
 };
 
@@ -82,7 +84,7 @@ struct Shared {
     artifacts: Artifacts,
     publisher: Publisher,
     contexts: Contexts,
-    lanes: Vec<mpsc::Sender<Emission>>,
+    lanes: Vec<mpsc::Sender<AppendRequest>>,
     /// What principals have waiting for the lanes.
     waiting: Quota,
     /// Readers that have a page of the log before them.
@@ -128,7 +130,7 @@ impl Timeline {
             publisher: publisher.clone(),
             contexts: contexts.clone(),
             clock: clock.clone(),
-            bell: relay::Bell::default(),
+            bell: relay::Wakeup::default(),
             health: health.clone(),
             forks: forks.clone(),
         };
@@ -248,9 +250,9 @@ impl Timeline {
 }
 
 /// Starts a lane; what waits for it outlives a panic of its task.
-fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<Emission> {
+fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<AppendRequest> {
     let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
-    let backlog = Arc::new(Mutex::new(Backlog::new(receiver)));
+    let backlog = Arc::new(Mutex::new(WriteQueue::new(receiver)));
     let (parts, stop) = (parts.clone(), supervisor.stop().clone());
     supervisor.keep("writer", move || {
         let (lane, backlog, stop) = (writer::Lane::new(lane, parts.clone()), Arc::clone(&backlog), stop.clone());
@@ -291,7 +293,7 @@ impl Contexts {
     }
 
     /// Makes sure that the contexts of these events' runs are known, as far as the runs exist.
-    async fn learn(&self, events: &[Placed]) -> Result<(), store::Error> {
+    async fn learn(&self, events: &[PositionedEvent]) -> Result<(), store::Error> {
         let unknown = |event: &Recorded| self.known(event.run_id, &event.owner_id).is_none();
         let mut missing: Vec<RunId> =
             events.iter().filter(|(_, event)| unknown(event)).map(|(_, event)| event.run_id).collect();

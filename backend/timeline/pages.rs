@@ -9,9 +9,9 @@ use crate::{
         cursor::FeedCursor,
         history::Histories,
         principal::OwnerId,
-        splice::{Input, Place, Track},
+        splice::{Input, LogPosition, ReadPosition},
     },
-    store::{self, events::Placed},
+    store::{self, events::PositionedEvent},
 };
 
 /// What one read of the database gives a follower.
@@ -30,12 +30,12 @@ impl Timeline {
         &self,
         owner: &OwnerId,
         scope: &Scope,
-        track: &Track,
+        track: &ReadPosition,
         limit: i64,
         histories: &Histories,
     ) -> Result<Option<Page>, store::Error> {
         match (scope, track) {
-            (Scope::Run(context), Track::Run(after)) => {
+            (Scope::Run(context), ReadPosition::Run(after)) => {
                 let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
                 let Some(page) = page else { return Ok(None) };
                 let mut floor = FeedCursor::start().of_history(page.history);
@@ -45,7 +45,7 @@ impl Timeline {
                     events.map(|(place, event)| frame(Arc::clone(context), place, &event, histories)).collect();
                 Ok(Some(Page::new(frames, None, floor, page.complete)))
             }
-            (Scope::Feed(scope), Track::Feed(after)) => {
+            (Scope::Feed(scope), ReadPosition::Feed(after)) => {
                 let page = self.store().feed_page(owner, scope, after, limit).await?;
                 let frames = self.frames(page.events, histories).await?;
                 Ok(Some(Page::new(frames, Some(page.tail.clone()), page.tail, page.complete)))
@@ -56,9 +56,9 @@ impl Timeline {
 
     async fn frames(
         &self,
-        events: Vec<Placed>,
+        events: Vec<PositionedEvent>,
         histories: &Histories,
-    ) -> Result<Vec<(Place, Arc<Frame>)>, store::Error> {
+    ) -> Result<Vec<(LogPosition, Arc<Frame>)>, store::Error> {
         let contexts = &self.shared.contexts;
         contexts.learn(&events).await?;
         let known = events.into_iter().filter_map(|(place, event)| {
@@ -71,7 +71,12 @@ impl Timeline {
 }
 
 impl Page {
-    fn new(events: Vec<(Place, Arc<Frame>)>, tail: Option<FeedCursor>, floor: FeedCursor, complete: bool) -> Self {
+    fn new(
+        events: Vec<(LogPosition, Arc<Frame>)>,
+        tail: Option<FeedCursor>,
+        floor: FeedCursor,
+        complete: bool,
+    ) -> Self {
         let bytes = events.iter().map(|(_, frame)| frame.block().len()).sum();
         Self { rows: events.len(), bytes, floor, input: Input::Page { events, tail, complete } }
     }
@@ -79,10 +84,10 @@ impl Page {
 
 fn frame(
     context: Arc<crate::domain::context::RunContext>,
-    place: Place,
+    place: LogPosition,
     event: &crate::domain::event::Recorded,
     histories: &Histories,
-) -> (Place, Arc<Frame>) {
+) -> (LogPosition, Arc<Frame>) {
     let history = histories.of_position(place.lane, place.position);
     (place, Arc::new(Frame::new(context, event, Some(place), history)))
 }

@@ -11,7 +11,7 @@ use std::collections::{HashMap, HashSet};
 use chrono::{DateTime, Utc};
 
 use self::text::{OpenNow, PlannedText};
-use super::emit::{Ack, AckEvent, Emission, EmitError};
+use super::emit::{Ack, AckEvent, AppendRequest, EmitError};
 use crate::{
     domain::{
         event::{NewEvent, Recorded},
@@ -59,14 +59,14 @@ pub(crate) enum Item {
 
 impl Plan {
     /// The runs by whose heads something was refused.
-    pub(crate) fn refused_by<'a>(&'a self, emissions: &'a [Emission]) -> impl Iterator<Item = RunId> + 'a {
+    pub(crate) fn refused_by<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = RunId> + 'a {
         let refused = |outcome: &_| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere));
         let outcomes = emissions.iter().zip(&self.outcomes);
         outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
     }
 
     /// Who has sent an event that is there already.
-    pub(crate) fn repeaters<'a>(&'a self, emissions: &'a [Emission]) -> impl Iterator<Item = &'a OwnerId> {
+    pub(crate) fn repeaters<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = &'a OwnerId> {
         let repeats = |outcome: &Result<Accepted, _>| {
             outcome.as_ref().is_ok_and(|accepted| accepted.ack.events.iter().any(|event| event.duplicate))
         };
@@ -75,7 +75,7 @@ impl Plan {
     }
 
     /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.
-    pub(crate) fn shift(&mut self, emissions: &[Emission], shifts: &[(RunId, i64)]) {
+    pub(crate) fn shift(&mut self, emissions: &[AppendRequest], shifts: &[(RunId, i64)]) {
         let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);
         for event in &mut self.batch.events {
             if let (Some(by), Some(seq)) = (of(event.run_id), event.seq) {
@@ -98,7 +98,7 @@ impl Plan {
 }
 
 /// Plans one commit.
-pub(crate) fn plan(emissions: &[Emission], known: &Known<'_>) -> Plan {
+pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
     let mut planner = Planner {
         known,
         batch: Batch::default(),
@@ -133,7 +133,7 @@ impl Planner<'_> {
         self.keys.get(&key).or_else(|| self.known.keys.get(&key)).copied()
     }
 
-    fn emission(&mut self, emission: &Emission) -> Result<Accepted, EmitError> {
+    fn emission(&mut self, emission: &AppendRequest) -> Result<Accepted, EmitError> {
         let run = emission.context.run_id;
         let stored = match (&emission.birth, self.head(run)) {
             (None, None) => return Err(EmitError::NotFound),
@@ -181,7 +181,7 @@ impl Planner<'_> {
             .collect()
     }
 
-    fn accept(&mut self, emission: &Emission, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
+    fn accept(&mut self, emission: &AppendRequest, mut stored: StoredHead, fresh: &[bool]) -> Accepted {
         let run = emission.context.run_id;
         let (mut acks, mut items) = (Vec::with_capacity(fresh.len()), Vec::with_capacity(fresh.len()));
         let (before, mut numbered) = (stored.head.clone(), Vec::new());
@@ -220,7 +220,7 @@ impl Planner<'_> {
         Accepted { ack: Ack { events: acks, already_open: false }, items, numbered }
     }
 
-    fn write_head(&mut self, emission: &Emission, before: &Head, stored: &StoredHead) {
+    fn write_head(&mut self, emission: &AppendRequest, before: &Head, stored: &StoredHead) {
         let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
         let run_id = emission.context.run_id;
         if self.batch.events[last_index].run_id != run_id {

@@ -25,13 +25,13 @@ use crate::{
         open::Lengths,
         principal::OwnerId,
         run::Status,
-        splice::Place,
+        splice::LogPosition,
     },
 };
 
 /// One thing to publish.
 pub(crate) enum Publication {
-    Durable(Place, Recorded),
+    Durable(LogPosition, Recorded),
     Delta(Recorded, SpanId, String),
 }
 

@@ -9,9 +9,9 @@ use std::{pin::pin, time::Duration};
 use tokio::time::Instant;
 
 use super::{
-    backlog::Backlog,
-    emit::{Emission, EmitError},
+    emit::{AppendRequest, EmitError},
     plan::Plan,
+    write_queue::WriteQueue,
     writer::Lane,
 };
 use crate::{
@@ -26,7 +26,7 @@ const TICK: Duration = Duration::from_millis(50);
 
 impl Lane {
     /// Opens the lane's connection again, refusing in the meantime what waits too long.
-    pub(super) async fn reconnect(&mut self, backlog: &mut Backlog) {
+    pub(super) async fn reconnect(&mut self, backlog: &mut WriteQueue) {
         // A database that answers with a refusal, such as a full one, would be asked without a pause.
         tokio::time::sleep(TICK).await;
         backlog.expire();
@@ -63,8 +63,8 @@ impl Lane {
     pub(super) async fn resolve(
         &mut self,
         plan: &Plan,
-        emissions: &mut [Emission],
-        backlog: &mut Backlog,
+        emissions: &mut [AppendRequest],
+        backlog: &mut WriteQueue,
     ) -> Option<Committed> {
         loop {
             let store = self.parts.store.clone();
@@ -103,7 +103,7 @@ impl Lane {
 
 impl Lane {
     /// Has the history settled of a database that stands behind what readers were shown.
-    pub(super) async fn settle_history(&mut self, backlog: &mut Backlog) {
+    pub(super) async fn settle_history(&mut self, backlog: &mut WriteQueue) {
         self.appender = None;
         if self.parts.forks.settle().await.is_err() {
             tokio::time::sleep(TICK).await;
@@ -113,7 +113,7 @@ impl Lane {
 }
 
 /// Tells clients that have waited long enough that nobody knows yet.
-fn give_up(emissions: &mut [Emission]) {
+fn give_up(emissions: &mut [AppendRequest]) {
     for emission in emissions.iter_mut().filter(|emission| emission.arrived.elapsed() > ANSWER_MAX) {
         emission.answer(Err(EmitError::OutcomeUnknown));
     }

@@ -15,7 +15,7 @@ use super::{
 };
 use crate::{
     domain::{context::RunContext, cursor::FeedCursor, limits::REPLAY_ROWS},
-    store::{self, Store, history::Standing, listen::Ears},
+    store::{self, Store, history::LogState, listen::Notifications},
 };
 
 /// A piece longer than this is not published event by event: its readers page it themselves.
@@ -25,15 +25,15 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// How far this process has committed; ringing twice while nobody looked is ringing once.
 #[derive(Clone, Debug)]
-pub(crate) struct Bell(Arc<watch::Sender<FeedCursor>>);
+pub(crate) struct Wakeup(Arc<watch::Sender<FeedCursor>>);
 
-impl Default for Bell {
+impl Default for Wakeup {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(FeedCursor::start())))
     }
 }
 
-impl Bell {
+impl Wakeup {
     pub(crate) fn ring(&self, lane: u8, position: i64) {
         self.0.send_modify(|tail| tail.advance(lane, position.max(tail.at(lane))));
     }
@@ -48,7 +48,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Passes this process's rings on to the others.
-    pub(crate) async fn ring(self, bell: Bell, stop: CancellationToken) {
+    pub(crate) async fn ring(self, bell: Wakeup, stop: CancellationToken) {
         let mut tails = bell.0.subscribe();
         let work = async {
             loop {
@@ -73,7 +73,7 @@ impl Relay {
     /// Publishes what other processes commit, until `stop`.
     pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
-            let mut ears: Option<Ears> = Box::pin(self.forks.store.ears()).await.ok();
+            let mut ears: Option<Notifications> = Box::pin(self.forks.store.ears()).await.ok();
             loop {
                 let heard = async {
                     match &mut ears {
@@ -109,7 +109,7 @@ impl Relay {
             }
             let turn = publisher.turn(lane).await;
             // The lane may have published it meanwhile; what stands behind it now is the others'.
-            let Ok(Standing { tail, .. }) = store.log_standing().await else { return };
+            let Ok(LogState { tail, .. }) = store.log_standing().await else { return };
             if tail.history() == publisher.histories().current() {
                 catch_up(store, publisher, contexts, &turn, lane, tail.at(lane)).await;
             }

@@ -10,7 +10,7 @@ use crate::{
 
 /// What a reader is told, in order.
 #[derive(Clone, Debug)]
-pub enum Signal {
+pub enum StreamItem {
     /// An event, durable or ephemeral.
     Frame(Arc<Frame>),
     /// The text so far of a message that is being written.
@@ -29,7 +29,7 @@ pub enum Signal {
 
 /// What a reader wants to see.
 #[derive(Clone, Debug, Default)]
-pub struct Wishes {
+pub struct StreamOptions {
     pub filter: TypeFilter,
     /// Deltas and texts so far.
     pub tokens: bool,
@@ -38,7 +38,7 @@ pub struct Wishes {
     pub roles: Vec<Role>,
 }
 
-impl Wishes {
+impl StreamOptions {
     /// Whether a feed shows events of runs with this role.
     pub fn admits(&self, role: Role) -> bool {
         if self.roles.is_empty() { role != Role::Router } else { self.roles.contains(&role) }

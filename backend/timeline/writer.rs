@@ -16,13 +16,13 @@ use tokio_util::sync::CancellationToken;
 
 use super::{
     Contexts,
-    backlog::Backlog,
-    emit::{Emission, EmitError},
+    emit::{AppendRequest, EmitError},
     health::Health,
     history::Forks,
     plan::{self, Item, Known, Plan},
     publish::{Ended, Publication, Publisher, Turn},
-    relay::{self, Bell},
+    relay::{self, Wakeup},
+    write_queue::WriteQueue,
 };
 use crate::{
     clock::Clock,
@@ -31,11 +31,11 @@ use crate::{
         id::{EventId, RunId, Seq},
         limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, HEADS_MAX},
         principal::OwnerId,
-        splice::Place,
+        splice::LogPosition,
     },
     store::{
         self, Store,
-        append::{Appender, Committed, Mark, Outcome},
+        append::{Appended, Appender, Committed, LaneState},
         heads::StoredHead,
     },
 };
@@ -57,7 +57,7 @@ pub(super) struct Parts {
     pub publisher: Publisher,
     pub contexts: Contexts,
     pub clock: Clock,
-    pub bell: Bell,
+    pub bell: Wakeup,
     pub health: Health,
     pub forks: Forks,
 }
@@ -105,7 +105,7 @@ impl Lane {
     }
 
     /// Works until `stop`, then finishes what is queued.
-    pub(super) async fn run(mut self, backlog: &mut Backlog, stop: CancellationToken) {
+    pub(super) async fn run(mut self, backlog: &mut WriteQueue, stop: CancellationToken) {
         while backlog.wait(&stop).await {
             let emissions = backlog.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
             if !emissions.is_empty() {
@@ -119,7 +119,7 @@ impl Lane {
     }
 
     /// Brings a batch to its end: stored and published, answered with what went wrong, or put back to wait.
-    async fn commit(&mut self, turn: Turn, mut emissions: Vec<Emission>, backlog: &mut Backlog) {
+    async fn commit(&mut self, turn: Turn, mut emissions: Vec<AppendRequest>, backlog: &mut WriteQueue) {
         let started = Instant::now();
         let failure = match Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await {
             Ok(()) => {
@@ -170,7 +170,7 @@ impl Lane {
     }
 
     /// Notes that the database is of no use.
-    fn lost(&mut self, error: &store::Error, backlog: &mut Backlog) {
+    fn lost(&mut self, error: &store::Error, backlog: &mut WriteQueue) {
         self.heads.clear();
         self.appender = None;
         if let Some(outage) = error.outage() {
@@ -180,7 +180,12 @@ impl Lane {
     }
 
     /// Plans and writes, again and again while only what was remembered was out of date.
-    async fn tries(&mut self, turn: &Turn, emissions: &mut Vec<Emission>, deadline: Instant) -> Result<(), Failure> {
+    async fn tries(
+        &mut self,
+        turn: &Turn,
+        emissions: &mut Vec<AppendRequest>,
+        deadline: Instant,
+    ) -> Result<(), Failure> {
         let mut conflict = None;
         for _ in 0..TRIES_MAX {
             match Box::pin(self.attempt(turn, emissions, deadline)).await {
@@ -206,7 +211,7 @@ impl Lane {
     async fn attempt(
         &mut self,
         turn: &Turn,
-        emissions: &mut Vec<Emission>,
+        emissions: &mut Vec<AppendRequest>,
         deadline: Instant,
     ) -> Result<Attempt, Failure> {
         let publisher = self.parts.publisher.clone();
@@ -225,7 +230,7 @@ impl Lane {
             Some(appender) => appender,
             None => by(deadline, self.parts.store.appender(self.lane)).await?,
         };
-        let is_as_published = |mark: Mark| mark.history == history && mark.position >= least && !mark.is_elsewhere;
+        let is_as_published = |mark: LaneState| mark.history == history && mark.position >= least && !mark.is_elsewhere;
         if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
             return Err(Failure::SetBack);
         }
@@ -248,8 +253,8 @@ impl Lane {
         let mut committed = Committed { first_position: least + 1, shifts: Vec::new() };
         if !plan.batch.events.is_empty() {
             match by(deadline, appender.append(&plan.batch, least)).await {
-                Ok(Outcome::Committed(there)) => committed = there,
-                Ok(Outcome::Fenced) => {
+                Ok(Appended::Committed(there)) => committed = there,
+                Ok(Appended::Fenced) => {
                     by(deadline, appender.look()).await?;
                     self.appender = Some(appender);
                     return Ok(Attempt::Stale);
@@ -270,7 +275,7 @@ impl Lane {
     async fn learn_heads(
         &mut self,
         appender: &mut Appender,
-        emissions: &[Emission],
+        emissions: &[AppendRequest],
     ) -> Result<HashMap<RunId, StoredHead>, store::Error> {
         let mut heads = HashMap::new();
         let mut missing = Vec::new();
@@ -295,11 +300,11 @@ impl Lane {
     async fn learn_keys(
         &self,
         appender: &mut Appender,
-        emissions: &[Emission],
+        emissions: &[AppendRequest],
     ) -> Result<HashMap<(RunId, EventId), Seq>, store::Error> {
         let mut keys = Vec::new();
         let repeats = |owner: &OwnerId| self.repeaters.peek(owner).is_some_and(|at| at.elapsed() < REPEATS_FOR);
-        let is_looked_up = |emission: &&Emission| {
+        let is_looked_up = |emission: &&AppendRequest| {
             let context = &emission.context;
             emission.birth.is_none() && (!self.heads.contains(&context.run_id) || repeats(&context.owner_id))
         };
@@ -311,7 +316,7 @@ impl Lane {
     }
 
     /// After the commit: heads advance, readers see, then the producers are answered.
-    async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<Emission>) {
+    async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<AppendRequest>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
         let Parts { store, publisher, contexts, bell, health, .. } = &self.parts;
         if stored > 0 {
@@ -341,7 +346,7 @@ impl Lane {
                         let Some(event) = events[*index].take() else { continue };
                         metrics::counter!("runreel_events_total", "family" => family(event.event_type.family()))
                             .increment(1);
-                        let place = Place {
+                        let place = LogPosition {
                             seq: event.seq.unwrap_or_default(),
                             lane: self.lane,
                             position: first_position + *index as i64,

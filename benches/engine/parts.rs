@@ -20,7 +20,7 @@ use runreel::{
         run::{Spec, Status},
     },
     emitters::host::{Answered, Child, ChildEnd, Hosted, Kept, Piece, RunHost},
-    engine::{Graph, Next, State, Visit, graph::Flaw},
+    engine::{Graph, Next, NodeContext, State, graph::InvalidGraph},
     store::checkpoints::{NewCheckpoint, NewWrites},
     threads::Threads,
     timeline::Timeline,
@@ -57,10 +57,10 @@ impl State for Count {
 }
 
 /// A graph of one node that does nothing, so many times.
-pub(crate) fn idle(visits: &Arc<Mutex<Vec<Instant>>>, count: u32) -> Result<Graph<Count>, Flaw> {
+pub(crate) fn idle(visits: &Arc<Mutex<Vec<Instant>>>, count: u32) -> Result<Graph<Count>, InvalidGraph> {
     let visits = Arc::clone(visits);
     Graph::new("idle", "nothing")
-        .node("nothing", move |_: Visit<Count>| {
+        .node("nothing", move |_: NodeContext<Count>| {
             lock(&visits).push(Instant::now());
             async { Ok(1) }
         })

@@ -85,7 +85,7 @@ async fn run(args: &Args) -> anyhow::Result<()> {
     let options = Options { data_dir: data_dir.clone(), pg_bin: None, path_env: std::env::var_os("PATH") };
     let cluster = Cluster::start(options).await?;
     let done = measure(args, &data_dir).await;
-    cluster.stop().await?;
+    cluster.stop(runreel::postgres::STOP_MAX).await?;
     done
 }
 
@@ -93,7 +93,7 @@ async fn measure(args: &Args, data_dir: &std::path::Path) -> anyhow::Result<()> 
     let database = Database::running(data_dir).context("the cluster has just been started")?;
     let settings = Settings { options: database.options.clone(), connections_max: 1, own_connections_max: 1, lanes: 1 };
     let store = Store::connect(settings).await?;
-    query::let_reader_log_in(&database.options).await?;
+    query::enable_reader_login(&database.options).await?;
     let mut owner = PgConnection::connect_with(&database.options).await?;
     fill(&mut owner, args.events).await?;
     let told = describe(&mut owner).await?;

@@ -219,7 +219,7 @@ async fn write(client: Client, shape: Arc<Shape>, which: usize) -> anyhow::Resul
 async fn until_taken(client: &Client, which: usize, save: u64) -> Result<(), Error> {
     loop {
         match put(client, NAMES[which], save).await {
-            Err(error) if error.kind.is_transient() => sleep(LOOK_EVERY).await,
+            Err(error) if error.kind.is_retryable() => sleep(LOOK_EVERY).await,
             done => return done,
         }
     }

@@ -81,7 +81,7 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
         let run = loop {
             match client.create_run(&body).await {
                 // A server that lives in another month has to make room for it first.
-                Err(error) if error.kind.is_transient() && began.elapsed() < JOBS_MAX => sleep(LOOK_EVERY).await,
+                Err(error) if error.kind.is_retryable() && began.elapsed() < JOBS_MAX => sleep(LOOK_EVERY).await,
                 run => break run,
             }
         };

@@ -270,6 +270,7 @@ async fn sixty_four_mebibytes_pass_through_without_being_held() {
         size += chunk.len();
     }
     assert_eq!((size, hex::encode(digest.finalize())), (64 * PIECE, artifact["sha256"].as_str().unwrap().to_owned()));
-    let grown = peak_kib(served.child.id().unwrap()) - before;
+    // The kernel counts in pieces of its own: it may say a little less than before.
+    let grown = peak_kib(served.child.id().unwrap()).saturating_sub(before);
     assert!(grown < 16 * 1024, "the server grew by {grown} KiB");
 }

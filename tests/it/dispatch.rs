@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use runreel::{
-    dispatch::{Assignment, Dispatch, keep::Fate},
+    dispatch::{Assignment, Dispatch, renew::StopReason},
     domain::{event::NewEvent, id::Name, job::Claimer, json::Json, principal::OwnerId, run::Status},
 };
 use serde_json::json;
@@ -247,7 +247,7 @@ async fn a_holder_is_told_at_once_that_its_run_was_cancelled() {
     let kept = dispatch.hold(&held);
     server.post(&format!("/api/runs/{run}/cancel"), json!({})).await.expect(202);
     crate::support::patiently("the stop", kept.stop().cancelled()).await;
-    assert_eq!(kept.fate(), Some(Fate::Ended(Status::Cancelled)));
+    assert_eq!(kept.fate(), Some(StopReason::Ended(Status::Cancelled)));
     assert!(dispatch.finish(held.lease_id).await.unwrap() || server.db.number(JOBS).await == 0);
 }
 
@@ -266,7 +266,7 @@ async fn what_is_held_is_renewed_and_a_lease_that_lapsed_is_lost() {
     }
     server.pass(Duration::from_secs(30));
     dispatch.keep_once(true).await.unwrap();
-    assert_eq!(kept.fate(), Some(Fate::Lost));
+    assert_eq!(kept.fate(), Some(StopReason::Lost));
     drop(kept);
     assert_eq!(claim(dispatch, "a", 1).await[0].attempt, 2);
 }

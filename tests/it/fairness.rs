@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use runreel::{
     clock::Clock,
-    dispatch::{Assignment, Dispatch, keep::Fate},
+    dispatch::{Assignment, Dispatch, renew::StopReason},
     domain::{cursor::FeedCursor, id::Name, job::Claimer, principal::OwnerId},
     store::feed::Scope,
 };
@@ -223,7 +223,7 @@ async fn a_holder_that_cannot_renew_stops_before_its_lease_lapses() {
     let hold = dispatch.hold(&job);
     proxy.stall();
     patiently("the holder to be told", hold.stop().cancelled()).await;
-    assert_eq!(hold.fate(), Some(Fate::Lost));
+    assert_eq!(hold.fate(), Some(StopReason::Lost));
     assert!(job.asked_at.elapsed() < lease, "{:?}", job.asked_at.elapsed());
     proxy.mend();
     until("the server to be ready again", || async { server.get("/readyz").await.status == 200 }).await;

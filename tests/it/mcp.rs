@@ -11,7 +11,7 @@ use runreel::{
         tools::{ToolError, parts},
     },
     config::File,
-    confine::Walls,
+    confine::Confinement,
     domain::context::{Role, RunContext},
 };
 use serde_json::{Value, json};
@@ -29,7 +29,8 @@ fn server() -> PathBuf {
 
 fn agents(dir: &std::path::Path, section: &str) -> Agents {
     let text = format!("[mcp.every]\n{section}\n[agents.a]\nmodel = \"echo\"\ntools = [\"every\"]\n");
-    Agents::new(File::parse(&text, dir).unwrap(), dir.to_owned(), std::env::var_os("PATH"), Walls::default()).unwrap()
+    Agents::new(File::parse(&text, dir).unwrap(), dir.to_owned(), std::env::var_os("PATH"), Confinement::default())
+        .unwrap()
 }
 
 /// The server as a program that leaves its pid.

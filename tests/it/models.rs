@@ -5,11 +5,11 @@ use std::path::Path;
 use runreel::{
     agents::{
         assistant::Assistant,
-        model::{Completion, Delta, Finish, Message, ModelError, ModelErrorKind, Part, Request, Speaker, ToolCall},
+        model::{Completion, Delta, Finish, Message, MessageRole, ModelError, ModelErrorKind, Part, Request, ToolCall},
         registry::Agents,
     },
     config::File,
-    confine::Walls,
+    confine::Confinement,
 };
 use serde_json::{Value, json};
 
@@ -30,7 +30,7 @@ async fn agent(dir: &Path, model: &str, base: &str, more: &str) -> Assistant {
          [agents.a]\nmodel = \"m\"\nsystem = \"Be brief.\"\ntools = [\"files\"]\nmax_tokens = 100\ntemperature = 0.5\n"
     );
     let file = File::parse(&text, dir).unwrap();
-    let agents = Agents::new(file, dir.to_owned(), None, Walls::default()).unwrap();
+    let agents = Agents::new(file, dir.to_owned(), None, Confinement::default()).unwrap();
     agents.assistant("a").await.unwrap()
 }
 
@@ -227,7 +227,8 @@ async fn without_a_key_no_key_is_sent() {
         format!("[models.m]\nmodel = \"openai:own\"\nbase_url = \"{}/v1\"\n[agents.a]\nmodel = \"m\"\n", server.base);
     let dir = tempfile::tempdir().unwrap();
     let agents =
-        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
+        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Confinement::default())
+            .unwrap();
     let agent = agents.assistant("a").await.unwrap();
     assert_eq!(ask(&agent, &question()).await.0.unwrap().message.text(), "free");
     let asked = server.asked();
@@ -245,7 +246,7 @@ async fn ids_that_a_provider_gives_twice_are_told_apart() {
     let mut ids = Vec::new();
     for _ in 0..2 {
         let message = ask(&agent, &conversation).await.0.unwrap().message;
-        assert_eq!(message.role, Speaker::Assistant);
+        assert_eq!(message.role, MessageRole::Assistant);
         let results = message.tool_calls.iter().map(|call| Message::tool(call.id.clone(), "empty")).collect::<Vec<_>>();
         ids.extend(message.tool_calls.iter().map(|call| call.id.clone()));
         conversation.push(message);

@@ -3,7 +3,7 @@
 use runreel::{
     domain::{cursor::FeedCursor, id::Seq, principal::OwnerId},
     store::feed::Scope,
-    timeline::follow::{Follower, Signal, Wishes},
+    timeline::follow::{Follower, StreamItem, StreamOptions},
 };
 use serde_json::{Value, json};
 
@@ -60,7 +60,7 @@ async fn up_to(follower: &mut Follower, last: i64) -> Vec<String> {
     while events.last().is_none_or(|event| seqs(&[event]) != [last]) {
         let signals = patiently("what is next", follower.next()).await.expect("the stream goes on");
         events.extend(signals.into_iter().filter_map(|signal| match signal {
-            Signal::Frame(frame) => Some(String::from_utf8(frame.json().to_vec()).unwrap()),
+            StreamItem::Frame(frame) => Some(String::from_utf8(frame.json().to_vec()).unwrap()),
             _ => None,
         }));
     }
@@ -76,8 +76,15 @@ async fn readers_behind_a_bus_that_is_full_of_bytes_miss_nothing() {
     let context = timeline.context(&owner, run.parse().unwrap()).await.unwrap().unwrap();
     let start = FeedCursor::start();
     let mut readers = [
-        timeline.follow_run(context, Seq::ZERO, timeline.histories(), Wishes::default()),
-        timeline.follow_feed(owner, Scope::Everything, start.clone(), &start, timeline.histories(), Wishes::default()),
+        timeline.follow_run(context, Seq::ZERO, timeline.histories(), StreamOptions::default()),
+        timeline.follow_feed(
+            owner,
+            Scope::Everything,
+            start.clone(),
+            &start,
+            timeline.histories(),
+            StreamOptions::default(),
+        ),
     ];
     for reader in &mut readers {
         assert_contiguous(&up_to(reader, 2).await, 2);

@@ -212,6 +212,7 @@ async fn a_run_that_was_given_back_while_interrupted_goes_on_elsewhere_with_its_
     let mut second = server.runner(&["a"], 1).await;
     let assign = second.expect("run.assign").await;
     assert_eq!((&assign["context"]["attempt"], &assign["context"]["status"]), (&json!(2), &json!("running")));
+    assert_eq!(assign["context"]["answers"], 1, "a runner knows what to wait for");
     assert_eq!(second.expect("run.resume").await["decision"], "approve");
     // Whoever begins anew says so again; the log has it once.
     second.event(&run, 1, json!([{ "type": "run.started" }, { "type": "run.completed" }])).await;

@@ -6,7 +6,7 @@ use reqwest::StatusCode;
 use runreel::{
     domain::{cursor::FeedCursor, id::Seq, principal::OwnerId},
     store::feed::Scope,
-    timeline::follow::{Signal, Wishes},
+    timeline::follow::{StreamItem, StreamOptions},
 };
 use serde_json::{Value, json};
 
@@ -249,14 +249,14 @@ async fn a_reader_is_followed_under_the_history_its_place_was_admitted_in() {
     set_back(&server.db, 9).await;
     assert_eq!(followed.own.rest().await.last().unwrap().event, "stream.reset");
     server.emit_many(&followed.run, 0, 10).await;
-    let (wishes, scope, start) = (Wishes::default, Scope::Everything, FeedCursor::start());
+    let (wishes, scope, start) = (StreamOptions::default, Scope::Everything, FeedCursor::start());
     let readers = [
         timeline.follow_run(context, Seq::new(14).unwrap(), Arc::clone(&histories), wishes()),
         timeline.follow_feed(owner, scope, place, &start, histories, wishes()),
     ];
     for mut reader in readers {
         let signals = reader.next().await.unwrap();
-        assert!(matches!(signals[..], [Signal::Reset]), "{signals:?}");
+        assert!(matches!(signals[..], [StreamItem::Reset]), "{signals:?}");
     }
 }
 

@@ -9,7 +9,7 @@ use axum::{
 use runreel::{
     agents::{registry::Agents, tools::ToolError},
     config::File,
-    confine::Walls,
+    confine::Confinement,
 };
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
@@ -48,7 +48,8 @@ async fn a_fetch_reaches_allowed_hosts_and_no_private_address_by_any_way() {
          [agents.a]\nmodel = \"echo\"\ntools = [\"web\", \"open\"]\n"
     );
     let agents =
-        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Walls::default()).unwrap();
+        Agents::new(File::parse(&text, dir.path()).unwrap(), dir.path().to_owned(), None, Confinement::default())
+            .unwrap();
     let agent = agents.assistant("a").await.unwrap();
     let cancel = CancellationToken::new();
     let get = async |tool: &str, url: String| call(&agent, tool, json!({ "url": url }), &cancel).await;

@@ -9,7 +9,7 @@ use super::{Assistant, Conversation, Said, delegate};
 use crate::{
     agents::{
         model::{Message, ToolCall, Usage},
-        step::{Call, InVisit, Step, run_step},
+        step::{Call, NodeMemory, Step, run_step},
         tools::{ToolError, parts},
     },
     domain::{id::SpanId, interrupt::Decision, limits::TOOL_OUTPUT_BYTES_MAX},
@@ -17,7 +17,7 @@ use crate::{
         emitter::{PREVIEW_CHARS, RESULT_BYTES_MAX},
         host::Answered,
     },
-    engine::{Stop, Visit},
+    engine::{NodeContext, Stop},
 };
 
 /// A call of the model, with the span that is its id in this run.
@@ -27,7 +27,7 @@ pub(super) struct Numbered {
     pub call: ToolCall,
 }
 
-pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -> Result<Said, Stop> {
+pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversation>) -> Result<Said, Stop> {
     let last = visit.state.messages.iter().rev().find(|message| !message.tool_calls.is_empty());
     // Providers number calls as they like, some anew in each answer; in the log a call's span is the only one.
     let numbered = last.into_iter().flat_map(|message| message.tool_calls.iter().enumerate());
@@ -37,7 +37,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
         calls.iter().cloned().partition(|numbered| delegate::is_delegation(&assistant, &numbered.call));
     let verdicts = approvals(&assistant, &visit, &direct).await?;
     let mut results = HashMap::new();
-    let memory = InVisit(&visit);
+    let memory = NodeMemory(&visit);
     let made = direct.iter().filter(|numbered| !verdicts.contains_key(&numbered.span));
     let made = made.map(|Numbered { span, call }| Call {
         span: span.clone(),
@@ -69,7 +69,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: Visit<Conversation>) -
 /// Asks for every call that needs a person's word, all at once; gives the results of those that are not to be made.
 async fn approvals(
     assistant: &Assistant,
-    visit: &Visit<Conversation>,
+    visit: &NodeContext<Conversation>,
     calls: &[Numbered],
 ) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
     let needing: Vec<&Numbered> = calls

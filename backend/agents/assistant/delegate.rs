@@ -15,7 +15,7 @@ use crate::{
         id::{Name, SpanId, Title},
         limits::TITLE_CHARS_MAX,
     },
-    engine::{Stop, Visit},
+    engine::{NodeContext, Stop},
 };
 
 /// The tool under which a model gives work away.
@@ -51,7 +51,7 @@ pub(super) type Spawned = (SpanId, Result<Worker, ToolError>);
 /// Makes a run of each call. Made again after a crash, it finds the same runs.
 pub(super) async fn spawn(
     assistant: &Assistant,
-    visit: &Visit<Conversation>,
+    visit: &NodeContext<Conversation>,
     calls: &[Numbered],
 ) -> Result<Vec<Spawned>, Stop> {
     let mut spawned = Vec::with_capacity(calls.len());
@@ -75,7 +75,7 @@ pub(super) async fn spawn(
     Ok(spawned)
 }
 
-async fn failed(visit: &Visit<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
+async fn failed(visit: &NodeContext<Conversation>, span: &SpanId, error: &str, took: Duration) -> Result<(), Stop> {
     Ok(visit.env.emitter.tool_failed(span, SPAWN_WORKER, error, took, Some(&visit.span)).await?)
 }
 
@@ -96,7 +96,7 @@ fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
 
 /// Waits until all have ended, and tells how; the run rests in the meantime.
 pub(super) async fn wait(
-    visit: &Visit<Conversation>,
+    visit: &NodeContext<Conversation>,
     spawned: Vec<Spawned>,
 ) -> Result<HashMap<SpanId, Result<Value, ToolError>>, Stop> {
     let (mut results, mut spans, mut at_work) = (HashMap::new(), Vec::new(), Vec::new());

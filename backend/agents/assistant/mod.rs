@@ -26,13 +26,13 @@ use super::{
     agent::Agent,
     builtin::artifact::ReadArtifact,
     exclusive::Locks,
-    model::{ImageSource, Message, Model, Part, Speaker, Usage},
+    model::{ImageSource, Message, MessageRole, Model, Part, Usage},
     tools::Toolbox,
 };
 use crate::{
     domain::id::{Name, SpanId},
     emitters::host::{HostError, RunHost},
-    engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::Flaw},
+    engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::InvalidGraph},
 };
 
 /// What the agent of one run is made of: resolved when the run begins and the same until it ends.
@@ -118,7 +118,7 @@ impl Conversation {
 
     /// The last thing the model said.
     pub fn answer(&self) -> String {
-        let last = self.messages.iter().rev().find(|message| message.role == Speaker::Assistant);
+        let last = self.messages.iter().rev().find(|message| message.role == MessageRole::Assistant);
         last.map(Message::text).unwrap_or_default()
     }
 
@@ -143,9 +143,9 @@ pub fn messages_of(input: &Value) -> Vec<Message> {
     let user = |content| Message { content, ..Message::user("") };
     if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
         let read = |message: &Value| {
-            let role = message.get("role").cloned().and_then(|role| serde_json::from_value::<Speaker>(role).ok());
+            let role = message.get("role").cloned().and_then(|role| serde_json::from_value::<MessageRole>(role).ok());
             // The system's words are the configuration's, and a tool's result is nobody's to claim.
-            let role = role.filter(|role| *role == Speaker::Assistant).unwrap_or(Speaker::User);
+            let role = role.filter(|role| *role == MessageRole::Assistant).unwrap_or(MessageRole::User);
             Message { role, ..user(content_of(&message["content"])) }
         };
         return messages.iter().map(read).collect();
@@ -216,7 +216,7 @@ impl Agent for Assistant {
 }
 
 /// The graph of this assistant.
-fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, Flaw> {
+fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, InvalidGraph> {
     let (speaking, acting) = (Arc::clone(assistant), Arc::clone(assistant));
     let more = |conversation: &Conversation| if conversation.wants_tools() { Next::To("tools") } else { Next::End };
     Graph::new("assistant", "model")

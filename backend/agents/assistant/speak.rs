@@ -16,7 +16,7 @@ use crate::{
         emitter::{Emitter, millis},
         host::{HostError, RunHost},
     },
-    engine::{Stop, Visit},
+    engine::{NodeContext, Stop},
 };
 
 /// Most characters of an answer that go out in one piece, when several have come in the meantime.
@@ -30,7 +30,7 @@ struct Answer {
     took_ms: f64,
 }
 
-pub(super) async fn speak(assistant: Arc<Assistant>, visit: Visit<Conversation>) -> Result<Said, Stop> {
+pub(super) async fn speak(assistant: Arc<Assistant>, visit: NodeContext<Conversation>) -> Result<Said, Stop> {
     let tools: Vec<ToolSpec> = assistant.toolbox.specs().into_iter().chain(super::delegate::spec(&assistant)).collect();
     let compaction = window::compaction(&assistant, &visit.state, &tools);
     if let Some(compaction) = &compaction {
@@ -45,7 +45,7 @@ pub(super) async fn speak(assistant: Arc<Assistant>, visit: Visit<Conversation>)
 
 async fn answered(
     assistant: &Assistant,
-    visit: &Visit<Conversation>,
+    visit: &NodeContext<Conversation>,
     tools: Vec<ToolSpec>,
     cut: Option<&Cut>,
 ) -> Result<Answer, Stop> {
@@ -71,7 +71,7 @@ async fn answered(
 
 async fn request(
     assistant: &Assistant,
-    visit: &Visit<Conversation>,
+    visit: &NodeContext<Conversation>,
     tools: Vec<ToolSpec>,
     cut: Option<&Cut>,
 ) -> Request {
@@ -137,7 +137,7 @@ fn joined(piece: &mut Delta, more: Delta) -> Option<Delta> {
     }
 }
 
-async fn tell(assistant: &Assistant, visit: &Visit<Conversation>, answer: &Answer) -> Result<(), HostError> {
+async fn tell(assistant: &Assistant, visit: &NodeContext<Conversation>, answer: &Answer) -> Result<(), HostError> {
     let Answer { span, completion: Completion { message, usage, finish }, took_ms } = answer;
     for part in &message.content {
         if let Part::Reasoning { text, .. } = part

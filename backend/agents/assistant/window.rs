@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 
 use super::{Assistant, Conversation};
 use crate::{
-    agents::model::{Message, Part, Speaker, ToolSpec},
+    agents::model::{Message, MessageRole, Part, ToolSpec},
     domain::{
         limits::{IMAGE_TOKENS, TOKEN_BYTES},
         transcript::summary::summary,
@@ -58,12 +58,12 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
     if tokens_before <= room {
         return None;
     }
-    let starts = |role: Speaker| (from + 1..messages.len()).filter(move |at| messages[*at].role == role);
+    let starts = |role: MessageRole| (from + 1..messages.len()).filter(move |at| messages[*at].role == role);
     let fits = |at: &usize| shown(*at) <= room / USED_AFTER_CUT;
-    let cut = starts(Speaker::User).find(fits);
-    let cut = cut.or_else(|| starts(Speaker::Assistant).find(fits));
+    let cut = starts(MessageRole::User).find(fits);
+    let cut = cut.or_else(|| starts(MessageRole::Assistant).find(fits));
     // What cannot be cut any shorter is for the provider to refuse.
-    let cut = cut.or_else(|| starts(Speaker::Assistant).chain(starts(Speaker::User)).max())?;
+    let cut = cut.or_else(|| starts(MessageRole::Assistant).chain(starts(MessageRole::User)).max())?;
     let mut left_out: Vec<Value> = messages[from..cut].iter().map(|message| json!(message)).collect();
     if let Some(earlier) = &conversation.cut {
         left_out.insert(0, json!({"role": "user", "content": earlier.summary}));
@@ -74,7 +74,7 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
 
 /// The messages that are shown when those before `from` are not: the last request stands before the work on it.
 pub(super) fn prompt(messages: &[Message], from: usize) -> impl Iterator<Item = &Message> {
-    let request = messages.iter().rposition(|message| message.role == Speaker::User).filter(|at| *at < from);
+    let request = messages.iter().rposition(|message| message.role == MessageRole::User).filter(|at| *at < from);
     request.map(|at| &messages[at]).into_iter().chain(&messages[from..])
 }
 
@@ -129,7 +129,7 @@ mod tests {
     }
 
     fn answer(text: &str) -> Message {
-        Message { role: Speaker::Assistant, ..Message::user(text) }
+        Message { role: MessageRole::Assistant, ..Message::user(text) }
     }
 
     #[test]
@@ -145,7 +145,7 @@ mod tests {
             let from = conversation.shown_from();
             let shown: Vec<&Message> = prompt(&conversation.messages, from).collect();
             assert!(shown.iter().map(|message| tokens(message)).sum::<usize>() < 3_900, "turn {turn}");
-            assert_eq!(shown[0].role, Speaker::User);
+            assert_eq!(shown[0].role, MessageRole::User);
             assert_eq!(shown.last().unwrap().text(), conversation.messages.last().unwrap().text());
             said(&mut conversation, answer(&"y".repeat(500)));
         }

@@ -17,7 +17,7 @@ use tokio_util::sync::CancellationToken;
 use super::{failed, files::Root, text};
 use crate::{
     agents::tools::{Called, Tool, ToolError},
-    confine::Walls,
+    confine::Confinement,
     domain::context::RunContext,
 };
 
@@ -35,7 +35,7 @@ pub struct Settings {
     pub output_bytes_max: usize,
     pub time_max: Duration,
     /// What they cannot reach.
-    pub walls: Walls,
+    pub walls: Confinement,
 }
 
 /// The tool.
@@ -111,7 +111,7 @@ impl Shell {
         let mut child = self.0.walls.spawn(shell, Some(dir)).await.map_err(failed)?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let group = Group(pid);
-        let (mut out, mut err) = (Kept::new(self.0.output_bytes_max), Kept::new(self.0.output_bytes_max));
+        let (mut out, mut err) = (Captured::new(self.0.output_bytes_max), Captured::new(self.0.output_bytes_max));
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let ended = {
             let mut reading = std::pin::pin!(async { tokio::join!(out.read(stdout), err.read(stderr)) });
@@ -147,13 +147,13 @@ impl Shell {
 }
 
 /// The beginning of a stream.
-struct Kept {
+struct Captured {
     bytes: Vec<u8>,
     max: usize,
     over: bool,
 }
 
-impl Kept {
+impl Captured {
     fn new(max: usize) -> Self {
         Self { bytes: Vec::new(), max, over: false }
     }
@@ -184,7 +184,7 @@ mod tests {
             path: Some("/usr/bin:/bin".into()),
             output_bytes_max: 100,
             time_max: Duration::from_secs(5),
-            walls: Walls::default(),
+            walls: Confinement::default(),
         })
     }
 

@@ -25,7 +25,7 @@ use tokio_util::task::TaskTracker;
 use crate::{
     agents::models::Web,
     config::{File, sections::Mcp},
-    confine::Walls,
+    confine::Confinement,
     domain::limits::MCP_MESSAGE_BYTES_MAX,
 };
 
@@ -39,10 +39,10 @@ pub(super) struct Connection {
 }
 
 /// What programs are started with.
-pub(super) struct Means<'a> {
+pub(super) struct LaunchOptions<'a> {
     /// Their `PATH`.
     pub(super) path: Option<&'a OsString>,
-    pub(super) walls: &'a Walls,
+    pub(super) walls: &'a Confinement,
     /// Where their complaints are heard.
     pub(super) tasks: &'a TaskTracker,
 }
@@ -74,9 +74,9 @@ impl Connection {
         command: &str,
         config: &Mcp,
         file: &File,
-        means: Means<'_>,
+        means: LaunchOptions<'_>,
     ) -> Result<Self, String> {
-        let Means { path, walls, tasks } = means;
+        let LaunchOptions { path, walls, tasks } = means;
         let dir = file.path(config.dir.as_deref().unwrap_or_else(|| std::path::Path::new(".")));
         // A path with a slash is the file's own; a bare word is looked for in PATH.
         let program = if command.contains('/') { file.path(command.as_ref()) } else { command.into() };

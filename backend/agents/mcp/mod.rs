@@ -17,11 +17,11 @@ mod connection;
 mod result;
 mod tool;
 
-use self::connection::{Connection, Means};
+use self::connection::{Connection, LaunchOptions};
 use super::{models::Web, tools::Tool};
 use crate::{
     config::{File, sections::Mcp},
-    confine::Walls,
+    confine::Confinement,
 };
 
 /// The place of one server: nobody else connects while somebody does.
@@ -33,13 +33,13 @@ pub struct Servers {
     places: Arc<Mutex<BTreeMap<String, Place>>>,
     web: Web,
     path: Option<OsString>,
-    walls: Walls,
+    walls: Confinement,
     tasks: TaskTracker,
 }
 
 impl Servers {
     /// `path` is the `PATH` of the programs that are started, `walls` what they cannot reach.
-    pub fn new(web: Web, path: Option<OsString>, walls: Walls) -> Self {
+    pub fn new(web: Web, path: Option<OsString>, walls: Confinement) -> Self {
         Self { places: Arc::default(), web, path, walls, tasks: TaskTracker::new() }
     }
 
@@ -73,7 +73,7 @@ impl Servers {
     async fn connect(&self, name: &str, config: &Mcp, file: &File) -> Result<Connection, String> {
         match (&config.command, &config.url) {
             (Some(command), _) => {
-                let means = Means { path: self.path.as_ref(), walls: &self.walls, tasks: &self.tasks };
+                let means = LaunchOptions { path: self.path.as_ref(), walls: &self.walls, tasks: &self.tasks };
                 Connection::start(name, command, config, file, means).await
             }
             (None, Some(url)) => Connection::reach(url, config, &self.web).await,

@@ -6,10 +6,10 @@
 //! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its repetitions); `translate` turns
 //! our words into the provider library's and back, `trouble` sorts what goes wrong.
 
+mod error;
 pub mod provider;
 pub mod scripted;
 mod translate;
-mod trouble;
 mod web;
 
 pub use self::web::Web;

@@ -13,10 +13,10 @@ use genai::{
 };
 use reqwest::Url;
 
-use super::{translate, trouble, web::Web};
+use super::{error, translate, web::Web};
 use crate::{
     agents::model::{Completing, Completion, Delta, Deltas, Model, ModelError, ModelErrorKind, Request},
-    client::pace::{Backoff, Natural, Pace},
+    client::pace::{Backoff, Pace, SystemPace},
     config::Secret,
     domain::limits::{MODEL_ANSWER_BYTES_MAX, MODEL_RETRY_WAIT_MS_MAX, MODEL_TOOL_CALLS_MAX},
 };
@@ -73,7 +73,7 @@ impl Provider {
             auth: auth(&settings),
             model: ModelIden::new(adapter(settings.kind), settings.model.as_str()),
         };
-        Ok(Self { name, settings, client, target, pace: Arc::new(Natural) })
+        Ok(Self { name, settings, client, target, pace: Arc::new(SystemPace) })
     }
 
     fn options(&self, request: &Request) -> ChatOptions {
@@ -109,10 +109,10 @@ impl Provider {
         let asked = translate::request(self.settings.kind, request)?;
         let options = self.options(request);
         let answer = self.client.exec_chat_stream(self.target.clone(), asked, Some(&options)).await;
-        let mut stream = answer.map_err(|error| trouble::model_error(&error))?.stream;
+        let mut stream = answer.map_err(|error| error::model_error(&error))?.stream;
         let (mut text, mut bytes, mut args) = (String::new(), 0, 0);
         while let Some(event) = stream.next().await {
-            match event.map_err(|error| trouble::model_error(&error))? {
+            match event.map_err(|error| error::model_error(&error))? {
                 ChatStreamEvent::Chunk(chunk) => {
                     bytes += chunk.content.len();
                     text.push_str(&chunk.content);
@@ -135,7 +135,7 @@ impl Provider {
                 return Err(too_long());
             }
         }
-        Err(trouble::cut())
+        Err(error::cut())
     }
 
     fn ended(&self, end: StreamEnd, text: String, request: &Request) -> Result<Completion, ModelError> {
@@ -146,7 +146,7 @@ impl Provider {
             Kind::Ollama => end.captured_stop_reason.is_none() && end.captured_usage.is_none(),
         };
         if unfinished {
-            return Err(trouble::cut());
+            return Err(error::cut());
         }
         let completion = translate::completion(self.settings.kind, end, text, &request.messages);
         if completion.message.tool_calls.len() > MODEL_TOOL_CALLS_MAX {

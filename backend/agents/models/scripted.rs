@@ -9,8 +9,8 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use crate::agents::model::{
-    Completing, Completion, Delta, Deltas, Finish, Message, Model, ModelError, ModelErrorKind, Part, Request, Speaker,
-    ToolCall, Usage,
+    Completing, Completion, Delta, Deltas, Finish, Message, MessageRole, Model, ModelError, ModelErrorKind, Part,
+    Request, ToolCall, Usage,
 };
 
 /// Answers `echo: ` and the text of the last user's message.
@@ -23,7 +23,7 @@ impl Model for Echo {
     }
 
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a> {
-        let text = format!("echo: {}", last_text(request, Speaker::User));
+        let text = format!("echo: {}", last_text(request, MessageRole::User));
         Box::pin(async move { Ok(played(request, &text, Vec::new(), Duration::ZERO, deltas).await) })
     }
 }
@@ -55,7 +55,7 @@ pub struct Script {
 pub struct Turn {
     pub text: Option<String>,
     pub reasoning: Option<String>,
-    pub tool_calls: Vec<Wanted>,
+    pub tool_calls: Vec<ScriptedCall>,
     /// Waits so long before the first word.
     pub delay_ms: u64,
     /// Fails in this way after the text, if any, was told.
@@ -65,7 +65,7 @@ pub struct Turn {
 /// A tool call of a script.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Wanted {
+pub struct ScriptedCall {
     pub name: String,
     /// What placeholders call its result.
     #[serde(rename = "as")]
@@ -125,15 +125,15 @@ impl Script {
     fn meant(&self, placeholder: &str, request: &Request) -> Option<String> {
         let (name, path) = placeholder.split_once('.').unwrap_or((placeholder, ""));
         match name {
-            "user" => Some(last_text(request, Speaker::User)),
-            "tool" => Some(member(last_text(request, Speaker::Tool), path)),
+            "user" => Some(last_text(request, MessageRole::User)),
+            "tool" => Some(member(last_text(request, MessageRole::Tool), path)),
             name => self.result(name, request).map(|result| member(result, path)),
         }
     }
 
     /// The last result of the calls of this name; `None` when no call has it.
     fn result(&self, name: &str, request: &Request) -> Option<String> {
-        let is_called = |wanted: &Wanted| wanted.called.as_deref() == Some(name);
+        let is_called = |wanted: &ScriptedCall| wanted.called.as_deref() == Some(name);
         let is_meant = |message: &&Message| {
             let place = message.tool_call_id.as_deref().and_then(place);
             let wanted = place.and_then(|(number, n)| self.turn(number)?.tool_calls.get(n));
@@ -191,7 +191,7 @@ impl Model for Script {
 
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a> {
         Box::pin(async move {
-            let number = request.messages.iter().filter(|message| message.role == Speaker::Assistant).count();
+            let number = request.messages.iter().filter(|message| message.role == MessageRole::Assistant).count();
             let over = || Turn { text: Some("The script has no more turns.".to_owned()), ..Turn::default() };
             let turn = self.turn(number).cloned().unwrap_or_else(over);
             if turn.delay_ms > 0 {
@@ -201,7 +201,7 @@ impl Model for Script {
                 deltas(Delta::Reasoning(thought.clone()));
             }
             let text = self.filled(&turn.text.unwrap_or_default(), request);
-            let call = |(n, wanted): (usize, Wanted)| ToolCall {
+            let call = |(n, wanted): (usize, ScriptedCall)| ToolCall {
                 id: call_id(number, n),
                 name: wanted.name,
                 args: self.filled_in(wanted.args, request),
@@ -216,7 +216,7 @@ impl Model for Script {
     }
 }
 
-fn last_text(request: &Request, role: Speaker) -> String {
+fn last_text(request: &Request, role: MessageRole) -> String {
     request.messages.iter().rfind(|message| message.role == role).map(Message::text).unwrap_or_default()
 }
 
@@ -244,7 +244,7 @@ async fn played(
     };
     let finish = if tool_calls.is_empty() { Finish::Stop } else { Finish::ToolCalls };
     let content = if text.is_empty() { Vec::new() } else { vec![Part::text(text)] };
-    let message = Message { role: Speaker::Assistant, content, tool_calls, tool_call_id: None };
+    let message = Message { role: MessageRole::Assistant, content, tool_calls, tool_call_id: None };
     Completion { message, usage, finish }
 }
 

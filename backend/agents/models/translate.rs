@@ -13,7 +13,7 @@ use serde_json::{Map, Value, json};
 
 use super::provider::Kind;
 use crate::agents::model::{
-    Completion, Finish, ImageSource, Message, ModelError, ModelErrorKind, Part, Request, Speaker, ToolCall, Usage,
+    Completion, Finish, ImageSource, Message, MessageRole, ModelError, ModelErrorKind, Part, Request, ToolCall, Usage,
 };
 
 /// Longest id of a tool call that every provider takes back, characters.
@@ -39,19 +39,19 @@ fn wants_thoughts_back(kind: Kind) -> bool {
 /// A conversation as the library takes it.
 pub(super) fn request(kind: Kind, request: &Request) -> Result<ChatRequest, ModelError> {
     let names: BTreeMap<&str, &str> = calls_of(&request.messages).map(|call| (&*call.id, &*call.name)).collect();
-    let last_user = request.messages.iter().rposition(|message| message.role == Speaker::User).unwrap_or(0);
+    let last_user = request.messages.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
     let (mut messages, mut results) = (Vec::new(), Results::default());
     for (at, message) in request.messages.iter().enumerate() {
-        if message.role == Speaker::Tool {
+        if message.role == MessageRole::Tool {
             results.add(kind, message, &names)?;
             continue;
         }
         results.close(&mut messages);
         messages.push(match message.role {
-            Speaker::System => ChatMessage::system(message.text()),
-            Speaker::User => ChatMessage::user(MessageContent::from_parts(parts(&message.content)?)),
+            MessageRole::System => ChatMessage::system(message.text()),
+            MessageRole::User => ChatMessage::user(MessageContent::from_parts(parts(&message.content)?)),
             // Thoughts belong to the turn they were thought in; earlier ones only cost.
-            Speaker::Assistant | Speaker::Tool => assistant(kind, message, at > last_user),
+            MessageRole::Assistant | MessageRole::Tool => assistant(kind, message, at > last_user),
         });
     }
     results.close(&mut messages);
@@ -198,7 +198,7 @@ pub(super) fn completion(kind: Kind, end: StreamEnd, text: String, earlier: &[Me
         Some(StopReason::Other(reason)) => Finish::Other(reason),
         _ => Finish::Stop,
     };
-    let message = Message { role: Speaker::Assistant, content, tool_calls, tool_call_id: None };
+    let message = Message { role: MessageRole::Assistant, content, tool_calls, tool_call_id: None };
     Completion { message, usage, finish }
 }
 

@@ -87,7 +87,7 @@ impl RunHost for LocalHost {
             loop {
                 let emitted = self.timeline.emit_run_event(&self.context, events.clone()).await;
                 let Err(error) = emitted else { return Ok(()) };
-                let error = HostError { is_retryable: error.is_passing(), reason: error.to_string() };
+                let error = HostError { is_retryable: error.is_retryable(), reason: error.to_string() };
                 if !error.is_retryable || began.elapsed() >= self.patience {
                     return Err(error.because(NOT_TAKEN));
                 }
@@ -149,7 +149,7 @@ impl RunHost for LocalHost {
             let hash = spec.content_hash();
             match self.timeline.open_run(spec, hash).await {
                 Ok(_) => Ok(context),
-                Err(error) => Err(HostError { is_retryable: error.is_passing(), reason: error.to_string() }),
+                Err(error) => Err(HostError { is_retryable: error.is_retryable(), reason: error.to_string() }),
             }
         })
     }
@@ -168,7 +168,7 @@ impl RunHost for LocalHost {
         Box::pin(async move {
             let (owner, why) = (&self.context.owner_id, Title::trusted(reason));
             let cancelled = self.timeline.cancel_below(owner, self.context.run_id, Some(&why)).await;
-            cancelled.map_err(|error| HostError { is_retryable: error.is_passing(), reason: error.to_string() })
+            cancelled.map_err(|error| HostError { is_retryable: error.is_retryable(), reason: error.to_string() })
         })
     }
 

@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     clock::Stopwatch,
-    dispatch::{Assignment, Dispatch, keep::Fate},
+    dispatch::{Assignment, Dispatch, renew::StopReason},
     domain::{id::Name, job::Claimer},
     threads::Threads,
 };
@@ -91,11 +91,11 @@ impl Runtime {
         };
         let lease = assignment.lease_id;
         let settled = match (done, hold.fate()) {
-            (Done::Ended, _) | (_, Some(Fate::Ended(_))) => {
+            (Done::Ended, _) | (_, Some(StopReason::Ended(_))) => {
                 execution.forget().await;
                 self.dispatch.finish(lease).await
             }
-            (_, Some(Fate::Lost)) => Ok(false),
+            (_, Some(StopReason::Lost)) => Ok(false),
             (Done::Suspended | Done::Stopped, None) => self.dispatch.release(lease).await,
         };
         if let Err(error) = settled {

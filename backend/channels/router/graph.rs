@@ -7,19 +7,19 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 
 use super::{
-    ROUTER, Way,
+    ROUTER, RoutedMessage,
     nodes::{identify, resolve, start},
     outcome::Outcome,
 };
 use crate::{
-    engine::{Graph, Next, State, Stop, Visit, graph::Flaw},
-    store::sessions::Settled,
+    engine::{Graph, Next, NodeContext, State, Stop, graph::InvalidGraph},
+    store::sessions::MessageSession,
 };
 
 /// What is known of a message so far. The message itself lies in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub(super) struct Passage {
+pub(super) struct RouteState {
     /// Whether its user may speak.
     pub identified: bool,
     /// Its place, and what the agent is given.
@@ -33,20 +33,20 @@ pub(super) struct Passage {
 /// Where a message belongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resolved {
-    pub settled: Settled,
+    pub settled: MessageSession,
     /// What was said to the agent, without the trigger.
     pub text: String,
     /// The agent's input.
     pub input: Value,
 }
 
-impl Passage {
+impl RouteState {
     pub(super) fn ends(outcome: Outcome) -> Self {
         Self { outcome: Some(outcome), ..Self::default() }
     }
 }
 
-impl State for Passage {
+impl State for RouteState {
     type Update = Self;
 
     fn apply(&mut self, update: Self) {
@@ -55,14 +55,14 @@ impl State for Passage {
 }
 
 /// The graph of one message.
-pub(super) fn graph(way: &Way) -> Result<Graph<Passage>, Flaw> {
-    let identified = |passage: &Passage| match passage {
-        Passage { outcome: Some(_), .. } => Next::End,
-        Passage { identified: true, .. } => Next::To("resolve"),
+pub(super) fn graph(way: &RoutedMessage) -> Result<Graph<RouteState>, InvalidGraph> {
+    let identified = |passage: &RouteState| match passage {
+        RouteState { outcome: Some(_), .. } => Next::End,
+        RouteState { identified: true, .. } => Next::To("resolve"),
         // Its question was answered, by somebody who does not know the user either.
-        Passage { .. } => Next::To("identify"),
+        RouteState { .. } => Next::To("identify"),
     };
-    let resolved = |passage: &Passage| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
+    let resolved = |passage: &RouteState| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
     Graph::new(ROUTER, if way.message.config.is_open() { "resolve" } else { "identify" })
         .node("identify", of(way, identify))
         .choice("identify", &["identify", "resolve"], identified)
@@ -74,9 +74,12 @@ pub(super) fn graph(way: &Way) -> Result<Graph<Passage>, Flaw> {
 }
 
 /// A node that works on this message.
-fn of<F>(way: &Way, node: fn(Way, Visit<Passage>) -> F) -> impl Fn(Visit<Passage>) -> F + Send + Sync + 'static
+fn of<F>(
+    way: &RoutedMessage,
+    node: fn(RoutedMessage, NodeContext<RouteState>) -> F,
+) -> impl Fn(NodeContext<RouteState>) -> F + Send + Sync + 'static
 where
-    F: Future<Output = Result<Passage, Stop>> + Send + 'static,
+    F: Future<Output = Result<RouteState, Stop>> + Send + 'static,
 {
     let way = way.clone();
     move |visit| node(way.clone(), visit)

@@ -20,7 +20,7 @@ use crate::{
         },
     },
     sessions::codes,
-    store::sessions::Settled,
+    store::sessions::MessageSession,
 };
 
 /// Characters of a message that become its run's title.
@@ -89,7 +89,7 @@ impl Message {
     }
 
     /// The run that the message starts; `text` is what was said, without the trigger.
-    pub(super) fn agent_spec(&self, settled: &Settled, input: &Value, text: &str) -> Spec {
+    pub(super) fn agent_spec(&self, settled: &MessageSession, input: &Value, text: &str) -> Spec {
         let line = if text.trim().is_empty() { formatted(&self.inbound, "") } else { text.trim().to_owned() };
         let title: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TITLE_CHARS).collect();
         Spec {

@@ -18,7 +18,7 @@ use std::sync::Arc;
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use self::{graph::Passage, message::request_hash, telemetry::Telemetry};
+use self::{graph::RouteState, message::request_hash, telemetry::Telemetry};
 pub use self::{message::Message, outcome::Outcome};
 use crate::{
     clock::Stopwatch,
@@ -36,7 +36,7 @@ use crate::{
     },
     engine::{Durability, Ended, Limits, RunEnv, visit::Question},
     sessions::log::SessionLog,
-    store::{self, Store, codes::Standing, inbox::Taken},
+    store::{self, Store, codes::Verification, inbox::ClaimedMessage},
     threads::Threads,
     timeline::{
         Timeline,
@@ -84,7 +84,7 @@ pub struct Router {
 
 /// A message on its way.
 #[derive(Clone)]
-struct Way {
+struct RoutedMessage {
     router: Router,
     message: Arc<Message>,
     telemetry: Arc<Telemetry>,
@@ -106,7 +106,7 @@ impl Router {
     /// Routes a message and makes its run, or says why not. The same message again is routed to the same end.
     pub async fn route(&self, message: Message) -> Result<Outcome, RouteError> {
         let telemetry = Arc::new(Telemetry::of(self, &message).await?);
-        let way = Way { router: self.clone(), message: Arc::new(message), telemetry };
+        let way = RoutedMessage { router: self.clone(), message: Arc::new(message), telemetry };
         let mut waited = way.telemetry.found == Some(Status::Interrupted);
         if waited {
             let Message { owner, router_run_id, .. } = &*way.message;
@@ -144,8 +144,8 @@ impl Router {
     }
 
     /// Ends the run of a message that is given up, and takes away what it kept.
-    pub async fn give_up(&self, taken: &Taken, why: &str) {
-        let Taken { owner_id: owner, router_run_id: run, .. } = taken;
+    pub async fn give_up(&self, taken: &ClaimedMessage, why: &str) {
+        let ClaimedMessage { owner_id: owner, router_run_id: run, .. } = taken;
         if let Err(error) = self.threads.forget_own(owner, *run).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "state of a message not removed");
         }
@@ -165,9 +165,9 @@ impl Router {
     }
 }
 
-impl Way {
+impl RoutedMessage {
     /// Carries the graph as far as it goes now, from where it waited or from its beginning.
-    async fn drive(&self, waited: bool) -> Result<Ended<Passage>, RouteError> {
+    async fn drive(&self, waited: bool) -> Result<Ended<RouteState>, RouteError> {
         let Self { router, telemetry, .. } = self;
         let graph = graph::graph(self).map_err(|flaw| RouteError::Failed(flaw.to_string()))?;
         let durability = match telemetry.found {
@@ -234,6 +234,6 @@ impl Way {
         }
         let expired_until = config.expired_until(self.router.timeline.clock().now());
         let standing = store.standing(owner, channel, &inbound.user_id, *inbound_no, expired_until).await?;
-        Ok(matches!(standing, Standing::Verified { .. }))
+        Ok(matches!(standing, Verification::Verified { .. }))
     }
 }

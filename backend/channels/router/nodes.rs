@@ -4,8 +4,8 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 
 use super::{
-    Way,
-    graph::{Passage, Resolved},
+    RoutedMessage,
+    graph::{Resolved, RouteState},
     message::request_hash,
     outcome::Outcome,
 };
@@ -19,11 +19,11 @@ use crate::{
         session::{self, ImagePlace, Reason, inbound::Inbound},
     },
     emitters::{emitter::Level, host::HostError},
-    engine::{Stop, Visit},
+    engine::{NodeContext, Stop},
     sessions::codes,
     store::{
-        codes::{Asked, Standing, Verdict},
-        sessions::{Keeping, Noted},
+        codes::{Asked, Verdict, Verification},
+        sessions::{Noted, SessionPolicy},
     },
     timeline::{artifacts::url_of, emit::EmitError},
 };
@@ -31,15 +31,15 @@ use crate::{
 /// The question that asks for a code.
 const CODE_QUESTION: &str = "code";
 
-type Passed = Result<Passage, Stop>;
+type Passed = Result<RouteState, Stop>;
 
 /// Who wrote, and whether they may: steps 1 of the message's way. A user whom the channel does not know gives a one-time
 /// code; the message waits here for it.
-pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
-    let Way { router, message, .. } = &way;
+pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &way;
     let (store, config, now) = (router.store(), &message.config, router.timeline.clock().now());
     let (owner, channel, user) = (&message.owner, &message.channel, &message.inbound.user_id);
-    let identified = Passage { identified: true, ..Passage::default() };
+    let identified = RouteState { identified: true, ..RouteState::default() };
     if !session::is_allowed(&config.allowed(), user) {
         return way.refuse(&visit, Reason::NotAllowed).await;
     }
@@ -52,7 +52,7 @@ pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
         store.standing(owner, channel, user, message.inbound_no, expired_until).await.map_err(HostError::from)?;
     let another_waits = match standing {
         // A code that was good, given again after a crash.
-        Standing::Verified { by_this, held_no } => {
+        Verification::Verified { by_this, held_no } => {
             let held_no = held_no.filter(another).filter(|_| code.is_some());
             // A code that comes again, or that was not needed, is no message to the agent.
             let is_code = match &code {
@@ -63,10 +63,10 @@ pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
                 _ => false,
             };
             let released = by_this || held_no.is_some() || is_code;
-            return Ok(if released { Passage::ends(Outcome::Released { held_no }) } else { identified });
+            return Ok(if released { RouteState::ends(Outcome::Released { held_no }) } else { identified });
         }
-        Standing::Asked { held_no } => held_no.is_some_and(|held_no| another(&held_no)),
-        Standing::Unknown => false,
+        Verification::Asked { held_no } => held_no.is_some_and(|held_no| another(&held_no)),
+        Verification::Unknown => false,
     };
     if let Some(code) = code {
         let hash = codes::hash(&router.key, owner, channel, &code);
@@ -76,36 +76,36 @@ pub(super) async fn identify(way: Way, visit: Visit<Passage>) -> Passed {
             .await
             .map_err(HostError::from)?
         {
-            Verdict::Good { held_no } => Ok(Passage::ends(Outcome::Released { held_no })),
+            Verdict::Good { held_no } => Ok(RouteState::ends(Outcome::Released { held_no })),
             Verdict::Wrong => way.refuse(&visit, Reason::CodeWrong).await,
             Verdict::Blocked => way.refuse(&visit, Reason::CodeBlocked).await,
         };
     }
     // One message of a user waits, and it is the first.
     if another_waits {
-        return Ok(Passage::ends(Outcome::Filtered { reason: Reason::CodeWanted }));
+        return Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted }));
     }
     // Held first: what is held and not asked for yet is asked for when its user writes again.
     let asked = store.hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
     match asked.map_err(HostError::from)? {
         Asked::Verified => Ok(identified),
-        Asked::Another => Ok(Passage::ends(Outcome::Filtered { reason: Reason::CodeWanted })),
+        Asked::Another => Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted })),
         Asked::TooMany => way.refuse(&visit, Reason::CodeBlocked).await,
         Asked::Waits => {
             let question = json!({ "kind": CODE_QUESTION, "prompt": Reason::CodeWanted.reply() });
             visit.ask(CODE_QUESTION, question).await?;
             // Whoever answered: it is the channel that knows the user, and it is asked again.
-            Ok(Passage::default())
+            Ok(RouteState::default())
         }
     }
 }
 
 /// Which session it belongs to, and what the agent reads: steps 2 to 7. The answer is promised with it.
-pub(super) async fn resolve(way: Way, visit: Visit<Passage>) -> Passed {
-    let Way { router, message, .. } = &way;
+pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &way;
     let (store, config, inbound) = (router.store(), &message.config, &message.inbound);
     let (chat, now) = (message.chat(), router.timeline.clock().now());
-    let filtered = |reason| Ok(Passage::ends(Outcome::Filtered { reason }));
+    let filtered = |reason| Ok(RouteState::ends(Outcome::Filtered { reason }));
     if session::is_reset(inbound, config.trigger.as_deref(), config.bot()) {
         store.reset_chat(&message.owner, &chat, message.inbound_no, now).await.map_err(HostError::from)?;
         return filtered(Reason::SessionReset);
@@ -114,7 +114,8 @@ pub(super) async fn resolve(way: Way, visit: Visit<Passage>) -> Passed {
     if session::is_empty(text, inbound.image.is_some()) {
         return filtered(Reason::Empty);
     }
-    let keeping = Keeping { idle_timeout_s: config.idle_timeout_s, thread_per_session: config.thread_per_session };
+    let keeping =
+        SessionPolicy { idle_timeout_s: config.idle_timeout_s, thread_per_session: config.thread_per_session };
     let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
     let (line, target) = (message.line(text), message.target.as_ref());
     let noted = Noted { line: &line, run_id: message.run_id, user_id: &inbound.user_id, target };
@@ -122,12 +123,12 @@ pub(super) async fn resolve(way: Way, visit: Visit<Passage>) -> Passed {
     let settled = settled.map_err(HostError::from)?;
     let input = way.input(&visit, text).await?;
     let resolved = Some(Resolved { settled, text: text.to_owned(), input });
-    Ok(Passage { identified: true, resolved, outcome: None })
+    Ok(RouteState { identified: true, resolved, outcome: None })
 }
 
 /// The message into the session's log, and the agent's run, which waits for whoever serves the agent: steps 8 and 9.
-pub(super) async fn start(way: Way, visit: Visit<Passage>) -> Passed {
-    let Way { router, message, .. } = &way;
+pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
+    let RoutedMessage { router, message, .. } = &way;
     let Some(Resolved { settled, text, input }) = &visit.state.resolved else {
         return Err(Stop::failed("a message without a session"));
     };
@@ -149,23 +150,23 @@ pub(super) async fn start(way: Way, visit: Visit<Passage>) -> Passed {
         thread_id: settled.thread_id,
         new_session: settled.is_new,
     };
-    Ok(Passage { outcome: Some(outcome), ..(*visit.state).clone() })
+    Ok(RouteState { outcome: Some(outcome), ..(*visit.state).clone() })
 }
 
-impl Way {
+impl RoutedMessage {
     /// The message goes no further, and whoever runs the server should know.
-    async fn refuse(&self, visit: &Visit<Passage>, reason: Reason) -> Passed {
+    async fn refuse(&self, visit: &NodeContext<RouteState>, reason: Reason) -> Passed {
         let Self { router, message, .. } = self;
         let channel = &message.channel;
         let user = session::hashed(&router.key, channel, message.inbound.user_id.as_str());
         tracing::warn!(%channel, user, reason = reason.as_str(), "message refused");
         let text = format!("{}: user {user} of {channel}", reason.as_str());
         visit.env.emitter.log_in(&visit.span, Level::Warn, &text).await?;
-        Ok(Passage::ends(Outcome::Filtered { reason }))
+        Ok(RouteState::ends(Outcome::Filtered { reason }))
     }
 
     /// The agent's input. An image that is too large for it becomes an artifact of the router's run.
-    async fn input(&self, visit: &Visit<Passage>, text: &str) -> Result<Value, Stop> {
+    async fn input(&self, visit: &NodeContext<RouteState>, text: &str) -> Result<Value, Stop> {
         let inbound = &self.message.inbound;
         let line = session::formatted(inbound, text);
         let input = session::agent_input(&line, inbound, &ImagePlace::Inline);

@@ -80,7 +80,7 @@ impl Telemetry {
             let opening = Opening { events: events.clone(), ..Opening::default() };
             let opened = self.timeline.open_run_with(*spec, request_hash(run), opening).await;
             let opened =
-                opened.map_err(|error| HostError { is_retryable: error.is_passing(), reason: error.to_string() });
+                opened.map_err(|error| HostError { is_retryable: error.is_retryable(), reason: error.to_string() });
             if !opened?.already_open {
                 return Ok(());
             }

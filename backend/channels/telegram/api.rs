@@ -17,21 +17,21 @@ const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
 /// What went wrong, without the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Trouble {
+pub struct ApiError {
     pub reason: String,
     /// Another try may succeed.
-    pub is_passing: bool,
+    pub is_retryable: bool,
     /// How long the other side wants to be left alone, seconds.
     pub after_s: Option<i64>,
 }
 
-impl Trouble {
+impl ApiError {
     pub fn lasting(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_passing: false, after_s: None }
+        Self { reason: reason.into(), is_retryable: false, after_s: None }
     }
 
     fn passing(reason: impl Into<String>) -> Self {
-        Self { reason: reason.into(), is_passing: true, after_s: None }
+        Self { reason: reason.into(), is_retryable: true, after_s: None }
     }
 
     /// The URL of a request holds the token, so nothing of it is told.
@@ -99,7 +99,7 @@ impl Api {
     }
 
     /// Sends a text as a message.
-    pub async fn send(&self, target: &Target, text: &str, is_first: bool) -> Result<(), Trouble> {
+    pub async fn send(&self, target: &Target, text: &str, is_first: bool) -> Result<(), ApiError> {
         let mut body = json!({ "chat_id": target.chat_id, "text": text });
         if let Some(topic) = target.message_thread_id {
             body["message_thread_id"] = Value::from(topic);
@@ -119,46 +119,49 @@ impl Api {
     }
 
     /// The bytes of a file, within the bound of an image.
-    pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, Trouble> {
-        let too_large = || Trouble::lasting(format!("an image may have {IMAGE_BYTES_MAX} bytes"));
+    pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, ApiError> {
+        let too_large = || ApiError::lasting(format!("an image may have {IMAGE_BYTES_MAX} bytes"));
         let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(trouble, _)| trouble)?;
         if found.file_size.is_some_and(|bytes| bytes > IMAGE_BYTES_MAX) {
             return Err(too_large());
         }
         let path = found.file_path.filter(|path| is_plain(path));
-        let path = path.ok_or_else(|| Trouble::lasting("Telegram named no file"))?;
+        let path = path.ok_or_else(|| ApiError::lasting("Telegram named no file"))?;
         let url = format!("{}/file/bot{}/{path}", self.base, self.token);
-        let response = self.http.get(url).send().await.map_err(|error| Trouble::of(&error))?;
+        let response = self.http.get(url).send().await.map_err(|error| ApiError::of(&error))?;
         match response.status() {
             StatusCode::OK => {}
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                return Err(Trouble::passing(format!("Telegram answered {status} for a file")));
+                return Err(ApiError::passing(format!("Telegram answered {status} for a file")));
             }
-            status => return Err(Trouble::lasting(format!("Telegram answered {status} for a file"))),
+            status => return Err(ApiError::lasting(format!("Telegram answered {status} for a file"))),
         }
         bounded(response, IMAGE_BYTES_MAX).await?.ok_or_else(too_large)
     }
 
     /// Calls a method. Beside the trouble it tells the new id of a chat that has moved.
-    async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (Trouble, Option<i64>)> {
-        let plain = |trouble: Trouble| (trouble, None);
+    async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (ApiError, Option<i64>)> {
+        let plain = |trouble: ApiError| (trouble, None);
         let url = format!("{}/bot{}/{method}", self.base, self.token);
-        let response = self.http.post(url).json(body).send().await.map_err(|error| plain(Trouble::of(&error)))?;
+        let response = self.http.post(url).json(body).send().await.map_err(|error| plain(ApiError::of(&error)))?;
         let status = response.status();
         let bytes = bounded(response, ANSWER_BYTES_MAX).await.map_err(plain)?;
         let answer: Option<Answer<T>> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(answer) = answer else {
             let reason = format!("Telegram answered {status} to {method}, and nothing that can be read");
-            return Err(plain(Trouble { reason, is_passing: !status.is_client_error(), after_s: None }));
+            return Err(plain(ApiError { reason, is_retryable: !status.is_client_error(), after_s: None }));
         };
         if let Some(result) = answer.result.filter(|_| answer.ok) {
             return Ok(result);
         }
         let (after_s, moved) = answer.parameters.map_or((None, None), |p| (p.retry_after, p.migrate_to_chat_id));
-        let is_passing = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
+        let is_retryable = status == StatusCode::TOO_MANY_REQUESTS || status.is_server_error();
         let said: String =
             answer.description.unwrap_or_default().replace(&*self.token, "***").chars().take(200).collect();
-        Err((Trouble { reason: format!("Telegram refused {method} ({status}): {said}"), is_passing, after_s }, moved))
+        Err((
+            ApiError { reason: format!("Telegram refused {method} ({status}): {said}"), is_retryable, after_s },
+            moved,
+        ))
     }
 }
 
@@ -169,11 +172,11 @@ fn is_plain(path: &str) -> bool {
 }
 
 /// A body; `None` when it is over the bound.
-async fn bounded(response: reqwest::Response, bytes_max: usize) -> Result<Option<Vec<u8>>, Trouble> {
+async fn bounded(response: reqwest::Response, bytes_max: usize) -> Result<Option<Vec<u8>>, ApiError> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();
     while let Some(chunk) = chunks.next().await {
-        bytes.extend_from_slice(&chunk.map_err(|error| Trouble::of(&error))?);
+        bytes.extend_from_slice(&chunk.map_err(|error| ApiError::of(&error))?);
         if bytes.len() > bytes_max {
             return Ok(None);
         }

@@ -14,7 +14,7 @@ use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
 use self::{
-    api::{Api, Trouble},
+    api::{Api, ApiError},
     update::Update,
 };
 use super::Envelope;
@@ -74,15 +74,15 @@ impl Telegram {
     }
 
     /// An image, fetched and checked.
-    pub async fn fetch(&self, file: &FileId) -> Result<Image, Trouble> {
+    pub async fn fetch(&self, file: &FileId) -> Result<Image, ApiError> {
         let bytes = self.api.file(file).await?;
-        Image::of_bytes(&bytes).map_err(|flaw| Trouble::lasting(flaw.to_string()))
+        Image::of_bytes(&bytes).map_err(|flaw| ApiError::lasting(flaw.to_string()))
     }
 
     /// Sends a part of an answer.
-    pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), Trouble> {
+    pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), ApiError> {
         let target: Target = serde_json::from_str(target.as_str())
-            .map_err(|error| Trouble::lasting(format!("the target is of another kind: {error}")))?;
+            .map_err(|error| ApiError::lasting(format!("the target is of another kind: {error}")))?;
         self.api.send(&target, part, is_first).await
     }
 }

@@ -7,8 +7,8 @@ use tokio::{signal::unix::Signal, time::Instant};
 
 use super::{
     input::Input,
+    text,
     view::{Event, Piece, Questions, View},
-    words,
 };
 use crate::{
     cli::{
@@ -71,8 +71,8 @@ impl Talk<'_> {
         let Some(run_id) = answer["run_id"].as_str().filter(|_| answer["outcome"] == "accepted") else {
             let reason = answer["reason"].as_str().unwrap_or_default();
             let user = body["user_id"].as_str().unwrap_or_default();
-            say(words::filtered(reason, user, self.channel.as_str()));
-            return Ok(if words::is_fine(reason) { End::Done } else { End::Unhappy });
+            say(text::filtered(reason, user, self.channel.as_str()));
+            return Ok(if text::is_fine(reason) { End::Done } else { End::Unhappy });
         };
         let turn = Turn {
             run_id: run_id.to_owned(),
@@ -90,7 +90,7 @@ impl Talk<'_> {
 
     fn explain(&self, error: client::Error) -> anyhow::Error {
         if error.code.as_deref() == Some("not_found") {
-            return words::no_channel(self.channel.as_str()).into();
+            return text::no_channel(self.channel.as_str()).into();
         }
         error.into()
     }
@@ -151,7 +151,7 @@ impl Talk<'_> {
 
     async fn answer(&mut self, turn: &mut Turn, line: &str) -> anyhow::Result<()> {
         let Some(question) = turn.questions.0.first().cloned() else { return Ok(()) };
-        let Some(mut answer) = words::decision(question.is_approval, line) else {
+        let Some(mut answer) = text::decision(question.is_approval, line) else {
             aside(question.prompt());
             return Ok(());
         };

@@ -11,8 +11,8 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        gist::gist,
         render::{clean_lines, clip},
+        summary::summarize,
     },
     client::Frame,
     domain::session,
@@ -186,7 +186,7 @@ impl View {
     }
 
     fn end(&mut self, event: &Event, what: &str, color: AnsiColor) -> Vec<Piece> {
-        let (mut pieces, paint, told) = (self.break_line(), color.on_default(), gist(&event.kind, &event.payload));
+        let (mut pieces, paint, told) = (self.break_line(), color.on_default(), summarize(&event.kind, &event.payload));
         let reason = told.trim_start_matches("error: ");
         let between = if reason.is_empty() { "" } else { ": " };
         pieces.push(aside(&format!("{paint}{what}{between}{reason}{paint:#}\n")));
@@ -196,7 +196,7 @@ impl View {
     /// A quiet line about an event.
     fn line(&mut self, event: &Event, mark: &str, paint: Style) -> Vec<Piece> {
         let mut pieces = self.break_line();
-        let told = gist(&event.kind, &event.payload);
+        let told = summarize(&event.kind, &event.payload);
         let told = if event.kind.starts_with("worker.") { format!("worker {told}") } else { told };
         let room = self.width.map_or(usize::MAX, |width| width.saturating_sub(4).max(20));
         let told = clip(&told, room);
@@ -249,10 +249,10 @@ impl Questions {
 
 fn question(event: &Event) -> Question {
     let payload = &event.payload;
-    let (paint, mut text) = (AnsiColor::Magenta.on_default().bold(), gist("interrupt.requested", payload));
+    let (paint, mut text) = (AnsiColor::Magenta.on_default().bold(), summarize("interrupt.requested", payload));
     if payload["tool"].is_string() {
         let call = serde_json::json!({ "name": payload["tool"], "args": payload["args"] });
-        text = format!("{text}\n    {}", gist("tool.started", &call));
+        text = format!("{text}\n    {}", summarize("tool.started", &call));
     }
     Question {
         id: event.span_id.clone(),

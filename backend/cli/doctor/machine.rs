@@ -2,7 +2,7 @@
 
 use sqlx::Connection as _;
 
-use super::{Outcome, PATIENCE};
+use super::{CheckResult, PATIENCE};
 use crate::{
     config::{DataArgs, Secrets},
     confine,
@@ -11,82 +11,84 @@ use crate::{
     store::{self, Durability},
 };
 
-pub(super) fn secrets() -> Outcome {
+pub(super) fn secrets() -> CheckResult {
     match Secrets::read() {
-        Ok(_) => Outcome::Good("the environment is consistent".to_owned()),
-        Err(error) => Outcome::Bad(error.to_string(), "mend the variable and try again"),
+        Ok(_) => CheckResult::Good("the environment is consistent".to_owned()),
+        Err(error) => CheckResult::Bad(error.to_string(), "mend the variable and try again"),
     }
 }
 
-pub(super) fn descriptors() -> Outcome {
+pub(super) fn descriptors() -> CheckResult {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match limit {
-        Some(limit) if limit < 4_096 => Outcome::Bad(
+        Some(limit) if limit < 4_096 => CheckResult::Bad(
             format!("this shell allows {limit} open files, and every stream needs one"),
             "ulimit -n 65536, or LimitNOFILE= in the service's unit",
         ),
-        Some(limit) => Outcome::Good(format!("{limit} open files allowed")),
-        None => Outcome::Good("no limit of open files".to_owned()),
+        Some(limit) => CheckResult::Good(format!("{limit} open files allowed")),
+        None => CheckResult::Good("no limit of open files".to_owned()),
     }
 }
 
-pub(super) fn data_dir(data: &DataArgs) -> Outcome {
+pub(super) fn data_dir(data: &DataArgs) -> CheckResult {
     let dir = match data.data_dir() {
         Ok(dir) => dir,
-        Err(error) => return Outcome::Bad(error.to_string(), "name a folder with --data-dir"),
+        Err(error) => return CheckResult::Bad(error.to_string(), "name a folder with --data-dir"),
     };
     let existing = dir.ancestors().find(|dir| dir.exists()).map(std::path::Path::to_owned).unwrap_or_default();
     let writable = rustix::fs::access(&existing, rustix::fs::Access::WRITE_OK).is_ok();
     if writable {
-        Outcome::Good(format!("{} can be written", dir.display()))
+        CheckResult::Good(format!("{} can be written", dir.display()))
     } else {
-        Outcome::Bad(
+        CheckResult::Bad(
             format!("{} cannot be written", dir.display()),
             "name another with --data-dir, or change its owner",
         )
     }
 }
 
-pub(super) async fn programs(data: &DataArgs) -> Outcome {
+pub(super) async fn programs(data: &DataArgs) -> CheckResult {
     match data.database_url() {
-        Ok(Some(_)) => return Outcome::Open("not needed: DATABASE_URL is set".to_owned()),
-        Err(error) => return Outcome::Bad(error.to_string(), "mend the variable and try again"),
+        Ok(Some(_)) => return CheckResult::Open("not needed: DATABASE_URL is set".to_owned()),
+        Err(error) => return CheckResult::Bad(error.to_string(), "mend the variable and try again"),
         Ok(None) => {}
     }
     let options = match data.postgres() {
         Ok(options) => options,
-        Err(error) => return Outcome::Bad(error.to_string(), "name a folder with --data-dir"),
+        Err(error) => return CheckResult::Bad(error.to_string(), "name a folder with --data-dir"),
     };
     match postgres::programs(&options).await {
-        Ok(found) => Outcome::Good(found),
-        Err(error) => Outcome::Bad(error.to_string(), "apt-get install postgresql, or --pg-bin DIR, or DATABASE_URL"),
+        Ok(found) => CheckResult::Good(found),
+        Err(error) => {
+            CheckResult::Bad(error.to_string(), "apt-get install postgresql, or --pg-bin DIR, or DATABASE_URL")
+        }
     }
 }
 
 /// What keeps programs that tools start from the data.
-pub(super) async fn walls(data: &DataArgs) -> Outcome {
+pub(super) async fn walls(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     if let Some(database) = running {
         let open = database.options.password("");
         let look = tokio::time::timeout(PATIENCE, sqlx::PgConnection::connect_with(&open));
         if matches!(look.await, Ok(Ok(_))) {
             let what = "the embedded database lets every program of its user in".to_owned();
-            return Outcome::Bad(what, "stop the server, remove postgres.pass in the data directory, start again");
+            return CheckResult::Bad(what, "stop the server, remove postgres.pass in the data directory, start again");
         }
     }
     if confine::hold() {
-        return Outcome::Good("Landlock keeps programs of tools from the data and the secrets".to_owned());
+        return CheckResult::Good("Landlock keeps programs of tools from the data and the secrets".to_owned());
     }
-    Outcome::Open("no Landlock here: programs that tools start can read what the server's user can".to_owned())
+    CheckResult::Open("no Landlock here: programs that tools start can read what the server's user can".to_owned())
 }
 
-pub(super) async fn database(data: &DataArgs) -> Outcome {
+pub(super) async fn database(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     let options = match data.database_url() {
         Ok(Some(url)) => match url.parse::<sqlx::postgres::PgConnectOptions>() {
             Ok(options) => options,
             Err(_) => {
-                return Outcome::Bad(
+                return CheckResult::Bad(
                     "DATABASE_URL is malformed".to_owned(),
                     "postgres://user:password@host:port/database",
                 );
@@ -94,7 +96,9 @@ pub(super) async fn database(data: &DataArgs) -> Outcome {
         },
         _ => match running {
             Some(database) => database.options,
-            None => return Outcome::Open("the embedded database is not running; runreel serve starts it".to_owned()),
+            None => {
+                return CheckResult::Open("the embedded database is not running; runreel serve starts it".to_owned());
+            }
         },
     };
     let look = async {
@@ -106,23 +110,23 @@ pub(super) async fn database(data: &DataArgs) -> Outcome {
     };
     match tokio::time::timeout(PATIENCE, look).await {
         Ok(Ok((version, durability))) => match durability.check() {
-            Err(unfit) => Outcome::Bad(
+            Err(unfit) => CheckResult::Bad(
                 unfit.to_string(),
                 "alter system set fsync = on; alter system set full_page_writes = on; select pg_reload_conf()",
             ),
             Ok(()) if durability.is_commit_waited_for() => {
-                Outcome::Good(format!("Postgres {version} answers, and keeps what it has acknowledged"))
+                CheckResult::Good(format!("Postgres {version} answers, and keeps what it has acknowledged"))
             }
-            Ok(()) => Outcome::Good(format!(
+            Ok(()) => CheckResult::Good(format!(
                 "Postgres {version} answers; its synchronous_commit is off, which runreel turns on for itself"
             )),
         },
-        Ok(Err(_)) => Outcome::Bad(
+        Ok(Err(_)) => CheckResult::Bad(
             "the database refuses the connection".to_owned(),
             "check DATABASE_URL: host, port, user, password",
         ),
         Err(_) => {
-            Outcome::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?")
+            CheckResult::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?")
         }
     }
 }

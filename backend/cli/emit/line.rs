@@ -6,7 +6,7 @@ use serde::{Deserialize, de::IgnoredAny};
 use crate::domain::{
     event::{EventType, NewEvent},
     id::{EventId, SpanId},
-    json::{Flaw, Json},
+    json::{InvalidJson, Json},
 };
 
 /// An event that is ready to go out.
@@ -44,7 +44,7 @@ pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, St
         return Ok(None);
     }
     let json = Json::parse(text).map_err(|flaw| match flaw {
-        Flaw::Syntax => syntax(text),
+        InvalidJson::Syntax => syntax(text),
         flaw => flaw.to_string(),
     })?;
     if !json.as_str().starts_with('{') {
@@ -79,7 +79,7 @@ pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, St
 fn syntax(text: &str) -> String {
     match serde_json::from_str::<IgnoredAny>(text) {
         Err(error) => format!("this is not JSON: {} (column {})", without_place(&error.to_string()), error.column()),
-        Ok(_) => Flaw::Syntax.to_string(),
+        Ok(_) => InvalidJson::Syntax.to_string(),
     }
 }
 

@@ -9,7 +9,7 @@ use uuid::Uuid;
 use super::line::Line;
 use crate::{
     cli::{
-        exit::Complaint,
+        exit::CliError,
         render::{clean, print, say},
     },
     client::{Ack, AckEvent, Client, Error},
@@ -17,7 +17,7 @@ use crate::{
 
 /// What became of the events so far.
 #[derive(Debug, Default)]
-struct Tally {
+struct EmitCounts {
     stored: u64,
     duplicate: u64,
     ephemeral: u64,
@@ -34,7 +34,7 @@ pub(super) struct Sender {
     patience: Duration,
     keep_going: bool,
     json: bool,
-    tally: Tally,
+    tally: EmitCounts,
 }
 
 impl Sender {
@@ -46,7 +46,7 @@ impl Sender {
         keep_going: bool,
         json: bool,
     ) -> Self {
-        Self { client, run_id, ids: ids.to_string(), patience, keep_going, json, tally: Tally::default() }
+        Self { client, run_id, ids: ids.to_string(), patience, keep_going, json, tally: EmitCounts::default() }
     }
 
     /// Sends a batch until it is stored. A refused batch is sent again event by event: nothing of it was stored, and
@@ -75,7 +75,7 @@ impl Sender {
         self.tally.refused += 1;
         let what = if number == 0 { clean(why) } else { format!("line {number}: {}", clean(why)) };
         if !self.keep_going {
-            return Err(Complaint::failed(what).into());
+            return Err(CliError::failed(what).into());
         }
         say(what);
         Ok(())
@@ -92,7 +92,7 @@ impl Sender {
 
     /// What became of the events so far, as one line.
     pub(super) fn summary(&self) -> String {
-        let Tally { stored, duplicate, ephemeral, refused, first_seq, last_seq } = &self.tally;
+        let EmitCounts { stored, duplicate, ephemeral, refused, first_seq, last_seq } = &self.tally;
         let place = match (first_seq, last_seq) {
             (Some(first), Some(last)) if first == last => format!(" as {first}"),
             (Some(first), Some(last)) => format!(" as {first} to {last}"),

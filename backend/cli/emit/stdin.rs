@@ -5,7 +5,7 @@ use std::io::{self, Read as _};
 use bytes::{Buf as _, BytesMut};
 use tokio::sync::mpsc::{self, error::TryRecvError};
 
-use crate::{cli::exit::Complaint, domain::limits::BODY_BYTES_MAX};
+use crate::{cli::exit::CliError, domain::limits::BODY_BYTES_MAX};
 
 /// Most lines of a batch.
 const BATCH_LINES_MAX: usize = 500;
@@ -92,7 +92,7 @@ impl Stdin {
     }
 
     /// The next complete line; at the end of the input also one without a line end.
-    fn line(&mut self) -> Result<Option<NumberedLine>, Complaint> {
+    fn line(&mut self) -> Result<Option<NumberedLine>, CliError> {
         let found = self.buffer[self.searched..].iter().position(|&byte| byte == b'\n').map(|at| self.searched + at);
         let length = match found {
             Some(length) => length,
@@ -101,7 +101,7 @@ impl Stdin {
                 self.searched = self.buffer.len();
                 if self.searched > BODY_BYTES_MAX {
                     let what = format!("line {} is longer than {BODY_BYTES_MAX} bytes", self.lines + 1);
-                    return Err(Complaint::failed(what));
+                    return Err(CliError::failed(what));
                 }
                 return Ok(None);
             }

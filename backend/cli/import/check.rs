@@ -10,13 +10,13 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     cli::{
         archive::{INDEX, Kind, LOG, Lines, Name, Region, entries, kind_of, progress::Progress},
-        exit::Complaint,
+        exit::CliError,
     },
     domain::{
         artifact::Hash,
         export::{
             Total,
-            index::{Enclosed, Mention, mention},
+            index::{AttachedArtifact, Mention, mention},
             verify::{Seen, Verifier},
         },
         id::{EventId, RunId, Seq},
@@ -27,7 +27,7 @@ use crate::{
 /// An artifact that came along.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
-    pub(super) enclosed: Enclosed,
+    pub(super) enclosed: AttachedArtifact,
     pub(super) event_id: EventId,
     pub(super) bytes: Region,
 }
@@ -63,7 +63,7 @@ pub(super) fn check(file: &Region) -> anyhow::Result<Checked> {
     }
     let mut entries = entries(file)?.into_iter();
     let (Some((Name::Log, log)), Some((Name::Index, index))) = (entries.next(), entries.next()) else {
-        return Err(Complaint::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+        return Err(CliError::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
     };
     let (total, mentions) = check_log(&mut log.lines(), &progress).map_err(|error| inside(LOG, &error))?;
     let enclosed = check_index(&index, &mentions).map_err(|error| inside(INDEX, &error))?;
@@ -78,12 +78,12 @@ pub(super) fn check(file: &Region) -> anyhow::Result<Checked> {
     Ok(Checked { log, total, parts, missing })
 }
 
-fn inside(name: &str, error: &anyhow::Error) -> Complaint {
-    Complaint::failed(format!("{name}, {error}"))
+fn inside(name: &str, error: &anyhow::Error) -> CliError {
+    CliError::failed(format!("{name}, {error}"))
 }
 
-fn lacks(enclosed: &Enclosed) -> Complaint {
-    Complaint::failed(format!("the tar lacks the bytes of the artifact {}", enclosed.artifact_id))
+fn lacks(enclosed: &AttachedArtifact) -> CliError {
+    CliError::failed(format!("the tar lacks the bytes of the artifact {}", enclosed.artifact_id))
 }
 
 pub(super) fn check_log(lines: &mut Lines<impl io::Read>, progress: &Progress) -> anyhow::Result<(Total, Mentions)> {
@@ -92,25 +92,25 @@ pub(super) fn check_log(lines: &mut Lines<impl io::Read>, progress: &Progress) -
         progress.add(line.len() as u64 + 1);
         let seen = verifier.line(line);
         let number = lines.number;
-        let seen = seen.map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
+        let seen = seen.map_err(|fault| CliError::failed(format!("line {number}: {fault}")))?;
         let Seen::Event(event) = seen else { continue };
         if let Some(mention) = mention(&event) {
             mentions.insert((event.run_id, event.seq.unwrap_or_default()), mention);
         }
     }
     let number = lines.number;
-    let total = verifier.finish().map_err(|fault| Complaint::failed(format!("line {number}: {fault}")))?;
+    let total = verifier.finish().map_err(|fault| CliError::failed(format!("line {number}: {fault}")))?;
     Ok((total, mentions))
 }
 
 /// Each artifact is one that the log tells of, in the order in which it does.
-fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(Enclosed, EventId)>> {
-    let (mut lines, mut found) = (index.lines(), Vec::<(Enclosed, EventId)>::new());
+fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(AttachedArtifact, EventId)>> {
+    let (mut lines, mut found) = (index.lines(), Vec::<(AttachedArtifact, EventId)>::new());
     let mut seen = std::collections::HashSet::new();
     while let Some(line) = lines.next()?.map(str::to_owned) {
         let number = lines.number;
-        let wrong = |why: String| Complaint::failed(format!("line {number}: {why}"));
-        let enclosed = Enclosed::read(&line).map_err(|fault| wrong(fault.to_string()))?;
+        let wrong = |why: String| CliError::failed(format!("line {number}: {why}"));
+        let enclosed = AttachedArtifact::read(&line).map_err(|fault| wrong(fault.to_string()))?;
         let mention = mentions.get(&(enclosed.run_id, enclosed.seq)).filter(|mention| mention.enclosed == enclosed);
         let Some(mention) = mention else {
             return Err(wrong("the log does not tell of this artifact, or not so".to_owned()).into());
@@ -126,14 +126,14 @@ fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(Enclo
 /// Each content is one that an artifact has, once, and what it says it is.
 fn check_contents(
     entries: impl Iterator<Item = (Name, Region)>,
-    enclosed: &[(Enclosed, EventId)],
+    enclosed: &[(AttachedArtifact, EventId)],
     progress: &Progress,
 ) -> anyhow::Result<HashMap<Hash, Region>> {
     let sizes: HashMap<Hash, u64> = enclosed.iter().map(|(one, _)| (one.sha256, one.size)).collect();
     let mut found = HashMap::new();
     for (name, region) in entries {
         let Name::Content(hash) = name else { continue };
-        let wrong = |why: &str| Complaint::failed(format!("the content {hash} {why}"));
+        let wrong = |why: &str| CliError::failed(format!("the content {hash} {why}"));
         let size = region.bytes_left();
         match sizes.get(&hash) {
             None => return Err(wrong("is no artifact's").into()),

@@ -9,13 +9,13 @@ use super::check::{Checked, Part};
 use crate::{
     cli::{
         archive::{Region, progress::Progress},
-        exit::Complaint,
+        exit::CliError,
         render::{clean, say},
     },
     client::{Client, Error, Kind},
     domain::{
         artifact::ArtifactId,
-        export::skim::{Glance, Skim},
+        export::skim::{LineKind, Skim},
         id::RunId,
         limits::PAGE_ROWS_MAX,
     },
@@ -29,7 +29,7 @@ const STEP: usize = 256 * 1024;
 
 /// What became of the runs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(super) struct Tally {
+pub(super) struct ImportCounts {
     /// Runs of which something was not there before, and how many events that was.
     pub(super) imported: u64,
     pub(super) events: u64,
@@ -42,7 +42,7 @@ pub(super) struct Sender {
     client: Client,
     patience: Duration,
     keep_going: bool,
-    tally: Tally,
+    tally: ImportCounts,
 }
 
 /// The run that is being sent.
@@ -73,10 +73,10 @@ struct Listed {
 
 impl Sender {
     pub(super) fn new(client: Client, patience: Duration, keep_going: bool) -> Self {
-        Self { client, patience, keep_going, tally: Tally::default() }
+        Self { client, patience, keep_going, tally: ImportCounts::default() }
     }
 
-    pub(super) fn tally(&self) -> Tally {
+    pub(super) fn tally(&self) -> ImportCounts {
         self.tally
     }
 
@@ -87,10 +87,10 @@ impl Sender {
         let (mut sending, mut bytes) = (None::<Sending>, 0);
         while let Some(line) = lines.next()? {
             bytes += line.len() as u64 + 1;
-            let glance = skim.line(line).map_err(|fault| Complaint::failed(fault.to_string()))?;
+            let glance = skim.line(line).map_err(|fault| CliError::failed(fault.to_string()))?;
             match (glance, sending.as_mut()) {
-                (Glance::Run(run), _) => sending = Some(Sending::of(run, line.to_owned())),
-                (Glance::Event, Some(sending)) if sending.refused.is_none() => {
+                (LineKind::Run(run), _) => sending = Some(Sending::of(run, line.to_owned())),
+                (LineKind::Event, Some(sending)) if sending.refused.is_none() => {
                     let parts = checked.parts.get(&sending.run).filter(|_| sending.is_unsent);
                     sending.add(line);
                     if parts.is_some() || sending.events >= EVENTS_MAX || sending.part.len() >= BYTES_MAX {
@@ -101,7 +101,7 @@ impl Sender {
                         self.enclose(sending, parts).await?;
                     }
                 }
-                (Glance::End, Some(open)) => {
+                (LineKind::End, Some(open)) => {
                     self.flush(open).await?;
                     self.close(open);
                     sending = None;
@@ -111,7 +111,7 @@ impl Sender {
                 _ => {}
             }
         }
-        skim.finish().map_err(|fault| Complaint::failed(fault.to_string()).into())
+        skim.finish().map_err(|fault| CliError::failed(fault.to_string()).into())
     }
 
     /// Sends what has gathered of a run.

@@ -10,7 +10,7 @@ use std::{
 use super::check::{Checked, check, check_log};
 use crate::cli::{
     archive::{Kind, LOG, Lines, Region, head_of, kind_by, progress::Progress},
-    exit::Complaint,
+    exit::CliError,
 };
 
 /// Most bytes that are taken when nothing else was said.
@@ -21,7 +21,7 @@ pub(super) fn spool(input: &mut dyn Read, bytes_max: u64) -> anyhow::Result<Chec
     let head = head_of(&mut input)?;
     let kind = kind_by(&head)?;
     if kind == Kind::Tar && !head.starts_with(format!("{LOG}\0").as_bytes()) {
-        return Err(Complaint::failed(format!("the tar does not begin with {LOG}")).into());
+        return Err(CliError::failed(format!("the tar does not begin with {LOG}")).into());
     }
     let mut tee = Tee { input: head.as_slice().chain(input), file: BufWriter::new(tempfile::tempfile()?) };
     if kind == Kind::Tar {

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::Common;
 use crate::{
     cli::{
-        exit::Complaint,
+        exit::CliError,
         render::{clean, clip, print, say},
     },
     client::Client,
@@ -47,11 +47,11 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
     let interrupt = match (&args.interrupt, open.as_slice()) {
         (Some(interrupt), _) => interrupt.as_str().to_owned(),
         (None, [only]) => only["span_id"].as_str().unwrap_or_default().to_owned(),
-        (None, []) => return Err(Complaint::failed("the run waits for nobody").into()),
+        (None, []) => return Err(CliError::failed("the run waits for nobody").into()),
         (None, _) => {
             let hint = format!("see which with: runreel runs answer {run}");
             let what = "the run waits for more than one answer; say which with --interrupt";
-            return Err(Complaint { hint: Some(hint), ..Complaint::usage(what) }.into());
+            return Err(CliError { hint: Some(hint), ..CliError::usage(what) }.into());
         }
     };
     let value = args.value.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));

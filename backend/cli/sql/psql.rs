@@ -4,7 +4,7 @@ use std::{path::PathBuf, process::ExitCode};
 
 use sqlx::ConnectOptions as _;
 
-use crate::{cli::exit::Complaint, config::DataArgs, database::Database, postgres, store::query::Reader};
+use crate::{cli::exit::CliError, config::DataArgs, database::Database, postgres, store::query::Reader};
 
 /// psql as the reading role, for somebody who wants to look around.
 pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
@@ -30,7 +30,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
     }
     psql.kill_on_drop(true);
     let status = psql.status().await.map_err(|_| {
-        Complaint::failed("psql is not installed; give the query as an argument, or install postgresql-client")
+        CliError::failed("psql is not installed; give the query as an argument, or install postgresql-client")
     })?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

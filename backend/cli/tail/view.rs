@@ -12,8 +12,8 @@ use serde_json::Value;
 
 use crate::{
     cli::{
-        gist::{gist, style},
         render::{clean, clip},
+        summary::{style, summarize},
     },
     client::Frame,
 };
@@ -22,7 +22,7 @@ use crate::{
 const TYPE_WIDTH: usize = 17;
 /// Columns of role and agent.
 const WHO_WIDTH: usize = 18;
-/// Below this many columns a gist is not cut further.
+/// Below this many columns a summary is not cut further.
 const GIST_WIDTH_MIN: usize = 20;
 
 /// The members of an envelope that a line shows. Everything is optional: a view must not fail on what it is shown.
@@ -76,8 +76,8 @@ impl View {
         let prefix = self.prefix(&frame.event, &envelope);
         let room =
             self.width.map_or(usize::MAX, |width| width.saturating_sub(plain_width(&prefix)).max(GIST_WIDTH_MIN));
-        let gist = clip(&gist(&frame.event, &envelope.payload), room);
-        format!("{broken}{}\n", format!("{prefix}{gist}").trim_end())
+        let summary = clip(&summarize(&frame.event, &envelope.payload), room);
+        format!("{broken}{}\n", format!("{prefix}{summary}").trim_end())
     }
 
     /// Ends the line of running text, if one is open: something else wants to be said.
@@ -150,7 +150,7 @@ impl View {
             None => envelope.role.clone(),
         };
         let (event_type, who) = (clean(event_type), clip(&clean(&who), WHO_WIDTH));
-        // Blanks stand outside the colours, so that a line without a gist can be trimmed.
+        // Blanks stand outside the colours, so that a line without a summary can be trimmed.
         let blanks = " ".repeat(WHO_WIDTH + 1 - who.chars().count());
         format!("{dim}{at:12} {seq:>6} {run}{dim:#}{paint}{event_type:TYPE_WIDTH$}{paint:#} {dim}{who}{dim:#}{blanks}")
     }

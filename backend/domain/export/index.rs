@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 
-use super::{Fault, check_letter, named};
+use super::{LineError, check_letter, named};
 use crate::domain::{
     artifact::{ArtifactId, ArtifactName, Hash, MediaType},
     event::Recorded,
@@ -15,7 +15,7 @@ const PAYLOAD_NAME: &str = "payload.json";
 /// A line about an artifact whose bytes come along.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Enclosed {
+pub struct AttachedArtifact {
     pub run_id: RunId,
     /// The event that tells of it.
     pub seq: Seq,
@@ -29,17 +29,18 @@ pub struct Enclosed {
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line {
-    Artifact(Enclosed),
+    Artifact(AttachedArtifact),
 }
 
-impl Enclosed {
+impl AttachedArtifact {
     pub fn line(&self) -> String {
         named("artifact", self)
     }
 
-    pub fn read(line: &str) -> Result<Self, Fault> {
+    pub fn read(line: &str) -> Result<Self, LineError> {
         let read = serde_json::from_str(line);
-        let Line::Artifact(enclosed) = read.map_err(|error| Fault::tell(format!("this is no artifact: {error}")))?;
+        let Line::Artifact(enclosed) =
+            read.map_err(|error| LineError::tell(format!("this is no artifact: {error}")))?;
         check_letter(line, &enclosed.line()).map(|()| enclosed)
     }
 }
@@ -47,7 +48,7 @@ impl Enclosed {
 /// An event that tells of an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
-    pub enclosed: Enclosed,
+    pub enclosed: AttachedArtifact,
     pub event_id: EventId,
 }
 
@@ -71,7 +72,7 @@ pub fn mention(event: &Recorded) -> Option<Mention> {
         return None;
     };
     let name = if is_created { pointer.name? } else { ArtifactName::trusted(PAYLOAD_NAME) };
-    let enclosed = Enclosed {
+    let enclosed = AttachedArtifact {
         run_id: event.run_id,
         seq: event.seq?,
         artifact_id: pointer.artifact_id,

@@ -2,12 +2,12 @@
 //!
 //! The hashes stand for everything that was checked the first time, so an event is not read again, only counted in.
 
-use super::{Chain, Fault, Line, Total, read_line};
+use super::{Chain, Line, LineError, Total, read_line};
 use crate::domain::id::RunId;
 
 /// What a line is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Glance {
+pub enum LineKind {
     Header,
     Run(RunId),
     Event,
@@ -31,38 +31,38 @@ impl Skim {
     }
 
     /// Looks at the next line, without its line end.
-    pub fn line(&mut self, line: &str) -> Result<Glance, Fault> {
+    pub fn line(&mut self, line: &str) -> Result<LineKind, LineError> {
         if line.starts_with("{\"event\":{") {
             self.run.as_mut().ok_or_else(changed)?.add(line);
-            return Ok(Glance::Event);
+            return Ok(LineKind::Event);
         }
         match (read_line(line)?, &mut self.ends) {
             (Line::Header(_), ends @ None) => {
                 *ends = Some(Chain::of(line));
-                Ok(Glance::Header)
+                Ok(LineKind::Header)
             }
             (Line::Run(subject), Some(_)) if self.run.is_none() => {
                 self.run = Some(Chain::of(line));
-                Ok(Glance::Run(subject.run_id))
+                Ok(LineKind::Run(subject.run_id))
             }
             (Line::End(end), Some(ends)) if self.run.take().is_some_and(|run| run.hash() == end.sha256) => {
                 ends.add(line);
-                Ok(Glance::End)
+                Ok(LineKind::End)
             }
             (Line::Total(total), Some(ends)) if total == self.total && ends.hash() == total.sha256 => {
                 self.is_over = true;
-                Ok(Glance::Total)
+                Ok(LineKind::Total)
             }
             _ => Err(changed()),
         }
     }
 
     /// Says that the file was the same up to its end.
-    pub fn finish(self) -> Result<(), Fault> {
+    pub fn finish(self) -> Result<(), LineError> {
         if self.is_over { Ok(()) } else { Err(changed()) }
     }
 }
 
-fn changed() -> Fault {
-    Fault::say("the file has been changed since it was checked")
+fn changed() -> LineError {
+    LineError::say("the file has been changed since it was checked")
 }

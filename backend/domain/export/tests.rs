@@ -2,7 +2,7 @@ use chrono::DateTime;
 use proptest::prelude::*;
 
 use super::{
-    index::{Enclosed, mention},
+    index::{AttachedArtifact, mention},
     verify::{Seen, Verifier},
     *,
 };
@@ -47,7 +47,7 @@ fn file() -> Vec<String> {
     let mut events = 0;
     for (n, parent) in [(1, None), (2, Some(id(1)))] {
         let subject = subject(n);
-        let (mut telling, line) = Telling::begin(&subject);
+        let (mut telling, line) = RunWriter::begin(&subject);
         lines.push(line);
         let payload = created(subject.run_id, parent);
         let rest = [
@@ -130,7 +130,7 @@ fn runs_that_are_left_out_or_moved_are_noticed_even_when_each_is_whole() {
 fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
     let subject = subject(1);
     let told = |events: &[(&str, String)]| {
-        let (mut telling, line) = Telling::begin(&subject);
+        let (mut telling, line) = RunWriter::begin(&subject);
         let mut lines = vec![header(), line];
         for ((event_type, payload), seq) in events.iter().zip(1..) {
             lines.push(telling.event(&recorded(&subject, seq, event_type, payload)).unwrap());
@@ -165,7 +165,7 @@ fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
 #[test]
 fn a_leap_second_stands_in_no_log() {
     let subject = subject(1);
-    let (mut telling, line) = Telling::begin(&subject);
+    let (mut telling, line) = RunWriter::begin(&subject);
     let payload = created(subject.run_id, None);
     let leap = DateTime::from_timestamp(1_483_228_799, 1_000_000_000).unwrap();
     let event = Recorded { at: leap, ..recorded(&subject, 1, "run.created", &payload) };
@@ -180,7 +180,7 @@ fn a_leap_second_stands_in_no_log() {
 
 #[test]
 fn a_second_reading_finds_the_same_lines_or_says_that_they_were_changed() {
-    use skim::{Glance, Skim};
+    use skim::{LineKind, Skim};
     let whole = file();
     let mut verifier = Verifier::default();
     for line in &whole {
@@ -193,12 +193,12 @@ fn a_second_reading_finds_the_same_lines_or_says_that_they_were_changed() {
         skim.finish().map(|()| seen)
     };
     let seen = glances(&whole).unwrap();
-    assert_eq!((seen[0], seen[1], seen[2]), (Glance::Header, Glance::Run(id(1)), Glance::Event));
-    assert_eq!(seen[seen.len() - 2..], [Glance::End, Glance::Total]);
+    assert_eq!((seen[0], seen[1], seen[2]), (LineKind::Header, LineKind::Run(id(1)), LineKind::Event));
+    assert_eq!(seen[seen.len() - 2..], [LineKind::End, LineKind::Total]);
     for at in 0..whole.len() {
         let mut changed = whole.clone();
         changed[at].push(' ');
-        let is_small = matches!(seen[at], Glance::Total | Glance::Header);
+        let is_small = matches!(seen[at], LineKind::Total | LineKind::Header);
         assert!(is_small || glances(&changed).is_err(), "line {}", at + 1);
         changed.remove(at);
         assert!(glances(&changed).is_err(), "without line {}", at + 1);
@@ -268,8 +268,8 @@ fn an_artifact_that_came_along_is_one_the_log_tells_of() {
     let rest = format!("\"media_type\":\"text/plain\",\"size\":5,\"sha256\":\"{hash}\"");
     let kept = format!("{{\"artifact_id\":\"{artifact}\",\"name\":\"a b.txt\",{rest},\"url\":\"x\"}}");
     let told = of("artifact.created", kept.clone(), Some("e")).unwrap();
-    assert_eq!(Enclosed::read(&told.enclosed.line()).unwrap(), told.enclosed);
-    assert!(Enclosed::read(&told.enclosed.line().replace(',', ", ")).is_err());
+    assert_eq!(AttachedArtifact::read(&told.enclosed.line()).unwrap(), told.enclosed);
+    assert!(AttachedArtifact::read(&told.enclosed.line().replace(',', ", ")).is_err());
     let pointer = format!("{{\"$artifact\":{{\"artifact_id\":\"{artifact}\",{rest}}},\"preview\":\"\"}}");
     let spilled = of("tool.completed", pointer, Some("e")).unwrap();
     assert_eq!(spilled.enclosed.name.as_str(), "payload.json");

@@ -8,7 +8,7 @@ use std::{
 use sha2::{Digest as _, Sha256};
 
 use super::{
-    Chain, End, Fault, Line, Subject, Total, VERSION, check_letter, creation, header, named, read_event, read_line,
+    Chain, End, Line, LineError, Subject, Total, VERSION, check_letter, creation, header, named, read_event, read_line,
     total_line,
 };
 use crate::domain::{
@@ -83,7 +83,7 @@ impl Default for Verifier {
 
 impl Verifier {
     /// Checks the next line, without its line end. After a fault nothing more is to be asked.
-    pub fn line(&mut self, line: &str) -> Result<Seen, Fault> {
+    pub fn line(&mut self, line: &str) -> Result<Seen, LineError> {
         let read = read_line(line)?;
         match (std::mem::replace(&mut self.stage, Stage::Start), read) {
             (Stage::Start, Line::Header(VERSION)) => {
@@ -92,47 +92,47 @@ impl Verifier {
                 Ok(Seen::Header)
             }
             (Stage::Start, Line::Header(other)) => {
-                Err(Fault::tell(format!("this export has the form {other}; this program reads {VERSION}")))
+                Err(LineError::tell(format!("this export has the form {other}; this program reads {VERSION}")))
             }
-            (Stage::Start, _) => Err(Fault::tell(format!("an export begins with {}", header()))),
+            (Stage::Start, _) => Err(LineError::tell(format!("an export begins with {}", header()))),
             (Stage::Between, Line::Run(subject)) => self.begin(line, subject),
             (Stage::Between, Line::Total(total)) => self.total(line, total),
-            (Stage::Between, _) => Err(Fault::say("a run or the total is wanted here")),
+            (Stage::Between, _) => Err(LineError::say("a run or the total is wanted here")),
             (Stage::In(open), Line::Event(members)) => {
                 let event = read_event(members, line, &open.subject, &self.owner_text)?;
                 self.event(line, open, event)
             }
             (Stage::In(open), Line::End(end)) => self.end(line, &open, end),
-            (Stage::In(_), _) => Err(Fault::say("an event or the end of the run is wanted here")),
-            (Stage::Over(_), _) => Err(Fault::say("nothing follows the total")),
+            (Stage::In(_), _) => Err(LineError::say("an event or the end of the run is wanted here")),
+            (Stage::Over(_), _) => Err(LineError::say("nothing follows the total")),
         }
     }
 
     /// What the file holds, once all of it has been read.
-    pub fn finish(self) -> Result<Total, Fault> {
+    pub fn finish(self) -> Result<Total, LineError> {
         match self.stage {
             Stage::Over(total) => Ok(total),
-            _ => Err(Fault::say("the file ends before its total: it was cut off")),
+            _ => Err(LineError::say("the file ends before its total: it was cut off")),
         }
     }
 
     /// Says why a run could not come here, with its first event; nothing is changed by asking.
-    pub fn check_next(&self, subject: &Subject, created: &Recorded) -> Result<(), Fault> {
+    pub fn check_next(&self, subject: &Subject, created: &Recorded) -> Result<(), LineError> {
         self.check_order(subject)?;
         self.depth_of(&creation(subject, created, &self.owner)?.context).map(drop)
     }
 
-    fn check_order(&self, subject: &Subject) -> Result<(), Fault> {
+    fn check_order(&self, subject: &Subject) -> Result<(), LineError> {
         if self.known.contains_key(&subject.run_id) {
-            return Err(Fault::tell(format!("the run {} stands in the file twice", subject.run_id)));
+            return Err(LineError::tell(format!("the run {} stands in the file twice", subject.run_id)));
         }
         if self.awaited.contains(&subject.run_id) {
-            return Err(Fault::tell(format!("the run {} comes after a run below it", subject.run_id)));
+            return Err(LineError::tell(format!("the run {} comes after a run below it", subject.run_id)));
         }
         Ok(())
     }
 
-    fn begin(&mut self, line: &str, subject: Subject) -> Result<Seen, Fault> {
+    fn begin(&mut self, line: &str, subject: Subject) -> Result<Seen, LineError> {
         subject.check()?;
         check_letter(line, &named("run", &subject))?;
         self.check_order(&subject)?;
@@ -146,11 +146,11 @@ impl Verifier {
         Ok(Seen::Run(subject))
     }
 
-    fn event(&mut self, line: &str, mut open: Box<Open>, event: Recorded) -> Result<Seen, Fault> {
+    fn event(&mut self, line: &str, mut open: Box<Open>, event: Recorded) -> Result<Seen, LineError> {
         let wanted = open.last_seq.next();
         if event.seq != Some(wanted) {
             let found = event.seq.unwrap_or_default();
-            return Err(Fault::tell(format!("the seq {wanted} is wanted here, and this is {found}")));
+            return Err(LineError::tell(format!("the seq {wanted} is wanted here, and this is {found}")));
         }
         if open.last_seq == Seq::ZERO {
             self.place(&open.subject, &event)?;
@@ -159,11 +159,11 @@ impl Verifier {
             let hash = Sha256::digest(id.as_str().as_bytes());
             let key = hash[..16].iter().fold(0u128, |key, byte| key << 8 | u128::from(*byte));
             if !open.keys.insert(key) {
-                return Err(Fault::say("this event_id stands before in the run"));
+                return Err(LineError::say("this event_id stands before in the run"));
             }
         }
         let next = run::decide(open.status, [&event.event_type]);
-        open.status = next.map_err(|refusal| Fault::tell(format!("seq {wanted}: {refusal}")))?;
+        open.status = next.map_err(|refusal| LineError::tell(format!("seq {wanted}: {refusal}")))?;
         open.last_seq = wanted;
         open.chain.add(line);
         self.stage = Stage::In(open);
@@ -171,7 +171,7 @@ impl Verifier {
     }
 
     /// Finds a run's place in its tree by its first event.
-    fn place(&mut self, subject: &Subject, created: &Recorded) -> Result<(), Fault> {
+    fn place(&mut self, subject: &Subject, created: &Recorded) -> Result<(), LineError> {
         let context = creation(subject, created, &self.owner)?.context;
         let depth = self.depth_of(&context)?;
         self.awaited.extend(context.parent_run_id.filter(|parent| !self.known.contains_key(parent)));
@@ -179,18 +179,18 @@ impl Verifier {
         Ok(())
     }
 
-    fn depth_of(&self, context: &RunContext) -> Result<u16, Fault> {
+    fn depth_of(&self, context: &RunContext) -> Result<u16, LineError> {
         match context.parent_run_id.and_then(|parent| self.known.get(&parent)) {
             None => Ok(0),
             Some((root, _)) if *root != context.root_run_id => {
-                Err(Fault::say("the run has another root than its parent"))
+                Err(LineError::say("the run has another root than its parent"))
             }
-            Some((_, depth)) if *depth >= RUN_DEPTH_MAX => Err(Fault::say("the tree of runs is too deep")),
+            Some((_, depth)) if *depth >= RUN_DEPTH_MAX => Err(LineError::say("the tree of runs is too deep")),
             Some((_, depth)) => Ok(depth + 1),
         }
     }
 
-    fn end(&mut self, line: &str, open: &Open, end: End) -> Result<Seen, Fault> {
+    fn end(&mut self, line: &str, open: &Open, end: End) -> Result<Seen, LineError> {
         let found = End {
             run_id: open.subject.run_id,
             last_seq: open.last_seq,
@@ -198,14 +198,14 @@ impl Verifier {
             sha256: open.chain.hash(),
         };
         if open.last_seq == Seq::ZERO {
-            return Err(Fault::say("the run has no event"));
+            return Err(LineError::say("the run has no event"));
         }
         if (end.run_id, end.last_seq, end.status) != (found.run_id, found.last_seq, found.status) {
             let (seq, status) = (found.last_seq, found.status.as_str());
-            return Err(Fault::tell(format!("the end does not fit: its run stands at {seq} and is {status}")));
+            return Err(LineError::tell(format!("the end does not fit: its run stands at {seq} and is {status}")));
         }
         if end.sha256 != found.sha256 {
-            return Err(Fault::say("the hash of the run's lines is another: one of them was changed"));
+            return Err(LineError::say("the hash of the run's lines is another: one of them was changed"));
         }
         check_letter(line, &named("end", &end))?;
         self.chain.add(line);
@@ -215,14 +215,14 @@ impl Verifier {
         Ok(Seen::End(end))
     }
 
-    fn total(&mut self, line: &str, total: Total) -> Result<Seen, Fault> {
+    fn total(&mut self, line: &str, total: Total) -> Result<Seen, LineError> {
         let found = self.so_far();
         if (total.runs, total.events) != (found.runs, found.events) {
             let Total { runs, events, .. } = found;
-            return Err(Fault::tell(format!("the total does not fit: there are {runs} runs and {events} events")));
+            return Err(LineError::tell(format!("the total does not fit: there are {runs} runs and {events} events")));
         }
         if total.sha256 != found.sha256 {
-            return Err(Fault::say("the hash of the ends is another: a run was changed, left out or moved"));
+            return Err(LineError::say("the hash of the ends is another: a run was changed, left out or moved"));
         }
         check_letter(line, &total_line(&total))?;
         self.stage = Stage::Over(total);

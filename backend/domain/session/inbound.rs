@@ -127,7 +127,7 @@ pub struct Image {
 
 /// Why an image was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
-pub enum ImageFlaw {
+pub enum InvalidImage {
     #[error("the image is not base64 (standard alphabet), nor a data URI of it")]
     Encoding,
     #[error("an image may have {IMAGE_BYTES_MAX} bytes")]
@@ -143,31 +143,31 @@ impl Image {
     ///
     /// What the bytes say counts. Bytes that say nothing are what they were said to be: whether a model can read them is
     /// the model's to judge.
-    pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, ImageFlaw> {
+    pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, InvalidImage> {
         let (own, base64) = of_data_uri(text)?;
         if base64.len() > IMAGE_BYTES_MAX.div_ceil(3) * 4 {
-            return Err(ImageFlaw::TooLarge);
+            return Err(InvalidImage::TooLarge);
         }
-        let bytes = LENIENT.decode(base64).map_err(|_| ImageFlaw::Encoding)?;
+        let bytes = LENIENT.decode(base64).map_err(|_| InvalidImage::Encoding)?;
         if bytes.len() > IMAGE_BYTES_MAX {
-            return Err(ImageFlaw::TooLarge);
+            return Err(InvalidImage::TooLarge);
         }
         let mut media_type = MediaType::of_bytes(&bytes);
         for name in [own, claimed].into_iter().flatten().filter(|name| !name.trim().is_empty()) {
-            let named = MediaType::of_name(name).ok_or(ImageFlaw::MediaType)?;
+            let named = MediaType::of_name(name).ok_or(InvalidImage::MediaType)?;
             if *media_type.get_or_insert(named) != named {
-                return Err(ImageFlaw::MediaType);
+                return Err(InvalidImage::MediaType);
             }
         }
-        let media_type = media_type.filter(|_| !bytes.is_empty()).ok_or(ImageFlaw::Kind)?;
+        let media_type = media_type.filter(|_| !bytes.is_empty()).ok_or(InvalidImage::Kind)?;
         Ok(Self { media_type, base64: STANDARD.encode(&bytes) })
     }
 
-    pub fn of_bytes(bytes: &[u8]) -> Result<Self, ImageFlaw> {
+    pub fn of_bytes(bytes: &[u8]) -> Result<Self, InvalidImage> {
         if bytes.len() > IMAGE_BYTES_MAX {
-            return Err(ImageFlaw::TooLarge);
+            return Err(InvalidImage::TooLarge);
         }
-        let media_type = MediaType::of_bytes(bytes).ok_or(ImageFlaw::Kind)?;
+        let media_type = MediaType::of_bytes(bytes).ok_or(InvalidImage::Kind)?;
         Ok(Self { media_type, base64: STANDARD.encode(bytes) })
     }
 
@@ -187,13 +187,13 @@ impl Image {
 }
 
 /// The media type and the base64 of a data URI; a text that is none is base64 itself.
-fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), ImageFlaw> {
+fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), InvalidImage> {
     if !text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
         return Ok((None, text));
     }
-    let (head, base64) = text[5..].split_once(',').ok_or(ImageFlaw::Encoding)?;
-    let (media_type, encoding) = head.rsplit_once(';').ok_or(ImageFlaw::Encoding)?;
-    if encoding.eq_ignore_ascii_case("base64") { Ok((Some(media_type), base64)) } else { Err(ImageFlaw::Encoding) }
+    let (head, base64) = text[5..].split_once(',').ok_or(InvalidImage::Encoding)?;
+    let (media_type, encoding) = head.rsplit_once(';').ok_or(InvalidImage::Encoding)?;
+    if encoding.eq_ignore_ascii_case("base64") { Ok((Some(media_type), base64)) } else { Err(InvalidImage::Encoding) }
 }
 
 /// A message of a channel.

@@ -3,7 +3,7 @@ use std::collections::HashMap;
 use proptest::prelude::*;
 
 use super::{
-    inbound::{Image, ImageFlaw, MediaType},
+    inbound::{Image, InvalidImage, MediaType},
     thread::{ThreadBase, are_apart, chat_of, counter_above, log_file_name},
     *,
 };
@@ -149,21 +149,21 @@ fn an_image_is_what_its_bytes_say() {
         assert_eq!(Image::new(&png, Some(same)).unwrap().media_type, MediaType::Png, "{same}");
     }
     for other in ["image/jpeg", "image/jpg", "image/svg+xml", "png"] {
-        assert_eq!(Image::new(&png, Some(other)), Err(ImageFlaw::MediaType), "{other}");
+        assert_eq!(Image::new(&png, Some(other)), Err(InvalidImage::MediaType), "{other}");
     }
     let jpeg = Image::of_bytes(b"\xff\xd8\xff\xe0").unwrap().base64;
     assert_eq!(Image::new(&jpeg, Some("image/jpg")).unwrap().media_type, MediaType::Jpeg);
-    assert_eq!(Image::new("PHN2Zz4=", Some("image/svg+xml")), Err(ImageFlaw::MediaType));
-    assert_eq!(Image::new("not base64!", None), Err(ImageFlaw::Encoding));
-    assert_eq!(Image::new(&"A".repeat(8 * 1024 * 1024), None), Err(ImageFlaw::TooLarge));
+    assert_eq!(Image::new("PHN2Zz4=", Some("image/svg+xml")), Err(InvalidImage::MediaType));
+    assert_eq!(Image::new("not base64!", None), Err(InvalidImage::Encoding));
+    assert_eq!(Image::new(&"A".repeat(8 * 1024 * 1024), None), Err(InvalidImage::TooLarge));
 }
 
 #[test]
 fn bytes_that_say_nothing_are_what_they_were_said_to_be() {
-    assert_eq!(Image::new("PHN2Zz4=", None), Err(ImageFlaw::Kind));
+    assert_eq!(Image::new("PHN2Zz4=", None), Err(InvalidImage::Kind));
     assert_eq!(Image::new("PHN2Zz4=", Some("image/webp")).unwrap().media_type, MediaType::Webp);
     assert_eq!(Image::new("data:image/gif;base64,PHN2Zz4=", None).unwrap().media_type, MediaType::Gif);
-    assert_eq!(Image::new("data:image/gif;base64,", None), Err(ImageFlaw::Kind), "no bytes are no image");
+    assert_eq!(Image::new("data:image/gif;base64,", None), Err(InvalidImage::Kind), "no bytes are no image");
 }
 
 #[test]
@@ -176,12 +176,12 @@ fn an_image_may_come_as_a_data_uri_and_without_its_padding() {
         assert_eq!(Image::new(&text, None).as_ref(), Ok(&png), "{text}");
     }
     for text in ["data:image/png,x", "data:image/png", "data:", "https://example.org/x.png"] {
-        assert_eq!(Image::new(text, None), Err(ImageFlaw::Encoding), "{text}");
+        assert_eq!(Image::new(text, None), Err(InvalidImage::Encoding), "{text}");
     }
     let uri = format!("data:image/jpeg;base64,{bare}");
-    assert_eq!(Image::new(&uri, None), Err(ImageFlaw::MediaType), "the bytes say otherwise");
+    assert_eq!(Image::new(&uri, None), Err(InvalidImage::MediaType), "the bytes say otherwise");
     let uri = format!("data:image/png;base64,{bare}");
-    assert_eq!(Image::new(&uri, Some("image/gif")), Err(ImageFlaw::MediaType));
+    assert_eq!(Image::new(&uri, Some("image/gif")), Err(InvalidImage::MediaType));
 }
 
 #[test]

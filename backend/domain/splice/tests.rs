@@ -48,7 +48,7 @@ impl World {
             ring_max,
             lagged: false,
             open: 0,
-            splice: Splice::new(Track::Run(Seq::new(after).unwrap())),
+            splice: Splice::new(ReadPosition::Run(Seq::new(after).unwrap())),
             page: None,
             page_rows,
             settling: false,
@@ -61,7 +61,7 @@ impl World {
     }
 
     fn query(&mut self) {
-        let Track::Run(after) = self.splice.track() else { unreachable!() };
+        let ReadPosition::Run(after) = self.splice.track() else { unreachable!() };
         self.page = Some((after.get(), self.committed));
         self.settling = false;
         self.live = false;
@@ -168,8 +168,8 @@ impl World {
     }
 }
 
-fn place(seq: i64) -> Place {
-    Place { seq: Seq::new(seq).unwrap(), lane: 0, position: seq * 10 }
+fn place(seq: i64) -> LogPosition {
+    LogPosition { seq: Seq::new(seq).unwrap(), lane: 0, position: seq * 10 }
 }
 
 /// Visits every reachable state and returns how many there are.
@@ -205,7 +205,7 @@ fn every_interleaving_of_a_small_world_delivers_each_seq_once_in_order_and_the_w
 
 #[test]
 fn a_page_that_starts_later_than_asked_is_an_explicit_gap() {
-    let mut splice = Splice::new(Track::Run(Seq::new(2).unwrap()));
+    let mut splice = Splice::new(ReadPosition::Run(Seq::new(2).unwrap()));
     let steps = splice.step(Input::Page { events: vec![(place(5), 5)], tail: None, complete: true });
     let (requested_after, first_seq) = (Seq::new(2).unwrap(), Seq::new(5).unwrap());
     assert_eq!(steps, vec![Step::Gap { requested_after, first_seq }, Step::Deliver(5), Step::Settle]);
@@ -213,14 +213,14 @@ fn a_page_that_starts_later_than_asked_is_an_explicit_gap() {
 
 #[test]
 fn a_feed_takes_each_lane_forward_only() {
-    let mut splice = Splice::new(Track::Feed(FeedCursor::of(vec![10, 5])));
-    let at = |lane, position| Place { seq: Seq::new(1).unwrap(), lane, position };
+    let mut splice = Splice::new(ReadPosition::Feed(FeedCursor::of(vec![10, 5])));
+    let at = |lane, position| LogPosition { seq: Seq::new(1).unwrap(), lane, position };
     let page = Input::Page { events: vec![(at(0, 11), 'a')], tail: Some(FeedCursor::of(vec![20, 5])), complete: true };
     assert_eq!(splice.step(page), vec![Step::Deliver('a'), Step::Settle]);
     assert_eq!(splice.step(Input::Durable(at(0, 15), 'b')), vec![]);
     assert_eq!(splice.step(Input::Durable(at(1, 6), 'c')), vec![Step::Deliver('c')]);
     assert_eq!(splice.step(Input::<char>::Settled), vec![Step::CaughtUp { first_time: true }]);
-    assert_eq!(splice.track(), &Track::Feed(FeedCursor::of(vec![20, 6])));
+    assert_eq!(splice.track(), &ReadPosition::Feed(FeedCursor::of(vec![20, 6])));
 }
 
 proptest! {

@@ -29,7 +29,7 @@ type Place = (usize, usize);
 
 /// Takes the events of one run after the other, in their order, and makes messages of them.
 #[derive(Debug, Default)]
-pub struct Gathering {
+pub struct MessageBuilder {
     messages: Vec<Value>,
     run: Option<RunId>,
     /// The first message of the run that is being read.
@@ -46,7 +46,7 @@ pub struct Gathering {
     values: usize,
 }
 
-impl Gathering {
+impl MessageBuilder {
     /// How many messages there are so far.
     pub fn len(&self) -> usize {
         self.messages.len()
@@ -198,7 +198,7 @@ mod tests {
     }
 
     fn gathered(events: impl IntoIterator<Item = Logged>) -> Vec<Value> {
-        let mut gathering = Gathering::default();
+        let mut gathering = MessageBuilder::default();
         events.into_iter().for_each(|logged| gathering.push(logged));
         gathering.finish()
     }
@@ -247,7 +247,7 @@ mod tests {
 
     #[test]
     fn what_is_taken_in_is_counted_and_calls_are_too() {
-        let mut gathering = Gathering::default();
+        let mut gathering = MessageBuilder::default();
         let args = vec![0; SAVED_VALUES_MAX / 4];
         for number in 0..4 {
             assert!(!gathering.is_too_much());
@@ -255,7 +255,7 @@ mod tests {
                 .push(Logged { payload: json!({"name": "x", "args": args}), ..called(1, &number.to_string(), "x") });
         }
         assert!(gathering.is_too_much() && gathering.is_empty());
-        let mut gathering = Gathering::default();
+        let mut gathering = MessageBuilder::default();
         gathering.push(said(1, json!({"text": "x".repeat(SAVED_FILE_BYTES_MAX)})));
         assert!(gathering.is_too_much());
     }

@@ -18,13 +18,13 @@ fn supervisor() -> (Arc<World>, SupervisorEmitter) {
 #[test]
 fn an_emitter_refuses_to_speak_for_a_run_of_another_role() {
     let make = |role| World::endless().host(context(1, role, "a"));
-    assert_eq!(SupervisorEmitter::new(make(Role::Worker), "p").err(), Some(Unfit::Role(Role::Worker)));
+    assert_eq!(SupervisorEmitter::new(make(Role::Worker), "p").err(), Some(InvalidIdentity::Role(Role::Worker)));
     for role in [Role::Supervisor, Role::Agent] {
-        assert_eq!(WorkerEmitter::new(make(role), "p").err(), Some(Unfit::Role(role)));
+        assert_eq!(WorkerEmitter::new(make(role), "p").err(), Some(InvalidIdentity::Role(role)));
         assert!(SupervisorEmitter::new(make(role), "p").is_ok());
     }
     for prefix in ["", "a\nb", &"x".repeat(PREFIX_CHARS_MAX + 1)] {
-        assert_eq!(WorkerEmitter::new(make(Role::Worker), prefix).err(), Some(Unfit::Prefix));
+        assert_eq!(WorkerEmitter::new(make(Role::Worker), prefix).err(), Some(InvalidIdentity::Prefix));
     }
 }
 

@@ -10,7 +10,7 @@ use utoipa::ToSchema;
 use crate::{
     domain::{
         id::Malformed,
-        session::inbound::{Image, ImageFlaw, Inbound, check_text},
+        session::inbound::{Image, Inbound, InvalidImage, check_text},
     },
     http::problem::{Code, Problem},
 };
@@ -162,12 +162,12 @@ fn digits_of(time: &str) -> u8 {
     u8::try_from(digits).unwrap_or(9)
 }
 
-fn image_problem(flaw: ImageFlaw) -> Problem {
+fn image_problem(flaw: InvalidImage) -> Problem {
     let (code, field) = match flaw {
-        ImageFlaw::TooLarge => (Code::TooLarge, "image_base64"),
-        ImageFlaw::Encoding => (Code::InvalidRequest, "image_base64"),
-        ImageFlaw::Kind => (Code::UnsupportedMediaType, "image_base64"),
-        ImageFlaw::MediaType => (Code::UnsupportedMediaType, "image_media_type"),
+        InvalidImage::TooLarge => (Code::TooLarge, "image_base64"),
+        InvalidImage::Encoding => (Code::InvalidRequest, "image_base64"),
+        InvalidImage::Kind => (Code::UnsupportedMediaType, "image_base64"),
+        InvalidImage::MediaType => (Code::UnsupportedMediaType, "image_media_type"),
     };
     Problem::new(code, flaw.to_string()).field(field)
 }

@@ -44,14 +44,14 @@ pub struct RemoteHost {
 
 /// A run that has not ended.
 #[derive(Deserialize)]
-struct Stands {
+struct LiveRun {
     run_id: RunId,
     status: Status,
 }
 
 #[derive(Deserialize)]
 struct Below {
-    runs: Vec<Stands>,
+    runs: Vec<LiveRun>,
 }
 
 impl RemoteHost {
@@ -121,7 +121,7 @@ impl RunHost for RemoteHost {
     }
 
     fn status(&self) -> Hosted<'_, Option<Status>> {
-        Box::pin(async move { Ok(self.run::<Stands>(self.context.run_id).await?.map(|run| run.status)) })
+        Box::pin(async move { Ok(self.run::<LiveRun>(self.context.run_id).await?.map(|run| run.status)) })
     }
 
     fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>> {
@@ -171,7 +171,7 @@ impl RunHost for RemoteHost {
                 if below.is_empty() {
                     return Ok(());
                 }
-                for Stands { run_id, .. } in below {
+                for LiveRun { run_id, .. } in below {
                     let run = run_id.to_string();
                     match self.client.insist(PATIENCE, |_| self.client.cancel(&run, Some(reason))).await {
                         Ok(_) => {}

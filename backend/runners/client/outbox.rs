@@ -16,7 +16,7 @@ use crate::{
         json::Json,
         limits::RUNNER_MESSAGE_BYTES_MAX,
         run::Status,
-        runner::{Ack, Answered, Done, Events, FromRunner, Trouble},
+        runner::{Ack, Answered, Done, Events, FromRunner, RunnerError},
     },
     emitters::host::HostError,
 };
@@ -71,7 +71,7 @@ impl Outbox {
             if known.attempt >= attempt {
                 return None;
             }
-            self.forget(run, &Trouble::new("lease_lost", "the run was assigned anew"));
+            self.forget(run, &RunnerError::new("lease_lost", "the run was assigned anew"));
         }
         let (cancel, answers) = (CancellationToken::new(), watch::Sender::new(Vec::new()));
         let given = (Assigned { run_id: run, attempt }, cancel.clone(), answers.subscribe());
@@ -166,7 +166,7 @@ impl Outbox {
     }
 
     /// One message is refused, or the run is not this runner's any more.
-    pub(super) fn trouble(&mut self, trouble: &Trouble) {
+    pub(super) fn trouble(&mut self, trouble: &RunnerError) {
         let Some(run_id) = trouble.run_id else { return };
         let gone = matches!(trouble.code.as_str(), "lease_lost" | "not_assigned" | "run_ended");
         if gone {
@@ -186,10 +186,10 @@ impl Outbox {
 
     /// Stops the work on a run.
     pub(super) fn cancel(&mut self, run: RunId) {
-        self.forget(run, &Trouble::new("run_ended", "the run was cancelled"));
+        self.forget(run, &RunnerError::new("run_ended", "the run was cancelled"));
     }
 
-    fn forget(&mut self, run_id: RunId, trouble: &Trouble) {
+    fn forget(&mut self, run_id: RunId, trouble: &RunnerError) {
         let Some(run) = self.runs.remove(&run_id) else { return };
         // A run that has ended by the runner's own word has taken everything up to it.
         let mut ours = trouble.code == "run_ended" && run.waiting.iter().any(|message| ends(&message.events));

@@ -14,7 +14,7 @@ use crate::{
         principal::OwnerId,
         transcript::{
             SavedThread,
-            fallback::{Gathering, Logged},
+            fallback::{Logged, MessageBuilder},
             full::{self, Held},
             message::check,
             plain::Reader,
@@ -56,7 +56,7 @@ async fn said_in(
     owner: &OwnerId,
     thread: &ThreadId,
 ) -> Result<Vec<Value>, Error> {
-    let (mut gathering, mut last) = (Gathering::default(), None);
+    let (mut gathering, mut last) = (MessageBuilder::default(), None);
     loop {
         let talks = store.talks(owner, thread, last).await?;
         last = talks.last().copied();

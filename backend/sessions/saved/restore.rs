@@ -14,7 +14,7 @@ use crate::{
     },
     store::{
         checkpoints::NewCheckpoint,
-        sessions::{Keeping, restored::CalledLike},
+        sessions::{SessionPolicy, restored::CalledLike},
     },
 };
 
@@ -22,7 +22,7 @@ use crate::{
 #[derive(Clone, Debug)]
 pub struct Talk {
     pub channel: ChannelName,
-    pub keeping: Keeping,
+    pub keeping: SessionPolicy,
     /// Whose its chats are; `None` where each caller has chats of their own.
     pub owner: Option<OwnerId>,
 }

@@ -96,7 +96,7 @@ impl<'a> Heads<'a> {
 
 /// The runs a batch creates.
 #[derive(Default)]
-pub(super) struct Births<'a> {
+pub(super) struct NewRunRows<'a> {
     pub run_id: Vec<Uuid>,
     pub owner_id: Vec<&'a str>,
     pub root_run_id: Vec<Uuid>,
@@ -121,7 +121,7 @@ pub(super) struct Births<'a> {
     pub is_job: Vec<bool>,
 }
 
-impl<'a> Births<'a> {
+impl<'a> NewRunRows<'a> {
     pub(super) fn of(writes: &'a [HeadWrite]) -> Self {
         let mut births = Self::default();
         for write in writes {

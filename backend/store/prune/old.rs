@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Gone, drop_unused_blobs};
+use super::{Pruned, drop_unused_blobs};
 use crate::{
     domain::{limits::READ_WAIT_MS_MAX, principal::OwnerId},
     store::{Error, Store, bounded},
@@ -11,7 +11,7 @@ use crate::{
 impl Store {
     /// Leaves, of the checkpoints that the engine made, the newest `keep` of each thread, and the newest of every run that
     /// has not ended. Looks at up to `limit` threads of all owners that were used since then.
-    pub async fn prune_old(&self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Gone, Error> {
+    pub async fn prune_old(&self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let threads = bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.relay_connection().await?;
             let threads = sqlx::query!(
@@ -26,7 +26,7 @@ impl Store {
             Ok(threads.fetch_all(&mut *connection).await?)
         })
         .await?;
-        let mut gone = Gone::default();
+        let mut gone = Pruned::default();
         for thread in threads {
             // Each by itself: one that is too large to go in time must not keep the others.
             match self.prune_thread(&OwnerId::trusted(&thread.owner_id), thread.thread_no, keep).await {
@@ -38,7 +38,7 @@ impl Store {
     }
 
     /// Does not wait for a thread that somebody uses at this moment: it is looked at again.
-    async fn prune_thread(&self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Gone, Error> {
+    async fn prune_thread(&self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.owned(owner).await?;
             let numbers = sqlx::query_scalar!(
@@ -81,7 +81,7 @@ impl Store {
             let row = row.fetch_one(&mut *tx).await?;
             let blobs = drop_unused_blobs(&mut tx, owner, &numbers).await?;
             tx.commit().await?;
-            Ok(Gone { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
+            Ok(Pruned { threads: 0, checkpoints: row.checkpoints, writes: row.writes, blobs })
         })
         .await
     }

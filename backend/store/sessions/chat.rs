@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{EndReason, Keeping, Settled};
+use super::{EndReason, MessageSession, SessionPolicy};
 use crate::{
     domain::{
         id::{Name, ThreadId},
@@ -108,14 +108,14 @@ impl<'a> Locked<'a> {
     /// The session that something said now belongs to.
     pub(super) async fn session(
         &mut self,
-        keeping: Keeping,
+        keeping: SessionPolicy,
         now: DateTime<Utc>,
         fresh: Name,
-    ) -> Result<Settled, Error> {
+    ) -> Result<MessageSession, Error> {
         if let Some((session_id, thread_id, last_activity_at)) = self.open().await? {
             if !is_idle(last_activity_at, now, keeping.idle_timeout_s) {
                 let (session_id, thread_id) = (Name::trusted(&session_id), ThreadId::trusted(&thread_id));
-                return Ok(Settled { session_id, thread_id, is_new: false });
+                return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
             // It was over when the time had passed, not when somebody came to look.
             self.end(EndReason::Idle, last_activity_at + TimeDelta::seconds(keeping.idle_timeout_s)).await?;
@@ -125,7 +125,7 @@ impl<'a> Locked<'a> {
         self.counter = counter_above(self.counter, highest, is_ours && !keeping.thread_per_session);
         let thread_id = self.base.thread(self.counter);
         self.begin(&fresh, &thread_id, self.counter, now).await?;
-        Ok(Settled { session_id: fresh, thread_id, is_new: true })
+        Ok(MessageSession { session_id: fresh, thread_id, is_new: true })
     }
 
     /// Makes a session on the thread with this number. The chat has no other that is open.

@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{EndReason, Keeping, chat::Locked};
+use super::{EndReason, SessionPolicy, chat::Locked};
 use crate::{
     domain::{
         id::{Name, ThreadId},
@@ -23,7 +23,7 @@ pub struct CalledLike {
     pub chat: Chat,
     /// The thread's number in it.
     pub number: i64,
-    pub keeping: Keeping,
+    pub keeping: SessionPolicy,
     /// What the session would be called.
     pub fresh: Name,
 }

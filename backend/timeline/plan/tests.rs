@@ -32,9 +32,9 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
     })
 }
 
-fn emission(n: u8, events: Vec<NewEvent>) -> Emission {
+fn emission(n: u8, events: Vec<NewEvent>) -> AppendRequest {
     let arrived = tokio::time::Instant::now();
-    Emission { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None, _place: None }
+    AppendRequest { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None, _place: None }
 }
 
 fn event(event_type: &str, key: Option<&str>) -> NewEvent {
@@ -51,7 +51,11 @@ fn head(status: Status, last_seq: i64) -> StoredHead {
     StoredHead { head, owner_id: OwnerId::trusted("o"), request_hash: Vec::new() }
 }
 
-fn plan_of(emissions: &[Emission], heads: &HashMap<RunId, StoredHead>, keys: &HashMap<(RunId, EventId), Seq>) -> Plan {
+fn plan_of(
+    emissions: &[AppendRequest],
+    heads: &HashMap<RunId, StoredHead>,
+    keys: &HashMap<(RunId, EventId), Seq>,
+) -> Plan {
     let open = |_, _: &SpanId| (Lengths::default(), None);
     plan(emissions, &Known { heads, keys, open: &open, now: DateTime::UNIX_EPOCH })
 }
@@ -107,7 +111,7 @@ fn a_retry_of_the_last_batch_of_an_ended_run_is_answered_as_before() {
 fn events_that_come_with_their_numbers_get_those_or_none() {
     let heads = HashMap::from([(run(1), head(Status::Running, 4))]);
     let keys = HashMap::from([((run(1), "old".parse().unwrap()), Seq::new(2).unwrap())]);
-    let numbered = |first, key| Emission {
+    let numbered = |first, key| AppendRequest {
         first_seq: Seq::new(first),
         ..emission(1, vec![event("log.info", Some("new")), event("log.info", key)])
     };
@@ -126,7 +130,7 @@ fn events_that_come_with_their_numbers_get_those_or_none() {
 #[test]
 fn somebody_elses_context_finds_no_run() {
     let heads = HashMap::from([(run(1), head(Status::Running, 1))]);
-    let foreign = Emission { context: context(1, "other"), ..emission(1, vec![event("log.info", None)]) };
+    let foreign = AppendRequest { context: context(1, "other"), ..emission(1, vec![event("log.info", None)]) };
     let plan = plan_of(&[foreign], &heads, &HashMap::new());
     assert_eq!(plan.outcomes[0].as_ref().err(), Some(&EmitError::NotFound));
 }

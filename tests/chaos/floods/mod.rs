@@ -176,7 +176,7 @@ async fn big_log(server: &Server, events: usize) -> anyhow::Result<()> {
         writers.push(tokio::spawn(async move {
             for _ in 0..events / BATCH / 4 {
                 while let Err(error) = client.emit(&run_id, &batch).await {
-                    anyhow::ensure!(error.kind.is_transient(), "the big log cannot be written: {error}");
+                    anyhow::ensure!(error.kind.is_retryable(), "the big log cannot be written: {error}");
                 }
             }
             Ok(())

@@ -11,7 +11,7 @@ use std::{
 use futures::future::BoxFuture;
 use runreel::{
     domain::id::SpanId,
-    engine::{Graph, Next, State, Stop, Visit, graph::Flaw},
+    engine::{Graph, Next, NodeContext, State, Stop, graph::InvalidGraph},
 };
 use serde::{Deserialize, Serialize};
 
@@ -74,7 +74,7 @@ impl Desk {
     }
 }
 
-type Work = Box<dyn Fn(Visit<Trail>) -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync>;
+type Work = Box<dyn Fn(NodeContext<Trail>) -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync>;
 
 fn mark(desk: &Arc<Desk>, node: &'static str) -> Work {
     let desk = Arc::clone(desk);
@@ -105,7 +105,7 @@ fn remembering(desk: &Arc<Desk>, node: &'static str, keys: &'static [&'static st
 }
 
 /// Makes the graph. `i` is the node whose effect lies outside: the line `charge` of the ledger.
-pub(crate) fn ten(desk: &Arc<Desk>) -> Result<Graph<Trail>, Flaw> {
+pub(crate) fn ten(desk: &Arc<Desk>) -> Result<Graph<Trail>, InvalidGraph> {
     let again = |trail: &Trail| if trail.seen.len() < 6 { Next::To("b") } else { Next::To("d") };
     let mut graph = Graph::new("ten", "a");
     for node in ["a", "b", "c", "d", "e", "f", "g", "j"] {

@@ -195,7 +195,7 @@ where
     loop {
         match request().await {
             Ok(answer) => return Ok(answer),
-            Err(error) if error.kind.is_transient() => {
+            Err(error) if error.kind.is_retryable() => {
                 shape.again.fetch_add(1, Ordering::Relaxed);
                 sleep(LOOK_EVERY).await;
             }

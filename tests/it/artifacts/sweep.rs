@@ -3,7 +3,7 @@
 use std::{path::PathBuf, time::Duration};
 
 use runreel::{
-    artifacts::sweep::Swept,
+    artifacts::sweep::SweepResult,
     domain::artifact::Hash,
     store::{Store, artifacts::Artifact},
 };
@@ -28,7 +28,7 @@ fn store(server: &Server) -> &Store {
     server.inner.timeline.store()
 }
 
-async fn sweep(server: &Server) -> Swept {
+async fn sweep(server: &Server) -> SweepResult {
     patiently("a sweep", server.inner.timeline.artifacts().sweep()).await.unwrap()
 }
 
@@ -53,7 +53,7 @@ async fn bytes_go_with_the_last_run_that_has_them_and_not_before_their_time() {
         server.complete(run).await;
     }
     server.pass(LONG);
-    assert_eq!(sweep(&server).await, Swept::default());
+    assert_eq!(sweep(&server).await, SweepResult::default());
     server.delete(&format!("/api/runs/{first}")).await.expect(204);
     server.get(shared["url"].as_str().unwrap()).await.refused(404, "not_found");
     server.get(&format!("/api/runs/{first}/artifacts")).await.refused(404, "not_found");
@@ -153,10 +153,10 @@ async fn an_artifact_whose_event_never_came_goes_when_it_is_old() {
     }
     assert_eq!(server.artifacts(&run).await.len(), 1, "only what the log tells of is listed");
     assert_eq!(server.db.number("select count(*) from runreel.artifacts").await, 1);
-    assert_eq!(sweep(&server).await, Swept::default());
+    assert_eq!(sweep(&server).await, SweepResult::default());
     server.pass(LONG);
     // The database's clock was not moved, so the bytes became loose two hours ago by the server's.
-    assert_eq!(sweep(&server).await, Swept { artifacts: 2, contents: 1, uploads: 0 });
+    assert_eq!(sweep(&server).await, SweepResult { artifacts: 2, contents: 1, uploads: 0 });
     assert_eq!(server.bytes_of(&server.artifacts(&run).await[0]).await, b"told");
 }
 
@@ -176,9 +176,9 @@ async fn unfinished_uploads_and_unknown_bytes_go_when_they_are_old() {
     let artifacts = server.inner.timeline.artifacts();
     assert_eq!(artifacts.audit().await.unwrap(), 1);
     assert_eq!(artifacts.audit().await.unwrap(), 0, "it is known now");
-    assert_eq!(sweep(&server).await, Swept::default());
+    assert_eq!(sweep(&server).await, SweepResult::default());
     server.pass(LONG);
-    assert_eq!(sweep(&server).await, Swept { artifacts: 0, contents: 1, uploads: 1 });
+    assert_eq!(sweep(&server).await, SweepResult { artifacts: 0, contents: 1, uploads: 1 });
     assert!(content.exists() && !unknown.exists() && !home.join("tmp/0198").exists());
     assert!(home.join("tmp/link").is_symlink(), "what is not ours is left alone");
 }

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use runreel::domain::{
     context::Role,
     event::Recorded,
-    export::{Chain, Subject, Telling, Total, header, total_line},
+    export::{Chain, RunWriter, Subject, Total, header, total_line},
     id::{RunId, Seq},
     json::Json,
 };
@@ -173,7 +173,7 @@ pub fn lines_below(run: &str, parent: Option<&str>, events: &[(&str, &str)]) -> 
 pub fn lines_in(run: &str, root: &str, parent: Option<&str>, events: &[(&str, &str)]) -> Vec<String> {
     let run_id: RunId = run.parse().unwrap();
     let subject = Subject { run_id, role: Role::Agent, agent: None, origin: None, trace_id: None };
-    let (mut telling, line) = Telling::begin(&subject);
+    let (mut telling, line) = RunWriter::begin(&subject);
     let mut lines = vec![line];
     let parent = json!(parent);
     let created = format!(

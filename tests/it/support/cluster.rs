@@ -196,7 +196,7 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
     let readers_log_in = endpoint.is_some() || std::env::var_os("RUNREEL_TEST_DATABASE_IS_SCRATCH").is_some();
     if readers_log_in {
         // As `serve` does on a cluster of its own.
-        runreel::store::query::let_reader_log_in(&options).await.unwrap();
+        runreel::store::query::enable_reader_login(&options).await.unwrap();
     }
     let shared =
         Shared { options: options.clone(), endpoint, url: given, readers_log_in, template, drop_later: sender };

@@ -7,7 +7,7 @@ use runreel::{
     client::Client,
     clock::{Clock, IdSource, monotonic},
     config::{self, File},
-    confine::Walls,
+    confine::Confinement,
     domain::id::Name,
     runners::{
         agents::Agents,
@@ -36,7 +36,8 @@ impl Hands {
     pub fn through(setup: &Setup, server: &Api, http: &str) -> Self {
         let folder = setup.folder();
         let file = File::read(&folder.path().join("runreel.toml")).unwrap();
-        let agents = registry::Agents::new(file, folder.path().join("data"), config::path(), Walls::default()).unwrap();
+        let agents =
+            registry::Agents::new(file, folder.path().join("data"), config::path(), Confinement::default()).unwrap();
         let client = Client::new(http, server.token.clone()).unwrap();
         Self { _folder: Some(folder), ..Self::with(Arc::new(agents), server, client) }
     }

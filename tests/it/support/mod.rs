@@ -16,16 +16,15 @@ pub mod sse;
 pub mod telegram;
 pub mod threads;
 
-use std::{cell::Cell, time::Duration};
+use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
-thread_local! {
-    /// Whether somebody takes what the servers of this test say.
-    static LOG_TAKEN: Cell<bool> = const { Cell::new(false) };
-}
+/// The tests whose log somebody takes: a test is one thread, and so are its servers' tasks.
+static LOG_TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Takes the log of this test's servers, unless somebody has: a test is one thread, and so are its servers' tasks.
+/// Takes the log of this test's servers, unless somebody has.
 pub fn take_log() -> bool {
-    !LOG_TAKEN.replace(true)
+    let test = std::thread::current().name().unwrap_or_default().to_owned();
+    LOG_TAKEN.lock().unwrap().insert(test)
 }
 
 /// Has what this test's servers say shown when the test fails.

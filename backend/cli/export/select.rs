@@ -7,7 +7,7 @@ use serde::Deserialize;
 
 use super::{PATIENCE, What};
 use crate::{
-    cli::exit::Complaint,
+    cli::exit::CliError,
     client::Client,
     clock::Clock,
     domain::{context::Role, event::timestamp, id::RunId, limits::PAGE_ROWS_MAX},
@@ -41,7 +41,7 @@ impl Since {
             Self::Time(time) => Some(time),
             Self::Ago(ago) => chrono::TimeDelta::from_std(ago).ok().and_then(|ago| now.checked_sub_signed(ago)),
         };
-        Ok(time.ok_or_else(|| Complaint::usage("--since reaches back too far"))?)
+        Ok(time.ok_or_else(|| CliError::usage("--since reaches back too far"))?)
     }
 }
 

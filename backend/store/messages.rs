@@ -49,7 +49,7 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.as_owner(owner).await?;
             let rows =
-                sqlx::query_file!("backend/store/sql/said.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
+                sqlx::query_file!("backend/store/sql/messages.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
                     .fetch_all(&mut *connection)
                     .await?;
             let next = rows.last().map(|row| (row.place, Seq::new(row.seq).unwrap_or_default()));

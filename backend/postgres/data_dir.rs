@@ -16,12 +16,12 @@ const LOG_TAIL_BYTES_MAX: u64 = 2000;
 pub(super) const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 #[derive(Debug, Clone)]
-pub(super) struct Home {
+pub(super) struct DataDir {
     /// Canonical, so that one directory has one name whatever path led to it.
     root: PathBuf,
 }
 
-impl Home {
+impl DataDir {
     /// Makes the directory when absent: closed to others, but as root the cluster's user must pass through it.
     pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
         let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };

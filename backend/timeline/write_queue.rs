@@ -10,7 +10,7 @@ use std::{
 use tokio::sync::mpsc;
 use tokio_util::sync::CancellationToken;
 
-use super::emit::{Emission, EmitError};
+use super::emit::{AppendRequest, EmitError};
 use crate::{
     domain::{
         limits::{EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX},
@@ -24,20 +24,20 @@ const UNSENT_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX - 2_500);
 
 /// Emissions a lane has taken from its queue but not committed.
 #[derive(Debug)]
-pub(super) struct Backlog {
-    receiver: mpsc::Receiver<Emission>,
-    waiting: HashMap<OwnerId, VecDeque<Emission>>,
+pub(super) struct WriteQueue {
+    receiver: mpsc::Receiver<AppendRequest>,
+    waiting: HashMap<OwnerId, VecDeque<AppendRequest>>,
     /// Those who have something waiting; the first is next.
     order: VecDeque<OwnerId>,
     count: usize,
     /// To be tried one by one, because together they were refused.
-    apart: VecDeque<Emission>,
+    apart: VecDeque<AppendRequest>,
     /// Why the last commit failed, for those who have waited too long.
     pub(super) outage: Outage,
 }
 
-impl Backlog {
-    pub(super) fn new(receiver: mpsc::Receiver<Emission>) -> Self {
+impl WriteQueue {
+    pub(super) fn new(receiver: mpsc::Receiver<AppendRequest>) -> Self {
         let (waiting, order, apart) = (HashMap::new(), VecDeque::new(), VecDeque::new());
         Self { receiver, waiting, order, count: 0, apart, outage: Outage::Unreachable }
     }
@@ -65,7 +65,7 @@ impl Backlog {
     }
 
     /// Takes what waits, one of each principal in turn, up to these bounds; a single emission over them goes alone.
-    pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<Emission> {
+    pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<AppendRequest> {
         self.expire();
         if let Some(emission) = self.apart.pop_front() {
             return vec![emission];
@@ -92,7 +92,7 @@ impl Backlog {
     }
 
     /// Puts back what was taken and certainly not stored.
-    pub(super) fn put_back(&mut self, emissions: Vec<Emission>) {
+    pub(super) fn put_back(&mut self, emissions: Vec<AppendRequest>) {
         for emission in emissions.into_iter().rev() {
             // One that was already answered must not be stored after all.
             if emission.reply.is_some() {
@@ -102,7 +102,7 @@ impl Backlog {
     }
 
     /// Puts back what was refused together, to be tried one by one.
-    pub(super) fn take_apart(&mut self, emissions: Vec<Emission>) {
+    pub(super) fn take_apart(&mut self, emissions: Vec<AppendRequest>) {
         self.apart.extend(emissions.into_iter().filter(|emission| emission.reply.is_some()));
     }
 
@@ -137,12 +137,12 @@ impl Backlog {
         }
     }
 
-    fn push(&mut self, emission: Emission) {
+    fn push(&mut self, emission: AppendRequest) {
         self.queue(&emission.context.owner_id.clone()).push_back(emission);
     }
 
     /// The queue of a principal who is about to have one more waiting.
-    fn queue(&mut self, owner: &OwnerId) -> &mut VecDeque<Emission> {
+    fn queue(&mut self, owner: &OwnerId) -> &mut VecDeque<AppendRequest> {
         self.count += 1;
         self.waiting.entry(owner.clone()).or_insert_with(|| {
             self.order.push_back(owner.clone());

@@ -25,7 +25,7 @@ use crate::{
 
 /// Why a holder has to stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Fate {
+pub enum StopReason {
     /// The run has ended: it was cancelled, or somebody else ended it.
     Ended(Status),
     /// The lease is somebody else's, or its time was over before it could be renewed.
@@ -38,12 +38,12 @@ struct Kept {
     /// Given up then, unless it is renewed.
     until: Instant,
     stop: CancellationToken,
-    fate: Arc<OnceLock<Fate>>,
+    fate: Arc<OnceLock<StopReason>>,
 }
 
 /// The leases of this process that are renewed.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Keeper(Arc<Leases>);
+pub(super) struct LeaseRenewer(Arc<Leases>);
 
 #[derive(Debug, Default)]
 struct Leases {
@@ -52,12 +52,12 @@ struct Leases {
     more: Notify,
 }
 
-impl Keeper {
+impl LeaseRenewer {
     fn kept(&self) -> MutexGuard<'_, HashMap<Uuid, Kept>> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn end(&self, lease: Uuid, fate: Fate) {
+    fn end(&self, lease: Uuid, fate: StopReason) {
         if let Some(kept) = self.kept().get(&lease) {
             kept.end(fate);
         }
@@ -75,13 +75,13 @@ impl Keeper {
     /// Gives up what could not be renewed in time; says when to look again.
     fn give_up(&self, now: Instant) -> Option<Instant> {
         let held = self.kept();
-        held.values().filter(|kept| kept.until <= now).for_each(|kept| kept.end(Fate::Lost));
+        held.values().filter(|kept| kept.until <= now).for_each(|kept| kept.end(StopReason::Lost));
         held.values().map(|kept| kept.until).filter(|until| *until > now).min()
     }
 }
 
 impl Kept {
-    fn end(&self, fate: Fate) {
+    fn end(&self, fate: StopReason) {
         // The first reason is the reason.
         _ = self.fate.set(fate);
         self.stop.cancel();
@@ -90,25 +90,25 @@ impl Kept {
 
 /// A lease that is renewed for as long as this is kept. Dropping it neither releases nor finishes the job.
 #[derive(Debug)]
-pub struct Hold {
+pub struct LeaseGuard {
     lease_id: Uuid,
     kept: Kept,
-    keeper: Keeper,
+    keeper: LeaseRenewer,
 }
 
-impl Hold {
+impl LeaseGuard {
     /// Cancelled when the holder has to stop; hand it to whatever works.
     pub fn stop(&self) -> &CancellationToken {
         &self.kept.stop
     }
 
     /// Why, once it is.
-    pub fn fate(&self) -> Option<Fate> {
+    pub fn fate(&self) -> Option<StopReason> {
         self.kept.fate.get().copied()
     }
 }
 
-impl Drop for Hold {
+impl Drop for LeaseGuard {
     fn drop(&mut self) {
         self.keeper.kept().remove(&self.lease_id);
     }
@@ -116,7 +116,7 @@ impl Drop for Hold {
 
 impl Dispatch {
     /// Renews the lease of an assignment and watches its run, for as long as the answer is kept.
-    pub fn hold(&self, assignment: &Assignment) -> Hold {
+    pub fn hold(&self, assignment: &Assignment) -> LeaseGuard {
         let kept = Kept {
             run_id: assignment.context.run_id,
             until: assignment.asked_at + self.safe(),
@@ -126,7 +126,7 @@ impl Dispatch {
         self.keeper.kept().insert(assignment.lease_id, kept.clone());
         // What happened between the claim and now would not ring again.
         self.keeper.0.more.notify_one();
-        Hold { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
+        LeaseGuard { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
     }
 
     /// How long after it was asked for a lease is surely held: a holder needs a while to stop.
@@ -185,14 +185,14 @@ impl Dispatch {
         for standing in self.standings(&held).await? {
             let ended = standing.status.filter(|status| status.is_terminal());
             match (ended, standing.held) {
-                (Some(status), _) => self.keeper.end(standing.lease_id, Fate::Ended(status)),
-                (None, false) => self.keeper.end(standing.lease_id, Fate::Lost),
+                (Some(status), _) => self.keeper.end(standing.lease_id, StopReason::Ended(status)),
+                (None, false) => self.keeper.end(standing.lease_id, StopReason::Lost),
                 (None, true) => {}
             }
         }
         // After the runs that have ended, whose jobs are gone for a better reason.
         for lease in lost {
-            self.keeper.end(lease, Fate::Lost);
+            self.keeper.end(lease, StopReason::Lost);
         }
         Ok(())
     }

@@ -13,9 +13,9 @@ use tracing::{info, warn};
 
 use super::account::Account;
 use super::command;
+use super::data_dir::DataDir;
 use super::error::Error;
 use super::find::Programs;
-use super::home::Home;
 use super::orphans;
 use super::pidfile::{self, Owner, Pidfile, Status};
 use super::postmaster::Postmaster;
@@ -56,8 +56,8 @@ const SETTINGS: [&str; 11] = [
 
 /// Everything that starting the postmaster takes, also when it is started again.
 #[derive(Debug)]
-pub(super) struct Site {
-    home: Home,
+pub(super) struct Bootstrap {
+    home: DataDir,
     programs: Programs,
     account: Account,
     socket_dir: PathBuf,
@@ -71,8 +71,8 @@ enum Answer {
     Silent,
 }
 
-impl Site {
-    pub(super) fn new(home: Home, programs: Programs, account: Account, socket_dir: PathBuf) -> Result<Self, Error> {
+impl Bootstrap {
+    pub(super) fn new(home: DataDir, programs: Programs, account: Account, socket_dir: PathBuf) -> Result<Self, Error> {
         let cluster_inode = home.cluster_inode()?;
         Ok(Self { home, programs, account, socket_dir, cluster_inode })
     }

@@ -3,7 +3,7 @@
 use std::error::Error as _;
 
 use crate::{
-    cli::exit::{Complaint, FAILED, UNREACHABLE},
+    cli::exit::{CliError, FAILED, UNREACHABLE},
     store,
 };
 
@@ -17,7 +17,7 @@ fn code(error: &sqlx::Error) -> String {
 }
 
 /// No session came about.
-pub(super) fn unreachable(error: &sqlx::Error) -> Complaint {
+pub(super) fn unreachable(error: &sqlx::Error) -> CliError {
     let why = error.as_database_error().map(|error| format!(": {}", error.message())).unwrap_or_default();
     let hint = match code(error).as_str() {
         "42501" => GRANTS,
@@ -25,11 +25,11 @@ pub(super) fn unreachable(error: &sqlx::Error) -> Complaint {
         _ => "runreel doctor",
     };
     let what = format!("the database cannot be reached{why}");
-    Complaint { code: UNREACHABLE, what, hint: Some(hint.to_owned()) }
+    CliError { code: UNREACHABLE, what, hint: Some(hint.to_owned()) }
 }
 
 /// A session came about, and the question failed.
-pub(super) fn unanswered(error: &sqlx::Error) -> Complaint {
+pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
     let Some(database) = error.as_database_error() else { return unreachable(error) };
     let code = code(error);
     let hint = match code.as_str() {
@@ -41,7 +41,7 @@ pub(super) fn unanswered(error: &sqlx::Error) -> Complaint {
     };
     // 57P: Postgres goes down.
     let exit = if code.starts_with("57P") { UNREACHABLE } else { FAILED };
-    Complaint { code: exit, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
+    CliError { code: exit, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
 }
 
 /// There is no role for `--sub`.
@@ -49,7 +49,7 @@ pub(super) fn unscoped(error: store::Error) -> anyhow::Error {
     let Some(cause) = error.source().and_then(|cause| cause.downcast_ref::<sqlx::Error>()) else {
         return error.into();
     };
-    let complaint = |what: &str, hint: &str| Complaint::failed(what).with_hint(hint).into();
+    let complaint = |what: &str, hint: &str| CliError::failed(what).with_hint(hint).into();
     match code(cause).as_str() {
         "3F000" | "42883" | "42P01" => {
             complaint("this database is of another version, and --sub changes nothing", ONCE)

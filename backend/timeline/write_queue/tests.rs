@@ -9,7 +9,7 @@ use crate::domain::{
     json::Json,
 };
 
-fn emission(owner: &str, nth: usize) -> Emission {
+fn emission(owner: &str, nth: usize) -> AppendRequest {
     let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
     let context = RunContext {
         run_id,
@@ -25,7 +25,7 @@ fn emission(owner: &str, nth: usize) -> Emission {
     };
     let events = vec![NewEvent::new(&format!("custom.e{nth}"), Json::empty())];
     let reply = Some(tokio::sync::oneshot::channel().0);
-    Emission {
+    AppendRequest {
         context: Arc::new(context),
         birth: None,
         events,
@@ -36,16 +36,16 @@ fn emission(owner: &str, nth: usize) -> Emission {
     }
 }
 
-fn backlog(emissions: impl IntoIterator<Item = Emission>) -> (Backlog, mpsc::Sender<Emission>) {
+fn backlog(emissions: impl IntoIterator<Item = AppendRequest>) -> (WriteQueue, mpsc::Sender<AppendRequest>) {
     let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
     for emission in emissions {
         sender.try_send(emission).unwrap();
     }
-    (Backlog::new(receiver), sender)
+    (WriteQueue::new(receiver), sender)
 }
 
-fn names(taken: &[Emission]) -> Vec<String> {
-    let name = |emission: &Emission| format!("{} {}", emission.context.owner_id, emission.events[0].event_type);
+fn names(taken: &[AppendRequest]) -> Vec<String> {
+    let name = |emission: &AppendRequest| format!("{} {}", emission.context.owner_id, emission.events[0].event_type);
     taken.iter().map(name).collect()
 }
 

@@ -12,7 +12,7 @@ use crate::{
         limits::RUNNER_WAIT_MS_MAX,
         runner::{Ack, ToRunner},
     },
-    runners::work::{End, Outcome},
+    runners::work::{End, TaskEnd},
 };
 
 impl Connection {
@@ -48,7 +48,7 @@ impl Connection {
     }
 
     /// As [`Connection::after`], without beginning anything.
-    async fn after_end(&mut self, outcome: Outcome) -> Step {
+    async fn after_end(&mut self, outcome: TaskEnd) -> Step {
         let run_id = outcome.run_id;
         if matches!(outcome.end, End::Stored | End::Left) {
             self.say(&ToRunner::Ack(Ack { run_id, n: outcome.n, last_seq: outcome.last_seq.get() })).await?;

@@ -10,14 +10,14 @@ use crate::{
         event::NewEvent,
         id::{Seq, SpanId},
         run::Status,
-        runner::{About, Assign, Trouble},
+        runner::{About, Assign, RunnerError},
     },
     quota::Share,
 };
 
 /// One thing to do for a run, after what came before it is done. It holds the room of its message.
 pub(super) enum Task {
-    Events { n: u64, events: Result<Vec<NewEvent>, Trouble>, bytes: usize, _room: Option<Share>, again: bool },
+    Events { n: u64, events: Result<Vec<NewEvent>, RunnerError>, bytes: usize, _room: Option<Share>, again: bool },
     Done,
 }
 
@@ -31,7 +31,7 @@ impl Task {
 }
 
 /// A run and the lease the runner has on it.
-pub(super) struct Held {
+pub(super) struct HeldRun {
     pub job: Assignment,
     pub status: Status,
     pub last_seq: Seq,
@@ -54,7 +54,7 @@ pub(super) struct Held {
     pub rests: Option<bool>,
 }
 
-impl Held {
+impl HeldRun {
     /// A run that was taken up now.
     pub(super) fn new(job: Assignment, acked: Option<u64>) -> Self {
         Self { rests: Some(false), ..Self::adopted(job, acked) }
@@ -93,7 +93,8 @@ impl Held {
         Ok(n < next)
     }
 
-    pub(super) fn assign(&self) -> Assign {
+    /// As its runner is told of it, before so many answers.
+    pub(super) fn assign(&self, answers: usize) -> Assign {
         let (job, context) = (&self.job, &self.job.context);
         Assign {
             run_id: context.run_id,
@@ -114,6 +115,7 @@ impl Held {
                 attempt: job.attempt,
                 status: self.status,
                 last_seq: self.last_seq.get(),
+                answers,
             },
         }
     }
@@ -124,7 +126,7 @@ mod tests {
     use super::*;
     use crate::domain::{context::Role, json::Json};
 
-    fn held(acked: Option<u64>) -> Held {
+    fn held(acked: Option<u64>) -> HeldRun {
         let context = crate::emitters::testing::context(1, Role::Agent, "a");
         let job = Assignment {
             context: std::sync::Arc::new(context),
@@ -139,7 +141,7 @@ mod tests {
             asked_at: tokio::time::Instant::now(),
             attempt: 1,
         };
-        Held::new(job, acked)
+        HeldRun::new(job, acked)
     }
 
     #[test]

@@ -18,14 +18,14 @@ const READ_MAX: usize = 64;
 
 /// A frame in a channel.
 #[derive(Debug)]
-pub(super) struct Kept {
+pub(super) struct QueuedFrame {
     /// `None` once it was taken out.
     frame: RwLock<Option<Arc<Frame>>>,
     bytes: usize,
     sum: Arc<AtomicUsize>,
 }
 
-impl Kept {
+impl QueuedFrame {
     /// The frame, unless it was taken out.
     pub(super) fn frame(&self) -> Option<Arc<Frame>> {
         self.frame.read().unwrap_or_else(PoisonError::into_inner).clone()
@@ -38,7 +38,7 @@ impl Kept {
     }
 }
 
-impl Drop for Kept {
+impl Drop for QueuedFrame {
     fn drop(&mut self) {
         self.take_out();
     }
@@ -46,21 +46,21 @@ impl Drop for Kept {
 
 /// What a principal's channels keep.
 #[derive(Debug, Default)]
-pub(super) struct Backlog {
+pub(super) struct OwnerQueue {
     sum: Arc<AtomicUsize>,
-    kept: VecDeque<Weak<Kept>>,
+    kept: VecDeque<Weak<QueuedFrame>>,
     /// The length at which those that have been read are forgotten.
     sweep_at: usize,
 }
 
-impl Backlog {
+impl OwnerQueue {
     /// Bytes that wait for some reader.
     pub(super) fn sum(&self) -> usize {
         self.sum.load(Ordering::Relaxed)
     }
 
     /// Makes room for a frame and counts it until it was read.
-    pub(super) fn keep(&mut self, frame: Arc<Frame>, bytes_max: usize) -> Arc<Kept> {
+    pub(super) fn keep(&mut self, frame: Arc<Frame>, bytes_max: usize) -> Arc<QueuedFrame> {
         let bytes = frame.block().len();
         self.sum.fetch_add(bytes, Ordering::Relaxed);
         while self.sum() > bytes_max {
@@ -73,7 +73,7 @@ impl Backlog {
             self.kept.retain(|kept| kept.strong_count() > 0);
             self.sweep_at = 2 * self.kept.len() + READ_MAX;
         }
-        let kept = Arc::new(Kept { frame: RwLock::new(Some(frame)), bytes, sum: Arc::clone(&self.sum) });
+        let kept = Arc::new(QueuedFrame { frame: RwLock::new(Some(frame)), bytes, sum: Arc::clone(&self.sum) });
         self.kept.push_back(Arc::downgrade(&kept));
         kept
     }

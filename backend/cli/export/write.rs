@@ -6,15 +6,15 @@ use tokio::time::Instant;
 
 use super::PATIENCE;
 use crate::{
-    cli::{archive::progress::Progress, exit::Complaint},
+    cli::{archive::progress::Progress, exit::CliError},
     client::{
         Client, Error, Kind,
-        pace::{Backoff, Natural, Pace as _},
+        pace::{Backoff, Pace as _, SystemPace},
     },
     domain::{
         export::{
             Piece, Total, header,
-            index::{Enclosed, mention},
+            index::{AttachedArtifact, mention},
             total_line,
             verify::{Seen, Verifier},
         },
@@ -25,7 +25,7 @@ use crate::{
 
 /// What an export came to.
 #[derive(Clone, Debug)]
-pub(super) struct Told {
+pub(super) struct ExportReport {
     pub(super) total: Total,
     /// Artifacts that the log tells of.
     pub(super) mentions: u64,
@@ -38,21 +38,21 @@ pub(super) struct Told {
 /// Why a run is left out; the others are told all the same.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
-struct Unfit(String);
+struct NotExported(String);
 
-pub(super) struct Teller<'a> {
+pub(super) struct ExportWriter<'a> {
     client: Client,
     out: &'a mut (dyn Write + Send),
     verifier: Verifier,
     /// Artifacts that all runs tell of, and which the run at hand does.
     mentions: u64,
-    mentioned: HashSet<Enclosed>,
+    mentioned: HashSet<AttachedArtifact>,
     left_out: Vec<(RunId, String)>,
     events: u64,
     bytes: u64,
 }
 
-impl<'a> Teller<'a> {
+impl<'a> ExportWriter<'a> {
     pub(super) fn new(client: Client, out: &'a mut (dyn Write + Send)) -> anyhow::Result<Self> {
         let mut teller = Self {
             client,
@@ -70,7 +70,7 @@ impl<'a> Teller<'a> {
 
     /// Tells one run; gives the artifacts it tells of. One that has been deleted since is passed over, and one that fits
     /// into no export is left out.
-    pub(super) async fn run(&mut self, run: RunId, progress: &Progress) -> anyhow::Result<HashSet<Enclosed>> {
+    pub(super) async fn run(&mut self, run: RunId, progress: &Progress) -> anyhow::Result<HashSet<AttachedArtifact>> {
         let (mut lines, mut backoff, mut heard) = (0, Backoff::default(), Instant::now());
         self.mentioned.clear();
         loop {
@@ -87,16 +87,16 @@ impl<'a> Teller<'a> {
                 self.left_out.push((run, why));
                 return Ok(HashSet::new());
             }
-            let Some(passing) = known.filter(|error| error.kind.is_transient()) else { return Err(error) };
+            let Some(passing) = known.filter(|error| error.kind.is_retryable()) else { return Err(error) };
             if lines > had {
                 heard = Instant::now();
                 backoff.reset();
             }
-            let wait = backoff.next(passing.retry_after, Natural.jitter());
+            let wait = backoff.next(passing.retry_after, SystemPace.jitter());
             if heard.elapsed() + wait > PATIENCE {
                 return Err(error);
             }
-            Natural.wait(wait).await;
+            SystemPace.wait(wait).await;
         }
     }
 
@@ -138,21 +138,21 @@ impl<'a> Teller<'a> {
         Ok(())
     }
 
-    fn check(&self, first: &[String; 2]) -> Result<(), Unfit> {
+    fn check(&self, first: &[String; 2]) -> Result<(), NotExported> {
         let [head, created] = first;
         let piece = Piece::read(&format!("{head}\n{created}\n"), &OwnerId::trusted(""));
-        let piece = piece.map_err(|(_, fault)| Unfit(fault.to_string()))?;
+        let piece = piece.map_err(|(_, fault)| NotExported(fault.to_string()))?;
         piece
             .events
             .iter()
             .try_for_each(|created| self.verifier.check_next(&piece.subject, created))
-            .map_err(|fault| Unfit(fault.to_string()))
+            .map_err(|fault| NotExported(fault.to_string()))
     }
 
     fn write(&mut self, line: &str) -> anyhow::Result<Seen> {
         let seen = self.verifier.line(line);
         let seen =
-            seen.map_err(|fault| Complaint::failed(format!("what the server exports does not verify: {fault}")))?;
+            seen.map_err(|fault| CliError::failed(format!("what the server exports does not verify: {fault}")))?;
         self.out.write_all(line.as_bytes())?;
         self.out.write_all(b"\n")?;
         self.bytes += line.len() as u64 + 1;
@@ -160,16 +160,16 @@ impl<'a> Teller<'a> {
     }
 
     /// Writes the last line.
-    pub(super) fn finish(mut self) -> anyhow::Result<Told> {
+    pub(super) fn finish(mut self) -> anyhow::Result<ExportReport> {
         let total = self.verifier.so_far();
         self.write(&total_line(&total))?;
-        Ok(Told { total, mentions: self.mentions, artifacts: 0, left_out: self.left_out })
+        Ok(ExportReport { total, mentions: self.mentions, artifacts: 0, left_out: self.left_out })
     }
 }
 
 /// Why a run is left out, if that is what the error means.
 fn unfit(error: &anyhow::Error) -> Option<String> {
-    if let Some(Unfit(why)) = error.downcast_ref() {
+    if let Some(NotExported(why)) = error.downcast_ref() {
         return Some(why.clone());
     }
     let refusal = error.downcast_ref::<Error>()?;

@@ -7,8 +7,8 @@ use crate::{
         run::Status,
         runner::{Ack, Answered, ToRunner},
     },
-    runners::held::Held,
-    store::jobs::Standing,
+    runners::{answers::Interrupts, assignment::HeldRun},
+    store::jobs::JobState,
 };
 
 impl Connection {
@@ -32,11 +32,14 @@ impl Connection {
         }
         let claimed = self.hub.dispatch.claim(&self.who, &self.agents, free).await;
         let jobs = later(claimed).unwrap_or_default();
-        let mut repeated = Vec::new();
+        // Whoever takes a run up learns what was answered before.
+        let repeated: Vec<RunId> = jobs.iter().filter(|job| job.attempt > 1).map(|job| job.context.run_id).collect();
+        let interrupts = later(self.hub.interrupts(&self.peer.owner, &repeated).await);
         for job in jobs {
-            let (run_id, attempt) = (job.context.run_id, job.attempt);
-            let held = Held::new(job, Some(0));
-            let assign = ToRunner::Assign(Box::new(held.assign()));
+            let run_id = job.context.run_id;
+            let held = HeldRun::new(job, Some(0));
+            let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run_id));
+            let assign = ToRunner::Assign(Box::new(held.assign(answers)));
             if let Some(before) = self.held.get(&run_id).filter(|before| before.is_leaving) {
                 // Its own `run.done` has just given the job back, and it is the first to take it up again.
                 let ack = Ack { run_id, n: before.answered, last_seq: before.last_seq.get() };
@@ -48,17 +51,18 @@ impl Connection {
             self.left.retain(|left| left.run_id != run_id);
             self.held.insert(run_id, held);
             self.say(&assign).await?;
-            if attempt > 1 {
-                repeated.push(run_id);
-            }
         }
-        // Whoever takes a run up learns what was answered before.
-        self.tell_answers(repeated).await
+        self.tell(interrupts).await
     }
 
     /// Tells the answers to these runs' interrupts that the runner has not been told by this connection.
     pub(super) async fn tell_answers(&mut self, runs: Vec<RunId>) -> Step {
-        let Some(interrupts) = later(self.hub.interrupts(&self.peer.owner, &runs).await) else { return Ok(()) };
+        let interrupts = later(self.hub.interrupts(&self.peer.owner, &runs).await);
+        self.tell(interrupts).await
+    }
+
+    pub(super) async fn tell(&mut self, interrupts: Option<Interrupts>) -> Step {
+        let Some(interrupts) = interrupts else { return Ok(()) };
         for (run_id, interrupt_id) in interrupts.open {
             if let Some(held) = self.held.get_mut(&run_id) {
                 held.asked.insert(interrupt_id);
@@ -92,7 +96,7 @@ impl Connection {
             .map(|held| (held.job.context.run_id, held.job.lease_id))
             .collect();
         for standing in later(self.hub.dispatch.standings(&held).await).unwrap_or_default() {
-            let Standing { run_id, status, .. } = standing;
+            let JobState { run_id, status, .. } = standing;
             match (status, standing.held) {
                 (Some(status), _) if status.is_terminal() => {
                     let reason = self.reason(run_id, standing, status).await;
@@ -106,7 +110,7 @@ impl Connection {
     }
 
     /// Why a run was cancelled, in the words of whoever did.
-    async fn reason(&mut self, run_id: RunId, standing: Standing, status: Status) -> Option<String> {
+    async fn reason(&mut self, run_id: RunId, standing: JobState, status: Status) -> Option<String> {
         if status != Status::Cancelled {
             return Some(format!("the run is {}", status.as_str()));
         }

@@ -9,9 +9,9 @@ use crate::{
         id::RunId,
         job::Claimer,
         limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX},
-        runner::{FromRunner, Hello, LastAcked, Resume, ToRunner, Trouble, Welcome},
+        runner::{FromRunner, Hello, LastAcked, Resume, RunnerError, ToRunner, Welcome},
     },
-    runners::{Speaking, held::Held},
+    runners::{Speaking, assignment::HeldRun},
 };
 
 impl Connection {
@@ -48,15 +48,17 @@ impl Connection {
             }
         };
         let Ok(first) = tokio::time::timeout(greeting_wait(), first).await else {
-            return self.fatal(Trouble::new("unexpected", "the first message is a hello"), close_code::POLICY).await;
+            return self
+                .fatal(RunnerError::new("unexpected", "the first message is a hello"), close_code::POLICY)
+                .await;
         };
         match FromRunner::parse(&first?) {
             Ok(FromRunner::Hello(hello)) => match hello.check() {
                 Ok(()) => Ok(hello),
-                Err(rule) => self.fatal(Trouble::new("malformed", rule.0), close_code::INVALID).await,
+                Err(rule) => self.fatal(RunnerError::new("malformed", rule.0), close_code::INVALID).await,
             },
             Ok(_) => {
-                let trouble = Trouble::new("unexpected", "the first message is a hello");
+                let trouble = RunnerError::new("unexpected", "the first message is a hello");
                 self.fatal(trouble, close_code::PROTOCOL).await
             }
             Err(trouble) => {
@@ -81,30 +83,35 @@ impl Connection {
                 LastAcked::Runs(runs) => Some(runs.get(&job.context.run_id).copied().unwrap_or(0)),
                 LastAcked::All(_) | LastAcked::None => None,
             };
-            self.held.insert(job.context.run_id, Held::adopted(job, acked));
+            self.held.insert(job.context.run_id, HeldRun::adopted(job, acked));
         }
         self.hub.sessions.take(self.who.session)
     }
 
     /// Tells of the runs that were lost, assigns those the runner does not know of, and repeats answers.
     async fn tell_what_became(&mut self, acked: &LastAcked) -> Result<(), Over> {
+        let held: Vec<RunId> = self.held.keys().copied().collect();
+        let interrupts = later(self.hub.interrupts(&self.peer.owner, &held).await);
         if let LastAcked::Runs(runs) = acked {
             for run_id in runs.keys().filter(|run| !self.held.contains_key(run)).copied().collect::<Vec<_>>() {
                 let trouble = if self.has_ended(run_id).await {
-                    Trouble::new("run_ended", "the run has ended")
+                    RunnerError::new("run_ended", "the run has ended")
                 } else {
-                    Trouble::new("lease_lost", "the run is not this runner's any more; its events are refused")
+                    RunnerError::new("lease_lost", "the run is not this runner's any more; its events are refused")
                 };
                 self.say(&ToRunner::Error(trouble.of(run_id, None))).await?;
             }
-            let unknown: Vec<_> =
-                self.held.values().filter(|held| !runs.contains_key(&held.job.context.run_id)).collect();
-            let assigns: Vec<_> = unknown.into_iter().map(|held| ToRunner::Assign(Box::new(held.assign()))).collect();
+            let unknown = self.held.iter().filter(|(run, _)| !runs.contains_key(run));
+            let assigns: Vec<_> = unknown
+                .map(|(run, held)| {
+                    let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(*run));
+                    ToRunner::Assign(Box::new(held.assign(answers)))
+                })
+                .collect();
             for assign in assigns {
                 self.say(&assign).await?;
             }
         }
-        let held = self.held.keys().copied().collect();
-        self.tell_answers(held).await
+        self.tell(interrupts).await
     }
 }

@@ -3,7 +3,7 @@
 use serde_json::{Value, json};
 
 use crate::{
-    cli::{exit::Complaint, render::clean},
+    cli::{exit::CliError, render::clean},
     domain::{limits::KEY_CHARS_MAX, session::Reason},
 };
 
@@ -88,9 +88,9 @@ pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
 }
 
 /// What a person is told whose server does not know the channel.
-pub(super) fn no_channel(channel: &str) -> Complaint {
+pub(super) fn no_channel(channel: &str) -> CliError {
     let channel = clean(channel);
-    Complaint::not_found(
+    CliError::not_found(
         format!("not_found: there is no channel {channel}"),
         format!("channels are in the file that --config of the server names: add [channels.{channel}] there"),
     )

@@ -8,7 +8,7 @@ use serde_json::Value;
 use super::values::json;
 use crate::{
     cli::render::{clean, hand_out, print, say},
-    store::query::{Column, Taker},
+    store::query::{Column, RowSink},
 };
 
 /// How much is gathered before it is written.
@@ -34,7 +34,7 @@ impl Form {
     }
 }
 
-impl Taker for Form {
+impl RowSink for Form {
     fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
         match self {
             Self::Table(drawn) => drawn.columns(columns),

@@ -2,10 +2,10 @@
 
 use std::time::Duration;
 
-use super::{Outcome, PATIENCE};
+use super::{CheckResult, PATIENCE};
 use crate::{
     cli::connection::Connection,
-    client::{Arrival, Client, Error, Kind, Passage},
+    client::{Arrival, Client, Error, Kind, StreamProbe},
     domain::limits::{BODY_BYTES_MAX, PING_MS},
 };
 
@@ -25,18 +25,18 @@ const CREDENTIAL: &str =
     "set RUNREEL_TOKEN to a token with the scopes read and emit; a proxy must pass Authorization on";
 
 /// A server, if there is one, as it is seen from here.
-pub(super) struct Way {
+pub(super) struct Connectivity {
     client: Option<Client>,
-    server: Outcome,
+    server: CheckResult,
     is_elsewhere: bool,
 }
 
-impl Way {
+impl Connectivity {
     pub(super) async fn to(connection: &Connection) -> Self {
         let client = match connection.client() {
             Ok(client) => client,
             Err(error) => {
-                let server = Outcome::Bad(error.to_string(), "mend --url or the token's variable");
+                let server = CheckResult::Bad(error.to_string(), "mend --url or the token's variable");
                 return Self { client: None, server, is_elsewhere: false };
             }
         };
@@ -45,22 +45,22 @@ impl Way {
         let server = match &health {
             Ok(Ok(health)) if client.ready().await => {
                 let version = health["version"].as_str().unwrap_or("?");
-                Outcome::Good(format!("{} is ready, version {version}", connection.url))
+                CheckResult::Good(format!("{} is ready, version {version}", connection.url))
             }
-            Ok(Ok(_)) => Outcome::Bad(
+            Ok(Ok(_)) => CheckResult::Bad(
                 format!("{} lives but is not ready", connection.url),
                 "look at its log: the database is away, or it drains",
             ),
             Ok(Err(error)) if error.kind != Kind::Unreachable => {
-                Outcome::Bad(format!("{} does not answer as a server does: {error}", connection.url), ADDRESS)
+                CheckResult::Bad(format!("{} does not answer as a server does: {error}", connection.url), ADDRESS)
             }
             // Before the first start there is nothing at the address that everybody has.
             _ if connection.is_default() => {
-                Outcome::Open(format!("no server at {}; runreel serve starts one", connection.url))
+                CheckResult::Open(format!("no server at {}; runreel serve starts one", connection.url))
             }
-            _ => Outcome::Bad(format!("no server answers at {}", connection.url), ADDRESS),
+            _ => CheckResult::Bad(format!("no server answers at {}", connection.url), ADDRESS),
         };
-        let client = matches!(server, Outcome::Good(_)).then_some(client);
+        let client = matches!(server, CheckResult::Good(_)).then_some(client);
         Self { client, server, is_elsewhere }
     }
 
@@ -69,88 +69,89 @@ impl Way {
         self.is_elsewhere
     }
 
-    pub(super) fn server(&self) -> &Outcome {
+    pub(super) fn server(&self) -> &CheckResult {
         &self.server
     }
 
     /// Whether frames come through one by one: the first at once, the next when it is sent.
-    pub(super) async fn stream(&self) -> Outcome {
+    pub(super) async fn stream(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_stream(PATIENCE, NEXT_MAX).await {
-            Ok(Passage::Live { first, next }) => Outcome::Good(format!(
+            Ok(StreamProbe::Live { first, next }) => CheckResult::Good(format!(
                 "the first frame came after {} ms, the next sign of life after {:.1} s",
                 first.as_millis(),
                 next.as_secs_f64()
             )),
-            Ok(Passage::HeldBack) => Outcome::Bad(
+            Ok(StreamProbe::HeldBack) => CheckResult::Bad(
                 format!("no frame came within {} s: something on the way holds the stream back", PATIENCE.as_secs()),
                 UNBUFFERED,
             ),
-            Ok(Passage::Stalled { .. }) => Outcome::Bad(
+            Ok(StreamProbe::Stalled { .. }) => CheckResult::Bad(
                 format!(
                     "a first frame came and then no ping within {} s: something on the way holds the rest back",
                     NEXT_MAX.as_secs()
                 ),
                 UNBUFFERED,
             ),
-            Ok(Passage::Compressed(encoding)) => {
-                Outcome::Bad(format!("something on the way compresses the stream ({encoding})"), UNCOMPRESSED)
+            Ok(StreamProbe::Compressed(encoding)) => {
+                CheckResult::Bad(format!("something on the way compresses the stream ({encoding})"), UNCOMPRESSED)
             }
-            Ok(Passage::Cut(after)) => {
-                Outcome::Bad(format!("the stream was cut after {:.1} s of silence", after.as_secs_f64()), PATIENT)
+            Ok(StreamProbe::Cut(after)) => {
+                CheckResult::Bad(format!("the stream was cut after {:.1} s of silence", after.as_secs_f64()), PATIENT)
             }
             Err(error) => unasked(&error),
         }
     }
 
     /// Whether a reader that comes back says from where.
-    pub(super) async fn resume(&self) -> Outcome {
+    pub(super) async fn resume(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_cursor().await {
-            Ok(Arrival::Whole) => Outcome::Good("the cursor of a reader that comes back arrives".to_owned()),
+            Ok(Arrival::Whole) => CheckResult::Good("the cursor of a reader that comes back arrives".to_owned()),
             Ok(_) => {
-                Outcome::Bad("Last-Event-ID does not arrive: readers that come back begin anew".to_owned(), CURSOR)
+                CheckResult::Bad("Last-Event-ID does not arrive: readers that come back begin anew".to_owned(), CURSOR)
             }
             Err(error) => unasked(&error),
         }
     }
 
     /// Whether the largest emit arrives.
-    pub(super) async fn bodies(&self) -> Outcome {
+    pub(super) async fn bodies(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         let size = format!("a body of {} MiB", BODY_BYTES_MAX / (1024 * 1024));
         match client.probe_body().await {
-            Ok(Arrival::Whole) => Outcome::Good(format!("{size} arrives")),
-            Ok(Arrival::Refused(status)) => Outcome::Bad(format!("{size} is refused on the way ({status})"), LARGE),
-            Ok(Arrival::Stripped) => Outcome::Bad(format!("{size} breaks the connection"), LARGE),
+            Ok(Arrival::Whole) => CheckResult::Good(format!("{size} arrives")),
+            Ok(Arrival::Refused(status)) => CheckResult::Bad(format!("{size} is refused on the way ({status})"), LARGE),
+            Ok(Arrival::Stripped) => CheckResult::Bad(format!("{size} breaks the connection"), LARGE),
             Err(error) => unasked(&error),
         }
     }
 
     /// Whether a runner could connect.
-    pub(super) async fn runners(&self) -> Outcome {
+    pub(super) async fn runners(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_upgrade().await {
-            Ok(Arrival::Whole) => Outcome::Good("a WebSocket comes through".to_owned()),
+            Ok(Arrival::Whole) => CheckResult::Good("a WebSocket comes through".to_owned()),
             Ok(Arrival::Stripped) => {
-                Outcome::Bad("no WebSocket comes through: no runner can connect".to_owned(), UPGRADED)
+                CheckResult::Bad("no WebSocket comes through: no runner can connect".to_owned(), UPGRADED)
             }
-            Ok(Arrival::Refused(status)) => {
-                Outcome::Bad(format!("a WebSocket is refused on the way ({status}): no runner can connect"), UPGRADED)
-            }
+            Ok(Arrival::Refused(status)) => CheckResult::Bad(
+                format!("a WebSocket is refused on the way ({status}): no runner can connect"),
+                UPGRADED,
+            ),
             Err(error) => unasked(&error),
         }
     }
 }
 
-fn nobody() -> Outcome {
-    Outcome::Open("no server to ask".to_owned())
+fn nobody() -> CheckResult {
+    CheckResult::Open("no server to ask".to_owned())
 }
 
 /// A question that was not answered.
-fn unasked(error: &Error) -> Outcome {
+fn unasked(error: &Error) -> CheckResult {
     match error.kind {
-        Kind::Refused => Outcome::Bad(error.to_string(), CREDENTIAL),
-        _ => Outcome::Bad(error.to_string(), ADDRESS),
+        Kind::Refused => CheckResult::Bad(error.to_string(), CREDENTIAL),
+        _ => CheckResult::Bad(error.to_string(), ADDRESS),
     }
 }

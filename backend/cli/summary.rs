@@ -5,13 +5,13 @@ use serde_json::Value;
 
 use super::render::{clean, clip, duration, from_ms};
 
-/// Longest gist, characters, when no terminal sets a narrower one.
+/// Longest summary, characters, when no terminal sets a narrower one.
 const GIST_CHARS_MAX: usize = 400;
-/// Longest arguments of a tool call inside a gist, characters.
+/// Longest arguments of a tool call inside a summary, characters.
 const ARGS_CHARS_MAX: usize = 120;
 
 /// A line about an event's payload. Clean, and bounded whatever the payload holds.
-pub(super) fn gist(event_type: &str, payload: &Value) -> String {
+pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
     // A large payload lives in an artifact; the event keeps the first of it.
     if payload["$artifact"].is_object() {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
@@ -171,7 +171,7 @@ mod tests {
                 "[90000 bytes stored apart] first",
             ),
         ] {
-            assert_eq!(gist(event_type, &payload), expected, "{event_type}");
+            assert_eq!(summarize(event_type, &payload), expected, "{event_type}");
         }
     }
 
@@ -185,7 +185,7 @@ mod tests {
                 json!([hostile]),
                 json!(hostile),
             ] {
-                let line = gist(event_type, &payload);
+                let line = summarize(event_type, &payload);
                 assert!(!line.chars().any(char::is_control) && line.chars().count() <= GIST_CHARS_MAX, "{event_type}");
             }
         }

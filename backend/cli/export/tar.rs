@@ -15,21 +15,21 @@ use tokio::time::Instant;
 
 use super::{
     PATIENCE,
-    choose::Chosen,
-    tell::{Teller, Told},
+    select::Chosen,
+    write::{ExportReport, ExportWriter},
 };
 use crate::{
     cli::{
         archive::{FOLDER, INDEX, LOG, TAR_END, progress::Progress, tar_header, tar_padding},
-        exit::Complaint,
+        exit::CliError,
     },
     client::{
         Client, Error,
-        pace::{Backoff, Natural, Pace as _},
+        pace::{Backoff, Pace as _, SystemPace},
     },
     domain::{
         artifact::{ArtifactId, ArtifactName, Hash, MediaType},
-        export::index::Enclosed,
+        export::index::AttachedArtifact,
         id::{RunId, Seq},
         limits::PAGE_ROWS_MAX,
     },
@@ -51,11 +51,15 @@ struct Listed {
     seq: Seq,
 }
 
-pub(super) async fn pack(client: &Client, chosen: &[Chosen], out: &mut (dyn Write + Send)) -> anyhow::Result<Told> {
+pub(super) async fn pack(
+    client: &Client,
+    chosen: &[Chosen],
+    out: &mut (dyn Write + Send),
+) -> anyhow::Result<ExportReport> {
     let mut log = BufWriter::new(tempfile::tempfile()?);
     let mut enclosed = Vec::new();
     let mut told = {
-        let mut teller = Teller::new(client.clone(), &mut log)?;
+        let mut teller = ExportWriter::new(client.clone(), &mut log)?;
         let progress = Progress::of_runs(chosen.len() as u64);
         for run in chosen {
             let told = teller.run(run.run_id, &progress).await?;
@@ -84,14 +88,14 @@ pub(super) async fn pack(client: &Client, chosen: &[Chosen], out: &mut (dyn Writ
 }
 
 /// The artifacts of a run in the order in which its log tells of them, as far as they are there.
-async fn artifacts_of(client: &Client, run: RunId) -> anyhow::Result<Vec<Enclosed>> {
+async fn artifacts_of(client: &Client, run: RunId) -> anyhow::Result<Vec<AttachedArtifact>> {
     let (id, mut found, mut cursor) = (run.to_string(), Vec::new(), None);
     loop {
         let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
         query.extend(cursor.map(|cursor: String| ("cursor", cursor)));
         let segments = ["runs", id.as_str(), "artifacts"];
         let page: Page = client.insist(PATIENCE, |_| client.get(&segments, &query)).await?;
-        found.extend(page.artifacts.into_iter().map(|one| Enclosed {
+        found.extend(page.artifacts.into_iter().map(|one| AttachedArtifact {
             run_id: run,
             seq: one.seq,
             artifact_id: one.artifact_id,
@@ -119,7 +123,7 @@ fn copy(name: &str, file: &mut File, out: &mut (dyn Write + Send)) -> anyhow::Re
     file.rewind()?;
     out.write_all(tar_header(name, size)?.as_bytes())?;
     if io::copy(file, out)? != size {
-        return Err(Complaint::failed("the temporary file of the log was changed").into());
+        return Err(CliError::failed("the temporary file of the log was changed").into());
     }
     Ok(out.write_all(tar_padding(size))?)
 }
@@ -127,7 +131,7 @@ fn copy(name: &str, file: &mut File, out: &mut (dyn Write + Send)) -> anyhow::Re
 /// The bytes of an artifact, from where they broke off if they do.
 async fn content(
     client: &Client,
-    one: &Enclosed,
+    one: &AttachedArtifact,
     out: &mut (dyn Write + Send),
     progress: &Progress,
 ) -> anyhow::Result<()> {
@@ -138,31 +142,31 @@ async fn content(
         let had = done;
         let error = match read(client, one, &mut done, &mut digest, out, progress).await {
             Ok(()) if done > had => continue,
-            Ok(()) => Complaint::failed(format!("the artifact {} is shorter than it says", one.artifact_id)).into(),
+            Ok(()) => CliError::failed(format!("the artifact {} is shorter than it says", one.artifact_id)).into(),
             Err(error) => error,
         };
-        let passing = error.downcast_ref::<Error>().filter(|error| error.kind.is_transient());
+        let passing = error.downcast_ref::<Error>().filter(|error| error.kind.is_retryable());
         let Some(passing) = passing else { return Err(error) };
         if done > had {
             heard = Instant::now();
             backoff.reset();
         }
-        let wait = backoff.next(passing.retry_after, Natural.jitter());
+        let wait = backoff.next(passing.retry_after, SystemPace.jitter());
         if heard.elapsed() + wait > PATIENCE {
             return Err(error);
         }
-        Natural.wait(wait).await;
+        SystemPace.wait(wait).await;
     }
     if Hash::new(digest.finalize().into()) != one.sha256 {
         let what = format!("the bytes of the artifact {} are not those that the log tells of", one.artifact_id);
-        return Err(Complaint::failed(what).into());
+        return Err(CliError::failed(what).into());
     }
     Ok(out.write_all(tar_padding(one.size))?)
 }
 
 async fn read(
     client: &Client,
-    one: &Enclosed,
+    one: &AttachedArtifact,
     done: &mut u64,
     digest: &mut Sha256,
     out: &mut (dyn Write + Send),
@@ -172,7 +176,7 @@ async fn read(
     while let Some(chunk) = bytes.next().await? {
         *done += chunk.len() as u64;
         if *done > one.size {
-            return Err(Complaint::failed(format!("the artifact {} is longer than it says", one.artifact_id)).into());
+            return Err(CliError::failed(format!("the artifact {} is longer than it says", one.artifact_id)).into());
         }
         digest.update(&chunk);
         out.write_all(&chunk)?;

@@ -138,7 +138,7 @@ enum Writer {
 #[derive(Clone, Debug)]
 pub struct Artifacts {
     store: Store,
-    shelf: BlobStore,
+    blobs: BlobStore,
     clock: Clock,
     ids: IdSource,
     uploads: Quota,
@@ -155,11 +155,11 @@ pub struct OwnBounds {
 }
 
 impl Artifacts {
-    pub fn new(store: Store, shelf: BlobStore, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
+    pub fn new(store: Store, blobs: BlobStore, clock: Clock, ids: IdSource, own: OwnBounds) -> Self {
         let uploads = Quota::new(UPLOADS_MAX, own.uploads);
         let downloads = Quota::new(DOWNLOADS_MAX, own.downloads);
         let takes = Quota::new(TAKES_MAX, TAKES_OWN_MAX);
-        Self { store, shelf, clock, ids, uploads, takes, downloads }
+        Self { store, blobs, clock, ids, uploads, takes, downloads }
     }
 
     pub fn new_id(&self) -> ArtifactId {
@@ -194,7 +194,7 @@ impl Artifacts {
     }
 
     async fn take_in<E>(&self, body: impl Stream<Item = Result<Bytes, E>> + Send) -> Result<Upload, Broken<E>> {
-        let mut writer = self.shelf.begin(self.ids.uuid()).await?;
+        let mut writer = self.blobs.begin(self.ids.uuid()).await?;
         let (mut digest, mut size) = (Sha256::new(), 0u64);
         let arrived = async {
             let mut body = std::pin::pin!(body);
@@ -231,7 +231,7 @@ impl Artifacts {
         self.store.claim_content(&content, self.clock.now()).await?;
         let publish = |(upload, artifact): (Upload, Artifact)| async move {
             assert_eq!((upload.sha256, upload.size), (artifact.sha256, artifact.size), "an artifact is what arrived");
-            self.shelf.publish(upload.staged, artifact.sha256).await?;
+            self.blobs.publish(upload.staged, artifact.sha256).await?;
             Ok::<_, Error>(artifact)
         };
         let artifacts: Vec<Artifact> =
@@ -264,7 +264,7 @@ impl Artifacts {
     ) -> Result<BoxStream<'static, io::Result<Bytes>>, Error> {
         let share = self.downloads.try_take(owner, 1).map_err(Error::Busy)?;
         let (hash, size) = (artifact.sha256, artifact.size);
-        let bytes = match &self.shelf {
+        let bytes = match &self.blobs {
             BlobStore::Disk(disk) => disk.read(hash, size, from, length).await?,
             BlobStore::Remote(remote) => remote.read(hash, size, from, length).await?,
         };

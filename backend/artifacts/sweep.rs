@@ -52,7 +52,7 @@ impl Artifacts {
                 break;
             }
         }
-        swept.uploads = self.shelf.remove_unfinished(before).await?;
+        swept.uploads = self.blobs.remove_unfinished(before).await?;
         count(swept);
         Ok(swept)
     }
@@ -60,7 +60,7 @@ impl Artifacts {
     /// Removes a content that is nobody's; `false` when it is somebody's after all.
     async fn remove(&self, hash: Hash, before: DateTime<Utc>) -> Result<bool, Error> {
         let Some(seized) = self.store.seize_content(hash, before).await? else { return Ok(false) };
-        self.shelf.remove(hash).await?;
+        self.blobs.remove(hash).await?;
         seized.gone().await?;
         Ok(true)
     }
@@ -68,7 +68,7 @@ impl Artifacts {
     /// Takes note of bytes that the database does not know, as a restored one may not; a later sweep removes them. Says
     /// how many there were.
     pub async fn audit(&self) -> Result<u64, Error> {
-        let (mut listed, mut noted) = (self.shelf.list(), 0);
+        let (mut listed, mut noted) = (self.blobs.list(), 0);
         while let Some(stored) = listed.try_next().await? {
             let content: Vec<(Hash, u64)> = stored.iter().map(|stored| (stored.hash, stored.size)).collect();
             if !content.is_empty() {

@@ -23,7 +23,7 @@ pub struct Notifier(PgConnection);
 pub struct Notifications(PgListener);
 
 impl Store {
-    pub async fn doorbell(&self) -> Result<Notifier, Error> {
+    pub async fn notifier(&self) -> Result<Notifier, Error> {
         Ok(Notifier(self.dedicated("runreel_writer").await?))
     }
 

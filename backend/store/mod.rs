@@ -109,7 +109,7 @@ impl Deref for Store {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub options: PgConnectOptions,
-    /// Connections for reading; each writer lane, the doorbell and the listener have one of their own besides.
+    /// Connections for reading; each writer lane, the notifier and the listener have one of their own besides.
     pub connections_max: u32,
     /// How many of them one principal may hold at a time.
     pub own_connections_max: u32,

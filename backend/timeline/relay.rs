@@ -55,13 +55,13 @@ impl Relay {
                 if tails.changed().await.is_err() {
                     return;
                 }
-                let Ok(mut doorbell) = self.forks.store.doorbell().await else {
+                let Ok(mut notifier) = self.forks.store.notifier().await else {
                     tokio::time::sleep(PAUSE).await;
                     continue;
                 };
                 loop {
                     let tail = tails.borrow_and_update().clone();
-                    if doorbell.ring(&self.process, &tail).await.is_err() || tails.changed().await.is_err() {
+                    if notifier.ring(&self.process, &tail).await.is_err() || tails.changed().await.is_err() {
                         break;
                     }
                 }

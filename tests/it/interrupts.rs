@@ -10,6 +10,7 @@ use serde_json::{Value, json};
 use crate::support::{
     api::{Api, Reply, stream_of},
     cluster::Db,
+    patiently,
     runs::{assert_contiguous, new_run_id, parsed},
     server::{Server, manual_clock, setup},
     sse::names,
@@ -159,7 +160,7 @@ async fn a_hundred_equal_answers_are_one() {
             tokio::time::sleep(Duration::from_secs(pause)).await;
         }
     });
-    for reply in futures::future::join_all(answers).await {
+    for reply in patiently("a hundred answers", futures::future::join_all(answers)).await {
         assert_eq!(reply.expect(202)["run_id"], run.as_str());
     }
     assert_eq!(kinds(&servers[0], &run).await, ANSWERED);

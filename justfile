@@ -60,6 +60,7 @@ lint: web
     cargo fmt --check
     cargo clippy --all-targets -- -D warnings
     cargo clippy --test chaos -- -D warnings
+    tests/planted/run
 
 # Unit and property tests.
 unit:

@@ -103,12 +103,12 @@ impl App {
         stop.cancel();
         tasks.close();
         let told = told.await?;
-        let settled = async {
+        let committed = async {
             tasks.wait().await;
             store.close().await;
         };
-        if timeout_at(told + Duration::from_millis(SETTLE_MS_MAX), settled).await.is_err() {
-            tracing::warn!("leaving work that did not end in time; what was acknowledged is committed");
+        if timeout_at(told + Duration::from_millis(SETTLE_MS_MAX), committed).await.is_err() {
+            tracing::warn!("shutdown timed out with tasks still running; everything acknowledged is committed");
         }
         database.leave((told + Duration::from_millis(END_MS_MAX)).saturating_duration_since(Instant::now())).await
     }
@@ -129,7 +129,7 @@ async fn look_after(
                 _ = tidy.tick() => metrics.run_upkeep(),
                 _ = time.tick() => {
                     if let Err(error) = Box::pin(timeline.store().tell_time(timeline.clock())).await {
-                        tracing::warn!(error = &error as &dyn std::error::Error, "database clock not read");
+                        tracing::warn!(error = &error as &dyn std::error::Error, "cannot read the database clock");
                     }
                 }
                 _ = partitions.tick() => {

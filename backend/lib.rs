@@ -10,14 +10,14 @@
 //!
 //! A reader opens a stream (`http/stream.rs`). Its follower (`timeline/follow.rs`) subscribes to the bus first, then
 //! pages the past from the table, then goes live; [`domain::splice`] decides every step. Frames are encoded once
-//! ([`bus::Frame`]) and go out as they are (`http/sse.rs`).
+//! ([`bus::Frame`]) and go out as they are (`faces/sse.rs`).
 //!
 //! # Where things are
 //!
 //! Folders are ranks, from pure to worldly; a file names only modules of a lower rank:
 //! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`artifacts`], [`client`] → [`timeline`], [`threads`] →
-//! [`emitters`], [`dispatch`], [`sessions`] → [`engine`] → [`agents`] → [`channels`], [`runners`] → [`http`] →
-//! [`database`], [`app`] → [`cli`].
+//! [`emitters`], [`dispatch`], [`sessions`] → [`engine`] → [`agents`] → [`channels`], [`runners`], [`faces`] → [`http`]
+//! → [`database`], [`app`] → [`cli`].
 
 #![cfg_attr(
     test,
@@ -44,6 +44,7 @@ pub mod dispatch;
 pub mod domain;
 pub mod emitters;
 pub mod engine;
+pub mod faces;
 pub mod http;
 pub mod postgres;
 pub mod quota;

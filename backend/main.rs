@@ -13,7 +13,7 @@ fn main() -> ExitCode {
     let cli = Cli::parse();
     let runtime = match tokio::runtime::Builder::new_multi_thread().enable_all().build() {
         Ok(runtime) => runtime,
-        Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("the runtime cannot be started")),
+        Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("cannot start the async runtime")),
     };
     let code = runtime.block_on(cli::run(cli));
     // A thread that still reads or writes a file, or waits for a key, holds nobody up.

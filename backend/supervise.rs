@@ -75,11 +75,7 @@ impl Supervisor {
                 }
                 metrics::counter!("runreel_task_panics_total", "task" => name).increment(1);
                 let how = if ended.is_ok() { "ended" } else { "panicked" };
-                tracing::error!(
-                    task = name,
-                    how,
-                    "a task failed and begins again; please report what the log says above"
-                );
+                tracing::error!(task = name, how, "a task failed and is restarted; please report the log lines above");
                 if !proving {
                     supervisor.count(name, true);
                     proving = true;

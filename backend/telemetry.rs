@@ -50,23 +50,23 @@ pub fn metrics() -> PrometheusHandle {
 
 fn describe() {
     metrics::describe_counter!("runreel_events_total", "Durable events committed by this process, by family");
-    metrics::describe_counter!("runreel_commit_conflicts_total", "Batches that were planned anew");
+    metrics::describe_counter!("runreel_commit_conflicts_total", "Batches that were planned again");
     metrics::describe_counter!(
         "runreel_stream_lags_total",
         "Times a reader was too slow and went back to the database"
     );
     metrics::describe_counter!("runreel_refused_total", "Requests whose credential was refused, by reason");
-    metrics::describe_counter!("runreel_artifacts_damaged_total", "Downloads that ended in bytes of another hash");
+    metrics::describe_counter!("runreel_artifacts_damaged_total", "Downloads whose bytes did not match their hash");
     metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
     metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
     metrics::describe_counter!(
         "runreel_jobs_claimed_total",
-        "Jobs given away by this process: for the first time, again"
+        "Jobs assigned by this process: first assignments, reassignments"
     );
-    metrics::describe_counter!("runreel_jobs_lost_total", "Runs this process failed because their holders fell silent");
+    metrics::describe_counter!("runreel_jobs_lost_total", "Runs this process failed because their leases expired");
     metrics::describe_gauge!("runreel_runners_connected", "Connected runners");
     metrics::describe_gauge!("runreel_streams_open", "Open event streams");
-    metrics::describe_gauge!("runreel_bus_topics", "Runs and owners somebody listens to");
+    metrics::describe_gauge!("runreel_bus_topics", "Runs and owners with at least one listener");
     metrics::describe_gauge!("runreel_database_connections", "Connections of the reading pool");
     metrics::describe_histogram!("runreel_commit_seconds", "Time from taking a batch to its publication");
 }

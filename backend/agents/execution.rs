@@ -75,7 +75,7 @@ impl Execution {
                 Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
                     refused += u32::from(!error.is_retryable);
-                    self.warn(&error, "a run could not go on; it is tried again");
+                    self.warn(&error, "run interrupted by an error; will retry");
                     if cancel.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
                         return Done::Stopped;
                     }
@@ -88,7 +88,7 @@ impl Execution {
     async fn give_up(&self, error: &HostError) -> Done {
         let failed = async { self.failed(&*self.emitter()?, &error.to_string()).await };
         failed.await.unwrap_or_else(|error| {
-            self.warn(&error, "a run that cannot go on could not be failed");
+            self.warn(&error, "run not failed after repeated errors");
             Done::Stopped
         })
     }
@@ -104,7 +104,8 @@ impl Execution {
         tracing::warn!(run_id = %self.host.context().run_id, %error, "{what}");
     }
 
-    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before, `taken` how the
+    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before, `taken`
+    /// how the
     /// run stood a moment ago.
     async fn once(
         &self,
@@ -131,7 +132,7 @@ impl Execution {
         let context = self.host.context();
         let agent = match &context.agent {
             Some(agent) => self.agents.resolve(agent, context).await,
-            None => Err("a run without an agent is nobody's to carry out".to_owned()),
+            None => Err("the run names no agent".to_owned()),
         };
         let agent = match agent {
             Ok(agent) => agent,
@@ -147,7 +148,7 @@ impl Execution {
             durability: Durability::EveryStep,
         };
         let time_max = agent.time_max();
-        let late = |_| Ok(Ended::Failed { node: None, error: format!("the run was at work longer than {time_max:?}") });
+        let late = |_| Ok(Ended::Failed { node: None, error: format!("the run took longer than {time_max:?}") });
         match tokio::time::timeout(time_max, agent.work(env, self.input())).await.unwrap_or_else(late)? {
             Ended::Completed(output) => {
                 emitter.run_completed(output).await?;
@@ -219,7 +220,7 @@ async fn suspend(
 ) -> Result<(), HostError> {
     if questions.is_empty() {
         let runs: Vec<RunId> = waits.iter().flat_map(|(_, runs)| runs.iter().copied()).collect();
-        let reason = waits.first().map_or("it waits", |(reason, _)| reason);
+        let reason = waits.first().map_or("waiting for other runs", |(reason, _)| reason);
         return emitter.run_waiting(reason, &runs).await;
     }
     let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();

@@ -6,7 +6,7 @@ use serde_json::{Value, json};
 use super::builtin::artifact::READ_ARTIFACT;
 use crate::{
     domain::limits::{TOOL_HEAD_BYTES, TOOL_TAIL_BYTES},
-    emitters::host::{Kept, RunHost},
+    emitters::host::{ArtifactRef, RunHost},
 };
 
 /// What stays with the run of a result: all of it, or a pointer with the beginning and the end.
@@ -84,7 +84,7 @@ async fn keep_image(host: &dyn RunHost, tool: &str, part: &mut Value) {
     };
 }
 
-async fn keep(host: &dyn RunHost, name: &str, media_type: &str, bytes: Bytes) -> Option<Kept> {
+async fn keep(host: &dyn RunHost, name: &str, media_type: &str, bytes: Bytes) -> Option<ArtifactRef> {
     match host.keep_artifact(name, media_type, bytes).await {
         Ok(kept) => Some(kept),
         Err(error) => {

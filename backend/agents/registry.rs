@@ -95,7 +95,7 @@ impl Agents {
         let agent = self.file.sections.agents.get(name);
         let agent = agent.ok_or_else(|| ResolveError::Unknown(name.to_owned()))?;
         let unfit = |why: String| ResolveError::InvalidIdentity { agent: name.to_owned(), why };
-        let parse = |name: &str| name.parse::<Name>().map_err(|_| unfit(format!("{name} is no agent's name")));
+        let parse = |name: &str| name.parse::<Name>().map_err(|_| unfit(format!("{name} is not a valid agent name")));
         let (model, config) = self.model(agent).map_err(unfit)?;
         let mut tools = self.own_tools(agent).map_err(unfit)?;
         let servers = agent.tools.iter().filter_map(|name| Some((name, self.file.sections.mcp.get(name)?)));
@@ -183,7 +183,10 @@ impl Agents {
         // Without a folder of the operator's choice every owner has one of their own.
         let held = section.root.as_ref().and_then(|root| self.walls.within(&self.file.path(root)));
         if let Some(held) = held {
-            return Err(format!("its folder holds {}, which is the server's own: name another root", held.display()));
+            return Err(format!(
+                "its folder contains {}, which belongs to the server: set another root",
+                held.display()
+            ));
         }
         let root = match &section.root {
             Some(root) => files::Root::open(&self.file.path(root), false),
@@ -217,7 +220,7 @@ impl AgentResolver for Agents {
     fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Arc<dyn Agent>, String>> {
         Box::pin(async move {
             if !self.admission.may_use(&run.owner_id, agent) {
-                return Err(format!("the agent {agent} is not for whoever this run belongs to"));
+                return Err(format!("the owner of this run may not use the agent {agent}"));
             }
             let assistant = self.assistant(agent.as_str()).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(assistant) as Arc<dyn Agent>)

@@ -28,7 +28,7 @@ impl Schema {
     }
 
     /// Why no arguments can be checked with it.
-    pub(super) fn trouble(&self) -> Option<&str> {
+    pub(super) fn invalid(&self) -> Option<&str> {
         self.0.as_ref().err().map(String::as_str)
     }
 
@@ -90,7 +90,7 @@ mod tests {
     fn a_schema_that_points_elsewhere_is_not_fetched() {
         for pointer in ["http://127.0.0.1:1/schema.json", "file:///etc/passwd"] {
             let schema = Schema::new(&json!({"properties": {"x": {"$ref": pointer}}}));
-            assert!(schema.trouble().is_some(), "{pointer}");
+            assert!(schema.invalid().is_some(), "{pointer}");
             assert!(matches!(schema.check(&json!({})), Err(ToolError::Failed(_))));
         }
     }

@@ -50,7 +50,8 @@ pub trait Tool: Send + Sync {
     /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
-    /// What it writes that other calls may write too: of all calls that name the same, in whatever runs of this process,
+    /// What it writes that other calls may write too: of all calls that name the same, in whatever runs of this
+    /// process,
     /// one is made at a time.
     fn exclusive(&self, _context: &RunContext) -> Option<String> {
         None
@@ -123,7 +124,7 @@ impl Toolbox {
     pub fn checked(tools: Vec<Arc<dyn Tool>>) -> Result<Self, String> {
         let count = tools.len();
         if count > TOOLS_MAX {
-            return Err(format!("{count} tools are more than {TOOLS_MAX}"));
+            return Err(format!("{count} tools exceed the limit of {TOOLS_MAX}"));
         }
         let mut names = std::collections::BTreeSet::new();
         for tool in &tools {
@@ -133,7 +134,7 @@ impl Toolbox {
             }
         }
         let toolbox = Self::new(tools);
-        let unfit = toolbox.entries.iter().find_map(|(name, entry)| entry.schema.trouble().map(|why| (name, why)));
+        let unfit = toolbox.entries.iter().find_map(|(name, entry)| entry.schema.invalid().map(|why| (name, why)));
         unfit.map_or(Ok(()), |(name, why)| Err(format!("the schema of tool {name} cannot be used: {why}")))?;
         Ok(toolbox)
     }
@@ -182,5 +183,5 @@ pub fn check_name(name: &str) -> Result<(), String> {
     if (1..=TOOL_NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fits) {
         return Ok(());
     }
-    Err(format!("a tool's name is 1 to {TOOL_NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -; this is not: {name:?}"))
+    Err(format!("a tool's name is 1 to {TOOL_NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -, not {name:?}"))
 }

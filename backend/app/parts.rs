@@ -29,7 +29,7 @@ use crate::{
         log::SessionLog,
         saved::{SavedSessions, Talk},
     },
-    store::{self, Store, sessions::SessionPolicy},
+    store::{self, Store, append::Appenders, sessions::SessionPolicy},
     supervise::Supervisor,
     telemetry,
     threads::Threads,
@@ -65,14 +65,14 @@ pub(super) async fn build(
     clock: Clock,
     ids: IdSource,
 ) -> anyhow::Result<Built> {
-    let store = open_store(database, args, &clock).await?;
+    let (store, appenders) = open_store(database, args, &clock).await?;
     let pepper = store.init_pepper(secrets.pepper.as_deref(), ids.secret()).await?;
     let (tasks, stop, draining) = (TaskTracker::new(), CancellationToken::new(), CancellationToken::new());
     let supervisor = Supervisor::new(tasks.clone(), stop.clone());
     let plan = Plan { args, secrets, file: args.file()?, clock, ids, store, supervisor: supervisor.clone() };
     let store = &plan.store;
     let artifacts = plan.artifacts().await?;
-    let timeline = plan.timeline(&artifacts, &draining, database.endpoint.is_some()).await?;
+    let timeline = plan.timeline(appenders, &artifacts, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
@@ -134,7 +134,7 @@ where
 }
 
 /// The database, ready to be worked on.
-async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<Store> {
+async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<(Store, Appenders)> {
     let settings = store::Settings {
         options: database.options.clone(),
         connections_max: args.db_connections,
@@ -145,7 +145,7 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
         },
         lanes: args.lanes,
     };
-    let store = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
+    let (store, appenders) = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
     // By this server's clock, whose time its runs begin at, and before the first of them.
     store.ensure_partitions(clock.now()).await?;
@@ -158,14 +158,14 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
     if database.endpoint.is_some() {
         store::query::enable_reader_login(&database.options).await?;
     }
-    Ok(store)
+    Ok((store, appenders))
 }
 
 /// Connects, and waits for a database that is not there yet. One that is there and refuses is not waited for.
-async fn connect(settings: store::Settings, wait: Duration) -> Result<Store, store::Error> {
+async fn connect(settings: store::Settings, wait: Duration) -> Result<(Store, Appenders), store::Error> {
     let until = tokio::time::Instant::now() + wait;
     loop {
-        match Store::connect(settings.clone()).await {
+        match Store::connect_to_append(settings.clone()).await {
             Err(error) if error.is_unavailable() && tokio::time::Instant::now() < until => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "database not reachable yet");
                 tokio::time::sleep(Duration::from_millis(DATABASE_LOOK_MS)).await;
@@ -190,12 +190,12 @@ impl Plan<'_> {
         let place = match self.args.artifact_store(self.secrets)? {
             ArtifactStore::Folder(dir) => BlobStore::Disk(Disk::open(&dir, home).map_err(|error| {
                 anyhow::anyhow!(
-                    "the folder for artifacts {} cannot be used: {error}; name another with --artifacts-dir",
+                    "cannot use the artifacts folder {}: {error}; choose another with --artifacts-dir",
                     dir.display()
                 )
             })?),
             ArtifactStore::Bucket(s3) => BlobStore::Remote(
-                Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("the artifact store cannot be used: {error}"))?,
+                Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("cannot use the artifact store: {error}"))?,
             ),
         };
         let bounds = self.args.bounds;
@@ -205,6 +205,7 @@ impl Plan<'_> {
 
     async fn timeline(
         &self,
+        appenders: Appenders,
         artifacts: &Artifacts,
         draining: &CancellationToken,
         embedded: bool,
@@ -219,7 +220,7 @@ impl Plan<'_> {
             volume,
         };
         let timeline = Timeline::start(
-            store.clone(),
+            (store.clone(), appenders),
             artifacts.clone(),
             settings,
             clock.clone(),
@@ -256,7 +257,7 @@ impl Plan<'_> {
             if !self.file.sections.agents.contains_key(agent.as_str()) {
                 tracing::warn!(
                     %channel, %agent,
-                    "nobody here answers on this channel: its messages wait until a runner serves the agent \
+                    "no agent on this server serves this channel: its messages wait until a runner serves the agent \
                      (runreel runner --agent {agent} …); or configure [agents.{agent}], or name another agent in \
                      [channels.{channel}]"
                 );
@@ -301,8 +302,8 @@ impl Plan<'_> {
         let walls = Confinement::around(self.args.kept(&self.file, self.secrets)?);
         if self.file.starts_programs() && !confine::hold() {
             tracing::warn!(
-                "this kernel has no Landlock, so programs that tools start can reach the database and the secrets of \
-                 this server: let agents with such tools work in a runner under another user (runreel runner --config)"
+                "this kernel has no Landlock, so programs started by tools can reach this server's database and \
+                 secrets: run agents with such tools in a runner under another user (runreel runner --config)"
             );
         }
         let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;

@@ -39,11 +39,11 @@ const READ_BYTES: usize = 128 * 1024;
 /// A folder of the operator's, and the part of it that belongs to one database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Disk {
-    place: Arc<Place>,
+    place: Arc<DiskFolder>,
 }
 
 #[derive(Debug)]
-struct Place {
+struct DiskFolder {
     root: PathBuf,
     home: String,
     /// For which first two digits this process has made sure that their folder is on the disk.
@@ -57,7 +57,7 @@ impl Disk {
         std::fs::create_dir_all(root)?;
         open(root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let synced = [const { AtomicBool::new(false) }; 256];
-        Ok(Self { place: Arc::new(Place { root: root.to_owned(), home: home.simple().to_string(), synced }) })
+        Ok(Self { place: Arc::new(DiskFolder { root: root.to_owned(), home: home.simple().to_string(), synced }) })
     }
 
     /// Begins an upload.
@@ -163,7 +163,7 @@ impl Disk {
     }
 }
 
-impl Place {
+impl DiskFolder {
     /// The folder at the end of a way below the home, made on the way if that is wanted.
     fn folder(&self, way: &[&str], make: bool) -> io::Result<OwnedFd> {
         let mut folder = open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;

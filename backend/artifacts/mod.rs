@@ -42,22 +42,22 @@ const PUBLISH_AT_ONCE: usize = 8;
 /// Why bytes could not be kept or had.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("an artifact may have {ARTIFACT_BYTES_MAX} bytes")]
+    #[error("an artifact may have at most {ARTIFACT_BYTES_MAX} bytes")]
     TooLarge,
     /// There is no room for them. Nothing was kept.
     #[error("the artifact store is full")]
     Full(#[source] io::Error),
     /// More are under way than the server takes. Nothing was done.
-    #[error("too many artifacts are under way")]
+    #[error("too many artifact transfers are in progress")]
     Busy(Full),
     /// Whoever was sending them has fallen silent, or sends hardly any.
-    #[error("the bytes stopped coming, or came too slowly")]
+    #[error("the upload stalled or was too slow")]
     Slow,
     /// The store cannot be reached, or refuses.
     #[error("artifact store unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
     /// The bytes are not there, or not as they were left: somebody else was at the store.
-    #[error("the bytes of this artifact are damaged")]
+    #[error("the content of this artifact is damaged")]
     Damaged,
     #[error(transparent)]
     Database(#[from] store::Error),
@@ -241,13 +241,13 @@ impl Artifacts {
             return Ok(artifacts);
         }
         // It took so long that the bytes counted as nobody's.
-        Err(Error::Unavailable("the bytes were swept before they could be kept".into()))
+        Err(Error::Unavailable("the upload was swept before it was committed".into()))
     }
 
     /// Gives up artifacts whose event was refused.
     pub async fn forget(&self, owner: &OwnerId, artifacts: &[ArtifactId]) {
         if let Err(error) = self.store.forget_artifacts(owner, artifacts).await {
-            tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events left for the sweep");
+            tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events left to the sweep");
         }
     }
 
@@ -290,7 +290,7 @@ fn checked(
         }
         metrics::counter!("runreel_artifacts_damaged_total").increment(1);
         tracing::error!(sha256 = %hash, "artifact content is damaged; restore this file from a backup");
-        Err(io::Error::new(io::ErrorKind::InvalidData, "the bytes of this artifact are damaged"))
+        Err(io::Error::new(io::ErrorKind::InvalidData, "the content of this artifact is damaged"))
     })
 }
 
@@ -336,7 +336,7 @@ impl BlobStore {
 /// What is missing while bytes are written is the store's folder or bucket, not an artifact's bytes.
 fn unusable(error: Error) -> Error {
     match error {
-        Error::Damaged => Error::Unavailable("the folder or bucket of the artifact store is not there".into()),
+        Error::Damaged => Error::Unavailable("the folder or bucket of the artifact store does not exist".into()),
         error => error,
     }
 }

@@ -81,7 +81,7 @@ impl Remote {
             Staged::Parts(staging) => {
                 self.store.copy(&staging, &name).await?;
                 if let Err(error) = self.store.delete(&staging).await {
-                    tracing::debug!(error = &error as &dyn std::error::Error, "an upload is left to be swept");
+                    tracing::debug!(error = &error as &dyn std::error::Error, "upload left to the sweep");
                 }
             }
         }
@@ -194,7 +194,7 @@ impl RemoteWriter {
         if let Some(upload) = &mut self.upload
             && let Err(error) = upload.abort().await
         {
-            tracing::debug!(error = &error as &dyn std::error::Error, "parts of an upload are left in the bucket");
+            tracing::debug!(error = &error as &dyn std::error::Error, "parts of an upload left in the bucket");
         }
     }
 }

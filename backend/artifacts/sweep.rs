@@ -34,9 +34,9 @@ impl Artifacts {
         let before = self.clock.now() - TimeDelta::milliseconds(ARTIFACT_GRACE_MS);
         let mut swept = SweepResult::default();
         loop {
-            let settled = self.store.settle_artifacts(before, ARTIFACT_SWEEP_ROWS).await?;
-            swept.artifacts += settled.removed;
-            if settled.kept + settled.removed < ARTIFACT_SWEEP_ROWS.unsigned_abs() {
+            let reconciled = self.store.reconcile_artifacts(before, ARTIFACT_SWEEP_ROWS).await?;
+            swept.artifacts += reconciled.removed;
+            if reconciled.kept + reconciled.removed < ARTIFACT_SWEEP_ROWS.unsigned_abs() {
                 break;
             }
         }

@@ -62,7 +62,7 @@ impl JwtRules {
         }
         // What a header calls critical has to be understood (RFC 7515, 4.1.11), and no extension is.
         if decode_header(token).map_err(|_| NOT_VALID)?.crit.is_some() {
-            return Err(Error::Invalid("the token's header names extensions that this server does not know"));
+            return Err(Error::Invalid("the token's header names extensions that this server does not support"));
         }
         let body = decode::<Body>(token, &self.key, &self.validation()).map_err(|_| NOT_VALID)?.claims;
         // Times are checked against the server's clock, which tests can move.

@@ -31,7 +31,7 @@ use crate::{
 /// Why nobody could be made of a credential.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    #[error("a bearer token is needed")]
+    #[error("a bearer token is required")]
     Missing,
     /// The text says which rule was broken, without quoting the token.
     #[error("{0}")]
@@ -116,7 +116,7 @@ impl Authenticator {
         let (scheme, credential) =
             bearer.split_once(' ').ok_or(Error::Invalid("the header must be: Bearer <token>"))?;
         if !scheme.eq_ignore_ascii_case("bearer") {
-            return Err(Error::Invalid("only the Bearer scheme is known"));
+            return Err(Error::Invalid("only the Bearer scheme is supported"));
         }
         let credential = credential.trim();
         if credential.starts_with(token::PREFIX) {

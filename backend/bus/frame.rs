@@ -1,14 +1,16 @@
-//! An event as it goes over the wire: encoded once, shared by every reader.
+//! An event as readers get it: encoded once, shared by all of them, with what protocols ask about it as values.
 
 use std::sync::Arc;
 
 use bytes::Bytes;
+use chrono::{DateTime, Utc};
 
 use crate::domain::{
     context::RunContext,
     cursor::RunCursor,
     event::{EventType, Recorded},
     history::Tag,
+    id::{EventId, SpanId},
     run::Status,
     splice::LogPosition,
 };
@@ -18,6 +20,10 @@ use crate::domain::{
 pub struct Frame {
     pub context: Arc<RunContext>,
     pub event_type: EventType,
+    pub span_id: Option<SpanId>,
+    pub parent_span_id: Option<SpanId>,
+    pub event_id: Option<EventId>,
+    pub at: DateTime<Utc>,
     /// `None` for an ephemeral event.
     pub place: Option<LogPosition>,
     /// The status a terminal event leaves its run in.
@@ -28,6 +34,8 @@ pub struct Frame {
     event_at: usize,
     /// Where the JSON begins; it ends two line feeds before the block does.
     json_at: usize,
+    /// Where the payload begins, the last member of the JSON.
+    payload_at: usize,
 }
 
 impl Frame {
@@ -46,15 +54,21 @@ impl Frame {
         let json_at = block.len();
         block.push_str(&event.envelope());
         debug_assert!(!block[json_at..].contains(['\n', '\r']), "an envelope is one line");
+        let payload_at = block.len() - "}".len() - event.payload.as_str().len();
         block.push_str("\n\n");
         Self {
             context,
             terminal: Status::after(&event.event_type).filter(|status| status.is_terminal()),
             event_type: event.event_type.clone(),
+            span_id: event.span_id.clone(),
+            parent_span_id: event.parent_span_id.clone(),
+            event_id: event.event_id.clone(),
+            at: event.at,
             place,
             block: Bytes::from(block),
             event_at,
             json_at,
+            payload_at,
         }
     }
 
@@ -66,6 +80,11 @@ impl Frame {
     /// The frame without its `id:` line, for feeds, whose ids are cursors.
     pub fn block_without_id(&self) -> Bytes {
         self.block.slice(self.event_at..)
+    }
+
+    /// The payload alone, as it was sent.
+    pub fn payload(&self) -> Bytes {
+        self.block.slice(self.payload_at..self.block.len() - "}\n\n".len())
     }
 
     /// The envelope alone.

@@ -5,7 +5,8 @@
 //!
 //! What waits for readers that are behind is bounded: in frames for each topic, in bytes for all topics of a principal.
 //!
-//! Others get a handle, never a channel. A topic exists while somebody listens; publishing to nobody costs a look-up.
+//! Listeners get a [`Bus`]; the [`Publisher`] is a value of its own, made once with the bus. A topic exists while it has a
+//! listener; publishing without one costs a look-up.
 
 mod frame;
 mod queue;
@@ -59,7 +60,7 @@ struct Topics {
     backlog: OwnerQueue,
 }
 
-/// The bus. Cheap to clone.
+/// The bus, for listeners. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bus {
     owners: Arc<Mutex<HashMap<OwnerId, Topics>>>,
@@ -67,10 +68,15 @@ pub struct Bus {
     bytes_max: usize,
 }
 
+/// The only value that publishes on its bus. It cannot be cloned: whoever holds it decides the order.
+#[derive(Debug)]
+pub struct Publisher(Bus);
+
 impl Bus {
-    /// A bus that keeps `frames_max` frames per topic for readers that are behind.
-    pub fn new(frames_max: usize) -> Self {
-        Self { owners: Arc::default(), frames_max: frames_max.max(1), bytes_max: BUS_OWN_BYTES_MAX }
+    /// A bus that keeps `frames_max` frames per topic for readers that are behind, and its only publisher.
+    pub fn new(frames_max: usize) -> (Self, Publisher) {
+        let bus = Self { owners: Arc::default(), frames_max: frames_max.max(1), bytes_max: BUS_OWN_BYTES_MAX };
+        (bus.clone(), Publisher(bus))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Topics>> {
@@ -94,35 +100,39 @@ impl Bus {
             .is_some_and(|senders| senders.contains_key(&Topic::Run(run)) || senders.contains_key(&Topic::Everything))
     }
 
-    /// Hands a frame to everybody who listens to its run or its owner.
+    /// Topics with listeners.
+    pub fn topics_count(&self) -> usize {
+        self.owners().values().map(|topics| topics.senders.len()).sum()
+    }
+}
+
+impl Publisher {
+    /// Sends a frame to the listeners of its run and of its owner.
     pub fn publish(&self, frame: Frame) {
-        let mut owners = self.owners();
+        let mut owners = self.0.owners();
         let Some(Topics { senders, backlog }) = owners.get_mut(&frame.context.owner_id) else { return };
         let run = Topic::Run(frame.context.run_id);
         let frame = Arc::new(frame);
         for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
             // An error means that the last listener is just leaving.
-            let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.bytes_max)));
+            let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.0.bytes_max)));
         }
     }
 
-    /// Tells every listener to look into the database, because frames were not published one by one.
+    /// Sends every listener to the database, because frames were not published one by one.
     pub fn skip(&self) {
-        for sender in self.owners().values().flat_map(|topics| topics.senders.values()) {
-            let _ = sender.send(Note::Skipped);
-        }
+        self.notify(&Note::Skipped);
     }
 
     /// Tells every listener that the log was set back.
     pub fn reset(&self) {
-        for sender in self.owners().values().flat_map(|topics| topics.senders.values()) {
-            let _ = sender.send(Note::Reset);
-        }
+        self.notify(&Note::Reset);
     }
 
-    /// Topics with listeners.
-    pub fn topics_count(&self) -> usize {
-        self.owners().values().map(|topics| topics.senders.len()).sum()
+    fn notify(&self, note: &Note) {
+        for sender in self.0.owners().values().flat_map(|topics| topics.senders.values()) {
+            let _ = sender.send(note.clone());
+        }
     }
 }
 

@@ -44,13 +44,13 @@ fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
 
 #[test]
 fn a_slow_listener_is_told_that_it_lagged_and_the_quick_one_hears_everything() {
-    let bus = Bus::new(2);
+    let (bus, publisher) = Bus::new(2);
     let run = frame("o", 1).context.run_id;
     let subscribe = || bus.subscribe(OwnerId::trusted("o"), Topic::Run(run));
     let (mut quick, mut slow) = (subscribe(), subscribe());
     let mut heard = Vec::new();
     for seq in 1..=4 {
-        bus.publish(frame("o", seq));
+        publisher.publish(frame("o", seq));
         heard.extend(seqs(&mut quick));
     }
     assert_eq!(heard, [Some(1), Some(2), Some(3), Some(4)]);
@@ -59,9 +59,9 @@ fn a_slow_listener_is_told_that_it_lagged_and_the_quick_one_hears_everything() {
 
 #[test]
 fn another_owner_hears_nothing_and_topics_go_with_their_last_listener() {
-    let bus = Bus::new(8);
+    let (bus, publisher) = Bus::new(8);
     let [mut mine, mut theirs] = ["o", "p"].map(|owner| bus.subscribe(OwnerId::trusted(owner), Topic::Everything));
-    bus.publish(frame("o", 1));
+    publisher.publish(frame("o", 1));
     assert_eq!(seqs(&mut mine), [Some(1)]);
     assert_eq!(seqs(&mut theirs), []);
     drop((mine, theirs));
@@ -70,22 +70,23 @@ fn another_owner_hears_nothing_and_topics_go_with_their_last_listener() {
 
 #[test]
 fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_first() {
-    let bus = Bus { bytes_max: 4_000, ..Bus::new(256) };
+    let bus = Bus { bytes_max: 4_000, ..Bus::new(256).0 };
+    let publisher = Publisher(bus.clone());
     let text = || Json::of(&"x".repeat(700));
     let bytes = frame_of("o", 1, text()).block().len();
     let run = frame("o", 1).context.run_id;
     let [mut stuck, mut quick] =
         [Topic::Run(run), Topic::Everything].map(|topic| bus.subscribe(OwnerId::trusted("o"), topic));
     let mut other = bus.subscribe(OwnerId::trusted("p"), Topic::Everything);
-    bus.publish(frame_of("p", 1, text()));
+    publisher.publish(frame_of("p", 1, text()));
     for seq in 1..=50 {
-        bus.publish(frame_of("o", seq, text()));
+        publisher.publish(frame_of("o", seq, text()));
         assert_eq!(seqs(&mut quick), [Some(seq)], "who keeps up misses nothing");
         let sum = bus.owners()[&OwnerId::trusted("o")].backlog.sum();
         assert!(sum <= 4_000 && (seq < 10 || sum > 4_000 - 2 * bytes), "{sum}");
     }
     assert_eq!(seqs(&mut stuck), [None], "it lagged, once, and begins at what comes next");
-    bus.publish(frame_of("o", 51, text()));
+    publisher.publish(frame_of("o", 51, text()));
     assert_eq!((seqs(&mut stuck), seqs(&mut quick)), (vec![Some(51)], vec![Some(51)]));
     assert_eq!(bus.owners()[&OwnerId::trusted("o")].backlog.sum(), 0, "what all have read counts no more");
     assert_eq!(seqs(&mut other), [Some(1)]);
@@ -99,15 +100,17 @@ fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
     assert!(block.ends_with("\"payload\":{}}\n\n"));
     assert!(frame.block_without_id().starts_with(b"event: log.info\n"));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame.json()).unwrap()["seq"], 7);
+    assert_eq!(frame.payload(), "{}");
+    assert_eq!(frame_of("o", 8, Json::of(&"x")).payload(), "\"x\"");
 }
 
 #[test]
 fn the_id_of_a_later_history_carries_its_tag_and_the_listeners_of_the_old_one_are_told() {
-    let bus = Bus::new(4);
+    let (bus, publisher) = Bus::new(4);
     let event = frame("o", 7);
     let mut listener = bus.subscribe(event.context.owner_id.clone(), Topic::Run(event.context.run_id));
-    bus.publish(event);
-    bus.reset();
+    publisher.publish(event);
+    publisher.reset();
     assert!(matches!(listener.try_next(), Some(BusMessage::Frame(_))));
     assert!(matches!(listener.try_next(), Some(BusMessage::Reset)));
     let (context, place) = (frame("o", 7).context, LogPosition { seq: Seq::new(7).unwrap(), lane: 0, position: 1 });

@@ -35,19 +35,19 @@ pub(super) struct Routed {
 
 impl Channels {
     /// Carries out a message that was taken up, and gives it back when it cannot be done now.
-    pub(super) async fn carry_out(&self, taken: ClaimedMessage) -> Result<Routed, RouteError> {
+    pub(super) async fn process(&self, taken: ClaimedMessage) -> Result<Routed, RouteError> {
         let (store, attempts) = (self.store(), taken.attempts);
         let renew = || store.renew_inbound(&taken, self.lease_until());
         let Some(done) = lease::keep(self.shared.lease, Box::pin(self.route(&taken)), renew).await else {
             tracing::info!(router_run_id = %taken.router_run_id, "lease lost: message taken over by another worker");
-            return Err(RouteError::Later("somebody else has taken it up".to_owned()));
+            return Err(RouteError::Later("lease lost".to_owned()));
         };
         let Err(error) = &done else { return done };
         tracing::warn!(error = error as &dyn std::error::Error, attempts, "message not routed; will retry");
         let is_given_up = attempts >= DELIVERY_ATTEMPTS_MAX || matches!(error, RouteError::Failed(_));
         let kept = if is_given_up {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
-            tracing::error!(router_run_id = %taken.router_run_id, "message given up");
+            tracing::error!(router_run_id = %taken.router_run_id, "message abandoned");
             self.shared.router.give_up(&taken, &error.to_string()).await;
             store.finish_inbound(&taken, Done::Failed).await
         } else {
@@ -75,7 +75,7 @@ impl Channels {
             self.shared.outbox.notify_one();
         }
         let done = match outcome.reason() {
-            _ if outcome == Outcome::Held => None,
+            _ if outcome == Outcome::AwaitingCode => None,
             Some(reason) => Some(Done::Filtered(reason)),
             None => Some(Done::Accepted),
         };
@@ -92,7 +92,7 @@ impl Channels {
             store.let_go(owner, channel, &user).await?;
         }
         match held {
-            Some(held) => Box::pin(self.carry_out(held)).await,
+            Some(held) => Box::pin(self.process(held)).await,
             None => Ok(Routed { router_run_id: taken.router_run_id, outcome }),
         }
     }
@@ -121,8 +121,8 @@ impl Channels {
     /// What lies in the inbox, with the image fetched that was still to be.
     async fn read(&self, taken: &ClaimedMessage) -> Result<Message, RouteError> {
         let envelope: Envelope = serde_json::from_str(taken.content.as_str())
-            .map_err(|error| RouteError::Later(format!("the inbox holds something else: {error}")))?;
-        let gone = || RouteError::Later(format!("the channel {} is not configured any more", taken.channel));
+            .map_err(|error| RouteError::Later(format!("invalid message in the inbox: {error}")))?;
+        let gone = || RouteError::Later(format!("the channel {} is no longer configured", taken.channel));
         let config = Arc::clone(self.config(&taken.channel).ok_or_else(gone)?);
         let mut inbound = envelope.inbound;
         if let (Some(photo), Some(telegram)) = (&envelope.photo, self.telegram()) {
@@ -169,7 +169,7 @@ impl Channels {
                 let (channels, place) = (self.clone(), room.split(1));
                 // Tracked and not part of this loop, so that a shutdown waits for it and nothing else does.
                 self.shared.tasks.spawn(async move {
-                    let _ = channels.carry_out(taken).await;
+                    let _ = channels.process(taken).await;
                     drop(place);
                     // Another of the same chat may have come to the front.
                     channels.shared.inbox.notify_one();

@@ -185,7 +185,7 @@ impl Channels {
         let (channels, router_run_id) = (self.clone(), taken.router_run_id);
         let work = self.shared.tasks.spawn(async move {
             let _room = room;
-            channels.carry_out(*taken).await
+            channels.process(*taken).await
         });
         let receipt = Receipt { router_run_id, outcome: None, is_duplicate: false, is_given_up: false };
         Ok(match work.await {
@@ -240,14 +240,14 @@ impl Channels {
             }
         };
         let outbox = async {
-            let (mut every, mut lives) = (every(), self.shared.timeline.lives());
+            let (mut every, mut run_changes) = (every(), self.shared.timeline.run_changes());
             let is_used = !self.shared.configs.is_empty();
             loop {
                 // An answer is owed once its run has ended, wherever that was.
                 tokio::select! {
                     _ = every.tick() => {},
                     () = self.shared.outbox.notified() => {},
-                    Ok(()) = lives.changed(), if is_used => {},
+                    Ok(()) = run_changes.changed(), if is_used => {},
                 }
                 let looked = self.look_into_outbox().await;
                 // Where much lives and much is owed, most of the time is left to others.

@@ -62,9 +62,9 @@ impl Channels {
     /// Whether the run has ended; `false` when the server is going down.
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
-        let wishes = StreamOptions::default();
+        let options = StreamOptions::default();
         let histories = self.shared.timeline.histories();
-        let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, wishes);
+        let mut follower = self.shared.timeline.follow_run(context, Seq::ZERO, histories, options);
         while let Some(signals) = follower.next().await {
             for signal in signals {
                 match signal {
@@ -86,7 +86,7 @@ impl Channels {
         loop {
             for owed in self.take_owed(Some(run), false, 1).await {
                 let channels = self.clone();
-                let _ = self.shared.tasks.spawn(async move { channels.settle(&owed).await }).await;
+                let _ = self.shared.tasks.spawn(async move { channels.attempt(&owed).await }).await;
             }
             let is_answered = self.store().is_answered(owner, run).await;
             if !matches!(is_answered, Ok(false)) || began.elapsed() > Duration::from_millis(LOGGED_WAIT_MS_MAX) {
@@ -112,7 +112,7 @@ impl Channels {
                 let (channels, place) = (self.clone(), room.split(1));
                 // Tracked and not part of whoever looks, so that it ends what it began and holds nobody up.
                 self.shared.tasks.spawn(async move {
-                    channels.settle(&owed).await;
+                    channels.attempt(&owed).await;
                     let was_full = channels.shared.giving.available_permits() <= LOGGING_PLACES as usize;
                     drop(place);
                     if was_full {
@@ -134,7 +134,7 @@ impl Channels {
     }
 
     /// Gives an answer, unless somebody else has taken it up meanwhile.
-    async fn settle(&self, owed: &PendingReply) {
+    async fn attempt(&self, owed: &PendingReply) {
         let renew = || self.store().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
             tracing::info!(reply_no = owed.reply_no, "lease lost: reply taken over by another worker");
@@ -154,7 +154,7 @@ impl Channels {
             }
             Ok(DeliveryResult::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
                 metrics::counter!("runreel_replies_given_up_total").increment(1);
-                tracing::error!(reason, reply_no = owed.reply_no, "reply given up");
+                tracing::error!(reason, reply_no = owed.reply_no, "reply abandoned");
                 store.finish_reply(owed, Some(&reason), now).await
             }
             Ok(DeliveryResult::Again { reason, after_s }) => {
@@ -191,21 +191,21 @@ impl Channels {
         }
         let Some(target) = &owed.target else { return Ok(DeliveryResult::Done) };
         let Some(telegram) = self.telegram() else {
-            return Ok(DeliveryResult::Again { reason: "Telegram is not set up here".to_owned(), after_s: None });
+            return Ok(DeliveryResult::Again { reason: "Telegram is not configured".to_owned(), after_s: None });
         };
         let began = Instant::now();
         let parts = telegram::text::split(&text);
         for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
             // Others wait for the place, and a shutdown for the end of it.
             if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
-                return Ok(DeliveryResult::Again { reason: "it takes long".to_owned(), after_s: Some(0) });
+                return Ok(DeliveryResult::Again { reason: "sending takes too long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(target, part, n == 0).await {
                 Ok(()) => self.store().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
-                Err(trouble) if trouble.is_retryable => {
-                    return Ok(DeliveryResult::Again { reason: trouble.reason, after_s: trouble.after_s });
+                Err(error) if error.is_retryable => {
+                    return Ok(DeliveryResult::Again { reason: error.reason, after_s: error.after_s });
                 }
-                Err(trouble) => return Ok(DeliveryResult::Refused(trouble.reason)),
+                Err(error) => return Ok(DeliveryResult::Refused(error.reason)),
             }
         }
         Ok(DeliveryResult::Done)

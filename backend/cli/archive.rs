@@ -95,11 +95,14 @@ impl<R: Read> Lines<R> {
         }
         if self.line.pop() != Some(b'\n') {
             let is_long = read as u64 == most;
-            return Err(
-                wrong(if is_long { "it is longer than a line can be" } else { "the file ends within it" }).into()
-            );
+            return Err(wrong(if is_long {
+                "the line is too long"
+            } else {
+                "the file ends in the middle of the line"
+            })
+            .into());
         }
-        Ok(Some(std::str::from_utf8(&self.line).map_err(|_| wrong("this is not UTF-8"))?))
+        Ok(Some(std::str::from_utf8(&self.line).map_err(|_| wrong("not valid UTF-8"))?))
     }
 }
 
@@ -127,10 +130,10 @@ pub(super) fn kind_by(head: &[u8]) -> anyhow::Result<Kind> {
         [] => refused("the file is empty"),
         [b'{', ..] => Ok(Kind::Lines),
         [0x1f, 0x8b, ..] | [0x28, 0xb5, 0x2f, 0xfd, ..] => {
-            refused("the file is compressed; let another program open it: zcat FILE | runreel import -")
+            refused("the file is compressed; decompress it first: zcat FILE | runreel import -")
         }
         head if head.get(257..262) == Some(b"ustar") => Ok(Kind::Tar),
-        _ => refused("this is no export: neither lines nor a tar"),
+        _ => refused("not an export: neither NDJSON lines nor a tar"),
     }
 }
 
@@ -144,25 +147,25 @@ pub(super) enum Name {
 
 /// What a tar holds, in its order; nothing but the names of an export may be there.
 pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
-    let broken = |error: io::Error| CliError::failed(format!("the tar is broken: {error}"));
+    let broken = |error: io::Error| CliError::failed(format!("the tar is damaged: {error}"));
     let mut archive = tar::Archive::new(Skipping(file.clone()));
     let mut found: Vec<(Name, Region)> = Vec::new();
     for entry in archive.entries_with_seek().map_err(broken)?.raw(true) {
         let entry = entry.map_err(broken)?;
         let path = entry.path_bytes().into_owned();
         let text = String::from_utf8_lossy(&path).into_owned();
-        let wrong = |why: &str| CliError::failed(format!("the tar holds {text:?}: {why}"));
+        let wrong = |why: &str| CliError::failed(format!("the tar contains {text:?}: {why}"));
         let name = match std::str::from_utf8(&path) {
             Ok(LOG) => Name::Log,
             Ok(INDEX) => Name::Index,
             Ok(path) => {
                 let hash = path.strip_prefix(FOLDER).and_then(|hash| hash.parse().ok());
-                Name::Content(hash.ok_or_else(|| wrong("nothing of an export is called so"))?)
+                Name::Content(hash.ok_or_else(|| wrong("no file of an export has this name"))?)
             }
-            Err(_) => return Err(wrong("nothing of an export is called so").into()),
+            Err(_) => return Err(wrong("no file of an export has this name").into()),
         };
         if !entry.header().entry_type().is_file() {
-            return Err(wrong("it is not a plain file").into());
+            return Err(wrong("not a regular file").into());
         }
         let in_place = match found.len() {
             0 => name == Name::Log,
@@ -170,21 +173,21 @@ pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
             _ => matches!(name, Name::Content(_)),
         };
         if !in_place {
-            return Err(wrong("it stands in the wrong place").into());
+            return Err(wrong("it is in the wrong place").into());
         }
         let (at, size) = (entry.raw_file_position(), entry.header().entry_size().map_err(broken)?);
         let region = file.part(at, size);
         if region.bytes_left() != size {
-            return Err(wrong("the file ends before it does").into());
+            return Err(wrong("the tar ends before the end of this file").into());
         }
         found.push((name, region));
     }
     let end = found.last().map_or(file.at, |(_, last)| last.end.next_multiple_of(TAR_BLOCK));
     if !is_blank(Region { at: end.min(file.end), ..file.clone() })? {
-        return Err(CliError::failed("the tar goes on after its end").into());
+        return Err(CliError::failed("the tar has data after its end").into());
     }
     if found.len() < 2 {
-        return Err(CliError::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+        return Err(CliError::failed(format!("the tar does not contain {LOG} and {INDEX}")).into());
     }
     Ok(found)
 }
@@ -212,7 +215,7 @@ impl Read for Skipping {
 
 impl io::Seek for Skipping {
     fn seek(&mut self, to: io::SeekFrom) -> io::Result<u64> {
-        let beyond = || io::Error::new(io::ErrorKind::UnexpectedEof, "it says that it is longer than it is");
+        let beyond = || io::Error::new(io::ErrorKind::UnexpectedEof, "it is shorter than its header states");
         let at = match to {
             io::SeekFrom::Start(at) => Some(at),
             io::SeekFrom::Current(by) => self.0.at.checked_add_signed(by),

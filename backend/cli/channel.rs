@@ -22,16 +22,16 @@ use crate::{
     },
     postgres::STOP_MAX,
     sessions::codes,
-    store::{Settings, Store},
+    store::{Settings, Store, page::Page},
 };
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runreel channel code telegram                   a code for somebody to write to the bot
+  runreel channel code telegram                   a code that lets a user write to the bot
   runreel channel code web --expires 1h --sub bob for the channel web of the person whose JWT says sub=bob
-  runreel channel users telegram                  who has given a code
-  runreel channel revoke telegram 4711            that user has to give one again")]
+  runreel channel users telegram                  users who have entered a code
+  runreel channel revoke telegram 4711            this user must enter a code again")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,
@@ -39,26 +39,26 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a one-time code. It is printed once, on stdout, and kept only as a hash.
+    /// Create a one-time code. It is printed once, on stdout; only its hash is stored.
     Code {
-        /// The channel, as the configuration file calls it.
+        /// The channel's name in the configuration file.
         channel: ChannelName,
-        /// How long it is good, at most 24h: a number and s, m, h or d. Default: 15 minutes.
+        /// How long the code is valid, at most 24h: a number with s, m, h or d. Default: 15 minutes.
         #[arg(long, value_name = "TIME", value_parser = life)]
         expires: Option<TimeDelta>,
         #[command(flatten)]
         whose: OwnerArgs,
     },
-    /// List the users who have given a code and when, also where it has expired since.
+    /// List the users who have entered a code and when, including those whose verification has expired.
     Users {
         channel: ChannelName,
         #[command(flatten)]
         whose: OwnerArgs,
     },
-    /// Make a user give a code again.
+    /// Require a user to enter a code again.
     Revoke {
         channel: ChannelName,
-        /// The user's id, as the channel gives it.
+        /// The user's id in the channel.
         user: UserId,
         #[command(flatten)]
         whose: OwnerArgs,
@@ -86,34 +86,34 @@ async fn act(command: &Command, store: &Store, whose: &OwnerArgs) -> anyhow::Res
         Command::Code { channel, expires, .. } => {
             let life_s = expires.map_or(CODE_LIFE_S_DEFAULT, |life| life.num_seconds());
             if life_s > CODE_LIFE_S_MAX {
-                return Err(CliError::usage("a code is good for at most 24 hours").into());
+                return Err(CliError::usage("a code can be valid for at most 24 hours").into());
             }
             let made = codes::make(store, &ids, &pepper, (&owner, channel), (clock.now(), life_s)).await?;
             let Some(code) = made else {
-                return Err(CliError::failed(format!("the channel has {CODES_MAX} codes that nobody has used")).into());
+                return Err(CliError::failed(format!("the channel already has {CODES_MAX} unused codes")).into());
             };
-            say(format!("a code for {channel}, good until {}; it is shown only now:", timestamp(code.expires_at)));
+            say(format!("a code for {channel}, valid until {}; it is shown only once:", timestamp(code.expires_at)));
             print(&format!("{}\n", code.text))?;
         }
         Command::Users { channel, .. } => {
-            let mut after = None;
+            let mut page = Page { after: None, limit: PAGE_ROWS_MAX };
             loop {
-                let users = store.verified_users(&owner, channel, None, after.as_ref(), PAGE_ROWS_MAX).await?;
+                let (users, more) = store.verified_users(&owner, channel, None, &page).await?;
                 for user in &users {
                     print(&format!("{}  since {}\n", clean(user.user_id.as_str()), timestamp(user.verified_at)))?;
                 }
-                match users.into_iter().next_back() {
-                    Some(last) => after = Some(last.user_id),
-                    None => break,
+                page.after = users.into_iter().next_back().map(|last| last.user_id);
+                if !more {
+                    break;
                 }
             }
         }
         Command::Revoke { channel, user, .. } => {
             if !store.revoke_user(&owner, channel, user).await? {
                 let hint = "runreel channel users lists them (--sub, --iss)";
-                return Err(CliError::not_found("no such user of this channel has given a code", hint).into());
+                return Err(CliError::not_found("no such user of this channel has entered a code", hint).into());
             }
-            say(format!("{user} has to give a code again"));
+            say(format!("{user} must enter a code again"));
         }
     }
     Ok(())

@@ -30,11 +30,11 @@ mod text;
 mod turn;
 mod view;
 
-/// Talk to an agent in the terminal
+/// Chat with an agent in the terminal
 ///
-/// Messages go to a channel of the server, which keeps the conversation: leave, come back tomorrow, and the agent knows
-/// what was said. The answer is shown as it is written, with the tools and workers behind it. What the agent may not do
-/// without you, it asks here.
+/// Messages go to a channel of the server, which stores the conversation: quit, return tomorrow, and the agent still
+/// knows it. The answer streams as it is generated, with tool calls and workers inline. Actions that need approval
+/// prompt you.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
 The server needs a channel and an agent, in the file that `runreel serve --config FILE` reads:
@@ -42,27 +42,27 @@ The server needs a channel and an agent, in the file that `runreel serve --confi
   [agents.assistant]
   model = \"echo\"                 or \"openai:gpt-5\", \"anthropic:claude-sonnet-4-5\", \"ollama:qwen3\" …
 
-In a conversation: /new begins a new session, /help tells the rest, Ctrl-D leaves, Ctrl-C cancels what is under way.
-Without a terminal each line of stdin is a message (or the answer to a question). The exit code is 0 when everything was
-answered, 1 when a run failed or was cancelled, a message was filtered or a question stayed open.
+In a chat: /new starts a new session, /help lists the commands, Ctrl-D quits, Ctrl-C cancels the current run.
+Without a terminal, each line of stdin is a message (or the answer to a question). The exit code is 0 when everything
+was answered, 1 when a run failed or was cancelled, a message was filtered or a question was left open.
 
 Examples:
-  runreel chat                                              talk, in the channel web
-  git diff | runreel chat --once --chat review > review.md  one message from stdin; stdout gets the answer alone")]
+  runreel chat                                              chat in the channel web
+  git diff | runreel chat --once --chat review > review.md  one message from stdin; only the answer goes to stdout")]
 pub(super) struct Args {
-    /// The channel, as the server's configuration calls it
+    /// The channel's name in the server's configuration
     #[arg(default_value = "web")]
     channel: ChannelName,
-    /// Conversation id; each id has its own history [default: your name and this machine's]
+    /// Conversation id; each id has its own history [default: your user name and this machine's name]
     #[arg(long, value_name = "ID")]
     chat: Option<ChatId>,
-    /// Who you are to the channel [default: your name on this machine]
+    /// Your user id in the channel [default: your user name on this machine]
     #[arg(long, value_name = "ID")]
     user: Option<UserId>,
-    /// What the agent is told you are called [default: the user]
+    /// Your name as shown to the agent [default: the user]
     #[arg(long, value_name = "NAME")]
     username: Option<Username>,
-    /// Send one message and leave when it is answered; without TEXT it is read from stdin
+    /// Send one message and exit when it is answered; without TEXT it is read from stdin
     #[arg(long, value_name = "TEXT", num_args = 0..=1)]
     #[expect(clippy::option_option, reason = "how clap tells a flag with a value that may be left out")]
     once: Option<Option<String>>,
@@ -83,7 +83,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             Some(text.clone())
         }
         Some(None) if input.is_terminal => {
-            return Err(CliError::usage("--once wants a text, or a message on stdin").into());
+            return Err(CliError::usage("--once needs a text, or a message on stdin").into());
         }
         Some(None) => Some(whole(&mut input).await?),
     };
@@ -102,7 +102,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         None => {
             let chat = talk.who["chat_id"].as_str().map(clean).unwrap_or_default();
             let channel = &args.channel;
-            say(format!("channel {channel}, chat {chat}; /help tells what you can type, Ctrl-D leaves"));
+            say(format!("channel {channel}, chat {chat}; /help lists the commands, Ctrl-D quits"));
             converse(&mut talk).await
         }
     }
@@ -131,7 +131,7 @@ async fn converse(talk: &mut Talk<'_>) -> anyhow::Result<ExitCode> {
                 continue;
             }
             Line::Unknown(command) => {
-                say(format!("{} is no command; /help tells which there are", clean(&command)));
+                say(format!("unknown command {}; /help lists the commands", clean(&command)));
                 continue;
             }
             Line::New => json!({ "reset_session": true }),
@@ -165,7 +165,7 @@ async fn whole(input: &mut Input) -> Result<String, CliError> {
         text.push('\n');
         if text.len() > MESSAGE_TEXT_BYTES_MAX {
             let most = MESSAGE_TEXT_BYTES_MAX / 1024;
-            return Err(CliError::failed(format!("stdin holds more than the {most} KiB a message may have")));
+            return Err(CliError::failed(format!("the message on stdin is larger than {most} KiB")));
         }
     }
     Ok(text.trim_end().to_owned())

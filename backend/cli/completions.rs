@@ -13,7 +13,7 @@ use super::render::print;
   runreel completions zsh > ~/.zfunc/_runreel
   runreel completions fish > ~/.config/fish/completions/runreel.fish")]
 pub(super) struct Args {
-    /// The shell to write for
+    /// The target shell
     shell: Shell,
 }
 

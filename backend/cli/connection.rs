@@ -15,10 +15,10 @@ const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "Connection")]
 pub(super) struct Connection {
-    /// Address of the server
+    /// URL of the server
     #[arg(long, env = "RUNREEL_URL", value_name = "URL", default_value = DEFAULT_URL)]
     pub url: String,
-    /// File that holds the token; the token itself may stand in the variable `RUNREEL_TOKEN`, never in a flag
+    /// File that contains the token; the token itself can be in the variable `RUNREEL_TOKEN`, never in a flag
     #[arg(long, env = "RUNREEL_TOKEN_FILE", value_name = "FILE")]
     pub token_file: Option<PathBuf>,
 }
@@ -50,7 +50,7 @@ fn read_token(path: &PathBuf) -> anyhow::Result<String> {
     let file = File::open(path).with_context(context)?;
     file.take(TOKEN_FILE_BYTES_MAX + 1).read_to_string(&mut token).with_context(context)?;
     if token.trim().is_empty() || token.len() as u64 > TOKEN_FILE_BYTES_MAX {
-        return Err(CliError::usage(format!("{} does not hold a token", context())).into());
+        return Err(CliError::usage(format!("{} does not contain a token", context())).into());
     }
     Ok(token.trim().to_owned())
 }
@@ -66,7 +66,7 @@ mod tests {
         std::fs::write(&path, "rr_secret\r\n").unwrap();
         assert_eq!(read_token(&path).unwrap(), "rr_secret");
         std::fs::write(&path, " \n").unwrap();
-        assert!(read_token(&path).unwrap_err().to_string().ends_with("does not hold a token"));
+        assert!(read_token(&path).unwrap_err().to_string().ends_with("does not contain a token"));
         assert!(read_token(&folder.path().join("absent")).is_err());
     }
 }

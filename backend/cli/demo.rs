@@ -23,13 +23,13 @@ use crate::{client::Client, clock::Clock, config, domain::id::RunId};
 mod job;
 mod server;
 
-/// Watch agents look at a folder: a supervisor, four workers, their tools, and a question to you
+/// Watch agents inspect a folder: a supervisor, four workers, their tools, and a question to you
 #[derive(Debug, clap::Args)]
 pub(super) struct Demo {
-    /// Folder to look at
+    /// Folder to inspect
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
-    /// Address of the server to start; one that answers there already is used as it is. Port 0 takes any free one
+    /// Address of the server to start; a server already running there is used instead. Port 0 picks a free port
     #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDRESS")]
     listen: SocketAddr,
     /// Data directory of the server to start
@@ -38,22 +38,22 @@ pub(super) struct Demo {
     /// Use this running server instead of starting one
     #[arg(long, value_name = "URL")]
     url: Option<String>,
-    /// Time between two words of a message, milliseconds
+    /// Delay between two words of a message, milliseconds
     #[arg(long, value_name = "MS", default_value_t = 35)]
     pace: u32,
-    /// How long your answer is waited for; then the demo goes on without it
+    /// How long to wait for your answer; then the demo continues without it
     #[arg(long, value_name = "SECONDS", default_value_t = 30, value_parser = clap::value_parser!(u64).range(..=86_400))]
     answer_after: u64,
-    /// Go on with a run of this folder that was left behind, instead of beginning one
+    /// Resume an unfinished run of this folder instead of starting a new one
     #[arg(long, value_name = "RUN")]
     resume: Option<RunId>,
-    /// End when the run has, also in a terminal
+    /// Exit when the run ends, also in a terminal
     #[arg(long, conflicts_with = "stay")]
     exit: bool,
-    /// Keep the server up until Ctrl-C, also without a terminal
+    /// Keep the server running until Ctrl-C, also without a terminal
     #[arg(long)]
     stay: bool,
-    /// Print the configuration of the agents, for `runreel serve --config`, and do nothing else
+    /// Only print the configuration of the agents, for `runreel serve --config`
     #[arg(long)]
     print_config: bool,
 }
@@ -79,7 +79,7 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
         say(format!("Using the server at {url}"));
         return watch_one(&args, &there, false).await;
     }
-    anyhow::ensure!(args.url.is_none(), "no server that is ready answers at {url}");
+    anyhow::ensure!(args.url.is_none(), "no server is ready at {url}");
     let server = Server::start(args.listen, args.data_dir.clone()).await?;
     let outcome = match Client::new(&server.url, token()?) {
         Ok(client) => watch_one(&args, &client, true).await,
@@ -116,7 +116,7 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
     print(&format!("\n{}\n", clean_lines(&answer)))?;
     say_where(client, job.run_id);
     if args.stays(own_server) {
-        say("The page stays up until Ctrl-C.");
+        say("The page stays available until Ctrl-C.");
         interrupted().await;
     }
     Ok(ExitCode::SUCCESS)

@@ -16,11 +16,11 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits 0 when every check passes, 1 otherwise. A check that cannot be made is shown as such and does not fail.
+Exits 0 when every check passes, 1 otherwise. A check that cannot be performed is shown as such and does not fail.
 
-With the address that your users have, it finds out what a proxy on the way does: whether it holds a stream back,
-compresses or cuts it, drops the cursor of a reader that comes back, refuses large bodies, or lets no runner connect.
-It listens for up to 15 s, and changes nothing on the server. Of a server elsewhere, this machine is not checked.
+With the URL that your users have, it detects what a proxy in between does: whether it buffers, compresses or cuts a
+stream, drops the cursor of a reconnecting reader, rejects large bodies, or prevents runners from connecting. It listens
+for up to 15 s and changes nothing on the server. When the server is on another machine, this machine is not checked.
 
 Examples:
   runreel doctor
@@ -61,7 +61,8 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let way = Connectivity::to(&args.connection).await;
     findings.tell("configuration", &machine::secrets())?;
     if way.is_elsewhere() {
-        findings.tell("this machine", &CheckResult::Open("not checked: the server is elsewhere".to_owned()))?;
+        findings
+            .tell("this machine", &CheckResult::Open("not checked: the server is on another machine".to_owned()))?;
     } else {
         findings.tell("descriptors", &machine::descriptors())?;
         findings.tell("data directory", &machine::data_dir(&args.data))?;

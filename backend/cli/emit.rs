@@ -35,12 +35,12 @@ mod stdin;
 
 /// Emit events into a run: one from flags, or many from stdin
 ///
-/// Each line of stdin is an event. Lines are sent as soon as stdin pauses, and again until they are stored. Without a
-/// run one is created.
+/// Each line of stdin is an event. Lines are sent as soon as stdin pauses, and retried until they are stored. Without a
+/// run, one is created.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "An event:
   {\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\", \"parent_span_id\": \"…\", \"event_id\": \"…\", \"at\": \"…\"}
-  All but the type may be left out.
+  Only the type is required.
 
 Examples:
   runreel emit --title 'Nightly' --end completed < events.ndjson
@@ -48,18 +48,18 @@ Examples:
   runreel emit 0198c0de-… --type tool.started --span c1 --payload '{\"name\":\"search\"}'
   my-agent | runreel emit --agent my-agent --end completed --json > acknowledged.ndjson")]
 pub(super) struct Args {
-    /// The run; without one a new run is created and told on stderr
+    /// The run; without one, a new run is created and its id is printed on stderr
     run: Option<RunId>,
     /// Close the run when stdin ends
     #[arg(long, value_name = "HOW", value_parser = ["completed", "failed"])]
     end: Option<String>,
-    /// Pass over events that are refused instead of stopping at the first; the exit code is 1 all the same
+    /// Skip events that are rejected instead of stopping at the first; the exit code is still 1
     #[arg(long)]
     keep_going: bool,
     /// Print each acknowledgement as one line of JSON
     #[arg(long)]
     json: bool,
-    /// How long to try again while the server is away or busy
+    /// How long to retry while the server is unreachable or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry_timeout: u64,
     #[command(flatten)]
@@ -80,10 +80,10 @@ struct OneEvent {
     /// Its payload
     #[arg(long, value_name = "JSON", requires = "event_type", value_parser = payload)]
     payload: Option<Json>,
-    /// The span it begins, ends or belongs to
+    /// The span it starts, ends or belongs to
     #[arg(long, value_name = "ID", requires = "event_type")]
     span: Option<SpanId>,
-    /// The span around that one
+    /// The parent of that span
     #[arg(long, value_name = "ID", requires = "event_type")]
     parent_span: Option<SpanId>,
 }
@@ -92,7 +92,7 @@ struct OneEvent {
 #[derive(Clone, Debug, clap::Args)]
 #[command(next_help_heading = "A new run")]
 struct NewRun {
-    /// Who acts in it
+    /// The agent that acts in it
     #[arg(long, value_name = "NAME", conflicts_with = "run")]
     agent: Option<Name>,
     /// What it is about
@@ -101,13 +101,13 @@ struct NewRun {
     /// The thread it belongs to
     #[arg(long, value_name = "THREAD_ID", conflicts_with = "run")]
     thread: Option<ThreadId>,
-    /// The part it plays
+    /// Its role
     #[arg(long, conflicts_with = "run", value_parser = ["agent", "supervisor", "worker"])]
     role: Option<String>,
-    /// A tag; may be given several times
+    /// A tag; can be given several times
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "run")]
     tags: Vec<Name>,
-    /// Its id, a UUID version 7 of today; the same command again then finds the same run
+    /// Its id, a UUID version 7 of today; repeating the command then finds the same run
     #[arg(long, value_name = "UUID", conflicts_with = "run")]
     run_id: Option<RunId>,
 }
@@ -135,7 +135,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ = tokio::signal::ctrl_c() => None,
     };
     let Some(outcome) = outcome else {
-        say(format!("interrupted; {}; what was not acknowledged may or may not be stored", sender.summary()));
+        say(format!("interrupted; {}; events that were not acknowledged may or may not be stored", sender.summary()));
         return Ok(ExitCode::from(INTERRUPTED));
     };
     if outcome.is_ok() || sender.acknowledged() {
@@ -147,7 +147,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 async fn create_run(client: &Client, new_run: &NewRun) -> anyhow::Result<String> {
     let run = client.create_run(&run_body(new_run)).await?;
-    let run_id = run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not say which run it made"))?;
+    let run_id = run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not return the run's id"))?;
     say(format!("run     {}", clean(run_id)));
     if let Some(url) = run["stream_url"].as_str() {
         let base = if url.starts_with('/') { client.base_url() } else { "" };

@@ -96,7 +96,7 @@ fn explain(error: &anyhow::Error) -> String {
             _ = write!(text, " ({})", facts.join(", "));
         }
         let token_hint = (refusal.kind == Kind::Refused)
-            .then(|| "set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that holds a token".to_owned());
+            .then(|| "set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that contains a token".to_owned());
         hint = hint.or_else(|| refusal.hint.as_deref().map(clean)).or(token_hint);
     }
     if let Some(hint) = hint {
@@ -138,7 +138,7 @@ mod tests {
         let text = explain(&refusal(Kind::Refused).into());
         assert_eq!(
             text,
-            "error: no (invalid_cursor, field after)\nhint: set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that holds a token"
+            "error: no (invalid_cursor, field after)\nhint: set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that contains a token"
         );
         let text = explain(&CliError::not_found("no runs yet", "create one").into());
         assert_eq!(text, "error: no runs yet\nhint: create one");

@@ -23,20 +23,21 @@ const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Export runs as NDJSON, or with their artifacts as one tar, for `runreel import`
 ///
-/// A run that goes on is exported up to where it stands. One whose log is not whole is left out, and the exit code is 1.
+/// A run that is still active is exported up to its current end. One whose log is incomplete is left out, and the exit
+/// code is 1.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   runreel export --all -o log.ndjson
-  runreel export --run 0198c0de-… --with-artifacts -o run.tar     a run and those below it
+  runreel export --run 0198c0de-… --with-artifacts -o run.tar     a run and its descendants
   runreel export --since 7d | gzip > week.ndjson.gz
   runreel export --thread support:42 | jq -c .event.type")]
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
-    /// Write to this file, which is there only when it is whole; `-` is stdout
+    /// Write to this file, which appears only when it is complete; `-` is stdout
     #[arg(short, long, value_name = "FILE")]
     output: Option<PathBuf>,
-    /// Take the bytes of artifacts along; the export is then a tar
+    /// Include the bytes of artifacts; the export is then a tar
     #[arg(long)]
     with_artifacts: bool,
     #[command(flatten)]
@@ -47,16 +48,16 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct What {
-    /// This run and all below it
+    /// This run and all its descendants
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
-    /// All runs of this thread, and those below them
+    /// All runs of this thread, and their descendants
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<ThreadId>,
-    /// Runs that were created since this time (RFC 3339), or in the time up to now, such as 7d
+    /// Runs created since this time (RFC 3339), or within an age, such as 7d
     #[arg(long, value_name = "TIME", value_parser = select::since)]
     since: Option<select::Since>,
-    /// Everything
+    /// All runs
     #[arg(long)]
     all: bool,
 }
@@ -65,7 +66,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let to_stdout = args.output.as_ref().is_none_or(|path| path.as_os_str() == "-");
     if to_stdout && args.with_artifacts && std::io::stdout().is_terminal() {
-        return Err(CliError::usage("a tar is not for a terminal; name a file: -o FILE").into());
+        return Err(CliError::usage("cannot write a tar to a terminal; specify a file: -o FILE").into());
     }
     let work = async {
         let chosen = select::choose(&client, &args.what).await?;
@@ -89,11 +90,11 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     for (run, why) in &told.left_out {
-        say(format!("the run {run} is left out: {}", clean(why)));
+        say(format!("run {run} is left out: {}", clean(why)));
     }
     if told.total.runs == 0 {
         if told.left_out.is_empty() {
-            say("nothing to export: no run is chosen by this");
+            say("nothing to export: no run matches");
             return Ok(ExitCode::SUCCESS);
         }
         return Ok(ExitCode::from(FAILED));
@@ -102,7 +103,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     say(format!("{runs}, {events}, {}", count(told.artifacts, "artifact")));
     if !args.with_artifacts && told.mentions > 0 {
         let left = count(told.mentions, "artifact");
-        say(format!("the export tells of {left} whose bytes it does not hold; --with-artifacts takes them along"));
+        say(format!("the export lists {left} without the bytes; --with-artifacts includes them"));
     }
     Ok(if told.left_out.is_empty() { ExitCode::SUCCESS } else { ExitCode::from(FAILED) })
 }

@@ -19,10 +19,10 @@ mod check;
 mod send;
 mod spool;
 
-/// Import runs that `runreel export` has written: lines, or a tar with artifacts
+/// Import runs from a file of `runreel export`: NDJSON lines, or a tar with artifacts
 ///
-/// Nothing is sent before the whole file has been checked. Runs that are there already stay as they are; one that says
-/// something else is refused.
+/// Nothing is sent before the whole file has been checked. Runs that already exist stay as they are; one that differs
+/// is rejected.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   runreel import log.ndjson
@@ -34,13 +34,13 @@ pub(super) struct Args {
     /// Check the file and send nothing
     #[arg(long)]
     check: bool,
-    /// Pass over runs that the server refuses instead of stopping at the first; the exit code is 1 all the same
+    /// Skip runs that the server rejects instead of stopping at the first; the exit code is still 1
     #[arg(long)]
     keep_going: bool,
-    /// Take no more than this through a pipe, bytes; it waits in a temporary file
+    /// Maximum bytes to read from a pipe; they are buffered in a temporary file
     #[arg(long, value_name = "BYTES", default_value_t = spool::BYTES_MAX)]
     pipe_max: u64,
-    /// How long to try again while the server is away or busy
+    /// How long to retry while the server is unreachable or busy
     #[arg(long, value_name = "SECONDS", default_value_t = 60)]
     retry_timeout: u64,
     #[command(flatten)]
@@ -55,7 +55,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let total = checked.total;
     if args.check {
         let (runs, events) = (count(total.runs, "run"), count(total.events, "event"));
-        say(format!("the file is whole: {runs}, {events}, {}", count(checked.artifacts(), "artifact")));
+        say(format!("the file is complete: {runs}, {events}, {}", count(checked.artifacts(), "artifact")));
         return Ok(ExitCode::SUCCESS);
     }
     let patience = Duration::from_secs(args.retry_timeout);
@@ -69,25 +69,25 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         say(summary(&tally));
     }
     let Some(outcome) = outcome else {
-        say("interrupted; the same command goes on where it was");
+        say("interrupted; repeat the command to continue");
         return Ok(ExitCode::from(INTERRUPTED));
     };
     outcome?;
     if checked.missing > 0 {
         let missing = count(checked.missing, "artifact");
-        say(format!("{missing} were not in the export; runreel export --with-artifacts takes them along"));
+        say(format!("{missing} were not in the export; runreel export --with-artifacts includes them"));
     }
     Ok(if tally.refused > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 fn summary(tally: &ImportCounts) -> String {
     let (runs, events) = (count(tally.imported, "run"), count(tally.events, "event"));
-    let mut text = format!("imported {runs} ({events}), {} there already", count(tally.there, "run"));
+    let mut text = format!("imported {runs} ({events}), {} already present", count(tally.there, "run"));
     if tally.artifacts > 0 {
         _ = write!(text, ", {}", count(tally.artifacts, "artifact"));
     }
     if tally.refused > 0 {
-        _ = write!(text, ", {} refused", count(tally.refused, "run"));
+        _ = write!(text, ", {} rejected", count(tally.refused, "run"));
     }
     text
 }

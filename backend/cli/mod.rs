@@ -38,7 +38,7 @@ use clap::{CommandFactory, Parser, Subcommand};
     version,
     propagate_version = true,
     after_help = "\
-Begin with:
+Start with:
   runreel demo            watch agents at work in the browser, with a database of its own
   runreel serve           the server alone, on http://127.0.0.1:7717
 
@@ -123,7 +123,7 @@ pub async fn run(cli: Cli) -> ExitCode {
 fn keep_to_itself() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {
-        tracing::debug!(%error, "other programs of this user can read the environment");
+        tracing::debug!(%error, "cannot hide the environment from other programs of this user");
     }
 }
 

@@ -14,7 +14,7 @@ use chrono::{DateTime, FixedOffset, Local, Utc};
 // Not a doc comment: clap would show it as the text of the program.
 #[derive(Clone, Copy, Debug, clap::Args)]
 pub struct Colors {
-    /// When to use colours; `auto` means on a terminal, unless `NO_COLOR` is set
+    /// When to use colors; `auto` means on a terminal, unless `NO_COLOR` is set
     #[arg(long, global = true, value_enum, value_name = "WHEN", default_value_t = clap::ColorChoice::Auto)]
     pub color: clap::ColorChoice,
 }

@@ -32,34 +32,34 @@ const EXEC_CAPACITY: u16 = 1;
 
 /// Execute queued runs, with agents from a configuration file or one command per run
 ///
-/// A run that is created with `"start": false` and an agent waits for somebody who serves that agent. This command does: it stays
-/// connected to the server, and carries out each run it is given with the agent that the file of --config makes of that
-/// name, or with the command of --exec.
+/// A run created with `"start": false` and an agent waits for a process that serves that agent. This command stays
+/// connected to the server and executes each run assigned to it, with the agent of that name from the file of --config
+/// or with the command of --exec.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Agents of a configuration:
-  The file is the one that `runreel serve --config` takes; of it, the agents with their models and
-  tools are used. They work on this machine: models' keys come from this process's environment,
-  commands and files are this machine's, and no setting goes to the server. What agents say,
-  remember, ask and keep (events, checkpoints, interrupts, artifacts) is the server's, so another
-  runner, or the server itself, goes on where this one stopped. The token needs the scopes read and
-  emit. A server that is to leave an agent to its runners has no [agents.NAME] of it in its own file.
+  The file has the format of `runreel serve --config`; only its agents with their models and tools
+  are used. They run on this machine: models' keys come from this process's environment, commands
+  and files are local to this machine, and no setting is sent to the server. Events, checkpoints,
+  interrupts and artifacts are stored on the server, so another runner, or the server itself,
+  continues where this one stopped. The token needs the scopes read and emit. To leave an agent to
+  runners, the server's own file must have no [agents.NAME] for it.
 
 The command:
   stdin            the run's input, as one line of JSON
   stdout           each line that is an event ({\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\"}) goes
-                   into the log as one; any other line becomes log.info
+                   into the log; any other line becomes log.info
   stderr           each line becomes log.warn
   exit code        0 completes the run, another one fails it; run.completed or run.failed on stdout comes before it.
-                   After run.interrupted or run.waiting, 0 means: start me again when the run can go on
+                   After run.interrupted or run.waiting, 0 means: start again when the run can continue
   environment      RUNREEL_RUN_ID, RUNREEL_AGENT, RUNREEL_THREAD_ID, RUNREEL_ATTEMPT, RUNREEL_URL, and in
                    RUNREEL_ANSWERS the answers to the run's interrupts as a JSON array (at most 128 KiB); where the run
                    has them, RUNREEL_SESSION_ID, RUNREEL_ORIGIN_CHANNEL, _CHAT and _USER, RUNREEL_TRACE_ID and
                    TRACEPARENT; no other variable that begins with RUNREEL_ or DATABASE_URL
   SIGTERM          the run was cancelled, or is another runner's now; after 5 s SIGKILL
 
-Nothing that was said is lost when the server restarts or the network breaks. A runner that dies loses its runs to
-others after the server's lease (30 s); three in a row, and the run fails with lease_lost. SIGTERM or Ctrl-C lets what
-is under way go on for --grace, then gives it back.
+No output is lost when the server restarts or the network fails. When a runner dies, its runs are assigned to others
+after the server's lease (30 s); after three in a row, the run fails with lease_lost. On SIGTERM or Ctrl-C, current runs
+continue for --grace; those that have not ended by then are given back.
 
 Examples:
   runreel runner --config agents.toml
@@ -70,25 +70,25 @@ Examples:
   curl -d '{\"agent\":\"echo\",\"start\":false,\"input\":{\"q\":1}}' -H 'content-type: application/json' \\
        http://127.0.0.1:7717/api/runs")]
 pub(super) struct Args {
-    /// An agent whose runs are taken; may be given several times. With --config: all of its agents where none is named
+    /// An agent whose runs to execute; can be given several times. With --config, default: all of its agents
     #[arg(long = "agent", value_name = "NAME")]
     agents: Vec<Name>,
     /// The command, for `sh -c`
     #[arg(long, value_name = "COMMAND", requires = "agents", conflicts_with = "config")]
     exec: Option<String>,
-    /// The TOML file whose agents carry the runs out. Default without --exec: the file that `RUNREEL_CONFIG` names
+    /// The TOML file whose agents execute the runs. Default without --exec: the file in `RUNREEL_CONFIG`
     #[arg(long, value_name = "FILE")]
     config: Option<PathBuf>,
-    /// With --config: where tools keep their files. Default: as `runreel serve`
+    /// With --config: where tools store their files. Default: as for `runreel serve`
     #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
     data_dir: Option<PathBuf>,
-    /// What the runner is called
+    /// The runner's name
     #[arg(long, value_name = "NAME", default_value = "runner")]
     name: Name,
-    /// How many runs at a time; those that wait do not count. Default: 1, with --config 8
+    /// Maximum concurrent runs; those that wait do not count. Default: 1, with --config 8
     #[arg(long, value_name = "RUNS", value_parser = clap::value_parser!(u16).range(1..=i64::from(RUNNER_CAPACITY_MAX)))]
     capacity: Option<u16>,
-    /// How long what is under way goes on after SIGTERM
+    /// How long current runs continue after SIGTERM
     #[arg(long, value_name = "SECONDS", default_value_t = 30)]
     grace: u64,
     #[command(flatten)]
@@ -137,8 +137,8 @@ impl Args {
     fn file(&self) -> anyhow::Result<PathBuf> {
         let named = self.config.clone().or_else(|| config::variable("RUNREEL_CONFIG").map(PathBuf::from));
         named.ok_or_else(|| {
-            let what = "nothing is there to carry runs out with".to_owned();
-            let hint = "name a configuration with agents, --config FILE, or a command, --agent NAME --exec COMMAND";
+            let what = "nothing to execute runs with".to_owned();
+            let hint = "specify a configuration with agents, --config FILE, or a command, --agent NAME --exec COMMAND";
             CliError { hint: Some(hint.to_owned()), ..CliError::usage(what) }.into()
         })
     }
@@ -154,7 +154,7 @@ impl Args {
         let there = known.names();
         let file = self.file()?;
         if there.is_empty() {
-            let hint = Some("write one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
+            let hint = Some("add one, such as: [agents.assistant] and below it model = \"echo\"".to_owned());
             let what = format!("{} has no agents", file.display());
             return Err(CliError { hint, ..CliError::usage(what) }.into());
         }
@@ -180,7 +180,7 @@ async fn may_read(client: &Client) -> anyhow::Result<()> {
     match looked {
         Err(error) if error.kind == Kind::Refused => {
             let hint = Some("set RUNREEL_TOKEN to a token with the scopes read and emit".to_owned());
-            let what = format!("the server does not let this runner read its runs: {error}");
+            let what = format!("the server does not allow this runner to read its runs: {error}");
             Err(CliError { code: REFUSED, what, hint }.into())
         }
         _ => Ok(()),
@@ -195,7 +195,7 @@ async fn work<E: Executor>(settings: Settings, executor: E) -> anyhow::Result<Ex
     let (mut terminate, mut interrupt) = (signal(SignalKind::terminate())?, signal(SignalKind::interrupt())?);
     let Settings { name, url, capacity, .. } = &settings;
     let agents: Vec<&str> = settings.agents.iter().map(Name::as_str).collect();
-    say(format!("runner {name} works for {} at {url}, {capacity} at a time", agents.join(", ")));
+    say(format!("runner {name} serves {} at {url}, {capacity} at a time", agents.join(", ")));
     let runner = Runner::new(settings, executor);
     let stop = CancellationToken::new();
     let working = runner.run(stop.clone());

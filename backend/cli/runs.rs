@@ -16,7 +16,7 @@ use crate::domain::{
 mod answer;
 mod table;
 
-/// List the newest runs, show one, answer what one waits for, or cancel one
+/// List the newest runs, show one, answer its interrupts, or cancel it
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
@@ -24,7 +24,7 @@ mod table;
   runreel runs --status running --agent coder
   runreel runs --search invoice --json | jq -r .run_id
   runreel runs show 0198c0de-…
-  runreel runs answer 0198c0de-…                 what it waits for
+  runreel runs answer 0198c0de-…                 its open interrupts
   runreel runs answer 0198c0de-… approve
   runreel runs cancel 0198c0de-… --reason 'wrong input'")]
 pub(super) struct Args {
@@ -38,15 +38,15 @@ pub(super) struct Args {
 enum Action {
     /// Show one run: its state, input, output or error
     Show(Show),
-    /// Answer what a run waits for, or see it
+    /// Answer an interrupt of a run, or list the open ones
     Answer(answer::Answer),
-    /// Ask for a run's end, and for that of all runs below it
+    /// Request cancellation of a run and all its descendants
     Cancel(Cancel),
 }
 
 #[derive(Clone, Debug, clap::Args)]
 struct List {
-    /// Only runs in this state
+    /// Only runs with this status
     #[arg(long, value_parser = Status::ALL.map(Status::as_str))]
     status: Option<String>,
     /// Only runs of this thread
@@ -58,13 +58,13 @@ struct List {
     /// Only runs with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<Name>,
-    /// Only runs with this role; all but routers otherwise
+    /// Only runs with this role; default: all except routers
     #[arg(long, value_parser = ["supervisor", "worker", "agent", "router"])]
     role: Option<String>,
     /// Only runs that contain this text
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
-    /// How many at most
+    /// Maximum number of runs
     #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=PAGE_ROWS_MAX))]
     limit: i64,
     #[command(flatten)]
@@ -83,7 +83,7 @@ struct Show {
 struct Cancel {
     /// The run
     run: RunId,
-    /// Why; it becomes part of the run's log
+    /// The reason; it is stored in the run's log
     #[arg(long, value_name = "TEXT")]
     reason: Option<Title>,
     #[command(flatten)]
@@ -113,7 +113,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
             if cancel.common.json {
                 print(&format!("{answer}\n"))?;
             }
-            say(format!("asked {} to end; see it happen with: runreel tail {}", cancel.run, cancel.run));
+            say(format!("requested cancellation of {}; follow it with: runreel tail {}", cancel.run, cancel.run));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -130,7 +130,7 @@ async fn list(list: &List) -> anyhow::Result<()> {
         print(&table::list(runs, Clock::System.now()))?;
     }
     if !page["next_cursor"].is_null() && std::io::stderr().is_terminal() {
-        say(format!("there are more; --limit {} shows them", (list.limit * 5).min(PAGE_ROWS_MAX)));
+        say(format!("more runs exist; use --limit {}", (list.limit * 5).min(PAGE_ROWS_MAX)));
     }
     Ok(())
 }

@@ -28,20 +28,20 @@ use crate::{
 
 mod transcript;
 
-/// Save conversations as files, look at them, and go on from them
+/// Save conversations as files, show them, and continue from them
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
-A session is saved from a thread: in full where the thread's state is plain data, and from its log where it is not;
-then it is marked as a fallback, and what is restored is a summary of it. The server keeps one file for each session
-(docs/operations.md says where), which may be read, edited, copied away and put back.
+A session is saved from a thread: in full when the thread's state is plain data, otherwise from its log; then it is
+marked as a fallback, and only a summary of it is restored. The server stores one file per session (docs/operations.md
+says where), which can be read, edited, copied away and put back.
 
-A name is 1 to 64 of A-Z a-z 0-9 . _ - and no file's that a system reserves.
+A name is 1 to 64 of A-Z a-z 0-9 . _ - and not a file name that a system reserves.
 
 Examples:
   runreel session save trip --thread web_ann --description 'the plan for June'
   runreel session list
   runreel session show trip
-  thread=$(runreel session restore trip)       a new thread that goes on from there
+  thread=$(runreel session restore trip)       a new thread that continues from there
   runreel session restore trip --thread web_june && runreel chat web --chat june
   runreel session export trip --format markdown -o trip.md
   runreel session export trip | ssh elsewhere runreel session import -
@@ -56,18 +56,18 @@ pub(super) struct Args {
 enum Action {
     /// Save a thread as it is now; the same name again replaces what was saved
     Save {
-        /// What to call the session
+        /// The session's name
         name: SavedName,
         /// The thread
         #[arg(long, value_name = "THREAD_ID")]
         thread: ThreadId,
-        /// What it is about; without it, a session that is saved again keeps its own
+        /// A description; without it, a session that is saved again keeps its own
         #[arg(long, value_name = "TEXT")]
         description: Option<String>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// List what is saved
+    /// List saved sessions
     List {
         /// Print each session as one line of JSON
         #[arg(long)]
@@ -75,17 +75,17 @@ enum Action {
         #[command(flatten)]
         connection: Connection,
     },
-    /// Read a session
+    /// Show a session
     Show(Named),
-    /// Make a thread that goes on from a session, and print its id
+    /// Create a thread that continues from a session, and print its id
     Restore {
         #[command(flatten)]
         named: Named,
-        /// A thread without a state of its own, or none yet; without it, a new one
+        /// An existing thread without checkpoints, or the id of a new one; without it, a new thread
         #[arg(long, value_name = "THREAD_ID")]
         thread: Option<ThreadId>,
     },
-    /// Print a session's file, or write it somewhere
+    /// Print a session's file, or write it to a file
     Export {
         #[command(flatten)]
         named: Named,
@@ -95,21 +95,21 @@ enum Action {
         /// Where to write it; without it, stdout
         #[arg(long, short, value_name = "FILE")]
         output: Option<PathBuf>,
-        /// Replace the file if there is one
+        /// Overwrite the file if it exists
         #[arg(long, requires = "output")]
         force: bool,
     },
-    /// Bring a session in from its file
+    /// Import a session from a file
     Import {
         /// The file; - is stdin
         file: PathBuf,
-        /// What to call it; without it, the name in the file, else the file's own
+        /// The session's name; without it, the name in the file, else the file name
         #[arg(long, value_name = "NAME")]
         name: Option<SavedName>,
         #[command(flatten)]
         connection: Connection,
     },
-    /// Delete a session; threads that came from it stay
+    /// Delete a session; threads restored from it stay
     Delete(Named),
 }
 
@@ -151,7 +151,7 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
             say(format!("{name} is saved {how}; {}", transcript::messages(&saved["message_count"])));
             if saved["fallback"] == true && saved["message_count"] == 0 {
                 say(format!(
-                    "warning: {name} is empty: nobody here can read the thread's state, and its log has no messages"
+                    "warning: {name} is empty: the server cannot read the thread's state, and its log has no messages"
                 ));
             }
         }
@@ -162,15 +162,15 @@ pub(super) async fn run(args: Args) -> Result<ExitCode> {
             let made: Value = named.connection.client()?.post(&path, &json!({"thread_id": thread})).await?;
             let what = if made["fallback"] == true { "a summary" } else { "its messages" };
             say(format!(
-                "a thread goes on from {} with {what}; the next run with this thread_id knows them:",
+                "the thread continues from {} with {what}, available to the next run with this thread_id:",
                 named.name
             ));
             let thread = clean(made["thread_id"].as_str().unwrap_or_default());
             print(&format!("{thread}\n"))?;
             say(match made["session_id"].as_str() {
-                Some(_) => format!("the chat that {thread} belongs to goes on with it: runreel chat, or its channel"),
+                Some(_) => format!("the chat of {thread} continues with it: runreel chat, or its channel"),
                 None => format!(
-                    "talk to it with POST /api/runs {{\"agent\":\"…\",\"thread_id\":\"{thread}\",\"input\":\"…\",\"start\":false}}; \
+                    "use it with POST /api/runs {{\"agent\":\"…\",\"thread_id\":\"{thread}\",\"input\":\"…\",\"start\":false}}; \
                      or restore to a chat's thread (CHANNEL_CHAT, which has no open session) and use runreel chat"
                 ),
             });
@@ -214,7 +214,7 @@ async fn list(client: &Client, json: bool) -> Result<()> {
     if json {
         print(&sessions.iter().fold(String::new(), |lines, session| lines + &session.to_string() + "\n"))?;
     } else if sessions.is_empty() {
-        say("nothing is saved");
+        say("no saved sessions");
     } else {
         print(&transcript::table(&sessions, Clock::System.now()))?;
     }
@@ -231,10 +231,10 @@ async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result
     let name = match (name, own.clone().or(stem)) {
         (Some(name), _) => name,
         (None, Some(named)) => {
-            let hint = Some("call it otherwise with --name".to_owned());
+            let hint = Some("choose another name with --name".to_owned());
             named.parse().map_err(|rule: Malformed| CliError { hint, ..CliError::usage(format!("{told}: {rule}")) })?
         }
-        (None, None) => return Err(CliError::usage("the file names no session; call it with --name").into()),
+        (None, None) => return Err(CliError::usage("the file has no session name; set one with --name").into()),
     };
     // Read here as the server will, so that a line that is wrong is told before anything is sent.
     SavedSession::read(name.clone(), text.as_bytes(), Clock::System.now())
@@ -261,7 +261,7 @@ fn load(file: &Path, is_stdin: bool) -> Result<String> {
     } else {
         File::open(file)?.take(most).read_to_end(&mut bytes)?
     };
-    String::from_utf8(bytes).map_err(|error| error.utf8_error()).context("this is no UTF-8 text")
+    String::from_utf8(bytes).map_err(|error| error.utf8_error()).context("not valid UTF-8")
 }
 
 #[expect(clippy::disallowed_methods, reason = "the user's own file, named on the command line")]
@@ -274,8 +274,8 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
         if error.kind() != io::ErrorKind::AlreadyExists {
             return anyhow::Error::new(error).context(told.to_string());
         }
-        let hint = Some("choose another file, or replace it with --force".to_owned());
-        CliError { hint, ..CliError::failed(format!("{told} is there already")) }.into()
+        let hint = Some("choose another file, or overwrite it with --force".to_owned());
+        CliError { hint, ..CliError::failed(format!("{told} already exists")) }.into()
     })
 }
 
@@ -308,7 +308,7 @@ mod tests {
         {
             let refused = parse(words).unwrap_err();
             assert_eq!(refused.exit_code(), 2, "{words:?}");
-            assert!(refused.to_string().contains("a name") || refused.to_string().contains("no names"), "{refused}");
+            assert!(refused.to_string().contains("a name") || refused.to_string().contains("reserved"), "{refused}");
         }
         assert!(parse(&["save", "trip"]).is_err(), "a thread is wanted");
         assert!(parse(&["export", "trip", "--format", "markdown", "-o", "x"]).is_ok());

@@ -36,8 +36,8 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 The views runs, run_events, spans, tool_calls, node_durations, messages, token_usage, interrupts, sessions, threads,
-checkpoints and artifacts are described in docs/sql.md, with twenty questions. Without a query, one is read from stdin; on a
-terminal psql opens.
+checkpoints and artifacts are described in docs/sql.md, with twenty example queries. Without a query, one is read from
+stdin; on a terminal, psql opens.
 
 Examples:
   runreel sql \"select type, count(*) from run_events group by 1 order by 2 desc\"
@@ -49,13 +49,13 @@ pub(super) struct Args {
     /// One SELECT. It runs read-only.
     #[arg(allow_hyphen_values = true)]
     query: Option<String>,
-    /// How the answer is written.
+    /// The output format.
     #[arg(long, value_enum, default_value_t = Format::Table)]
     format: Format,
     /// How long the query may run, seconds.
     #[arg(long, default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=3_600))]
     timeout: u64,
-    /// Show only what belongs to this subject (a JWT's `sub`; `local` without authentication). Postgres sees to it.
+    /// Show only what belongs to this subject (a JWT's `sub`; `local` without authentication), enforced by Postgres.
     #[arg(long, value_parser = NonEmptyStringValueParser::new())]
     sub: Option<String>,
     /// The issuer that names the subject (a JWT's `iss`).
@@ -71,7 +71,7 @@ enum Format {
     Table,
     /// RFC 4180.
     Csv,
-    /// One JSON array of objects; numbers, booleans, json and arrays as such, the rest as text.
+    /// One JSON array of objects; numbers, booleans, json and arrays keep their type, the rest is text.
     Json,
     /// One such object per line.
     Ndjson,
@@ -110,8 +110,8 @@ async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
         if !postgres::may_hold_a_cluster(&folder) {
             return Err(CliError {
                 code: UNREACHABLE,
-                what: format!("there is no database in {}", folder.display()),
-                hint: Some("name the server's folder with --data-dir, or its DATABASE_URL".to_owned()),
+                what: format!("no database in {}", folder.display()),
+                hint: Some("specify the server's data directory with --data-dir, or its DATABASE_URL".to_owned()),
             }
             .into());
         }

@@ -15,7 +15,7 @@ pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
     // A large payload lives in an artifact; the event keeps the first of it.
     if payload["$artifact"].is_object() {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
-        return line([Some(format!("[{size} bytes stored apart]")), text(payload, &["preview"])]);
+        return line([Some(format!("[{size} bytes stored as an artifact]")), text(payload, &["preview"])]);
     }
     let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
     let told = payload["duration_ms"].as_f64().map(|ms| format!("({})", duration(from_ms(ms))));
@@ -50,7 +50,7 @@ pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
     }
 }
 
-/// How an event's type is coloured: trouble stands out, ends are told from beginnings.
+/// How an event's type is coloured: failures stand out, ends differ from beginnings.
 pub(super) fn style(event_type: &str) -> Style {
     let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
     let color = |color: AnsiColor| color.on_default();
@@ -168,7 +168,7 @@ mod tests {
             (
                 "custom.x",
                 json!({"$artifact": {"size": 90_000}, "preview": "first"}),
-                "[90000 bytes stored apart] first",
+                "[90000 bytes stored as an artifact] first",
             ),
         ] {
             assert_eq!(summarize(event_type, &payload), expected, "{event_type}");

@@ -23,8 +23,8 @@ pub(super) mod view;
 
 /// Follow a run live, from its first event to its end
 ///
-/// The connection may break as often as it likes: tail comes back by itself and goes on where it was. Events go to
-/// stdout, everything about the connection to stderr.
+/// When the connection breaks, tail reconnects and resumes automatically. Events go to stdout, connection messages to
+/// stderr.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   runreel tail                                   the newest run
@@ -51,16 +51,16 @@ pub(super) struct Args {
 struct What {
     /// The run; without one, your newest
     run: Option<RunId>,
-    /// Follow everything you own instead of one run
+    /// Follow all your runs instead of one
     #[arg(long, conflicts_with_all = ["run", "tree", "last", "exit_status"])]
     all: bool,
     /// Also follow all runs below this one
     #[arg(long)]
     tree: bool,
-    /// Begin after this event: the number of the last one seen (with --all or --tree its cursor, p…)
+    /// Start after this event: the number of the last one seen (with --all or --tree, its cursor, p…)
     #[arg(long, value_name = "CURSOR", conflicts_with = "last")]
     after: Option<String>,
-    /// Begin with the last N events
+    /// Start with the last N events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=PAGE_ROWS_MAX))]
     last: Option<i64>,
     /// Only these types: exact, or families such as 'tool.*'
@@ -147,7 +147,7 @@ fn how_to_go_on(what: &What, run_id: Option<&str>, cursor: Option<&str>) -> Stri
     let Some(cursor) = cursor else { return "stopped before the first event".to_owned() };
     let which = run_id.map_or_else(|| "--all".to_owned(), str::to_owned);
     let tree = if what.tree { " --tree" } else { "" };
-    format!("stopped; go on with: runreel tail {which}{tree} --after {}", clean(cursor))
+    format!("stopped; continue with: runreel tail {which}{tree} --after {}", clean(cursor))
 }
 
 /// A number or a cursor, as it is written.
@@ -167,13 +167,13 @@ impl Tail {
     async fn until_end(&mut self, follow: &mut Follow) -> anyhow::Result<()> {
         while let Some(notice) = follow.next().await {
             match notice? {
-                Notice::Connected if self.connected => say("connected again"),
+                Notice::Connected if self.connected => say("reconnected"),
                 Notice::Connected => self.connected = true,
                 Notice::Lost { reason, retry_in } => {
                     // From now on a connection is a return, also when the first one never came about.
                     self.connected = true;
                     print(&self.view.break_line())?;
-                    say(format!("connection lost ({}); trying again in {}", clean(&reason), duration(retry_in)));
+                    say(format!("connection lost ({}); retrying in {}", clean(&reason), duration(retry_in)));
                 }
                 Notice::Frame(frame) => self.frame(&frame)?,
             }
@@ -194,7 +194,7 @@ impl Tail {
         print(&self.view.break_line())?;
         if frame.event == "stream.gap" {
             let (after, first) = (plain(&told["requested_after"]), plain(&told["first_seq"]));
-            say(format!("retention removed events after {after}; going on with {first}"));
+            say(format!("retention removed events after {after}; continuing with {first}"));
         } else {
             let status = told["status"].as_str().unwrap_or_default();
             say(format!("the run ended: {} ({} events)", clean(status), plain(&told["last_seq"])));
@@ -255,7 +255,7 @@ mod tests {
     #[test]
     fn an_interrupted_tail_says_how_to_go_on() {
         let args = parse(&[RUN, "--tree"]).unwrap();
-        let expected = format!("stopped; go on with: runreel tail {RUN} --tree --after p7");
+        let expected = format!("stopped; continue with: runreel tail {RUN} --tree --after p7");
         assert_eq!(how_to_go_on(&args, Some(RUN), Some("p7")), expected);
         assert_eq!(how_to_go_on(&args, Some(RUN), None), "stopped before the first event");
     }

@@ -40,7 +40,7 @@ pub(super) struct Args {
 
 #[derive(Debug, Subcommand)]
 enum Command {
-    /// Make a token. It is printed once, on stdout, and kept only as a hash.
+    /// Create a token. It is printed once, on stdout; only its hash is stored.
     Create(Create),
     /// List the tokens of a subject.
     List(OwnerArgs),
@@ -54,16 +54,16 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// What it is for, 1 to 128 visible ASCII characters.
+    /// The token's purpose, 1 to 128 visible ASCII characters.
     #[arg(long)]
     name: Name,
-    /// What it allows; may be given more than once.
+    /// What it allows; can be given more than once.
     #[arg(long = "scope", value_enum, required = true)]
     scopes: Vec<WireScope>,
-    /// Only for this run (and its stream).
+    /// Limit it to this run (and its stream).
     #[arg(long, value_name = "RUN")]
     run: Option<RunId>,
-    /// How long it lives: a number and s, m, h or d. Without it the token does not expire.
+    /// Time to live: a number with s, m, h or d. Without it, the token does not expire.
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<TimeDelta>,
     #[command(flatten)]
@@ -72,7 +72,7 @@ struct Create {
 
 #[derive(Debug, clap::Args)]
 pub(super) struct OwnerArgs {
-    /// The subject it speaks for (a JWT's `sub`).
+    /// The subject it acts for (a JWT's `sub`).
     #[arg(long, default_value = LOCAL_SUBJECT)]
     pub(super) sub: String,
     /// The issuer that names the subject (a JWT's `iss`).
@@ -84,11 +84,11 @@ pub(super) struct OwnerArgs {
 
 #[derive(Clone, Copy, Debug, ValueEnum)]
 enum WireScope {
-    /// See runs, their events and streams.
+    /// Read runs, their events and streams.
     Read,
-    /// Make runs and emit their events.
+    /// Create runs and emit their events.
     Emit,
-    /// Answer what runs ask.
+    /// Answer interrupts.
     Approve,
     /// Everything.
     Admin,
@@ -106,7 +106,7 @@ impl From<WireScope> for Scope {
 }
 
 pub(super) fn life(text: &str) -> Result<TimeDelta, String> {
-    let wrong = || "a number and s, m, h or d is wanted, such as 12h or 30d".to_owned();
+    let wrong = || "must be a number with s, m, h or d, such as 12h or 30d".to_owned();
     let split = text.len().checked_sub(1).filter(|at| text.is_char_boundary(*at)).ok_or_else(wrong)?;
     let (number, unit) = text.split_at(split);
     let unit_s = match unit {
@@ -120,7 +120,7 @@ pub(super) fn life(text: &str) -> Result<TimeDelta, String> {
     if (1..=TOKEN_LIFE_S_MAX).contains(&seconds) {
         Ok(TimeDelta::seconds(seconds))
     } else {
-        Err("a token lives between a second and ten years".to_owned())
+        Err("a token's lifetime must be one second to ten years".to_owned())
     }
 }
 
@@ -151,7 +151,7 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
             let expires_at = create.expires.map(|life| now + life);
             let name = create.name.as_str().to_owned();
             let issued = auth::issue(store, ids, owner, name, scopes, create.run, (now, expires_at)).await?;
-            say(format!("token {} was made; it is shown only now:", issued.record.token_id));
+            say(format!("token {} was created; it is shown only once:", issued.record.token_id));
             print(&format!("{}\n", issued.secret))?;
         }
         Command::List(_) => {
@@ -168,7 +168,7 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
         }
         Command::Revoke { token_id, .. } => {
             if !store.revoke_token(&owner, *token_id, now).await? {
-                let hint = "runreel token list shows the tokens of a subject (--sub, --iss)";
+                let hint = "runreel token list lists the tokens of a subject (--sub, --iss)";
                 return Err(CliError::not_found("this subject has no such token", hint).into());
             }
             say(format!("token {token_id} is revoked"));

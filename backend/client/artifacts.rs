@@ -40,13 +40,15 @@ impl Client {
             (StatusCode::PARTIAL_CONTENT, Some(size)) => {
                 while let Some(chunk) = response.chunk().await.map_err(|error| Error::unreachable(self, &error))? {
                     if bytes.len() + chunk.len() > bytes_max {
-                        return Err(Error::unexpected("the server's answer is longer than what was asked for"));
+                        return Err(Error::unexpected("the server's answer is longer than requested"));
                     }
                     bytes.extend_from_slice(&chunk);
                 }
                 Ok(part(bytes, size))
             }
-            (status, _) if status.is_success() => Err(Error::unexpected("the server gives no part of an artifact")),
+            (status, _) if status.is_success() => {
+                Err(Error::unexpected("the server did not return a part of the artifact"))
+            }
             _ => Err(Error::of(response).await),
         }
     }

@@ -46,7 +46,7 @@ impl Client {
     /// patience ends, the error is the last one met.
     pub async fn emit_until_stored(&self, run_id: &str, events: &[Value], patience: Duration) -> Result<Ack, Error> {
         if let Some(at) = events.iter().position(|event| !is_repeatable(event)) {
-            return Err(Error::unusable(format!("event {} has no event_id, so it cannot be sent twice", at + 1)));
+            return Err(Error::unusable(format!("event {} has no event_id, so it cannot be retried", at + 1)));
         }
         self.emit_ndjson_until_stored(run_id, ndjson(events)?, patience).await
     }
@@ -61,7 +61,7 @@ impl Client {
         let request = self.http.post(url).header(CONTENT_TYPE, "application/x-ndjson").body(lines).timeout(wait_max);
         let response = self.answer(request).await?;
         let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
-        serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's acknowledgement cannot be read"))
+        serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's acknowledgement is malformed"))
     }
 }
 

@@ -77,14 +77,14 @@ impl Error {
 
     /// An answer that ended before it was whole.
     pub(super) fn cut_off() -> Self {
-        Self::new(Kind::Unreachable, "the answer broke off")
+        Self::new(Kind::Unreachable, "the answer was cut off")
     }
 
     pub(super) fn unreachable(client: &Client, error: &reqwest::Error) -> Self {
         let refused = causes(error)
             .filter_map(|cause| cause.downcast_ref::<io::Error>())
             .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused);
-        let hint = refused.then(|| "is the server running? `runreel serve` starts one".into());
+        let hint = refused.then(|| "is the server running? start one with `runreel serve`".into());
         let detail = format!("cannot reach {}: {}", client.base_url(), describe(error));
         Self { hint, ..Self::new(Kind::Unreachable, detail) }
     }

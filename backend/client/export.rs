@@ -83,7 +83,7 @@ impl Client {
             async move {
                 let response = self.answer(request).await?;
                 let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
-                serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's answer cannot be read"))
+                serde_json::from_slice(&body).map_err(|_| Error::unexpected("the server's answer is malformed"))
             }
         })
         .await

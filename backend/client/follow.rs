@@ -131,7 +131,8 @@ impl Follow {
             request = request.header(ACCEPT, HeaderValue::from_static("text/event-stream"));
             if let Some(cursor) = cursor {
                 let value = HeaderValue::from_bytes(cursor.as_bytes());
-                let value = value.map_err(|_| Error::unusable("the cursor holds characters a header cannot carry"))?;
+                let value =
+                    value.map_err(|_| Error::unusable("the cursor contains characters not allowed in a header"))?;
                 request = request.header(LAST_EVENT_ID, value);
             }
             client.answer(request).await
@@ -146,7 +147,7 @@ impl Follow {
                 self.phase = Phase::Open(blocks(response));
                 Some(Ok(Notice::Connected))
             }
-            Ok(_) => Some(Err(Error::unexpected("the server answered with something that is not an event stream"))),
+            Ok(_) => Some(Err(Error::unexpected("the server's answer is not an event stream"))),
             Err(error) if error.kind.is_retryable() => {
                 Some(Ok(self.lost(error.detail.into_string(), error.retry_after)))
             }
@@ -158,7 +159,7 @@ impl Follow {
         let draining = self.draining.take();
         let reason = match draining.as_ref().map(|draining| draining.reason.as_deref()) {
             Some(Some("busy" | "busy_own")) => "the server has no room for another stream".to_owned(),
-            Some(Some("reset")) => "the server's database was set back".to_owned(),
+            Some(Some("reset")) => "the server's database went back to an earlier state".to_owned(),
             Some(_) => "the server is shutting down".to_owned(),
             None => reason,
         };
@@ -239,7 +240,7 @@ struct Draining {
 enum Cut {
     #[error("{0}")]
     Transport(String),
-    #[error("silence: not even a ping came")]
+    #[error("timed out: no data and no ping")]
     Silence,
     #[error("a frame is larger than {FRAME_BYTES_MAX} bytes")]
     Oversize,

@@ -72,7 +72,8 @@ impl Client {
         headers.insert(ACCEPT, HeaderValue::from_static("application/json"));
         if let Some(token) = token {
             let bearer = HeaderValue::try_from(format!("Bearer {}", token.trim()));
-            let mut bearer = bearer.map_err(|_| Error::unusable("the token holds characters a header cannot carry"))?;
+            let mut bearer =
+                bearer.map_err(|_| Error::unusable("the token contains characters not allowed in a header"))?;
             bearer.set_sensitive(true);
             headers.insert(AUTHORIZATION, bearer);
         }
@@ -130,7 +131,7 @@ impl Client {
         self.json(self.http.post(self.at(&["channels", channel, "messages"])).json(message)).await
     }
 
-    /// Whether the server says it can serve. Every trouble on the way is a no.
+    /// Whether the server says it can serve. Every error on the way is a no.
     pub async fn ready(&self) -> bool {
         let Ok(url) = self.join("/readyz") else { return false };
         let answer = self.http.get(url).timeout(READY_WAIT_MAX).send().await;
@@ -202,16 +203,16 @@ impl Client {
     }
 
     fn join(&self, path_and_query: &str) -> Result<Url, Error> {
-        let path = path_and_query.strip_prefix('/').ok_or_else(|| Error::unusable("a path begins with a slash"))?;
+        let path = path_and_query.strip_prefix('/').ok_or_else(|| Error::unusable("a path must begin with a slash"))?;
         let url = Url::parse(&format!("{}/{path}", self.base_url()));
-        url.map_err(|error| Error::unusable(format!("the path cannot be sent: {error}")))
+        url.map_err(|error| Error::unusable(format!("invalid path: {error}")))
     }
 
     async fn json<T: DeserializeOwned>(&self, request: RequestBuilder) -> Result<T, Error> {
         let response = self.answer(request.timeout(REQUEST_WAIT_MAX)).await?;
         let body = response.bytes().await.map_err(|error| Error::unreachable(self, &error))?;
         serde_json::from_slice(&body)
-            .map_err(|_| Error::unexpected("the server's answer is not the JSON of the contract"))
+            .map_err(|_| Error::unexpected("the server's answer does not have the expected JSON form"))
     }
 
     /// One try; everything but a 2xx is an error.
@@ -250,14 +251,14 @@ fn builder(base: &Url, headers: HeaderMap) -> ClientBuilder {
 /// Checks a server address. The address itself is not repeated in errors: it may hold a secret.
 fn parse_base(base_url: &str) -> Result<Url, Error> {
     let base = Url::parse(base_url.trim()).map_err(|error| {
-        Error::unusable(format!("the server address is no URL such as http://127.0.0.1:7717 ({error})"))
+        Error::unusable(format!("the server address is not a URL such as http://127.0.0.1:7717 ({error})"))
     })?;
     let refusal = if !matches!(base.scheme(), "http" | "https") {
-        "the server address begins with http:// or https://"
+        "the server address must begin with http:// or https://"
     } else if !base.username().is_empty() || base.password().is_some() {
-        "the server address must not hold a name or password; give a token instead"
+        "the server address must not contain a user name or password; use a token instead"
     } else if base.query().is_some() || base.fragment().is_some() {
-        "the server address has no ? and no # in it"
+        "the server address must not contain ? or #"
     } else {
         return Ok(base);
     };

@@ -65,7 +65,7 @@ impl Client {
             return Ok(StreamProbe::Compressed(encoding));
         }
         if !named(&response, &CONTENT_TYPE).is_some_and(|media_type| media_type.starts_with("text/event-stream")) {
-            return Err(Error::unexpected("the server answered with something that is not an event stream"));
+            return Err(Error::unexpected("the server's answer is not an event stream"));
         }
         let mut listener = Listener { response, heard: Vec::new() };
         let frame = async { listener.hear(CAUGHT_UP).await && listener.hear(END).await };
@@ -101,7 +101,7 @@ impl Client {
             Err(Error { status: Some(status), code: None, .. }) => Ok(Arrival::Refused(status)),
             Err(error) if error.kind == Kind::Unreachable => Ok(Arrival::Stripped),
             Err(error) => Err(error),
-            Ok(_) => Err(Error::unexpected("the server took events for a run that cannot exist")),
+            Ok(_) => Err(Error::unexpected("the server accepted events for a run that cannot exist")),
         }
     }
 

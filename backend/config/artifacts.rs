@@ -23,7 +23,7 @@ impl FromStr for BucketUrl {
             || steps.clone().all(|step| !step.is_empty() && !matches!(step, "." | "..") && step.chars().all(is_word));
         if bucket.is_empty() || !bucket.chars().all(is_word) || !is_prefix {
             return Err(error(format!(
-                "an artifact store is s3://bucket/prefix of letters, digits and - . _; this is: {text}"
+                "an artifact store must be s3://bucket/prefix of letters, digits and - . _, not: {text}"
             )));
         }
         Ok(Self { bucket: bucket.to_owned(), prefix: prefix.trim_end_matches('/').to_owned() })
@@ -84,11 +84,11 @@ impl ServeArgs {
             let s3 = secrets.s3.clone();
             if s3.access_key_id.is_some() != s3.secret_access_key.is_some() {
                 return Err(error(
-                    "RUNREEL_S3_ACCESS_KEY_ID and RUNREEL_S3_SECRET_ACCESS_KEY go together; one is missing",
+                    "RUNREEL_S3_ACCESS_KEY_ID and RUNREEL_S3_SECRET_ACCESS_KEY must be set together; one is missing",
                 ));
             }
             if s3.endpoint.as_ref().is_some_and(|e| !e.starts_with("http://") && !e.starts_with("https://")) {
-                return Err(error("RUNREEL_S3_ENDPOINT begins with http:// or https://"));
+                return Err(error("RUNREEL_S3_ENDPOINT must begin with http:// or https://"));
             }
             return Ok(ArtifactStore::Bucket(S3 {
                 bucket: url.bucket.clone(),

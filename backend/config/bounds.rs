@@ -10,25 +10,25 @@ use crate::domain::limits::{
 /// The bounds of one principal. Those of all principals together stand in `domain/limits.rs`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Bounds {
-    /// Streams of one principal, of 20 000 of all.
+    /// Streams per principal, of 20 000 in total.
     #[arg(long, env = "RUNREEL_PRINCIPAL_STREAMS", default_value_t = STREAMS_OWN_DEFAULT, value_parser = within::<STREAMS_MAX>, value_name = "STREAMS")]
     pub principal_streams: usize,
-    /// Bodies of one principal that are read or worked on, MiB together, of 256 of all. Each counts as 64 KiB at least.
+    /// Size of one principal's bodies being read or processed, MiB, of 256 in total; each counts as at least 64 KiB.
     #[arg(long, env = "RUNREEL_PRINCIPAL_BODIES_MIB", default_value_t = BODIES_OWN_KIB_DEFAULT / 1_024, value_parser = within::<{ BODIES_KIB_MAX / 1_024 }>, value_name = "MIB")]
     pub principal_bodies_mib: usize,
-    /// Events that one principal may emit over HTTP in a second, on average; 0 for as many as the server takes.
+    /// Events per second one principal may emit over HTTP, on average; 0 for no rate limit.
     #[arg(long, env = "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND", default_value_t = 0, value_name = "EVENTS")]
     pub principal_events_per_second: u32,
-    /// Uploads of one principal, of 64 of all.
+    /// Uploads per principal, of 64 in total.
     #[arg(long, env = "RUNREEL_PRINCIPAL_UPLOADS", default_value_t = UPLOADS_OWN_DEFAULT, value_parser = within::<UPLOADS_MAX>, value_name = "UPLOADS")]
     pub principal_uploads: usize,
-    /// Downloads of one principal, of 1 024 of all.
+    /// Downloads per principal, of 1 024 in total.
     #[arg(long, env = "RUNREEL_PRINCIPAL_DOWNLOADS", default_value_t = DOWNLOADS_OWN_DEFAULT, value_parser = within::<DOWNLOADS_MAX>, value_name = "DOWNLOADS")]
     pub principal_downloads: usize,
-    /// Runners of one principal, of 2 000 of all.
+    /// Runners per principal, of 2 000 in total.
     #[arg(long, env = "RUNREEL_PRINCIPAL_RUNNERS", default_value_t = RUNNERS_OWN_DEFAULT, value_parser = within::<RUNNERS_MAX>, value_name = "RUNNERS")]
     pub principal_runners: usize,
-    /// How long a server that is told to stop says so on /readyz and still takes connections, milliseconds.
+    /// How long /readyz reports a shutdown while the server still accepts connections, milliseconds.
     #[arg(long, env = "RUNREEL_DRAIN_NOTICE_MS", default_value_t = 0, value_parser = clap::value_parser!(u64).range(0..=DRAIN_NOTICE_MS_MAX))]
     pub drain_notice_ms: u64,
 }
@@ -55,5 +55,5 @@ impl Bounds {
 /// A bound of one, which is at least 1 and no more than the bound of all.
 fn within<const ALL: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=ALL).contains(number));
-    number.ok_or_else(|| format!("a number from 1 to {ALL} is wanted"))
+    number.ok_or_else(|| format!("must be a number from 1 to {ALL}"))
 }

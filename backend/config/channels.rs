@@ -146,10 +146,10 @@ impl ChannelConfig {
     fn check(&self, name: &ChannelName) -> Result<(), Error> {
         let wrong = |rule: String| Err(error(format!("[channels.{name}]: {rule}")));
         if self.allowed_users.len() > ALLOWED_USERS_MAX {
-            return wrong(format!("allowed_users may name {ALLOWED_USERS_MAX} users"));
+            return wrong(format!("allowed_users can list at most {ALLOWED_USERS_MAX} users"));
         }
         if self.allowed_users.iter().any(|user| user.0.is_err()) {
-            return wrong("a user of allowed_users is 1 to 128 characters without control characters".to_owned());
+            return wrong("a user in allowed_users must be 1 to 128 characters without control characters".to_owned());
         }
         if let Some(trigger) = &self.trigger {
             let chars = trigger.chars().count();
@@ -157,14 +157,16 @@ impl ChannelConfig {
                 || !(1..=TRIGGER_CHARS_MAX).contains(&chars)
                 || trigger.contains(char::is_control)
             {
-                return wrong(format!("a trigger is 1 to {TRIGGER_CHARS_MAX} characters without space around them"));
+                return wrong(format!(
+                    "a trigger must be 1 to {TRIGGER_CHARS_MAX} characters without space around them"
+                ));
             }
         }
         if !(1..=IDLE_TIMEOUT_S_MAX).contains(&self.idle_timeout_s) {
-            return wrong(format!("idle_timeout_s is 1 to {IDLE_TIMEOUT_S_MAX}"));
+            return wrong(format!("idle_timeout_s must be 1 to {IDLE_TIMEOUT_S_MAX}"));
         }
         if self.verified_for.is_some() && self.auth != ChannelAuth::Code {
-            return wrong("verified_for says something only with auth = \"code\"".to_owned());
+            return wrong("verified_for has an effect only with auth = \"code\"".to_owned());
         }
         Ok(())
     }
@@ -189,8 +191,8 @@ impl Channels {
             config.check(&channel)?;
             if let Some(other) = channels.keys().find(|other| !are_apart(other, &channel)) {
                 return Err(error(format!(
-                    "[channels.{other}] and [channels.{channel}]: one is called like the beginning of the other, so \
-                     their threads could meet; call one of them otherwise"
+                    "[channels.{other}] and [channels.{channel}]: one name is a prefix of the other, so \
+                     their threads could collide; rename one of them"
                 )));
             }
             channels.insert(channel, Arc::new(config));
@@ -287,15 +289,15 @@ mod tests {
     fn what_is_wrong_is_told_with_its_channel() {
         for (text, part) in [
             ("[t]\nalowed_users = []", "unknown field `alowed_users`"),
-            ("[t]\nidle_timeout_s = 0", "idle_timeout_s is 1 to"),
-            ("[t]\ntrigger = \" \"", "a trigger is 1 to"),
-            ("[t]\nallowed_users = [\"\"]", "a user of allowed_users"),
+            ("[t]\nidle_timeout_s = 0", "idle_timeout_s must be 1 to"),
+            ("[t]\ntrigger = \" \"", "a trigger must be 1 to"),
+            ("[t]\nallowed_users = [\"\"]", "a user in allowed_users"),
             ("[t]\nverified_for = \"30d\"", "only with auth"),
-            ("[t]\nauth = \"code\"\nverified_for = \"soon\"", "a time to live is 1 s to"),
-            ("[t]\nauth = \"code\"\nverified_for = 0", "a time to live is 1 s to"),
+            ("[t]\nauth = \"code\"\nverified_for = \"soon\"", "a time to live must be 1 s to"),
+            ("[t]\nauth = \"code\"\nverified_for = 0", "a time to live must be 1 s to"),
             ("[t]\nagent = \"two words\"", "a name is 1 to 128"),
             ("[\"a/b\"]", "a channel is 1 to 32"),
-            ("[a]\n[a_b]", "their threads could meet"),
+            ("[a]\n[a_b]", "their threads could collide"),
         ] {
             let error = read(text).unwrap_err();
             assert!(error.contains(part), "{text}: {error}");

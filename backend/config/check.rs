@@ -32,7 +32,7 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
     each("mcp", &sections.mcp, |name, mcp| {
         short(name)?;
         if sections.tools.contains_key(name) || ToolKind::parse(name).is_some() {
-            return Err(("", format!("there is a tool of this name; call the server something else than {name}")));
+            return Err(("", format!("a tool has this name; choose a name other than {name} for the server")));
         }
         check_mcp(mcp)
     })?;
@@ -40,7 +40,7 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
     each("channels", &sections.channels, |name, _| {
         name.parse::<Name>()
             .map(drop)
-            .map_err(|_| ("", "a channel's name is 1 to 128 visible ASCII characters".to_owned()))
+            .map_err(|_| ("", "a channel's name must be 1 to 128 visible ASCII characters".to_owned()))
     })
 }
 
@@ -97,13 +97,13 @@ fn check_model(file: &File, name: &str, model: &Model) -> Checked {
     }
     if model.api_key_env.as_deref().is_some_and(|name| !is_variable(name)) {
         // It is not repeated: it may be the key itself.
-        return Err(("api_key_env", "is no name of an environment variable".to_owned()));
+        return Err(("api_key_env", "is not a valid name of an environment variable".to_owned()));
     }
     if name == "echo" || name.contains(':') {
-        return Err(("", "a section cannot be called like a model that is there without one".to_owned()));
+        return Err(("", "a section cannot have the name of a model that needs none, such as echo".to_owned()));
     }
     if file.sections.models.contains_key(&model.model) {
-        return Err(("model", "names another section; name a model such as openai:gpt-5".to_owned()));
+        return Err(("model", "refers to another section; use a model such as openai:gpt-5".to_owned()));
     }
     file.model(name).map(drop).map_err(|what| ("model", what))
 }
@@ -125,7 +125,7 @@ fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
         return Err(("bytes_max", "must be 1 byte to 64 MiB".to_owned()));
     }
     if kind == ToolKind::Fetch && tool.allow.as_ref().is_none_or(Vec::is_empty) {
-        return Err(("allow", "name the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
+        return Err(("allow", "list the hosts it may reach, such as [\"example.org\"] or [\"*\"]".to_owned()));
     }
     tool.exclusive.iter().try_for_each(exclusive)?;
     let allow = tool.allow.iter().flatten();
@@ -137,7 +137,7 @@ fn check_tool(file: &File, name: &str, tool: &Tool) -> Checked {
         !host.contains('*') && allow.clone().any(of)
     };
     match tool.allow_private.iter().flatten().find(|host| !covers(host)) {
-        Some(host) => Err(("allow_private", format!("{host:?} is no single host that allow names as well"))),
+        Some(host) => Err(("allow_private", format!("{host:?} is not a single host that allow covers"))),
         None => Ok(()),
     }
 }
@@ -152,7 +152,7 @@ fn check_mcp(mcp: &Mcp) -> Checked {
         (None, Some(url)) => {
             check_base_url(url).map_err(|why| ("url", why))?;
             let own = !mcp.args.is_empty() || mcp.dir.is_some() || !mcp.env.is_empty() || !mcp.env_from.is_empty();
-            if own { Err(("url", "args, dir, env and env_from are for a command".to_owned())) } else { Ok(()) }
+            if own { Err(("url", "args, dir, env and env_from are only for a command".to_owned())) } else { Ok(()) }
         }
         _ => Err(("", "needs either a command or a url".to_owned())),
     }?;
@@ -164,7 +164,7 @@ fn check_mcp(mcp: &Mcp) -> Checked {
 }
 
 fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
-    name.parse::<Name>().map_err(|_| ("", "an agent's name is 1 to 128 visible ASCII characters".to_owned()))?;
+    name.parse::<Name>().map_err(|_| ("", "an agent's name must be 1 to 128 visible ASCII characters".to_owned()))?;
     file.model(&agent.model).map_err(|what| ("model", what))?;
     temperature(agent.temperature)?;
     seconds("tool_timeout_s", agent.tool_timeout_s)?;
@@ -176,12 +176,12 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
         return Err(("parallel", "must be 1 to 128".to_owned()));
     }
     if agent.system.is_some() && agent.system_file.is_some() {
-        return Err(("system_file", "name either system or system_file".to_owned()));
+        return Err(("system_file", "set either system or system_file, not both".to_owned()));
     }
     let mut seen = BTreeSet::new();
     for tool in &agent.tools {
         if !seen.insert(tool) {
-            return Err(("tools", format!("names {tool:?} twice")));
+            return Err(("tools", format!("lists {tool:?} twice")));
         }
         if !file.sections.mcp.contains_key(tool) {
             file.tool(tool).map_err(|what| ("tools", what))?;
@@ -189,7 +189,7 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
     }
     for (key, subjects) in [("allow", &agent.allow), ("approvers", &agent.approvers)] {
         if subjects.iter().flatten().any(|subject| subject.sub().is_empty()) {
-            return Err((key, "a subject is not empty".to_owned()));
+            return Err((key, "a subject must not be empty".to_owned()));
         }
     }
     for worker in &agent.workers {

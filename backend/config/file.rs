@@ -53,7 +53,7 @@ impl File {
     /// Checks a text; `folder` is what its paths are relative to.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         if text.len() > CONFIG_BYTES_MAX {
-            return Err(format!("a configuration file has at most {CONFIG_BYTES_MAX} bytes"));
+            return Err(format!("a configuration file can have at most {CONFIG_BYTES_MAX} bytes"));
         }
         let sections: Sections = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
@@ -100,14 +100,14 @@ impl File {
             Source::Echo | Source::Script(_) | Source::OwnScript => ("http://localhost/", None),
         };
         if section.script.is_some() != (source == Source::OwnScript) {
-            return Err("\"script\" plays the turns of the section's own script, and nothing else has one".to_owned());
+            return Err("\"script\" plays the turns of its section's script; no other model can have one".to_owned());
         }
         let base_url = check_base_url(section.base_url.as_deref().unwrap_or(default_url))
             .map_err(|why| format!("base_url {why}"))?;
         let key = match (&section.api_key_env, &section.api_key_file) {
             (Some(name), None) => Some(SecretSource::Env(name.clone())),
             (None, Some(path)) => Some(SecretSource::File(self.path(path))),
-            (Some(_), Some(_)) => return Err("name either api_key_env or api_key_file".to_owned()),
+            (Some(_), Some(_)) => return Err("set either api_key_env or api_key_file, not both".to_owned()),
             // The usual key is for the usual address: another one is never sent it.
             (None, None) if section.base_url.is_none() => usual_key.map(|name| SecretSource::Env(name.to_owned())),
             (None, None) => None,
@@ -178,14 +178,14 @@ impl File {
     /// What an agent's model is told first.
     pub fn system(&self, agent: &Agent) -> Result<String, Error> {
         match &agent.system_file {
-            Some(path) => read_text(&self.path(path), "the file of a system prompt"),
+            Some(path) => read_text(&self.path(path), "the system prompt file"),
             None => Ok(agent.system.clone().unwrap_or_default()),
         }
     }
 
     /// The text of a script.
     pub fn script(path: &Path) -> Result<String, Error> {
-        read_text(path, "the script of a model")
+        read_text(path, "the model script")
     }
 
     /// Every value with its key, defaults filled in. Variables of tool servers are shown by name alone.

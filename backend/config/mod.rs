@@ -67,7 +67,7 @@ impl FromStr for Ttl {
         let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
         match seconds.filter(|seconds| (1..=THREAD_TTL_S_MAX).contains(seconds)) {
             Some(seconds) => Ok(Self(seconds)),
-            None => Err(error(format!("a time to live is 1 s to 10 years, such as 3600, 90m or 30d; this is: {text}"))),
+            None => Err(error(format!("a time to live must be 1 s to 10 years, such as 3600, 90m or 30d: {text}"))),
         }
     }
 }
@@ -75,13 +75,14 @@ impl FromStr for Ttl {
 /// Where the data is. Shared by every command that opens the database itself.
 #[derive(Clone, Debug, Args)]
 pub struct DataArgs {
-    /// Holds the embedded database, its log and its lock. Default: the platform's data directory (root: /var/lib/runreel).
+    /// Contains the embedded database, its log and its lock. Default: the platform's data directory (root:
+    /// /var/lib/runreel).
     #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]
     pub data_dir: Option<PathBuf>,
-    /// A Postgres of yours, as postgres://user:password@host:port/database. Without it an embedded one is started.
+    /// Your own Postgres, as postgres://user:password@host:port/database. Without it, an embedded one is started.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
-    /// The folder of the programs initdb and postgres. Default: looked for in the usual places.
+    /// The folder of the programs initdb and postgres. Default: detected in the usual places.
     #[arg(long, env = "RUNREEL_PG_BIN", value_name = "DIR")]
     pub pg_bin: Option<PathBuf>,
 }
@@ -96,7 +97,7 @@ impl DataArgs {
         }
         directories::ProjectDirs::from("", "", "runreel")
             .map(|dirs| dirs.data_dir().to_owned())
-            .ok_or_else(|| error("there is no home directory to keep data in; name a folder with --data-dir"))
+            .ok_or_else(|| error("no home directory for data; specify a directory with --data-dir"))
     }
 
     /// The database's URL, from the flag, the variable or the file the variable names.
@@ -116,44 +117,44 @@ impl DataArgs {
 /// `runreel serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port; port 0 takes any free one and prints it.
+    /// Address and port; port 0 picks a free port and prints it.
     #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
     #[command(flatten)]
     pub data: DataArgs,
     #[command(flatten)]
     pub auth: AuthArgs,
-    /// Database connections for reading (each writer lane, the bell and the relay have their own).
+    /// Database connections for reading (each writer lane, the notification listener and the relay have their own).
     #[arg(long, env = "RUNREEL_DB_CONNECTIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub db_connections: u32,
-    /// How long a server that starts waits for a database that is not there yet, milliseconds.
+    /// How long a starting server waits for a database that is not up yet, milliseconds.
     #[arg(long, env = "RUNREEL_DATABASE_WAIT_MS", default_value_t = DATABASE_WAIT_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(0..=3_600_000))]
     pub database_wait_ms: u64,
-    /// Writer lanes of a new database; the number stands once there are runs.
+    /// Writer lanes of a new database; fixed once it has runs.
     #[arg(long, env = "RUNREEL_LANES", default_value_t = 1, value_parser = clap::value_parser!(u8).range(1..=LANES_MAX as i64))]
     pub lanes: u8,
-    /// Frames kept per topic for readers that are behind; further behind they read the database.
+    /// Frames kept per topic for slow readers; readers further behind read the database.
     #[arg(long, env = "RUNREEL_BUS_FRAMES", default_value_t = crate::domain::limits::BUS_FRAMES_DEFAULT, value_name = "FRAMES")]
     pub bus_frames: usize,
-    /// How often other processes' commits are looked for when no notification came, milliseconds.
+    /// How often to poll for other processes' commits without a notification, milliseconds.
     #[arg(long, env = "RUNREEL_POLL_MS", default_value_t = 1_000, value_parser = clap::value_parser!(u64).range(10..=60_000))]
     pub poll_ms: u64,
-    /// Says that the database was restored from a backup: readers' cursors beyond it are refused from then on. Give it at
-    /// the first start afterwards, where the server cannot tell by itself.
+    /// States that the database was restored from a backup: from then on, readers' cursors beyond it are rejected. Use
+    /// it at the first start afterwards, when the server cannot detect this by itself.
     #[arg(long, num_args = 0..=1, default_value_t = false, default_missing_value = "true", action = clap::ArgAction::Set)]
     pub new_history: bool,
-    /// How long an executor or a runner may be silent before its runs are given to another, milliseconds.
+    /// How long an executor or a runner may be silent before its runs are assigned to another, milliseconds.
     #[arg(long, env = "RUNREEL_LEASE_MS", default_value_t = JOB_LEASE_MS_DEFAULT, value_parser = clap::value_parser!(u64).range(500..=JOB_LEASE_MS_MAX))]
     pub lease_ms: u64,
     #[command(flatten)]
     pub bounds: Bounds,
-    /// How long a thread may rest before it is removed: seconds, or a number with s, m, h or d. Without it, for ever.
+    /// How long a thread may stay unused before it is removed: seconds, or a number with s, m, h or d. Default: forever.
     #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
     pub thread_ttl: Option<Ttl>,
-    /// Checkpoints that the server's own agents leave of a thread; older ones are removed. 0 keeps all.
+    /// Checkpoints per thread that the server's own agents keep; older ones are removed. 0 keeps all.
     #[arg(long, env = "RUNREEL_CHECKPOINTS_KEEP", default_value_t = CHECKPOINTS_KEEP_DEFAULT, value_name = "COUNT")]
     pub checkpoints_keep: u32,
-    /// The folder of the artifacts' bytes. Default: artifacts/ where the working directory has one, else artifacts/ in
+    /// The folder of the artifacts' bytes. Default: artifacts/ if the working directory has one, else artifacts/ in
     /// the data directory.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
     pub artifacts_dir: Option<PathBuf>,
@@ -166,10 +167,10 @@ pub struct ServeArgs {
     /// A TOML file with sections for models, tools, mcp, agents and channels.
     #[arg(long, env = "RUNREEL_CONFIG", value_name = "FILE")]
     pub config: Option<PathBuf>,
-    /// Where the Bot API of Telegram is.
+    /// Base URL of the Telegram Bot API.
     #[arg(long, env = "RUNREEL_TELEGRAM_API_BASE", default_value = "https://api.telegram.org", value_name = "URL")]
     pub telegram_api_base: String,
-    /// What log lines look like.
+    /// The format of log lines.
     #[arg(long, env = "RUNREEL_LOG_FORMAT", value_enum, default_value_t = LogFormat::Text)]
     pub log_format: LogFormat,
 }
@@ -209,19 +210,19 @@ impl ServeArgs {
         file.channels()?.check_owners(self.auth.auth, secrets)?;
         if let Some(agent) = file.open_shell().filter(|_| self.auth.auth == Auth::Jwt) {
             return Err(error(format!(
-                "[agents.{agent}] has a shell, and with --auth jwt everybody with a credential could use it: name who \
+                "[agents.{agent}] has a shell, and with --auth jwt everyone with a credential could use it: list who \
                  may, with allow = [\"SUB\"] in its section"
             )));
         }
         self.artifact_store(secrets)?;
         match self.auth.auth {
             Auth::Off if !is_loopback(self.listen.ip()) => Err(error(format!(
-                "--auth off is only for a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
+                "--auth off requires a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
                 self.listen.ip()
             ))),
             Auth::Jwt if secrets.jwt_secret.is_none() => Err(error(
-                "--auth jwt needs the secret the tokens are signed with: set RUNREEL_JWT_SECRET or \
-                 RUNREEL_JWT_SECRET_FILE (at least 32 bytes, for instance from: openssl rand -hex 32)",
+                "--auth jwt requires the secret that signs the tokens: set RUNREEL_JWT_SECRET or \
+                 RUNREEL_JWT_SECRET_FILE (at least 32 bytes, for example from: openssl rand -hex 32)",
             )),
             _ => Ok(()),
         }
@@ -256,7 +257,7 @@ impl ServeArgs {
             (
                 "pg_bin",
                 "RUNREEL_PG_BIN",
-                self.data.pg_bin.as_ref().map_or_else(|| "(looked for)".to_owned(), |dir| dir.display().to_string()),
+                self.data.pg_bin.as_ref().map_or_else(|| "(detected)".to_owned(), |dir| dir.display().to_string()),
             ),
             ("auth", "RUNREEL_AUTH", format!("{:?}", self.auth.auth).to_lowercase()),
             ("jwt_secret", "RUNREEL_JWT_SECRET", set(secrets.jwt_secret.is_some())),
@@ -272,7 +273,7 @@ impl ServeArgs {
             (
                 "thread_ttl",
                 "RUNREEL_THREAD_TTL",
-                self.thread_ttl.map_or_else(|| "(for ever)".to_owned(), |ttl| format!("{} s", ttl.0)),
+                self.thread_ttl.map_or_else(|| "(forever)".to_owned(), |ttl| format!("{} s", ttl.0)),
             ),
             ("checkpoints_keep", "RUNREEL_CHECKPOINTS_KEEP", self.checkpoints_keep.to_string()),
             ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
@@ -350,7 +351,7 @@ fn secret(name: &str, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
     };
     match value {
         Some(value) if value.len() < bytes_min => {
-            Err(error(format!("{name} is shorter than {bytes_min} bytes; make one with: openssl rand -hex 32")))
+            Err(error(format!("{name} is shorter than {bytes_min} bytes; generate one with: openssl rand -hex 32")))
         }
         value => Ok(value.map(String::into_bytes)),
     }
@@ -364,12 +365,12 @@ pub fn secret_from_file(name: &str) -> Result<Option<String>, Error> {
 
 /// The content of a secret's file without the line break at its end.
 pub fn read_secret(path: &Path) -> Result<String, Error> {
-    Ok(read_text(path, "the secret's file")?.trim_end_matches(['\r', '\n']).to_owned())
+    Ok(read_text(path, "the secret file")?.trim_end_matches(['\r', '\n']).to_owned())
 }
 
 #[expect(clippy::disallowed_methods, reason = "configuration comes from files too")]
 fn read_text(path: &Path, what: &str) -> Result<String, Error> {
-    std::fs::read_to_string(path).map_err(|cause| error(format!("{what} {} cannot be read: {cause}", path.display())))
+    std::fs::read_to_string(path).map_err(|cause| error(format!("cannot read {what} {}: {cause}", path.display())))
 }
 
 #[cfg(test)]

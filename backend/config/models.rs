@@ -136,15 +136,15 @@ pub struct ModelConfig {
 pub fn check_base_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let slash = if text.ends_with('/') { "" } else { "/" };
-    let url = Url::parse(&format!("{text}{slash}")).map_err(|error| format!("is no URL ({error})"))?;
+    let url = Url::parse(&format!("{text}{slash}")).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }
     if !url.username().is_empty() || url.password().is_some() {
-        return Err("must not hold a name or password; name a variable or a file that holds the key".to_owned());
+        return Err("must not contain a user name or password; put the key in a variable or a file".to_owned());
     }
     if url.query().is_some() || url.fragment().is_some() || !url.has_host() {
-        return Err("must have a host, and no ? and no #".to_owned());
+        return Err("must have a host, and must not contain ? or #".to_owned());
     }
     Ok(url)
 }

@@ -5,7 +5,7 @@
 //! three holders have fallen silent and the run fails with `lease_lost`.
 //!
 //! Invariants kept here: a job has one holder at a time, and the database alone says who; whether a job may be taken
-//! follows from the status of its run and from nothing else; a holder that gives a job back spends no attempt. A bell is
+//! follows from the status of its run and from nothing else; a holder that gives a job back spends no attempt. A wake-up is
 //! only a reason to look, and a poll looks without one, so a lost wake-up costs a moment and never a job.
 //!
 //! Start reading at [`Dispatch::claim`], then [`keep`] (holding a lease inside this process) and `sweep`.
@@ -50,7 +50,7 @@ use crate::{
 pub struct Settings {
     /// How long a holder may be silent.
     pub lease: Duration,
-    /// How often work is looked for when no bell rings.
+    /// How often jobs are polled for without a wake-up.
     pub poll: Duration,
 }
 
@@ -79,7 +79,7 @@ pub struct Assignment {
 pub struct Dispatch {
     timeline: Timeline,
     settings: Settings,
-    bell: Arc<watch::Sender<()>>,
+    wakeup: Arc<watch::Sender<()>>,
     keeper: LeaseRenewer,
     /// How long the last look for jobs took, in microseconds.
     looked: Arc<AtomicU64>,
@@ -89,11 +89,12 @@ pub struct Dispatch {
 }
 
 impl Dispatch {
-    /// Starts the bell, the keeper and the sweep under `supervisor`.
+    /// Starts the wake-ups, the renewal of leases and the sweep under `supervisor`.
     pub fn start(timeline: Timeline, settings: Settings, supervisor: &Supervisor) -> Self {
         let began_at = timeline.clock().now();
-        let (bell, keeper, looked, served) = (Arc::default(), LeaseRenewer::default(), Arc::default(), Arc::default());
-        let dispatch = Self { timeline, settings, bell, keeper, looked, served, began_at };
+        let (wakeup, keeper, looked, served) =
+            (Arc::default(), LeaseRenewer::default(), Arc::default(), Arc::default());
+        let dispatch = Self { timeline, settings, wakeup, keeper, looked, served, began_at };
         let of = || (dispatch.clone(), supervisor.stop().clone());
         let (ring, keep, sweep) = (of(), of(), of());
         supervisor.keep("jobs, wake-ups", move || ring.0.clone().ring(ring.1.clone()));
@@ -116,7 +117,7 @@ impl Dispatch {
     /// Runs that are created with `start: false` and an agent are jobs by that alone.
     pub async fn enqueue(&self, context: &RunContext) -> Result<bool, store::Error> {
         let done = self.timeline.store().enqueue_job(&context.owner_id, context.run_id).await?;
-        self.nudge();
+        self.wake();
         Ok(done)
     }
 
@@ -138,7 +139,7 @@ impl Dispatch {
             let kind = if job.attempt == 1 { "first" } else { "again" };
             metrics::counter!("runreel_jobs_claimed_total", "assignment" => kind).increment(1);
             if job.lapses > 0 {
-                tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "job taken over after its lease lapsed");
+                tracing::info!(run_id = %job.run.context.run_id, attempt = job.attempt, "job taken over after its lease expired");
             }
         }
         Ok(jobs.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
@@ -183,7 +184,7 @@ impl Dispatch {
     /// `false` when the lease is not that holder's any more.
     pub async fn release(&self, lease: Uuid) -> Result<bool, store::Error> {
         let done = self.timeline.store().release_job(lease).await?;
-        self.nudge();
+        self.wake();
         Ok(done)
     }
 
@@ -198,14 +199,14 @@ impl Dispatch {
     }
 
     /// Something to wait with between two claims.
-    pub fn bell(&self) -> Wakeup {
+    pub fn wakeup(&self) -> Wakeup {
         let poll = self.settings.poll;
-        Wakeup { rung: self.bell.subscribe(), poll, due: Instant::now() + poll }
+        Wakeup { woken: self.wakeup.subscribe(), poll, due: Instant::now() + poll }
     }
 
     /// Tells everybody who waits to look.
-    pub fn nudge(&self) {
-        self.bell.send_replace(());
+    pub fn wake(&self) {
+        self.wakeup.send_replace(());
     }
 
     fn term(&self) -> LeaseTerm {
@@ -213,12 +214,13 @@ impl Dispatch {
         LeaseTerm { now: self.timeline.clock().held(), lease_ms }
     }
 
-    /// Rings whenever the life of a run may have changed, here or in another process, but leaves most of the time to others.
+    /// Rings whenever the life of a run may have changed, here or in another process, but leaves most of the time to
+    /// others.
     async fn ring(self, stop: CancellationToken) {
-        let mut lives = self.timeline.lives();
+        let mut run_changes = self.timeline.run_changes();
         let work = async {
-            while lives.changed().await.is_ok() {
-                self.nudge();
+            while run_changes.changed().await.is_ok() {
+                self.wake();
                 let looked = Duration::from_micros(self.looked.load(Ordering::Relaxed));
                 let (least, most) = JOB_WAKE_MS;
                 tokio::time::sleep((looked * 4).clamp(Duration::from_millis(least), Duration::from_millis(most))).await;
@@ -250,17 +252,18 @@ impl Assignment {
 /// Rings when there may be work. One that rings between a claim and the wait for it is heard all the same.
 #[derive(Debug)]
 pub struct Wakeup {
-    rung: watch::Receiver<()>,
+    woken: watch::Receiver<()>,
     poll: Duration,
     /// When it rings without a reason. Whoever stops waiting and begins again does not put it off.
     due: Instant,
 }
 
 impl Wakeup {
-    /// Resolves when something may have become claimable, or a held job may have changed, and now and then without that.
-    pub async fn rung(&mut self) {
+    /// Resolves when something may have become claimable, or a held job may have changed, and now and then without
+    /// that.
+    pub async fn woken(&mut self) {
         // It cannot close while the dispatch lives; if it does, the poll remains.
-        if let Ok(Err(_)) = tokio::time::timeout_at(self.due, self.rung.changed()).await {
+        if let Ok(Err(_)) = tokio::time::timeout_at(self.due, self.woken.changed()).await {
             tokio::time::sleep_until(self.due).await;
         }
         self.due = Instant::now() + self.poll;

@@ -33,7 +33,7 @@ pub enum StopReason {
 }
 
 #[derive(Clone, Debug)]
-struct Kept {
+struct RenewedLease {
     run_id: RunId,
     /// Given up then, unless it is renewed.
     until: Instant,
@@ -47,13 +47,13 @@ pub(super) struct LeaseRenewer(Arc<Leases>);
 
 #[derive(Debug, Default)]
 struct Leases {
-    kept: Mutex<HashMap<Uuid, Kept>>,
+    kept: Mutex<HashMap<Uuid, RenewedLease>>,
     /// There is another one.
     more: Notify,
 }
 
 impl LeaseRenewer {
-    fn kept(&self) -> MutexGuard<'_, HashMap<Uuid, Kept>> {
+    fn kept(&self) -> MutexGuard<'_, HashMap<Uuid, RenewedLease>> {
         self.0.kept.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -80,7 +80,7 @@ impl LeaseRenewer {
     }
 }
 
-impl Kept {
+impl RenewedLease {
     fn end(&self, fate: StopReason) {
         // The first reason is the reason.
         _ = self.fate.set(fate);
@@ -92,7 +92,7 @@ impl Kept {
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease_id: Uuid,
-    kept: Kept,
+    kept: RenewedLease,
     keeper: LeaseRenewer,
 }
 
@@ -117,7 +117,7 @@ impl Drop for LeaseGuard {
 impl Dispatch {
     /// Renews the lease of an assignment and watches its run, for as long as the answer is kept.
     pub fn hold(&self, assignment: &Assignment) -> LeaseGuard {
-        let kept = Kept {
+        let kept = RenewedLease {
             run_id: assignment.context.run_id,
             until: assignment.asked_at + self.safe(),
             stop: CancellationToken::new(),
@@ -137,11 +137,11 @@ impl Dispatch {
     /// Renews and looks until `stop`.
     pub(super) async fn keep(self, stop: CancellationToken) {
         let work = async {
-            let (mut bell, mut renewed) = (self.bell(), Instant::now());
+            let (mut wakeup, mut renewed) = (self.wakeup(), Instant::now());
             loop {
                 let due = renewed + self.settings.lease / 3;
                 tokio::select! {
-                    () = bell.rung() => {}
+                    () = wakeup.woken() => {}
                     () = self.keeper.0.more.notified() => {}
                     () = tokio::time::sleep_until(due) => {}
                 }

@@ -51,7 +51,7 @@ impl Dispatch {
             }
         }
         for (owner, run, lease) in swept.spent {
-            let message = format!("{JOB_ATTEMPTS_MAX} holders of this run fell silent, the last one too");
+            let message = format!("the lease of this run expired {JOB_ATTEMPTS_MAX} times");
             self.fail(&owner, run, LEASE_LOST, &message).await?;
             self.finish(lease).await?;
         }
@@ -68,8 +68,8 @@ impl Dispatch {
         let waited_s = JOB_UNSERVED_MS_MAX / 1_000;
         for (owner, run, agent) in runs {
             let message = format!(
-                "nobody has served the agent {agent} for {waited_s} s: no server has it in its --config, and no runner \
-                 that is connected serves it"
+                "no executor for the agent {agent} for {waited_s} s: no server has it in its --config, and no connected \
+                 runner serves it"
             );
             self.fail(&owner, run, AGENT_UNSERVED, &message).await?;
         }

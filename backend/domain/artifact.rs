@@ -108,7 +108,7 @@ impl<'de> Deserialize<'de> for Hash {
 checked_text!(
     /// What a file would be called. It never becomes a path: the store knows bytes by their hash alone.
     ArtifactName,
-    "a name is 1 to 255 characters without / \\, control characters and marks of writing direction, and not . or ..",
+    "a name is 1 to 255 characters without / \\, control characters or text direction marks, and not . or ..",
     |text| !text.is_empty()
         && text.len() <= ARTIFACT_NAME_CHARS_MAX * 4
         && text.chars().count() <= ARTIFACT_NAME_CHARS_MAX
@@ -118,7 +118,7 @@ checked_text!(
 checked_text!(
     /// An RFC 9110 media type such as `text/plain; charset=utf-8`.
     MediaType,
-    "a media type is type/subtype, perhaps with parameters, at most 255 visible ASCII characters and spaces",
+    "a media type is type/subtype, optionally with parameters, at most 255 visible ASCII characters and spaces",
     |text| text.len() <= MEDIA_TYPE_BYTES_MAX
         && text.bytes().all(|b| b == b' ' || b.is_ascii_graphic())
         && text.split(';').next().and_then(|essence| essence.trim_end().split_once('/')).is_some_and(

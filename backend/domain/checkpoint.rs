@@ -208,7 +208,7 @@ pub struct Blob {
     pub b: Bytes64,
 }
 
-/// What a task of a checkpoint has written: `(task_id, idx)` is its place.
+/// A write of a task of a checkpoint, identified by `(task_id, idx)`.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize, utoipa::ToSchema)]
 pub struct Write {
     #[schema(value_type = String)]

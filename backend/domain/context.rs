@@ -12,14 +12,15 @@ use super::{
     trace,
 };
 
-/// The part a run plays.
+/// The role of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, Serialize, Deserialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Role {
     Supervisor,
     Worker,
     Agent,
-    /// Says which agent and which session something is for. Lists, feeds and counts leave it out unless it is asked for.
+    /// Says which agent and which session something is for. Lists, feeds and counts leave it out unless it is asked
+    /// for.
     Router,
 }
 
@@ -51,7 +52,7 @@ pub struct Origin {
     #[schema(value_type = String)]
     pub channel: Name,
     pub chat: String,
-    /// Who wrote it, where that is known.
+    /// The author, if known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub user: Option<String>,
 }
@@ -74,7 +75,8 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// What a program that works for the run is told of it, as environment variables. `TRACEPARENT` is what libraries of
+    /// What a program that works for the run is told of it, as environment variables. `TRACEPARENT` is what libraries
+    /// of
     /// W3C trace context read.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let origin = self.origin.as_ref();

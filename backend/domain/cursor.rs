@@ -106,7 +106,7 @@ impl fmt::Display for FeedCursor {
 }
 
 const RULE: Malformed =
-    Malformed("this cursor was not made by this server; send back the last id of the stream as it was");
+    Malformed("this cursor was not issued by this server; send the last id of the stream unchanged");
 
 impl FromStr for FeedCursor {
     type Err = Malformed;

@@ -123,7 +123,7 @@ impl NewEvent {
             return Err(Malformed("a delta needs the span_id of the message, reasoning or tool call it belongs to"));
         }
         if self.payload.raw_member("offset").is_some() {
-            return Err(Malformed("the offset of a delta is counted by the server; leave it out"));
+            return Err(Malformed("the offset of a delta is set by the server; omit it"));
         }
         self.payload.member("text").ok_or(Malformed("a delta needs a payload of the form {\"text\": \"…\"}"))
     }

@@ -108,7 +108,8 @@ pub struct Total {
     pub sha256: Hash,
 }
 
-/// A hash over lines of which each is bound to all before it: SHA-256 of the first line, then of the hash so far (its 32
+/// A hash over lines of which each is bound to all before it: SHA-256 of the first line, then of the hash so far (its
+/// 32
 /// bytes) and the next line. Line ends do not count.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain([u8; 32]);
@@ -217,7 +218,7 @@ struct Members<'a> {
 }
 
 fn read_line(line: &str) -> Result<Line<'_>, LineError> {
-    serde_json::from_str(line).map_err(|error| LineError::tell(format!("this is no line of an export: {error}")))
+    serde_json::from_str(line).map_err(|error| LineError::tell(format!("not a line of an export: {error}")))
 }
 
 /// Refuses a line that says what it says in another way than this program would.
@@ -226,14 +227,14 @@ fn check_letter(line: &str, ours: &str) -> Result<(), LineError> {
         return Ok(());
     }
     let same = line.bytes().zip(ours.bytes()).take_while(|(a, b)| a == b).count();
-    Err(LineError::tell(format!("this is not written as an export writes it (from byte {})", same + 1)))
+    Err(LineError::tell(format!("this differs from the form in which an export writes it (from byte {})", same + 1)))
 }
 
 fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, LineError> {
     // Runs of routers have had this role only since there is one; their events of before stay as they are.
     let is_older = subject.role == Role::Router && members.role == Role::Agent;
     if members.role != subject.role && !is_older || members.agent != subject.agent {
-        return Err(LineError::say("the event names another role or agent than its run"));
+        return Err(LineError::say("the role or agent of the event differs from its run's"));
     }
     let payload = Json::parse(members.payload.get()).map_err(|flaw| LineError::tell(format!("payload: {flaw}")))?;
     let event = Recorded {
@@ -257,7 +258,7 @@ fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<s
 fn check_event(event: &Recorded) -> Result<(), LineError> {
     let (kind, bytes) = (&event.event_type, event.payload.as_str().len());
     if kind.is_ephemeral() {
-        return Err(LineError::say("deltas are streamed and stand in no log"));
+        return Err(LineError::say("deltas are streamed and not part of a log"));
     }
     if !kind.is_the_servers() {
         kind.check_producer().map_err(|rule| LineError::tell(format!("type: {}", rule.0)))?;
@@ -267,13 +268,13 @@ fn check_event(event: &Recorded) -> Result<(), LineError> {
         return Err(LineError::tell(format!("the payload has {bytes} bytes; in a log it has at most {most}")));
     }
     if (event.seq == Some(Seq::ZERO.next())) != (kind.as_str() == "run.created") {
-        return Err(LineError::say("run.created is the first event of a run, and no other is"));
+        return Err(LineError::say("run.created must be the first event of a run, and only the first"));
     }
     if !(1970..=9999).contains(&event.at.year()) {
-        return Err(LineError::say("at: a time between the years 1970 and 9999 is wanted"));
+        return Err(LineError::say("at: must be a time between the years 1970 and 9999"));
     }
     if event.at.nanosecond() >= 1_000_000_000 {
-        return Err(LineError::say("at: a log has no leap seconds"));
+        return Err(LineError::say("at: leap seconds are not allowed"));
     }
     if kind.as_str() == "interrupt.requested" {
         interrupt::check_request(&event.payload).map_err(LineError::say)?;
@@ -302,14 +303,14 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
     if said.parent_run_id == Some(subject.run_id)
         || said.parent_run_id.is_none() != (said.root_run_id == subject.run_id)
     {
-        return Err(LineError::say("a run is its own root when it has no parent, and only then"));
+        return Err(LineError::say("a run must be its own root if and only if it has no parent"));
     }
     let is_object = said.metadata.as_str().starts_with('{') && said.metadata.as_str().len() <= METADATA_BYTES_MAX;
     if !is_object || said.tags.len() > TAGS_MAX {
-        return Err(LineError::say("the run's metadata or tags are over their bound, or metadata is no object"));
+        return Err(LineError::say("the run's metadata or tags exceed their limit, or metadata is not an object"));
     }
     if said.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
-        return Err(LineError::say("the run's lease_ms is over its bound"));
+        return Err(LineError::say("the run's lease_ms exceeds its limit"));
     }
     Ok(Spec {
         context: RunContext {
@@ -347,16 +348,16 @@ impl Piece {
     /// Reads a part of a run that shall be `owner`'s; a fault comes with the number of its line.
     pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, LineError)> {
         let mut lines = text.split_terminator('\n').zip(1..);
-        let first = lines.next().ok_or((1, LineError::say("there is no line in the body")))?.0;
+        let first = lines.next().ok_or((1, LineError::say("the body has no lines")))?.0;
         let at = |number: usize| move |fault| (number, fault);
         let Line::Run(subject) = read_line(first).map_err(at(1))? else {
-            return Err((1, LineError::say("the run's own line comes first")));
+            return Err((1, LineError::say("the run line must come first")));
         };
         subject.check().and_then(|()| check_letter(first, &named("run", &subject))).map_err(at(1))?;
         let (text_owner, mut keys, mut events) = (Arc::from(owner.as_str()), HashSet::new(), Vec::<Recorded>::new());
         for (line, number) in lines {
             let Line::Event(members) = read_line(line).map_err(at(number))? else {
-                return Err((number, LineError::say("only events follow the run's own line")));
+                return Err((number, LineError::say("only events may follow the run line")));
             };
             let event = read_event(members, line, &subject, &text_owner).map_err(at(number))?;
             let follows = match events.last() {
@@ -364,14 +365,14 @@ impl Piece {
                 Some(last) => event.seq == last.seq.map(Seq::next),
             };
             if !follows {
-                return Err((number, LineError::say("the seqs are not one after the other")));
+                return Err((number, LineError::say("the seqs are not consecutive")));
             }
             if event.event_id.as_ref().is_some_and(|id| !keys.insert(id.clone())) {
-                return Err((number, LineError::say("this event_id stands before in the run")));
+                return Err((number, LineError::say("this event_id occurs earlier in the run")));
             }
             events.push(event);
         }
-        let Some(event) = events.first() else { return Err((1, LineError::say("there is no event in the body"))) };
+        let Some(event) = events.first() else { return Err((1, LineError::say("the body has no events"))) };
         let is_birth = event.seq == Some(Seq::ZERO.next());
         let spec = is_birth.then(|| creation(&subject, event, owner)).transpose().map_err(at(2))?;
         Ok(Self { subject, spec, events })

@@ -24,7 +24,7 @@ pub enum InvalidJson {
     Depth,
     #[error("the escape \\u0000 is not allowed in strings")]
     Nul,
-    #[error("a surrogate escape in a string has no partner")]
+    #[error("a surrogate escape in a string is unpaired")]
     LoneSurrogate,
 }
 
@@ -41,7 +41,8 @@ impl Json {
         Self(text.into_boxed_str())
     }
 
-    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have said, becomes U+FFFD.
+    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have said, becomes
+    /// U+FFFD.
     pub fn of(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
         Self(without_nul(text).into_boxed_str())

@@ -7,6 +7,12 @@ pub use self::{saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Longest time the head of a request takes to arrive, milliseconds.
+pub const HEAD_MS_MAX: u64 = 10_000;
+/// Largest head of a request, bytes.
+pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+/// How long sent data may stay unacknowledged before the peer counts as gone, milliseconds.
+pub const PEER_SILENCE_MS_MAX: u64 = 20_000;
 /// Most events in one emit request.
 pub const EMIT_EVENTS_MAX: usize = 5_000;
 /// Deepest nesting of a JSON value, levels.

@@ -182,10 +182,61 @@ pub struct Ack {
     pub last_seq: i64,
 }
 
+/// Why something was not done; `docs/protocol.md` has a sentence for each. A code never changes its meaning.
+#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunnerCode {
+    Malformed,
+    UnknownMessage,
+    Unexpected,
+    Unsupported,
+    TooLarge,
+    CredentialInBody,
+    OutOfOrder,
+    NotAssigned,
+    LeaseLost,
+    RunEnded,
+    InvalidEvent,
+    RoleMismatch,
+    InvalidTransition,
+    Unavailable,
+    Internal,
+    /// One of a later version.
+    #[serde(other)]
+    Unknown,
+}
+
+impl RunnerCode {
+    pub fn because(self, detail: impl Into<String>) -> RunnerError {
+        RunnerError { code: self, detail: detail.into(), run_id: None, n: None }
+    }
+
+    pub fn as_str(self) -> &'static str {
+        match self {
+            Self::Malformed => "malformed",
+            Self::UnknownMessage => "unknown_message",
+            Self::Unexpected => "unexpected",
+            Self::Unsupported => "unsupported",
+            Self::TooLarge => "too_large",
+            Self::CredentialInBody => "credential_in_body",
+            Self::OutOfOrder => "out_of_order",
+            Self::NotAssigned => "not_assigned",
+            Self::LeaseLost => "lease_lost",
+            Self::RunEnded => "run_ended",
+            Self::InvalidEvent => "invalid_event",
+            Self::RoleMismatch => "role_mismatch",
+            Self::InvalidTransition => "invalid_transition",
+            Self::Unavailable => "unavailable",
+            Self::Internal => "internal",
+            Self::Unknown => "unknown",
+        }
+    }
+}
+
 /// What was not done, and why.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 pub struct RunnerError {
-    pub code: String,
+    pub code: RunnerCode,
     pub detail: String,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub run_id: Option<RunId>,
@@ -194,8 +245,8 @@ pub struct RunnerError {
 }
 
 impl RunnerError {
-    pub fn new(code: impl Into<String>, detail: impl Into<String>) -> Self {
-        Self { code: code.into(), detail: detail.into(), run_id: None, n: None }
+    pub fn lease_lost() -> Self {
+        RunnerCode::LeaseLost.because("the run is no longer assigned to this runner; its events are rejected")
     }
 
     #[must_use]
@@ -215,7 +266,7 @@ fn tag(text: &str) -> Result<String, RunnerError> {
 }
 
 fn malformed(error: &serde_json::Error) -> RunnerError {
-    RunnerError::new("malformed", format!("a message is a JSON object with a type: {error}"))
+    RunnerCode::Malformed.because(format!("a message must be a JSON object with a type: {error}"))
 }
 
 fn body<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, RunnerError> {
@@ -224,7 +275,7 @@ fn body<'a, T: Deserialize<'a>>(text: &'a str) -> Result<T, RunnerError> {
 
 fn unknown(tag: &str) -> RunnerError {
     let tag: String = tag.chars().filter(|c| !c.is_control()).take(40).collect();
-    RunnerError::new("unknown_message", format!("there is no message {tag}"))
+    RunnerCode::UnknownMessage.because(format!("unknown message type {tag}"))
 }
 
 impl FromRunner {
@@ -266,7 +317,7 @@ impl Hello {
         }
         let acked = self.resume.as_ref().map(|resume| &resume.last_acked);
         if matches!(acked, Some(LastAcked::Runs(runs)) if runs.len() > RUNNER_RESUMED_MAX) {
-            return Err(Malformed("a runner comes back to at most 1024 runs"));
+            return Err(Malformed("a runner may resume at most 1024 runs"));
         }
         Ok(())
     }
@@ -312,7 +363,7 @@ mod tests {
             (r#"{"type":"event","run_id":"0198c0de-0000-7000-8000-000000000001","n":-1,"events":[]}"#, "malformed"),
             (r#"{"type":"welcome"}"#, "unknown_message"),
         ] {
-            assert_eq!(FromRunner::parse(text).unwrap_err().code, code, "{text}");
+            assert_eq!(FromRunner::parse(text).unwrap_err().code.as_str(), code, "{text}");
         }
         let long = format!(r#"{{"type":"{}"}}"#, "x".repeat(10_000));
         assert!(FromRunner::parse(&long).unwrap_err().detail.len() < 100);

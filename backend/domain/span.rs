@@ -52,7 +52,8 @@ pub struct Span {
     pub end_seq: Option<Seq>,
     /// Milliseconds after the run's start.
     pub start_ms: f64,
-    /// What it took: as its end says, and otherwise the time to its end without that in which a person was waited for.
+    /// Its duration as reported by its end event, otherwise the time to its end without the time spent waiting for a
+    /// person.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub duration_ms: Option<f64>,
     /// The rest of the time from its start to its end, when there is any.
@@ -63,20 +64,20 @@ pub struct Span {
     pub child_run_id: Option<String>,
 }
 
-/// Sums over one run.
+/// Totals of one run.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, utoipa::ToSchema)]
 pub struct Summary {
     pub total_ms: f64,
     pub tool_ms: f64,
     /// Time in `message` and `reasoning` spans.
     pub model_ms: f64,
-    /// Time in which the run was waiting or interrupted.
+    /// Time during which the run was waiting or interrupted.
     pub waiting_ms: f64,
-    /// What steps took by their own account, by name.
+    /// Durations of steps as they report them, by name.
     pub node_durations_ms: BTreeMap<String, f64>,
-    /// What else passed between their starts and ends: people were waited for, and commits.
+    /// The remaining time between their starts and ends: waiting for people, and commits.
     pub node_waiting_ms: BTreeMap<String, f64>,
-    /// Events by type. Each of these tables has at most 1 000 names; what has others is summed up as `(others)`.
+    /// Events by type. Each of these tables has at most 1 000 names; the rest is summed up as `(others)`.
     pub counts: BTreeMap<String, u64>,
     /// Numbers found in the `usage` of completed messages, added up.
     pub usage: BTreeMap<String, f64>,
@@ -102,14 +103,14 @@ pub struct Timeline {
 /// A span whose end may come, and how long persons had been waited for when it began.
 #[derive(Debug)]
 struct Open {
-    place: Place,
+    slot: SpanSlot,
     asked_ms: f64,
 }
 
 #[derive(Debug)]
-enum Place {
+enum SpanSlot {
     /// Among the spans.
-    Kept(usize),
+    Shown(usize),
     Omitted(Box<Span>),
 }
 
@@ -195,22 +196,22 @@ impl Timeline {
     fn start(&mut self, kind: &str, event: &Recorded, seq: Seq) {
         let mut span = self.bar(kind, event, seq);
         span.child_run_id = text(event, "run_id");
-        let open = Open { place: self.keep(span), asked_ms: self.asked_ms };
+        let open = Open { slot: self.keep(span), asked_ms: self.asked_ms };
         // Past this the end of a span counts as one that tells its own length.
-        let is_known = matches!(open.place, Place::Kept(_)) || self.open.len() < 2 * SPANS_MAX;
+        let is_known = matches!(open.slot, SpanSlot::Shown(_)) || self.open.len() < 2 * SPANS_MAX;
         if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
             self.open.insert((kind.to_owned(), span_id.clone()), open);
         }
     }
 
     /// Keeps a span among the others while there is room.
-    fn keep(&mut self, span: Span) -> Place {
+    fn keep(&mut self, span: Span) -> SpanSlot {
         if self.spans.len() >= SPANS_MAX {
             self.spans_omitted += 1;
-            return Place::Omitted(Box::new(span));
+            return SpanSlot::Omitted(Box::new(span));
         }
         self.spans.push(span);
-        Place::Kept(self.spans.len() - 1)
+        SpanSlot::Shown(self.spans.len() - 1)
     }
 
     fn end(&mut self, kind: &str, event: &Recorded, seq: Seq) {
@@ -218,17 +219,17 @@ impl Timeline {
         let end_ms = ms(self.zero, event.at);
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
         let own_ms = event.payload.member("duration_ms").filter(|ms: &f64| *ms >= 0.0);
-        let Open { place, asked_ms } = opened.unwrap_or_else(|| {
+        let Open { slot, asked_ms } = opened.unwrap_or_else(|| {
             // An end without a start (a message, say) is a bar of the length it tells itself.
             let mut span = self.bar(kind, event, seq);
             span.start_ms = (end_ms - own_ms.unwrap_or(0.0)).max(0.0);
-            Open { place: self.keep(span), asked_ms: self.asked_ms }
+            Open { slot: self.keep(span), asked_ms: self.asked_ms }
         });
         let asked_ms = self.asked_ms - asked_ms;
         let mut omitted;
-        let span = match place {
-            Place::Kept(at) => &mut self.spans[at],
-            Place::Omitted(span) => {
+        let span = match slot {
+            SpanSlot::Shown(at) => &mut self.spans[at],
+            SpanSlot::Omitted(span) => {
                 omitted = span;
                 &mut *omitted
             }

@@ -1,13 +1,13 @@
 //! The splice: how one reader gets from the database onto the live bus without a gap and without a repeat.
 //!
 //! A pure state machine. Its shell (`timeline::follow`) subscribes to the bus first, then feeds in what happens and
-//! carries out what it is told; it decides nothing. The rules are few:
+//! executes the steps it gets back; it decides nothing. The rules are few:
 //!
 //! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost in the meantime: they are all in
 //!   the table, and the page after next will hold them.
-//! * After the last page the machine asks to [`Step::Settle`]: the shell empties the queue of live frames. When, under
+//! * After the last page the machine asks to [`Step::GoLive`]: the shell empties the queue of live frames. When, under
 //!   the publisher's lock, the queue is empty and everything the page saw has been published, it hands over the texts
-//!   that are open at that very moment. (A page may be ahead of the bus: committed, but not published yet. Settling
+//!   that are open at that very moment. (A page may be ahead of the bus: committed, but not published yet. Going live
 //!   then would show a message as open whose end the reader already has.)
 //! * While [`Phase::Live`], the next event is delivered, an old one dropped, and a hole or a lagging bus means:
 //!   page again from where we stand. Lag is not loss.
@@ -61,7 +61,7 @@ impl ReadPosition {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Phase {
     Paging,
-    Settling,
+    GoingLive,
     Live,
 }
 
@@ -77,7 +77,7 @@ pub enum Input<F> {
     /// The bus overwrote frames this reader had not taken.
     Lagged,
     /// Under the publisher's lock the queue was empty, and all that the last page saw had been published.
-    Settled,
+    WentLive,
 }
 
 /// What the shell must do, in order.
@@ -85,8 +85,8 @@ pub enum Input<F> {
 pub enum Step<F> {
     /// Read a page after the track's place.
     Query,
-    /// Empty the live queue, then report [`Input::Settled`].
-    Settle,
+    /// Empty the live queue, then report [`Input::WentLive`].
+    GoLive,
     /// Hand an event to the reader.
     Deliver(F),
     /// Retention removed events this reader asked for.
@@ -127,12 +127,12 @@ impl Splice {
                 Vec::new()
             }
             Input::Lagged => self.page_again(),
-            Input::Settled if self.phase == Phase::Settling => {
+            Input::WentLive if self.phase == Phase::GoingLive => {
                 self.phase = Phase::Live;
                 let first_time = !std::mem::replace(&mut self.caught_up, true);
                 vec![Step::CaughtUp { first_time }]
             }
-            Input::Settled => Vec::new(),
+            Input::WentLive => Vec::new(),
         }
     }
 
@@ -158,8 +158,8 @@ impl Splice {
             *seen = tail;
         }
         if complete && !self.stale {
-            self.phase = Phase::Settling;
-            steps.push(Step::Settle);
+            self.phase = Phase::GoingLive;
+            steps.push(Step::GoLive);
         } else {
             self.stale = false;
             steps.push(Step::Query);

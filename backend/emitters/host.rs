@@ -101,7 +101,7 @@ pub trait RunHost: Send + Sync {
     fn drop_state(&self) -> Hosted<'_, ()>;
 
     /// Keeps bytes as an artifact of the run, durably. The same bytes under the same name are the same artifact.
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept>;
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef>;
 
     /// Bytes of an artifact of the run's owner; `None` when there is none.
     fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>>;
@@ -154,7 +154,7 @@ pub struct ChildEnd {
 
 /// Bytes that were kept as an artifact, as events point to them.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
-pub struct Kept {
+pub struct ArtifactRef {
     pub artifact_id: String,
     /// Hexadecimal.
     pub sha256: String,

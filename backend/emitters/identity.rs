@@ -21,7 +21,7 @@ pub const PREFIX_CHARS_MAX: usize = 100;
 /// Why an emitter could not be made.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdentity {
-    #[error("a run whose role is {} cannot be spoken for by this emitter", .0.as_str())]
+    #[error("this emitter cannot emit for a run with the role {}", .0.as_str())]
     Role(Role),
     #[error("an event id prefix is 1 to {PREFIX_CHARS_MAX} characters without control characters")]
     Prefix,

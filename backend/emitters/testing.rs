@@ -13,7 +13,7 @@ use bytes::Bytes;
 use chrono::DateTime;
 use serde_json::Value;
 
-use super::host::{Answered, Child, ChildEnd, HostError, Hosted, Kept, Piece, RunHost};
+use super::host::{Answered, ArtifactRef, Child, ChildEnd, HostError, Hosted, Piece, RunHost};
 use crate::{
     domain::{
         checkpoint::{Blob, Channel, Channels, Checkpoint, Write},
@@ -35,11 +35,11 @@ pub(crate) struct World {
     pub(crate) lost_answer: AtomicBool,
     /// The type of the event that is refused, if any.
     refuses: Option<&'static str>,
-    pub(crate) held: Mutex<Held>,
+    pub(crate) held: Mutex<HostState>,
 }
 
 #[derive(Default)]
-pub(crate) struct Held {
+pub(crate) struct HostState {
     pub(crate) checkpoints: Vec<NewCheckpoint>,
     pub(crate) blobs: BTreeMap<(String, String), Blob>,
     pub(crate) writes: Vec<NewWrites>,
@@ -83,7 +83,7 @@ impl World {
         Arc::new(InMemory { world: Arc::clone(self), context: Arc::new(context) })
     }
 
-    fn operation<T>(&self, act: impl FnOnce(&mut Held) -> T) -> Result<T, HostError> {
+    fn operation<T>(&self, act: impl FnOnce(&mut HostState) -> T) -> Result<T, HostError> {
         self.done.fetch_add(1, Ordering::SeqCst);
         let alive = self.left.fetch_update(Ordering::SeqCst, Ordering::SeqCst, |left| left.checked_sub(1)).is_ok();
         if alive {
@@ -127,7 +127,7 @@ struct InMemory {
 }
 
 impl InMemory {
-    fn after<'a, T: Send + 'a>(&'a self, act: impl FnOnce(&mut Held) -> T + Send + 'a) -> Hosted<'a, T> {
+    fn after<'a, T: Send + 'a>(&'a self, act: impl FnOnce(&mut HostState) -> T + Send + 'a) -> Hosted<'a, T> {
         Box::pin(async move { self.world.operation(act) })
     }
 }
@@ -248,7 +248,7 @@ impl RunHost for InMemory {
         self.after(|held| held.checkpoints.clear())
     }
 
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef> {
         Box::pin(async move {
             let size = bytes.len() as u64;
             let kept = self.world.operation(|held| {
@@ -257,7 +257,7 @@ impl RunHost for InMemory {
                 Some(format!("a{}", artifacts.len()))
             })?;
             let artifact_id = kept.ok_or_else(|| HostError::refused("there is no room"))?;
-            Ok(Kept { artifact_id, sha256: "00".to_owned(), size, media_type: media_type.to_owned() })
+            Ok(ArtifactRef { artifact_id, sha256: "00".to_owned(), size, media_type: media_type.to_owned() })
         })
     }
 

@@ -27,7 +27,7 @@ use crate::{
 
 /// A state that can never be kept or read.
 pub(super) fn unfit(reason: impl std::fmt::Display) -> HostError {
-    HostError::refused(reason).because("the run's state could not be kept or read")
+    HostError::refused(reason).because("the run's state could not be saved or read")
 }
 
 /// What a node gave or remembered inside a step.
@@ -114,7 +114,7 @@ pub(super) fn encode<S: State>(
         now.insert(name, (since, text));
     }
     if bytes > CHECKPOINT_BODY_BYTES_MAX {
-        return Err(unfit(format!("it takes {bytes} bytes of at most {CHECKPOINT_BODY_BYTES_MAX}")));
+        return Err(unfit(format!("it has {bytes} bytes of at most {CHECKPOINT_BODY_BYTES_MAX}")));
     }
     let Snapshot { run_id, graph, step, next, ended, .. } = snapshot;
     let head = Head { v: FORMAT, graph: graph.clone(), step: *step, next: next.clone(), ended: ended.clone() };
@@ -224,8 +224,9 @@ fn json_value(value: &Value) -> checkpoint::Value {
 /// An id after `parent`, whatever the clocks of two machines say: checkpoints of a thread sort by their ids.
 pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> Result<CheckpointId, HostError> {
     let Some(parent) = parent else { return Ok(CheckpointId::trusted(&id.to_string())) };
-    let after = uuid::Uuid::try_parse(parent.as_str())
-        .map_err(|_| unfit("the thread's last checkpoint has an id that is no UUID, so none can come after it"))?;
+    let after = uuid::Uuid::try_parse(parent.as_str()).map_err(|_| {
+        unfit("the thread's last checkpoint has an id that is not a UUID, so no checkpoint can follow it")
+    })?;
     let id = if after >= id { uuid::Uuid::from_u128(after.as_u128().saturating_add(1)) } else { id };
     Ok(CheckpointId::trusted(&id.to_string()))
 }

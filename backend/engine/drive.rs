@@ -147,7 +147,7 @@ impl<'a, S: State> Drive<'a, S> {
                 let named = snapshot.next.iter().chain(snapshot.ended.iter().map(|(node, _)| node));
                 if let Some(node) = named.into_iter().find(|node| self.graph.work(node).is_none()) {
                     let node: String = node.chars().filter(|c| !c.is_control()).take(NODE_CHARS_SHOWN).collect();
-                    return Err(checkpointer::unfit(format!("the graph has no node {node} any more")));
+                    return Err(checkpointer::unfit(format!("the graph no longer has a node {node}")));
                 }
                 // Perhaps it was kept, and not yet told.
                 self.tell(Some(at), &snapshot).await?;
@@ -242,7 +242,7 @@ impl<'a, S: State> Drive<'a, S> {
         let mut visits = JoinSet::new();
         for (index, node) in at.snapshot.next.iter().enumerate() {
             let Some((node, work)) = self.graph.work(node) else {
-                return Err(checkpointer::unfit(format!("the graph has no node {node} any more")));
+                return Err(checkpointer::unfit(format!("the graph no longer has a node {node}")));
             };
             let (env, state, step) = (self.env.clone(), Arc::clone(&state), Arc::clone(&step));
             let (visit, longest) =
@@ -294,7 +294,7 @@ impl<'a, S: State> Drive<'a, S> {
 
 type Outcomes<S> = (Vec<NodeOutput<<S as State>::Update>>, Vec<(&'static str, Stop)>);
 
-/// What follows when nodes stopped short: trouble with the host first, then a failure, then the waiting.
+/// What follows when nodes stopped short: an error of the host first, then a failure, then the waiting.
 fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, HostError> {
     if stops.is_empty() {
         return Ok(None);
@@ -316,7 +316,8 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Host
 
 /// One visit, whose start is told already. What the node gave before a crash is not asked for again.
 ///
-/// A node that has others beside it has its update kept, and its end told, as soon as it is done; they may take long. The
+/// A node that has others beside it has its update kept, and its end told, as soon as it is done; they may take long.
+/// The
 /// update of one that is alone is kept by the checkpoint that follows at once, and its end is told with it.
 async fn visited<S: State>(
     visit: NodeContext<S>,

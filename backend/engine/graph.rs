@@ -45,7 +45,7 @@ pub enum InvalidGraph {
     Nowhere { from: &'static str, to: &'static str },
     #[error("no edge leaves {0}; a node that ends the graph says so")]
     Loose(&'static str),
-    #[error("a node's name is 1 to 64 characters of a-z, 0-9, _ and -; this is not: {0}")]
+    #[error("a node's name is 1 to 64 characters of a-z, 0-9, _ and -, not {0}")]
     Name(&'static str),
 }
 

@@ -93,7 +93,8 @@ impl<S> NodeContext<S> {
         self.env.host.context()
     }
 
-    /// Does `work` once in this step, whatever happens: its value is kept before it is given, and a later visit gets the
+    /// Does `work` once in this step, whatever happens: its value is kept before it is given, and a later visit gets
+    /// the
     /// kept one. Between the work's end and the keeping lies a moment in which a crash makes it run again, so work with
     /// effects outside wants a key of its own there. `key`: at most 64 bytes, unique in the node.
     pub async fn once<T, F>(&self, key: &str, work: impl FnOnce() -> F) -> Result<T, Stop>
@@ -105,7 +106,7 @@ impl<S> NodeContext<S> {
             return Ok(kept);
         }
         let value = work().await?;
-        let kept = serde_json::to_value(&value).map_err(|error| Stop::failed(format!("{key} to keep: {error}")))?;
+        let kept = serde_json::to_value(&value).map_err(|error| Stop::failed(format!("{key} not saved: {error}")))?;
         self.keep(key, kept).await?;
         Ok(value)
     }
@@ -127,8 +128,10 @@ impl<S> NodeContext<S> {
         Ok(())
     }
 
-    /// Asks a person. The run is interrupted until the answer is there; then the node is visited again and gets it here.
-    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)), and the same
+    /// Asks a person. The run is interrupted until the answer is there; then the node is visited again and gets it
+    /// here.
+    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)), and the
+    /// same
     /// at every visit, but for its `expires_at`.
     ///
     /// `key` tells the questions of one node apart. The answer may also be that nobody answered in time.
@@ -144,14 +147,15 @@ impl<S> NodeContext<S> {
             let interrupt_id = SpanId::trusted(&self.id(&format!("ask.{key}")).await?.to_string());
             match self.env.host.answer(&interrupt_id).await? {
                 Some(answered) if answered.is_of(&payload) => answers.push(answered),
-                Some(_) => return Err(Stop::failed("a question was changed after it had been asked")),
+                Some(_) => return Err(Stop::failed("a question changed after it was asked")),
                 None => open.push(Question { interrupt_id, payload, step: self.span.clone() }),
             }
         }
         if open.is_empty() { Ok(answers) } else { Err(Stop::Ask(open)) }
     }
 
-    /// Waits for runs below this one; the run rests in the meantime and holds nobody. Their ends come in the order asked.
+    /// Waits for runs below this one; the run rests in the meantime and holds nobody. Their ends come in the order
+    /// asked.
     pub async fn wait_for(&self, reason: &str, runs: &[RunId]) -> Result<Vec<ChildEnd>, Stop> {
         let ends = self.env.host.ends(runs).await?;
         if ends.len() == runs.len() {

@@ -12,15 +12,12 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    page::next_cursor,
     problem::{Code, Problem},
 };
 use crate::{
     artifacts,
-    domain::{
-        event::timestamp,
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
-        principal::Scope,
-    },
+    domain::{event::timestamp, principal::Scope},
     store::artifacts::Artifact as Record,
     timeline::artifacts::{KeepError, url_of},
 };
@@ -33,7 +30,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(import::import))
 }
 
-/// Bytes a run has made.
+/// Bytes that a run has produced.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Artifact {
     artifact_id: uuid::Uuid,
@@ -43,7 +40,7 @@ pub(super) struct Artifact {
     size: u64,
     /// Of the content, 64 hexadecimal digits.
     sha256: String,
-    /// Where it is read.
+    /// Where to read it.
     url: String,
 }
 
@@ -65,7 +62,7 @@ impl From<Record> for Artifact {
 struct RunArtifact {
     #[serde(flatten)]
     artifact: Artifact,
-    /// The event that tells of it: `artifact.created`, or the one whose payload it is.
+    /// The event that refers to it: `artifact.created`, or the one whose payload it is.
     seq: i64,
     /// RFC 3339, UTC, microseconds.
     created_at: String,
@@ -79,11 +76,11 @@ struct ArtifactList {
     next_cursor: Option<String>,
 }
 
-/// The artifacts of a run, newest first: what was uploaded, and payloads that were too large for their event.
+/// List the artifacts of a run, newest first: uploads, and payloads that were too large for their event.
 #[utoipa::path(get, operation_id = "list_artifacts", path = "/api/runs/{run_id}/artifacts", tag = "artifacts", params(
-    ("run_id" = uuid::Uuid, Path), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("run_id" = uuid::Uuid, Path), ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
-    responses((status = 200, body = ArtifactList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = ArtifactList, description = "A page"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn list(
     State(server): State<Server>,
     caller: Caller,
@@ -92,13 +89,8 @@ async fn list(
 ) -> Result<Reply<ArtifactList>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
-    let before = |text: &str| text.strip_prefix('a').and_then(|id| id.parse().ok()).ok_or_else(Problem::bad_cursor);
-    let before = query.text("cursor").map(before).transpose()?;
-    let mut found = server.timeline.store().artifacts(owner, run, before, limit + 1).await?;
-    let more = found.len() as i64 > limit;
-    found.truncate(usize::try_from(limit).unwrap_or(0));
-    let next_cursor = found.last().filter(|_| more).map(|(last, _)| format!("a{}", last.artifact_id));
+    let (found, more) = server.timeline.store().artifacts(owner, run, &query.page()?).await?;
+    let next_cursor = next_cursor(more, found.last().map(|(last, _)| last.artifact_id));
     let artifacts = found.into_iter().map(|(record, seq)| RunArtifact {
         created_at: timestamp(record.created_at),
         seq: seq.get(),
@@ -114,10 +106,10 @@ impl From<artifacts::Error> for Problem {
         match error {
             E::TooLarge => Self::new(Code::TooLarge, detail),
             E::Busy(full) => Self::busy(full, "uploads or downloads"),
-            E::Slow => Self::new(Code::TooSlow, detail).hint("nothing was kept; send it again"),
+            E::Slow => Self::new(Code::TooSlow, detail).hint("nothing was stored; send it again"),
             E::Full(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "artifact store is full");
-                Self::new(Code::StorageFull, detail).hint("nothing was kept; make room and send it again")
+                Self::new(Code::StorageFull, detail).hint("nothing was stored; free space and send it again")
             }
             E::Unavailable(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "artifact store unavailable");

@@ -91,21 +91,22 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
 /// What can be refused before the first byte.
 fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Problem> {
     if headers.get_all(header::CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
-        return Err(Problem::new(Code::UnsupportedMediaType, "a body comes without a Content-Encoding"));
+        return Err(Problem::new(Code::UnsupportedMediaType, "a body must be sent without a Content-Encoding"));
     }
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());
     if length.is_some_and(|length| length > bytes_max as u64) { Err(too_large(bytes_max)) } else { Ok(()) }
 }
 
 fn too_large(bytes_max: usize) -> Problem {
-    Problem::new(Code::TooLarge, format!("a body may have {bytes_max} bytes"))
+    Problem::new(Code::TooLarge, format!("a body may have at most {bytes_max} bytes"))
 }
 
 fn too_slow() -> Problem {
     Problem::new(Code::TooSlow, "the body did not arrive in time").hint("nothing was done; send it again")
 }
 
-/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody out.
+/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody
+/// out.
 async fn arrive(
     body: axum::body::Body,
     bytes_max: usize,

@@ -62,7 +62,7 @@ impl FromRequestParts<Server> for Webhook {
         };
         let secret = parts.headers.get(SECRET_HEADER).map(HeaderValue::as_bytes);
         if !secret.is_some_and(|secret| telegram.knows(secret)) {
-            return Err(Problem::new(Code::Unauthorized, "this is not the secret of the webhook"));
+            return Err(Problem::new(Code::Unauthorized, "wrong webhook secret"));
         }
         Ok(Self { telegram: telegram.clone(), config: Arc::clone(config), channel })
     }
@@ -88,14 +88,14 @@ enum Outcome {
     Queued,
 }
 
-/// What became of a message, and where to see it.
+/// What became of a message, and where to follow it.
 #[derive(Debug, Serialize, ToSchema)]
 struct MessageOutcome {
     outcome: Outcome,
     /// Why it started no run.
     #[serde(skip_serializing_if = "Option::is_none")]
     reason: Option<Reason>,
-    /// The agent's run; of a duplicate the one that the first delivery started, if it did.
+    /// The agent's run; for a duplicate, the run that the first delivery started, if any.
     #[serde(skip_serializing_if = "Option::is_none")]
     run_id: Option<uuid::Uuid>,
     /// The run whose timeline shows how the message was routed.
@@ -143,17 +143,17 @@ impl MessageOutcome {
     }
 }
 
-/// Give an agent a message.
+/// Send a message to an agent.
 ///
-/// It is routed by the channel's rules. A message that is accepted starts a run; one that is not says why. A message that
-/// was taken is carried out whatever happens to the connection or the server.
+/// It is routed by the channel's rules. An accepted message starts a run; for one that is not accepted, the reply has
+/// the reason. A message that was accepted or queued is processed whatever happens to the connection or the server.
 #[utoipa::path(post, operation_id = "post_message", path = "/api/channels/{channel}/messages", tag = "channels", params(
-    ("channel" = String, Path, description = "As the configuration file calls it"),
+    ("channel" = String, Path, description = "Its name in the configuration file"),
     ("wait" = Option<bool>, Query, description = "`true` or `1`: hold until the agent's run has ended, at most 60 s")),
     request_body = PostMessage, responses((status = 202, description = "Accepted, or queued", body = MessageOutcome),
     (status = 200, description = "Filtered", body = MessageOutcome), (status = 400, body = Problem, description = "Invalid"),
-    (status = 403, body = Problem, description = "The channel's agent is for others"),
-    (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a bound")))]
+    (status = 403, body = Problem, description = "The principal may not use the channel's agent"),
+    (status = 404, body = Problem, description = "No such channel"), (status = 413, body = Problem, description = "Over a limit")))]
 async fn post(
     State(server): State<Server>,
     caller: Caller,
@@ -174,8 +174,8 @@ async fn post(
     let receipt =
         server.channels.receive(owner, &channel, inbound, body.into_room()).await.map_err(Problem::of_change)?;
     if receipt.is_given_up {
-        let detail = format!("the message cannot be routed; the run {} says why", receipt.router_run_id);
-        return Err(Problem::new(Code::Internal, detail).hint("send it as another message"));
+        let detail = format!("the message cannot be routed; the run {} has the reason", receipt.router_run_id);
+        return Err(Problem::new(Code::Internal, detail).hint("send it as a new message"));
     }
     let mut outcome = MessageOutcome::of(&receipt);
     match receipt.outcome {
@@ -197,7 +197,7 @@ fn wants_wait(query: &Query) -> Result<bool, Problem> {
     match query.text("wait") {
         None | Some("false" | "0") => Ok(false),
         Some("true" | "1") => Ok(true),
-        Some(_) => Err(Problem::new(Code::InvalidRequest, "wait is true or false").field("wait")),
+        Some(_) => Err(Problem::new(Code::InvalidRequest, "wait must be true or false").field("wait")),
     }
 }
 
@@ -207,7 +207,7 @@ async fn waited(server: &Server, owner: &OwnerId, run: RunId) -> Result<(Status,
     Ok((outcome.status, outcome.response))
 }
 
-/// How long a code is good.
+/// How long a code is valid.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct MakeCode {
@@ -225,11 +225,11 @@ struct NewCode {
     expires_at: String,
 }
 
-/// Make a one-time code with which a user becomes known to a channel that asks for one.
+/// Create a one-time code, with which a user is verified on a channel that requires one.
 #[utoipa::path(post, operation_id = "make_code", path = "/api/channels/{channel}/codes", tag = "channels", params(
-    ("channel" = String, Path, description = "As the configuration file calls it")),
+    ("channel" = String, Path, description = "Its name in the configuration file")),
     request_body(content = Option<MakeCode>), responses((status = 201, description = "The code", body = NewCode),
-    (status = 404, body = Problem, description = "No such channel"), (status = 429, body = Problem, description = "Too many codes are good")))]
+    (status = 404, body = Problem, description = "No such channel"), (status = 429, body = Problem, description = "Too many valid codes")))]
 async fn make_code(
     State(server): State<Server>,
     caller: Caller,
@@ -240,25 +240,25 @@ async fn make_code(
     server.channels.config(&channel).ok_or_else(Problem::not_found)?;
     let life_s = body.json::<MakeCode>()?.expires_s.unwrap_or(CODE_LIFE_S_DEFAULT);
     if !(1..=CODE_LIFE_S_MAX).contains(&life_s) {
-        let rule = format!("a code is good for 1 to {CODE_LIFE_S_MAX} seconds");
+        let rule = format!("a code may be valid for 1 to {CODE_LIFE_S_MAX} seconds");
         return Err(Problem::new(Code::InvalidRequest, rule).field("expires_s"));
     }
     let made = server.channels.make_code(owner, &channel, life_s).await;
     let code = made.map_err(Problem::of_change)?;
     let code =
-        code.ok_or_else(|| Problem::new(Code::Busy, format!("the channel has {CODES_MAX} codes that are good")))?;
+        code.ok_or_else(|| Problem::new(Code::Busy, format!("the channel already has {CODES_MAX} valid codes")))?;
     let expires_at = timestamp(code.expires_at);
     Ok((StatusCode::CREATED, Reply(NewCode { channel: channel.to_string(), code: code.text, expires_at })))
 }
 
-/// Take an update of Telegram.
+/// Receive an update from Telegram.
 ///
-/// Telegram proves itself by the secret that was given to `setWebhook`. The answer comes as soon as the message is in the
-/// inbox; what is no message for the bot is taken and forgotten.
+/// Telegram authenticates with the secret given to `setWebhook`. The reply is sent as soon as the message is in the
+/// inbox; an update that is not a message for the bot is accepted and ignored.
 #[utoipa::path(post, operation_id = "telegram_webhook", path = "/api/channels/telegram/webhook", tag = "channels", params(
     ("X-Telegram-Bot-Api-Secret-Token" = String, Header, description = "The secret of the webhook")),
-    request_body = Value, responses((status = 200, description = "Taken"),
-    (status = 401, body = Problem, description = "Another secret, or none"), (status = 404, body = Problem, description = "Telegram is not set up")))]
+    request_body = Value, responses((status = 200, description = "Accepted"),
+    (status = 401, body = Problem, description = "Wrong or missing secret"), (status = 404, body = Problem, description = "Telegram is not configured")))]
 async fn telegram(
     State(server): State<Server>,
     _: CleanUrl,

@@ -14,6 +14,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Body, Caller, CheckpointPath, Query, ThreadPath},
+    page::next_cursor,
     problem::{Code, Problem},
     threads::{Removed, check_metadata, created_or_ok},
 };
@@ -26,7 +27,7 @@ use crate::{
         event::timestamp,
         id::ThreadId,
         json::Json,
-        limits::{CHANNELS_MAX, CHECKPOINT_BODY_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PRUNE_IDS_MAX},
+        limits::{CHANNELS_MAX, CHECKPOINT_BODY_BYTES_MAX, PRUNE_IDS_MAX},
         principal::{OwnerId, Scope},
     },
     store::checkpoints::{CheckpointFilter, CheckpointsAfter, NewCheckpoint, NewWrites},
@@ -68,13 +69,13 @@ struct PutCheckpoint {
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     versions: Channels<Version>,
-    /// The values that are new; one that is there already is kept.
+    /// The new values; a value that exists already is left unchanged.
     #[serde(default)]
     #[schema(value_type = std::collections::HashMap<String, Blob>)]
     blobs: Channels<Blob>,
 }
 
-/// Which checkpoint was put.
+/// The checkpoint that was stored.
 #[derive(Debug, Serialize, ToSchema)]
 struct PutAnswer {
     #[schema(value_type = String)]
@@ -90,10 +91,10 @@ struct PutAnswer {
     created_at: String,
 }
 
-/// Keep a checkpoint. The same id again replaces it.
+/// Store a checkpoint. The same id again replaces it.
 #[utoipa::path(put, operation_id = "put_checkpoint", path = "/api/threads/{thread_id}/checkpoints/{checkpoint_id}", tag = "checkpoints",
     params(("thread_id" = String, Path), ("checkpoint_id" = String, Path)), request_body = PutCheckpoint,
-    responses((status = 201, body = PutAnswer, description = "Kept"), (status = 200, body = PutAnswer, description = "Replaced"),
+    responses((status = 201, body = PutAnswer, description = "Stored"), (status = 200, body = PutAnswer, description = "Replaced"),
     (status = 400, body = Problem, description = "Invalid, or `credential_in_body`"), (status = 413, body = Problem, description = "Over 32 MiB")))]
 async fn put(
     State(server): State<Server>,
@@ -122,7 +123,7 @@ async fn put(
     Ok((created_or_ok(created), Reply(answer)).into_response())
 }
 
-/// What a task of a checkpoint has written.
+/// The writes of a task of a checkpoint.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PutWrites {
@@ -134,7 +135,7 @@ struct PutWrites {
     #[serde(default)]
     #[schema(value_type = String)]
     task_path: TaskPath,
-    /// Whether a write takes the place of one with the same `task_id` and `idx`. Default `false`.
+    /// Whether a write replaces one with the same `task_id` and `idx`. Default `false`.
     #[serde(default)]
     upsert: bool,
     /// At most 10 000.
@@ -162,10 +163,10 @@ struct Stored {
     stored: u64,
 }
 
-/// Keep what a task of a checkpoint has written, also before the checkpoint itself arrives.
+/// Store the writes of a task of a checkpoint, also before the checkpoint itself arrives.
 #[utoipa::path(put, operation_id = "put_writes", path = "/api/threads/{thread_id}/checkpoints/{checkpoint_id}/writes", tag = "checkpoints",
     params(("thread_id" = String, Path), ("checkpoint_id" = String, Path)), request_body = PutWrites,
-    responses((status = 200, body = Stored, description = "Kept"), (status = 400, body = Problem, description = "Invalid, or `credential_in_body`"),
+    responses((status = 200, body = Stored, description = "Stored"), (status = 400, body = Problem, description = "Invalid, or `credential_in_body`"),
     (status = 413, body = Problem, description = "Over 32 MiB")))]
 async fn put_writes(
     State(server): State<Server>,
@@ -195,10 +196,10 @@ async fn put_writes(
     Ok(Reply(Stored { stored: stored.map_err(Problem::of_change)? }))
 }
 
-/// Look at a checkpoint.
+/// Get a checkpoint.
 #[utoipa::path(get, operation_id = "get_checkpoint", path = "/api/threads/{thread_id}/checkpoints/{checkpoint_id}", tag = "checkpoints",
     params(("thread_id" = String, Path), ("checkpoint_id" = String, Path), ("ns" = Option<String>, Query, description = "Default `\"\"`")),
-    responses((status = 200, body = Checkpoint, description = "The checkpoint"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = Checkpoint, description = "The checkpoint"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(
     State(server): State<Server>,
     caller: Caller,
@@ -211,11 +212,11 @@ async fn show(
     Ok(Reply(found.ok_or_else(Problem::not_found)?))
 }
 
-/// Look at the newest checkpoint, of the thread or of one run in it.
+/// Get the newest checkpoint, of the thread or of one run in it.
 #[utoipa::path(get, operation_id = "get_latest_checkpoint", path = "/api/threads/{thread_id}/checkpoints/latest", tag = "checkpoints", params(
     ("thread_id" = String, Path), ("ns" = Option<String>, Query, description = "Default `\"\"`"),
-    ("run_id" = Option<String>, Query, description = "The newest that this run made")),
-    responses((status = 200, body = Checkpoint, description = "The checkpoint"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    ("run_id" = Option<String>, Query, description = "The newest one made by this run")),
+    responses((status = 200, body = Checkpoint, description = "The checkpoint"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn latest(
     State(server): State<Server>,
     caller: Caller,
@@ -243,9 +244,9 @@ struct CheckpointList {
     ("before" = Option<String>, Query, description = "Older than this checkpoint"),
     ("run_id" = Option<String>, Query, description = "Made by this run"),
     ("filter" = Option<String>, Query, description = "A JSON object that the metadata contains"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
-    responses((status = 200, body = CheckpointList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = CheckpointList, description = "A page"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn list(
     State(server): State<Server>,
     caller: Caller,
@@ -266,7 +267,7 @@ async fn list(
     ("before" = Option<String>, Query, description = "Older than this checkpoint"),
     ("run_id" = Option<String>, Query, description = "Made by this run"),
     ("filter" = Option<String>, Query, description = "A JSON object that the metadata contains"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = CheckpointList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list_all(
@@ -284,7 +285,7 @@ async fn page(
     thread_id: Option<ThreadId>,
     query: &Query,
 ) -> Result<CheckpointList, Problem> {
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let page = query.page()?;
     let wrong = |rule: String| Problem::new(Code::InvalidRequest, rule).field("filter");
     let metadata = query.text("filter").filter(|text| !text.is_empty()).map(Json::parse).transpose();
     let metadata = metadata.map_err(|flaw| wrong(flaw.to_string()))?;
@@ -299,24 +300,12 @@ async fn page(
         run_id: query.parsed("run_id")?,
         metadata,
     };
-    let after = query.text("cursor").map(|text| read_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
-    let (checkpoints, more) = server.threads.store().checkpoints(owner, &filter, after, limit).await?;
-    let next_cursor = checkpoints.last().filter(|_| more).map(write_cursor);
+    let (checkpoints, more) = server.threads.store().checkpoints(owner, &filter, &page).await?;
+    let next_cursor = next_cursor(more, checkpoints.last().map(CheckpointsAfter::from));
     Ok(CheckpointList { checkpoints, next_cursor })
 }
 
-fn write_cursor(last: &Checkpoint) -> String {
-    let place = serde_json::to_vec(&(&last.checkpoint_id, &last.thread_id, &last.ns)).unwrap_or_default();
-    format!("c{}", hex::encode(place))
-}
-
-fn read_cursor(text: &str) -> Option<CheckpointsAfter> {
-    let place = hex::decode(text.strip_prefix('c')?).ok()?;
-    let (checkpoint_id, thread_id, ns) = serde_json::from_slice(&place).ok()?;
-    Some(CheckpointsAfter { checkpoint_id, thread_id, ns })
-}
-
-/// Whose checkpoints to remove.
+/// The runs whose checkpoints to remove.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct ForRuns {
@@ -327,7 +316,7 @@ struct ForRuns {
 
 /// Remove the checkpoints that these runs made, with their writes.
 #[utoipa::path(post, operation_id = "delete_checkpoints_for_runs", path = "/api/checkpoints/delete-for-runs", tag = "checkpoints",
-    request_body = ForRuns, responses((status = 200, body = Removed, description = "What is gone"), (status = 413, body = Problem, description = "Too many ids")))]
+    request_body = ForRuns, responses((status = 200, body = Removed, description = "What was removed"), (status = 413, body = Problem, description = "Too many ids")))]
 async fn delete_for_runs(State(server): State<Server>, caller: Caller, body: Body) -> Result<Reply<Removed>, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
     let ForRuns { run_ids } = body.json()?;

@@ -27,7 +27,7 @@ use crate::{
         context::{Role, RunContext},
         cursor::RunCursor,
         event::{EventType, NewEvent, TypeFilter},
-        history::{Histories, Tag},
+        history::Tag,
         id::{EventId, Name, RunId, Seq, SpanId},
         interrupt::{self, OWN_EVENT_IDS},
         json::Json,
@@ -39,7 +39,7 @@ use crate::{
     },
     quota::Share,
     store,
-    timeline::{Timeline, emit::EmitError},
+    timeline::{Timeline, emit::EmitError, resume::check_current},
 };
 
 /// The routes of this file.
@@ -64,7 +64,7 @@ struct EmitEvent {
     parent_span_id: Option<String>,
     /// 1–128 characters. The same one twice in a run is one event, so a retry is safe.
     event_id: Option<String>,
-    /// When it happened; the server's clock when absent. Kept to microseconds.
+    /// When it happened; the server's clock when absent. Stored with microsecond precision.
     at: Option<DateTime<Utc>>,
     /// If given, must be the run's own.
     role: Option<String>,
@@ -93,12 +93,12 @@ struct EmitReplyEvent {
 
 /// Emit events, all or none.
 ///
-/// The body is one event, an array of them, or NDJSON. The answer comes after the commit: what it lists is durable.
+/// The body is one event, an array of events, or NDJSON. The reply is sent after the commit: what it lists is durable.
 #[utoipa::path(post, operation_id = "emit_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path)),
     request_body(content((Vec<EmitEvent> = "application/json"), (String = "application/x-ndjson"))),
-    responses((status = 200, body = EmitReply, description = "Committed"), (status = 400, body = Problem, description = "Refused whole"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended`, `invalid_transition`"),
-    (status = 413, body = Problem, description = "Over a bound"), (status = 429, body = Problem, description = "`busy`"),
+    responses((status = 200, body = EmitReply, description = "Committed"), (status = 400, body = Problem, description = "Rejected as a whole"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`run_ended`, `invalid_transition`"),
+    (status = 413, body = Problem, description = "Over a limit"), (status = 429, body = Problem, description = "`busy`"),
     (status = 503, body = Problem, description = "`unavailable`: nothing stored; `outcome_unknown`: send the same `event_id`s again")))]
 async fn emit(
     State(server): State<Server>,
@@ -113,7 +113,7 @@ async fn emit(
         let text = text.map_err(|_| Problem::new(Code::InvalidEvent, "the body is not UTF-8"))?;
         let events = read(&context, text, body.is_ndjson)?;
         server.emits.take(owner, events.len()).map_err(|wait| {
-            Problem::new(Code::Busy, "more events came than one principal may emit in a second").after(wait)
+            Problem::new(Code::Busy, "the principal exceeds its limit of events per second").after(wait)
         })?;
         Ok(server.timeline.emit_run_event(&context, events).await?)
     }))
@@ -144,7 +144,7 @@ pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -
 pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<Vec<NewEvent>, Problem> {
     let events = read_events(text, is_ndjson)?;
     if events.len() > EMIT_EVENTS_MAX {
-        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+        return Err(Problem::new(Code::TooLarge, format!("one request may have at most {EMIT_EVENTS_MAX} events")));
     }
     events.into_iter().enumerate().map(|(index, event)| check(context, index, event)).collect()
 }
@@ -192,7 +192,7 @@ fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     } else {
         vec![serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?]
     };
-    if events.is_empty() { Err(invalid("there is no event in the body".to_owned())) } else { Ok(events) }
+    if events.is_empty() { Err(invalid("the body has no events".to_owned())) } else { Ok(events) }
 }
 
 /// Parses one event at the door.
@@ -204,8 +204,8 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     if foreign(&event.role, Some(context.role.as_str()))
         || foreign(&event.agent, context.agent.as_ref().map(Name::as_str))
     {
-        let detail = format!("event {index} names another role or agent than its run's");
-        return Err(Problem::new(Code::RoleMismatch, detail).hint("leave role and agent out: the run's are stamped"));
+        let detail = format!("the role or agent of event {index} differs from its run's");
+        return Err(Problem::new(Code::RoleMismatch, detail).hint("omit role and agent: the server sets the run's"));
     }
     let payload = event.payload.unwrap_or_else(Json::empty);
     if event_type.is_ephemeral() && payload.as_str().len() > PAYLOAD_BYTES_MAX {
@@ -215,7 +215,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
             .hint("send a long text as several deltas"));
     }
     if event.event_id.as_deref().is_some_and(|id| id.starts_with(OWN_EVENT_IDS)) {
-        return Err(invalid_event(index, "event_id", "event ids that begin with runreel: are the server's own"));
+        return Err(invalid_event(index, "event_id", "event ids that begin with runreel: are reserved for the server"));
     }
     let event = NewEvent {
         event_type,
@@ -242,7 +242,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
 fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     let within = (1970..=9999).contains(&at.year());
     let cut = at.with_nanosecond(at.nanosecond() % 1_000_000_000 / 1_000 * 1_000);
-    cut.filter(|_| within).ok_or_else(|| invalid_event(index, "at", "a time between the years 1970 and 9999 is wanted"))
+    cut.filter(|_| within).ok_or_else(|| invalid_event(index, "at", "must be a time between the years 1970 and 9999"))
 }
 
 /// A page of a run's events.
@@ -282,13 +282,13 @@ pub(super) struct RunEvent {
     payload: Json,
 }
 
-/// Read a page of events, or with `Accept: application/x-ndjson` all that is there.
+/// Read a page of events, or with `Accept: application/x-ndjson` all of them.
 #[utoipa::path(get, operation_id = "list_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
     ("after" = Option<String>, Query, description = "Events after this id (`last_id`, or a frame's); default 0"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 500"),
     ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`")),
-    responses((status = 200, description = "A page, or NDJSON of everything", content((EventPage = "application/json"), (RunEvent = "application/x-ndjson"))),
-    (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 404, body = Problem, description = "Absent or foreign"),
+    responses((status = 200, description = "A page, or all events as NDJSON", content((EventPage = "application/json"), (RunEvent = "application/x-ndjson"))),
+    (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn page(
     State(server): State<Server>,
@@ -326,12 +326,6 @@ async fn page(
     let has_more = next_after < page.last_seq;
     let page = EventPage { events, next_after: next_after.get(), last_id, last_seq: page.last_seq.get(), has_more };
     Ok(Reply(page).into_response())
-}
-
-/// Whether what was read is of the history under which a reader's place is admitted. If it is not, the log was set back a
-/// moment ago; what the place is worth is known as soon as this process has noticed.
-pub(super) fn check_current(history: Tag, histories: &Histories) -> Result<(), store::Error> {
-    if history == histories.current() { Ok(()) } else { Err(store::Error::timeout()) }
 }
 
 /// Streams every event there is, a page of the database at a time. The connection is cut when the log is set back.

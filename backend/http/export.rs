@@ -39,10 +39,10 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(export)).routes(routes!(import))
 }
 
-/// Export a run: its line, its events up to where the log stands now, and its end with the hash of all of them.
+/// Export a run: its line, its events up to the current end of the log, and its end with the hash of all of them.
 #[utoipa::path(get, operation_id = "export_run", path = "/api/runs/{run_id}/export", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines `run`, `event` …, `end`; whole only when `end` is there"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`log_incomplete`")))]
+    responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines `run`, `event` …, `end`; complete only if `end` is there"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`log_incomplete`")))]
 async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
@@ -50,8 +50,10 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
     let first = server.timeline.store().run_page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
     let first = first.ok_or_else(Problem::not_found)?;
     if first.events.first().is_none_or(|(place, _)| place.seq != Seq::ZERO.next()) {
-        let detail = "the beginning of this run's log is gone, and a part of it proves nothing";
-        return Err(Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events has what is left"));
+        let detail = "the beginning of this run's log was removed, and a part of a log cannot be verified";
+        return Err(
+            Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events returns what is left")
+        );
     }
     let room = replies::paged(&server, &owner)?;
     let lines = lines(server.timeline.clone(), (owner, room), run, Subject::of(&record.context), first, last);
@@ -63,7 +65,7 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
 enum Cut {
     #[error(transparent)]
     Store(#[from] crate::store::Error),
-    #[error("the log has a hole, or the run was deleted, or the log was set back")]
+    #[error("the log has a gap, or the run was deleted, or the database was restored to an earlier state")]
     Hole,
 }
 
@@ -104,24 +106,25 @@ fn lines(
     }
 }
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Debug, Serialize, ToSchema)]
 struct ImportReply {
     run_id: uuid::Uuid,
-    /// Where the run's log stands now.
+    /// The last seq of the run's log.
     last_seq: i64,
     /// Events that were not there before.
     stored: usize,
 }
 
-/// Import a part of a run: its line as it was exported, and some of its events with the seqs they have.
+/// Import a part of a run: its line as exported, and some of its events with their seqs.
 ///
-/// The parts of a run come in their order. What is there already is compared and left as it is, so a repeat is safe.
+/// The parts of a run must be sent in order. Events that are already stored are compared and left unchanged, so a retry
+/// is safe.
 #[utoipa::path(post, operation_id = "import_run", path = "/api/runs/{run_id}/import", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body(content = String, content_type = "application/x-ndjson", description = "The line `run`, then lines `event`, at most 5 000 and 8 MiB"),
-    responses((status = 200, body = ImportReply, description = "It is there, now or before"), (status = 201, body = ImportReply, description = "The run is new here"),
-    (status = 400, body = Problem, description = "`invalid_event`: `field` names the line"), (status = 404, body = Problem, description = "The events begin later than the caller's run ends, or than no run"),
-    (status = 409, body = Problem, description = "`import_conflict`, `run_exists`, `run_ended`, `invalid_transition`, `artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
+    responses((status = 200, body = ImportReply, description = "Stored, now or before"), (status = 201, body = ImportReply, description = "The run was created"),
+    (status = 400, body = Problem, description = "`invalid_event`: `field` names the line"), (status = 404, body = Problem, description = "The events begin after the end of the caller's run; those of a new run begin at 1"),
+    (status = 409, body = Problem, description = "`import_conflict`, `run_exists`, `run_ended`, `invalid_transition`, `artifact_exists`"), (status = 413, body = Problem, description = "Over a limit"),
     (status = 429, body = Problem, description = "`busy`"), (status = 503, body = Problem, description = "`unavailable`, `outcome_unknown`: send it again")))]
 async fn import(
     State(server): State<Server>,
@@ -131,24 +134,24 @@ async fn import(
 ) -> Result<(StatusCode, Reply<ImportReply>), Problem> {
     let owner = caller.needs_run(Scope::Admin, run)?.needs_all(Scope::Admin)?.owner();
     if !body.is_ndjson {
-        return Err(Problem::new(Code::UnsupportedMediaType, "an import is a list of lines")
+        return Err(Problem::new(Code::UnsupportedMediaType, "an import must be a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));
     }
     // Emits of others go first: an import waits for its turn, and is read where it keeps no request waiting.
     let wait = Duration::from_millis(IMPORT_WAIT_MS_MAX);
-    let busy = || Problem::new(Code::Busy, "many imports are under way; nothing was done");
+    let busy = || Problem::new(Code::Busy, "too many imports are in progress; nothing was done");
     let turn = tokio::time::timeout(wait, server.imports.take(owner, 1)).await;
     let _turn = turn.ok().and_then(Result::ok).ok_or_else(busy)?;
     let piece = read(body, owner.clone()).await?;
     if piece.events.len() > EMIT_EVENTS_MAX {
-        return Err(Problem::new(Code::TooLarge, format!("one request may hold {EMIT_EVENTS_MAX} events")));
+        return Err(Problem::new(Code::TooLarge, format!("one request may have at most {EMIT_EVENTS_MAX} events")));
     }
     if piece.subject.run_id != run {
-        let detail = "the run's own line names another run than the path";
+        let detail = "the run line names a different run than the path";
         return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
     }
     if !run.is_importable(server.timeline.clock().now().timestamp_millis()) {
-        let detail = "the time inside the run_id is more than ten years back, or more than a day ahead";
+        let detail = "the time in the run_id is more than ten years in the past or more than a day in the future";
         return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
     }
     let done = in_time(async { Ok(Box::pin(server.timeline.import_run(owner, &piece)).await?) }).await?;
@@ -178,7 +181,7 @@ impl From<ImportError> for Problem {
                 let field = if seq == Seq::ZERO { "run".to_owned() } else { format!("seq {seq}") };
                 Self::new(Code::ImportConflict, detail)
                     .field(field)
-                    .hint("nothing was changed; delete the run that is here first")
+                    .hint("nothing was changed; delete the existing run first")
             }
             ImportError::Refused { refusal, .. } => {
                 let code = match refusal {
@@ -193,11 +196,11 @@ impl From<ImportError> for Problem {
                 .hint("nothing was stored; import older runs into another server"),
             ImportError::OtherArtifact { seq } => Self::new(Code::ArtifactExists, detail)
                 .field(format!("seq {seq}"))
-                .hint("nothing was changed; bytes that no event tells of go by themselves after an hour"),
+                .hint("nothing was changed; bytes that no event refers to are removed after an hour"),
             // The caller's own run would have been compared.
-            ImportError::Emit(EmitError::RunExists) => Self::new(Code::RunExists, "this id is taken here")
+            ImportError::Emit(EmitError::RunExists) => Self::new(Code::RunExists, "this id is already in use")
                 .field("run_id")
-                .hint("a run is here once, whoever has it; import into another server"),
+                .hint("a run id is unique on a server, also across owners; import into another server"),
             ImportError::Emit(error) => error.into(),
             ImportError::Store(error) => error.into(),
         }

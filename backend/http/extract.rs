@@ -42,9 +42,9 @@ impl Caller {
         if self.0.principal.allows(scope) {
             return Ok(self);
         }
-        let wanted = format!("this needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
+        let wanted = format!("this request needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
         Err(Problem::new(Code::Forbidden, wanted)
-            .hint("use a credential that has it; runreel token create makes tokens"))
+            .hint("use a credential that has it; create a token with runreel token create"))
     }
 
     /// As [`Caller::needs`], for one run; a credential of another run sees nothing there.
@@ -57,14 +57,14 @@ impl Caller {
         if server.authenticator.admission().may_use(self.owner(), agent) {
             return Ok(());
         }
-        let rule = format!("the agent {agent} is not for this subject");
-        Err(Problem::new(Code::Forbidden, rule).hint("whoever runs the server names who may use an agent: allow"))
+        let rule = format!("this subject may not use the agent {agent}");
+        Err(Problem::new(Code::Forbidden, rule).hint("the operator sets who may use an agent, with allow"))
     }
 
     /// As [`Caller::needs`], for what spans more than one run.
     pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
         if self.0.principal.run_id.is_some() {
-            return Err(Problem::new(Code::Forbidden, "this credential is for one run only"));
+            return Err(Problem::new(Code::Forbidden, "this credential is limited to one run"));
         }
         self.needs(scope)
     }
@@ -116,7 +116,7 @@ pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), 
         || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries))
     {
         return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
-            .hint("send it in the Authorization header, and revoke it: it may have been logged already"));
+            .hint("send it in the Authorization header, and revoke it: it may already have been logged"));
     }
     Ok(())
 }
@@ -138,11 +138,11 @@ fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
         return Err(foreign("without authentication this server answers only to localhost"));
     }
     if matches!(text(HeaderName::from_static("sec-fetch-site"))?, Some("cross-site" | "same-site")) {
-        return Err(foreign("without authentication this server answers no pages but its own"));
+        return Err(foreign("without authentication this server rejects pages of other origins"));
     }
     let origin = text(header::ORIGIN)?.filter(|_| parts.method != Method::GET);
     if origin.is_some_and(|origin| origin.split_once("://").map(|(_, authority)| authority) != host) {
-        return Err(foreign("without authentication only the server's own pages may change anything"));
+        return Err(foreign("without authentication only the server's own pages may change data"));
     }
     Ok(())
 }
@@ -323,7 +323,7 @@ impl Query {
     /// Roles of runs, separated by commas.
     pub(super) fn roles(&self) -> Result<Vec<Role>, Problem> {
         let unknown =
-            || Problem::new(Code::InvalidRequest, "a role is supervisor, worker, agent or router").field("role");
+            || Problem::new(Code::InvalidRequest, "a role must be supervisor, worker, agent or router").field("role");
         let named = self.text("role").unwrap_or_default().split(',').filter(|name| !name.is_empty());
         named.map(|name| Role::parse(name).ok_or_else(unknown)).collect()
     }
@@ -334,6 +334,6 @@ impl Query {
         if (min..=max).contains(&number) {
             return Ok(number);
         }
-        Err(Problem::new(Code::InvalidRequest, format!("a number from {min} to {max} is wanted")).field(name))
+        Err(Problem::new(Code::InvalidRequest, format!("must be a number from {min} to {max}")).field(name))
     }
 }

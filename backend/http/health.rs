@@ -33,15 +33,15 @@ impl Health {
     }
 }
 
-/// Whether the process lives.
-#[utoipa::path(get, operation_id = "get_livez", path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "It does")))]
+/// Whether the process is alive.
+#[utoipa::path(get, operation_id = "get_livez", path = "/livez", tag = "operations", responses((status = 200, body = Health, description = "The process is alive")))]
 async fn livez() -> Reply<Health> {
     Health::of("ok")
 }
 
-/// Whether the server takes work: an event that came now would be stored, and no shutdown is under way.
+/// Whether the server is ready: an event sent now would be stored, and no shutdown is in progress.
 ///
-/// Goes by the last commit, and where that was over 0.7 s ago by a small write of the same kind.
+/// Based on the last commit, or on a small write of the same kind if that was over 0.7 s ago.
 #[utoipa::path(get, operation_id = "get_readyz", path = "/readyz", tag = "operations", responses((status = 200, body = Health, description = "Ready"),
     (status = 503, body = Health, description = "Not ready")))]
 async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
@@ -57,7 +57,7 @@ async fn readyz(State(server): State<Server>) -> (StatusCode, Reply<Health>) {
     }
 }
 
-/// Numbers in the Prometheus text format.
+/// Metrics in the Prometheus text format.
 #[utoipa::path(get, operation_id = "get_metrics", path = "/metrics", tag = "operations", responses((status = 200, description = "Metrics", content_type = "text/plain")))]
 async fn metrics(State(server): State<Server>) -> Response {
     let (open, idle) = server.timeline.store().pool_size();

@@ -38,19 +38,19 @@ struct Resume {
     /// The `span_id` of the `interrupt.requested` event.
     #[schema(value_type = String)]
     interrupt_id: SpanId,
-    /// `approve`, `reject` or `respond`; the others are the server's.
+    /// `approve`, `reject` or `respond`; the others are set by the server.
     decision: Decision,
     /// Any JSON of at most 64 KiB.
     #[schema(value_type = Option<serde_json::Value>)]
     value: Option<Json>,
 }
 
-/// Answer an interrupt; the run goes on from the checkpoint it waited at.
+/// Answer an interrupt; the run continues from the checkpoint it waited at.
 ///
 /// The same answer again is accepted again; a different one is refused with 409 `interrupt_closed`.
 #[utoipa::path(post, operation_id = "resume_run", path = "/api/runs/{run_id}/resume", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body = Resume, responses((status = 202, body = Run, description = "Answered, now or before"),
-    (status = 403, body = Problem, description = "Its answers are its approvers'"), (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
+    (status = 403, body = Problem, description = "Only the agent's approvers may answer"), (status = 404, body = Problem, description = "No such run or interrupt"), (status = 409, body = Problem, description = "`interrupt_closed`, `run_ended`")))]
 async fn resume(
     State(server): State<Server>,
     caller: Caller,
@@ -60,11 +60,11 @@ async fn resume(
     let asker = caller.needs_run(Scope::Approve, run)?.owner();
     let Resume { interrupt_id, decision, value } = body.json()?;
     if !decision.is_an_answer() {
-        let rule = "a decision is one of approve, reject, respond";
+        let rule = "a decision must be one of approve, reject, respond";
         return Err(Problem::new(Code::InvalidRequest, rule).field("decision"));
     }
     if value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
-        return Err(Problem::new(Code::TooLarge, "a value may have 64 KiB").field("value"));
+        return Err(Problem::new(Code::TooLarge, "a value may have at most 64 KiB").field("value"));
     }
     let timeline = &server.timeline;
     let context = answerable(&server, asker, run).await?;
@@ -81,7 +81,7 @@ async fn answerable(server: &Server, asker: &OwnerId, run: RunId) -> Result<Arc<
     let admission = server.authenticator.admission();
     let may = |context: &RunContext| admission.may_answer(asker, context.agent.as_ref(), &context.owner_id);
     if let Some(own) = server.timeline.context(asker, run).await? {
-        let rule = "what this agent asks is answered by its approvers";
+        let rule = "only the agent's approvers may answer its interrupts";
         return if may(&own) { Ok(own) } else { Err(Problem::new(Code::Forbidden, rule)) };
     }
     let foreign = if admission.answers_for_others(asker) { server.timeline.any_context(run).await? } else { None };
@@ -95,7 +95,7 @@ impl From<AnswerError> for Problem {
             AnswerError::NotFound => Self::not_found(),
             AnswerError::AnsweredOtherwise | AnswerError::Expired => Self::new(Code::InterruptClosed, detail)
                 .field("interrupt_id")
-                .hint("the answer that stands is in the run's log, in its interrupt.resolved"),
+                .hint("the accepted answer is in the run's log, in its interrupt.resolved"),
             AnswerError::Emit(error) => error.into(),
             AnswerError::Store(error) => error.into(),
         }

@@ -18,6 +18,7 @@ mod health;
 mod interrupts;
 mod model;
 mod openapi;
+mod page;
 pub mod problem;
 mod refusals;
 mod replies;
@@ -26,7 +27,6 @@ mod runs;
 mod saved_sessions;
 pub mod serve;
 mod sessions;
-mod sse;
 mod stream;
 mod suggestion;
 mod threads;
@@ -185,7 +185,7 @@ pub fn router(server: Server) -> Router {
     };
     api.merge(openapi::routes(document)) // /openapi.json, /docs
         .method_not_allowed_fallback(|| async {
-            Problem::new(Code::MethodNotAllowed, "this path has no such method").into_response()
+            Problem::new(Code::MethodNotAllowed, "this path does not support the method").into_response()
         })
         .fallback(move |State(server): State<Server>, request: Request| {
             // /, /runs/{run_id}, /assets/…
@@ -237,9 +237,9 @@ async fn plain_errors_are_problems(response: axum::response::Response) -> axum::
     match status {
         StatusCode::NOT_FOUND => Problem::not_found().into_response(),
         StatusCode::METHOD_NOT_ALLOWED => {
-            Problem::new(Code::MethodNotAllowed, "this path has no such method").into_response()
+            Problem::new(Code::MethodNotAllowed, "this path does not support the method").into_response()
         }
-        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, "the request is over a bound").into_response(),
+        StatusCode::PAYLOAD_TOO_LARGE => Problem::new(Code::TooLarge, "the request exceeds a limit").into_response(),
         status if status.is_client_error() => {
             Problem::new(Code::InvalidRequest, "the request is malformed").into_response()
         }

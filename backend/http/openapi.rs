@@ -18,7 +18,7 @@ use super::{Server, events, problem};
          license(name = "Apache-2.0", identifier = "Apache-2.0")),
     components(schemas(problem::Problem, problem::Code, events::RunEvent)),
     tags((name = "runs", description = "Runs and their state"), (name = "events", description = "The log"),
-         (name = "streams", description = "The log, live (`text/event-stream`)"), (name = "operations", description = "Health and numbers")))]
+         (name = "streams", description = "The log, live (`text/event-stream`)"), (name = "operations", description = "Health and metrics")))]
 struct Document;
 
 pub(super) fn document() -> utoipa::openapi::OpenApi {

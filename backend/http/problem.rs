@@ -19,7 +19,7 @@ use crate::{
     timeline::emit::EmitError,
 };
 
-/// The codes, one word per kind of trouble. A code never changes its meaning.
+/// The error codes. A code never changes its meaning.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Code {
@@ -161,7 +161,7 @@ pub struct Problem {
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
     hint: Option<&'static str>,
-    /// Which member or parameter it is about.
+    /// The member or parameter concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
     /// When another try makes sense, where the code alone does not say.
@@ -173,8 +173,8 @@ impl Problem {
     /// So many are under way already. `what` is a plural.
     pub fn busy(full: Full, what: &str) -> Self {
         let detail = match full {
-            Full::Own => format!("as many {what} of yours are under way as one principal may have"),
-            Full::All => format!("as many {what} are under way as this server takes"),
+            Full::Own => format!("too many {what} of this principal are in progress"),
+            Full::All => format!("too many {what} are in progress on this server"),
         };
         Self::new(Code::Busy, detail).hint("nothing was done; try again after Retry-After")
     }
@@ -187,9 +187,9 @@ impl Problem {
     }
 
     /// The same for a runner: the code, and what was wrong where.
-    pub fn for_runner(&self) -> (String, String) {
+    pub fn for_runner(&self) -> (Code, String) {
         let place = self.field.as_deref().map_or_else(String::new, |field| format!("{field}: "));
-        (self.code.word(), place + &self.detail)
+        (self.code, place + &self.detail)
     }
 
     pub fn new(code: Code, detail: impl Into<String>) -> Self {
@@ -212,9 +212,9 @@ impl Problem {
 
     /// A list's cursor that no list of this server gave out.
     pub fn bad_cursor() -> Self {
-        Self::new(Code::InvalidCursor, "this cursor was not made by this server")
+        Self::new(Code::InvalidCursor, "this cursor was not issued by this server")
             .field("cursor")
-            .hint("send back next_cursor as it was, or leave the cursor out to begin anew")
+            .hint("send next_cursor unchanged, or omit the cursor to start from the beginning")
     }
 
     #[must_use]
@@ -267,11 +267,11 @@ impl From<InvalidJson> for Problem {
 impl From<store::Error> for Problem {
     fn from(error: store::Error) -> Self {
         match error {
-            store::Error::Busy => Self::new(Code::Busy, "too many other requests of yours are being answered")
+            store::Error::Busy => Self::new(Code::Busy, "too many concurrent requests of this principal")
                 .hint("nothing was done; try again after Retry-After, with fewer at a time"),
             store::Error::Unavailable(_) if error.is_too_slow() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "request too large for the database");
-                Self::new(Code::Busy, "the database could not answer this in the time a request has")
+                Self::new(Code::Busy, "the database did not answer within the time limit of a request")
                     .hint("ask for less at once, or try again after Retry-After")
             }
             store::Error::Unavailable(None) => {
@@ -285,11 +285,11 @@ impl From<store::Error> for Problem {
             }
             store::Error::Conflict(_) => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "write conflict");
-                Self::new(Code::Unavailable, "another request was changing the same; nothing was changed")
+                Self::new(Code::Unavailable, "a concurrent request changed the same data; nothing was changed")
                     .hint("try again after Retry-After")
             }
             store::Error::Unstorable(_) => Self::new(Code::InvalidRequest, error.to_string())
-                .hint("look for a number of very many digits or a very long name"),
+                .hint("check for numbers with very many digits and very long names"),
             store::Error::Broken(_) | store::Error::Incompatible(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "request failed in the database");
                 Self::new(Code::Internal, "the request failed in the database; nothing was changed")
@@ -305,7 +305,7 @@ impl Problem {
             return error.into();
         }
         tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a write");
-        Self::new(Code::OutcomeUnknown, "the database did not answer in time; the change may or may not be made")
+        Self::new(Code::OutcomeUnknown, "the database did not answer in time; the change may or may not have been made")
             .hint("send the same request again: it is safe to repeat")
     }
 }
@@ -321,26 +321,26 @@ impl From<EmitError> for Problem {
             EmitError::Refused(Refusal::Transition { .. }) => Self::new(Code::InvalidTransition, detail)
                 .hint("queued → running → (waiting | interrupted → running)* → completed | failed | cancelled"),
             EmitError::RunExists => {
-                Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or leave it out")
+                Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or omit it")
             }
             EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
             EmitError::Misplaced(_) => Self::new(Code::InvalidRequest, detail).field("parent_run_id"),
             EmitError::OpenText(_) => {
-                Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then begin another")
+                Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then start another")
             }
             EmitError::Busy => Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After"),
             EmitError::Unavailable(_) => {
                 Self::new(Code::Unavailable, detail).hint("nothing was stored; try again after Retry-After")
             }
             EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
-                .hint("send the same events with the same event_id again: what is stored is not stored twice"),
+                .hint("send the same events with the same event_id again: stored events are not stored twice"),
             EmitError::Broken => Self::new(Code::Internal, detail),
             EmitError::Elsewhere => {
                 Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After")
             }
             EmitError::KeyTaken => Self::new(Code::InvalidEvent, detail).field("event_id"),
             EmitError::StorageFull => {
-                Self::new(Code::StorageFull, detail).hint("nothing was stored; make room, or send smaller payloads")
+                Self::new(Code::StorageFull, detail).hint("nothing was stored; free space, or send smaller payloads")
             }
             EmitError::StorageUnavailable => {
                 Self::new(Code::StorageUnavailable, detail).hint("nothing was stored; try again after Retry-After")
@@ -352,7 +352,7 @@ impl From<EmitError> for Problem {
 impl From<auth::Error> for Problem {
     fn from(error: auth::Error) -> Self {
         match error {
-            auth::Error::Missing => Self::new(Code::Unauthorized, "this server wants a bearer token")
+            auth::Error::Missing => Self::new(Code::Unauthorized, "this server requires a bearer token")
                 .hint("send the header: Authorization: Bearer <token>"),
             auth::Error::Invalid(rule) => Self::new(Code::Unauthorized, rule),
             auth::Error::Store(error) => error.into(),

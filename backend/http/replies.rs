@@ -52,7 +52,7 @@ pub(super) async fn count(State(server): State<Server>, mut request: Request, ne
     let (mut head, body) = response.into_parts();
     // It is one piece already, so nothing is copied.
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
-        return Problem::new(Code::Internal, "the reply could not be made").into_response();
+        return Problem::new(Code::Internal, "the reply could not be created").into_response();
     };
     head.headers.insert(header::CONTENT_LENGTH, HeaderValue::from(size));
     Response::from_parts(head, ReplyBody::from_stream(pieces(bytes, share)))

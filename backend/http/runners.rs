@@ -25,7 +25,7 @@ use crate::{
         event::NewEvent,
         limits::{RUNNER_MESSAGE_BYTES_MAX, RUNNER_READ_BYTES},
         principal::Scope,
-        runner::{RunnerError, SUBPROTOCOL},
+        runner::{RunnerCode, RunnerError, SUBPROTOCOL},
     },
     runners::{Peer, RunnerInput, intake::Intake},
 };
@@ -37,7 +37,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 
 /// Connect a runner: a WebSocket of the subprotocol `runreel.runner.v1`, see docs/protocol.md.
 #[utoipa::path(get, operation_id = "connect_runner", path = "/api/runners/connect", tag = "runners",
-    responses((status = 101, description = "A WebSocket that speaks runreel.runner.v1"),
+    responses((status = 101, description = "A WebSocket with the subprotocol runreel.runner.v1"),
     (status = 400, body = Problem, description = "The subprotocol is not offered"), (status = 403, body = Problem, description = "`forbidden`, `host_not_allowed`"),
     (status = 426, body = Problem, description = "`upgrade_required`"), (status = 429, body = Problem, description = "`busy`")))]
 async fn connect(
@@ -55,7 +55,7 @@ async fn connect(
     })?;
     let upgrade = upgrade.protocols([SUBPROTOCOL]);
     if upgrade.selected_protocol().is_none() {
-        return Err(Problem::new(Code::InvalidRequest, "only the subprotocol runreel.runner.v1 is spoken here")
+        return Err(Problem::new(Code::InvalidRequest, "only the subprotocol runreel.runner.v1 is supported")
             .field("Sec-WebSocket-Protocol"));
     }
     if server.draining.is_cancelled() {
@@ -66,7 +66,7 @@ async fn connect(
         owner,
         expires_at: caller.0.expires_at,
         watched: caller.0.token_id.map(|token| server.revocations.watch(token)),
-        door: Box::new(Producers(CredentialGuard::of(&headers, &server))),
+        input: Box::new(Producers(CredentialGuard::of(&headers, &server))),
         intake,
     };
     let upgrade = upgrade
@@ -82,7 +82,7 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let same = matches!((origin, host), (Some(("http" | "https", origin)), Some(host)) if origin == host);
-    if same { Ok(()) } else { Err(Problem::new(Code::HostNotAllowed, "pages of another origin may not connect here")) }
+    if same { Ok(()) } else { Err(Problem::new(Code::HostNotAllowed, "pages of other origins may not connect")) }
 }
 
 /// The same door that every producer comes through.
@@ -90,16 +90,25 @@ struct Producers(CredentialGuard);
 
 impl RunnerInput for Producers {
     fn admits(&self, text: &str) -> Result<(), RunnerError> {
-        self.0.check_own(text.as_bytes()).map_err(|problem| trouble(&problem))
+        self.0.check_own(text.as_bytes()).map_err(|problem| runner_error(&problem))
     }
 
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError> {
         let looked_through = self.0.check_json(events.get().as_bytes());
-        looked_through.and_then(|()| events::read(context, events.get(), false)).map_err(|problem| trouble(&problem))
+        looked_through
+            .and_then(|()| events::read(context, events.get(), false))
+            .map_err(|problem| runner_error(&problem))
     }
 }
 
-fn trouble(problem: &Problem) -> RunnerError {
+fn runner_error(problem: &Problem) -> RunnerError {
     let (code, detail) = problem.for_runner();
-    RunnerError::new(code, detail)
+    let code = match code {
+        Code::InvalidEvent | Code::InvalidRequest => RunnerCode::InvalidEvent,
+        Code::RoleMismatch => RunnerCode::RoleMismatch,
+        Code::TooLarge => RunnerCode::TooLarge,
+        Code::CredentialInBody => RunnerCode::CredentialInBody,
+        _ => RunnerCode::Internal,
+    };
+    code.because(detail)
 }

@@ -6,7 +6,7 @@ use axum::{
     http::{HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use chrono::{DateTime, Datelike, SubsecRound as _, Utc};
+use chrono::SubsecRound as _;
 use serde::{Deserialize, Serialize};
 use utoipa::ToSchema;
 use utoipa_axum::{router::OpenApiRouter, routes};
@@ -15,19 +15,17 @@ use super::{
     Server,
     extract::{Body, Caller, Query, RunPath, Trace},
     model::{CreateRun, Run, RunList, statuses},
+    page::next_cursor,
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
         id::{RunId, ThreadId, Title},
-        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
+        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
-    store::{
-        retention::Removal,
-        runs::{RunFilter, RunsAfter},
-    },
+    store::{retention::Removal, runs::RunFilter},
     timeline::emit::{EmitError, Opening},
 };
 
@@ -45,8 +43,8 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 /// The same `run_id` again with the same content answers 200 with the same run; with other content 409 `run_exists`.
 #[utoipa::path(post, operation_id = "create_run", path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
     (status = 201, description = "Created; `Location` names it", body = Run),
-    (status = 200, description = "It was there already", body = Run),
-    (status = 403, body = Problem, description = "The agent is for others"),
+    (status = 200, description = "Already exists", body = Run),
+    (status = 403, body = Problem, description = "The principal may not use the agent"),
     (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
@@ -57,12 +55,12 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     let timeline = &server.timeline;
     let now = timeline.clock().now();
     if request.run_id.is_some_and(|run| !run.is_of_today(now.timestamp_millis())) {
-        let detail = "a run_id chosen by the client is a UUIDv7 of today (within 24 hours)";
+        let detail = "a run_id chosen by the client must be a UUIDv7 of today (within 24 hours)";
         return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
     }
     let began_at = request.at.map(|at| at.trunc_subsecs(6));
     if began_at.is_some_and(|at| (now - at).num_milliseconds().abs() > RUN_ID_SKEW_MS_MAX) {
-        let detail = "the time at which a run began is within 24 hours of now";
+        let detail = "the time at which a run began must be within 24 hours of now";
         return Err(Problem::new(Code::InvalidRequest, detail).field("at"));
     }
     let run = request.run_id.unwrap_or_else(|| RunId::trusted(timeline.ids().uuid()));
@@ -74,7 +72,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     let trace_id = trace.unwrap_or_else(|| timeline.ids().uuid().simple().to_string());
     let spec = request.into_spec(owner, run, parent.as_deref(), trace_id)?;
     if spec.is_job() && timeline.store().has_jobs(owner, JOBS_OWN_MAX).await? {
-        let detail = format!("{JOBS_OWN_MAX} runs of yours are queued for agents or under way");
+        let detail = format!("{JOBS_OWN_MAX} runs of this principal are queued for agents or in progress");
         return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));
     }
     let hash = spec.content_hash();
@@ -99,7 +97,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
     ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
     ("until" = Option<DateTime<Utc>>, Query, description = "Created before"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
@@ -115,7 +113,7 @@ pub(super) async fn run_list(
     thread_id: Option<ThreadId>,
     query: &Query,
 ) -> Result<Reply<RunList>, Problem> {
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let page = query.page()?;
     let filter = RunFilter {
         statuses: statuses(query.text("status").unwrap_or_default())?,
         thread_id,
@@ -127,37 +125,19 @@ pub(super) async fn run_list(
         since: query.parsed("since")?,
         until: query.parsed("until")?,
     };
-    let after = query.text("cursor").map(read_cursor).transpose()?;
     let store = server.timeline.store();
     // The tail first: a run created in between shows up in the page, in the stream, or in both.
     let stream_cursor = store.feed_tail(owner).await?.to_string();
-    let (records, more) = store.runs(owner, &filter, after, limit).await?;
-    let next_cursor = records
-        .last()
-        .filter(|_| more)
-        .map(|last| format!("r{}.{}", last.head.created_at.timestamp_micros(), last.context.run_id));
+    let (records, more) = store.runs(owner, &filter, &page).await?;
+    let next_cursor = next_cursor(more, records.last().map(|last| (last.head.created_at, last.context.run_id)));
     let now = server.timeline.clock().now();
     let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
     Ok(Reply(RunList { runs, next_cursor, stream_cursor }))
 }
 
-/// The time in a cursor; one that no row of ours can have is not ours.
-pub(super) fn cursor_time(micros: &str) -> Option<DateTime<Utc>> {
-    DateTime::from_timestamp_micros(micros.parse().ok()?).filter(|at| (1970..=9999).contains(&at.year()))
-}
-
-fn read_cursor(text: &str) -> Result<RunsAfter, Problem> {
-    let read = || {
-        let (micros, run) = text.strip_prefix('r')?.split_once('.')?;
-        let created_at = cursor_time(micros)?;
-        Some(RunsAfter { created_at, run_id: run.parse().ok()? })
-    };
-    read().ok_or_else(Problem::bad_cursor)
-}
-
-/// Look at a run.
+/// Get a run.
 #[utoipa::path(get, operation_id = "get_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
@@ -177,7 +157,7 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
 
 /// Delete an ended run with its events.
 #[utoipa::path(delete, operation_id = "delete_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign"),
+    responses((status = 204, description = "Deleted"), (status = 404, body = Problem, description = "Not found, or of another owner"),
               (status = 409, body = Problem, description = "`run_not_ended`")))]
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(Scope::Admin, run)?.owner();
@@ -198,10 +178,10 @@ struct Cancel {
     reason: Option<Title>,
 }
 
-/// Cancel a run and every run below it that has not ended.
+/// Cancel a run and all its descendants that have not ended.
 #[utoipa::path(post, operation_id = "cancel_run", path = "/api/runs/{run_id}/cancel", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     request_body(content = Option<Cancel>), responses((status = 202, body = Run, description = "Cancelled, now or before"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`run_ended` otherwise")))]
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`run_ended` otherwise")))]
 async fn cancel(
     State(server): State<Server>,
     caller: Caller,
@@ -221,7 +201,7 @@ async fn cancel(
 
 /// Renew the lease of a run's producer.
 #[utoipa::path(post, operation_id = "renew_lease", path = "/api/runs/{run_id}/heartbeat", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 204, description = "Renewed"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 204, description = "Renewed"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
     let now = server.timeline.clock().now();

@@ -15,6 +15,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Body, Caller, Query, SavedPath},
+    page::next_cursor,
     problem::{Code, Problem},
     threads::created_or_ok,
 };
@@ -22,11 +23,12 @@ use crate::{
     domain::{
         event::timestamp,
         id::{Malformed, ThreadId},
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX},
+        limits::{SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX},
         principal::Scope,
         transcript::{SavedName, SavedSession, full::values_in},
     },
     sessions::saved::{Entry, Error},
+    store::page::Page,
 };
 
 /// Bodies that are files.
@@ -44,12 +46,12 @@ struct Saved {
     description: Option<String>,
     /// RFC 3339, UTC, microseconds.
     created_at: String,
-    /// When it was saved last.
+    /// When it was last saved.
     updated_at: String,
     message_count: usize,
-    /// The beginning of what a user said first.
+    /// The beginning of the user's first message.
     first_message: Option<String>,
-    /// Whether only the log's messages were kept, and it is restored by a summary.
+    /// Whether only the log's messages were saved; such a session is restored as a summary.
     fallback: bool,
 }
 
@@ -81,7 +83,7 @@ impl From<Entry> for Saved {
     }
 }
 
-/// A file in the folder that is no session's, or none any more.
+/// A file in the folder that is not, or no longer, a session.
 #[derive(Debug, Serialize, ToSchema)]
 struct UnreadableFile {
     name: String,
@@ -103,20 +105,25 @@ struct SavedList {
 
 /// List saved sessions, by name.
 #[utoipa::path(get, operation_id = "list_saved_sessions", path = "/api/saved-sessions", tag = "saved sessions", params(
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = SavedList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<SavedList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
-    let limit = usize::try_from(query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?).unwrap_or(1);
-    let read = |text: &str| text.strip_prefix('n')?.parse::<SavedName>().ok();
-    let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let Page { after, limit } = query.page::<SavedName>()?;
+    let limit = usize::try_from(limit).unwrap_or(1);
     let listing = server.saved.list(owner).await?;
     let is_first = after.is_none();
-    let mut rest = listing.sessions.into_iter().filter(|entry| after.as_ref().is_none_or(|after| entry.name > *after));
-    let saved_sessions: Vec<Saved> = rest.by_ref().take(limit).map(Saved::from).collect();
-    let last = rest.next().and(saved_sessions.last());
-    let next_cursor = last.map(|last| format!("n{}", last.name));
+    let mut found: Vec<_> = listing
+        .sessions
+        .into_iter()
+        .filter(|entry| after.as_ref().is_none_or(|after| entry.name > *after))
+        .take(limit + 1)
+        .collect();
+    let more = found.len() > limit;
+    found.truncate(limit);
+    let next_cursor = next_cursor(more, found.last().map(|last| last.name.clone()));
+    let saved_sessions = found.into_iter().map(Saved::from).collect();
     let unreadable = listing.unreadable.into_iter().filter(|_| is_first).take(limit).map(|(name, at)| UnreadableFile {
         name,
         line: at.line,
@@ -126,7 +133,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     Ok(Reply(SavedList { unreadable: unreadable.collect(), saved_sessions, next_cursor }))
 }
 
-/// What to save, and how to call it.
+/// What to save, and under which name.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct SaveThread {
@@ -134,14 +141,14 @@ struct SaveThread {
     name: String,
     #[schema(value_type = String)]
     thread_id: ThreadId,
-    /// At most 2 000 characters; absent, a session that is saved again keeps its own.
+    /// At most 2 000 characters; if absent, a session that is saved again keeps its description.
     description: Option<String>,
 }
 
-/// Save a thread as it is now, in the place of what was saved under the name.
+/// Save the current state of a thread, replacing what was saved under the name.
 #[utoipa::path(post, operation_id = "save_session", path = "/api/saved-sessions", tag = "saved sessions", request_body = SaveThread,
     responses((status = 201, body = Saved, description = "Saved"), (status = 200, body = Saved, description = "Saved again"),
-    (status = 400, body = Problem, description = "Invalid; a name is told the rule it broke"), (status = 404, body = Problem, description = "The thread is absent or foreign"),
+    (status = 400, body = Problem, description = "Invalid; for a name, the detail has the rule"), (status = 404, body = Problem, description = "Thread not found, or of another owner"),
     (status = 422, body = Problem, description = "`unreadable_session`: what is saved under the name cannot be read")))]
 async fn save(State(server): State<Server>, caller: Caller, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
@@ -159,8 +166,8 @@ async fn save(State(server): State<Server>, caller: Caller, body: Body) -> Resul
 
 /// A session with all its messages: its file.
 #[utoipa::path(get, operation_id = "get_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
-    responses((status = 200, body = serde_json::Value, description = "The file"), (status = 400, body = Problem, description = "No name"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 422, body = Problem, description = "`unreadable_session`, with the line and the reason")))]
+    responses((status = 200, body = serde_json::Value, description = "The file"), (status = 400, body = Problem, description = "Invalid name"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 422, body = Problem, description = "`unreadable_session`, with the line and the reason")))]
 async fn show(State(server): State<Server>, caller: Caller, SavedPath(name): SavedPath) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let text = server.saved.read(owner, name).await?.to_text();
@@ -168,10 +175,10 @@ async fn show(State(server): State<Server>, caller: Caller, SavedPath(name): Sav
     Ok(([json], text).into_response())
 }
 
-/// Bring a session in from its file, in the place of what was saved under the name.
+/// Import a session from its file, replacing what was saved under the name.
 #[utoipa::path(put, operation_id = "import_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
     request_body = serde_json::Value, responses((status = 201, body = Saved, description = "Saved"), (status = 200, body = Saved, description = "Replaced"),
-    (status = 400, body = Problem, description = "Invalid; a file is told its line and the reason"), (status = 413, body = Problem, description = "Over 32 MiB")))]
+    (status = 400, body = Problem, description = "Invalid; for a file, the detail has the line and the reason"), (status = 413, body = Problem, description = "Over 32 MiB")))]
 async fn import(
     State(server): State<Server>,
     caller: Caller,
@@ -182,19 +189,19 @@ async fn import(
     name.check_new().map_err(|rule| bad_name(rule.0))?;
     let named = SavedSession::named(&body.bytes).map_err(Error::Refused)?;
     if named.is_some_and(|named| named != name.as_str()) {
-        let detail = "the file is of a session that is called otherwise";
+        let detail = "the file is of a session with another name";
         return Err(Problem::new(Code::InvalidRequest, detail)
             .field("name")
-            .hint("change the name in the file, leave it out, or use it in the path"));
+            .hint("change the name in the file, omit it, or use it in the path"));
     }
     body.check_values(values_in(&body.bytes).iter().map(Vec::as_slice))?;
     let (created, session) = server.saved.import(owner, name, body.bytes.to_vec()).await?;
     Ok((created_or_ok(created), Reply(Saved::from(session))).into_response())
 }
 
-/// Delete a session, also one that cannot be read. Threads that came from it stay.
+/// Delete a session, including one that cannot be read. Threads restored from it stay.
 #[utoipa::path(delete, operation_id = "delete_saved_session", path = "/api/saved-sessions/{name}", tag = "saved sessions", params(("name" = String, Path)),
-    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 204, description = "Deleted"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn delete(
     State(server): State<Server>,
     caller: Caller,
@@ -205,35 +212,35 @@ async fn delete(
     Ok(StatusCode::NO_CONTENT)
 }
 
-/// Where to restore to.
+/// The target of a restore.
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct Restore {
-    /// A thread without checkpoints, or none yet; absent, a new one.
+    /// A thread without checkpoints, or one that does not exist yet; if absent, a new one.
     #[schema(value_type = Option<String>)]
     thread_id: Option<ThreadId>,
 }
 
-/// The thread that goes on from a session.
+/// The thread that continues a session.
 #[derive(Debug, Serialize, ToSchema)]
 struct RestoredThread {
     thread_id: String,
-    /// The state that the next run goes on from.
+    /// The state that the next run continues from.
     checkpoint_id: String,
     /// Messages of the session.
     message_count: usize,
-    /// Whether the thread knows a summary of them only.
+    /// Whether the thread has only a summary of them.
     fallback: bool,
-    /// The session of the chat that goes on with the thread; null where the thread is called like none's, or the chat
-    /// has another session that is open.
+    /// The session of the chat that continues with the thread; null if the thread has no chat's name, or the chat has
+    /// another open session.
     session_id: Option<String>,
     stream_url: String,
 }
 
-/// Make a thread that goes on from a session.
+/// Create a thread that continues a session.
 #[utoipa::path(post, operation_id = "restore_saved_session", path = "/api/saved-sessions/{name}/restore", tag = "saved sessions", params(("name" = String, Path)),
     request_body(content = Option<Restore>), responses((status = 201, body = RestoredThread, description = "The thread"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`thread_exists`"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`thread_exists`"),
     (status = 422, body = Problem, description = "`unreadable_session`, with the line and the reason")))]
 async fn restore(
     State(server): State<Server>,
@@ -269,14 +276,14 @@ impl From<Error> for Problem {
             Error::Locked => {
                 Self::new(Code::StorageUnavailable, detail).hint("nothing was changed; try again after Retry-After")
             }
-            Error::Refused(_) => Self::new(Code::InvalidRequest, detail).hint("mend that line and send the file again"),
+            Error::Refused(_) => Self::new(Code::InvalidRequest, detail).hint("fix that line and send the file again"),
             Error::Unreadable(_) => {
-                Self::new(Code::UnreadableSession, detail).hint("mend that line in its folder, or delete the session")
+                Self::new(Code::UnreadableSession, detail).hint("fix that line in its folder, or delete the session")
             }
             Error::TooLarge(_) => Self::new(Code::TooLarge, detail),
             Error::ThreadTaken => Self::new(Code::ThreadExists, detail)
                 .field("thread_id")
-                .hint("restore to a thread that does not exist yet, or name none"),
+                .hint("restore to a thread that does not exist yet, or omit the thread"),
             Error::Store(error) => Self::of_change(error),
             Error::Disk(error) => {
                 tracing::error!(
@@ -285,11 +292,11 @@ impl From<Error> for Problem {
                 );
                 match error.kind() {
                     io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded | io::ErrorKind::FileTooLarge => {
-                        Self::new(Code::StorageFull, "there is no room for saved sessions")
-                            .hint("nothing was changed; make room and try again")
+                        Self::new(Code::StorageFull, "there is no space for saved sessions")
+                            .hint("nothing was changed; free space and try again")
                     }
                     _ => Self::new(Code::StorageUnavailable, detail)
-                        .hint("the server's log has the cause: look at --sessions-dir and what lies in it"),
+                        .hint("the server's log has the cause: check --sessions-dir and its contents"),
                 }
             }
         }

@@ -18,19 +18,20 @@ use tokio::{
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_layer::Layer as _;
 
-use crate::{domain::limits::ACCEPT_WARNING_MS, runners::intake::Metered};
-
-/// How long a request head may take to arrive.
-const HEAD_MAX: Duration = Duration::from_secs(10);
-/// How long sent data may stay unacknowledged before the peer counts as gone.
-const SILENCE_MAX: Duration = Duration::from_secs(20);
+use crate::{
+    domain::limits::{ACCEPT_WARNING_MS, HEAD_BYTES_MAX, HEAD_MS_MAX, PEER_SILENCE_MS_MAX},
+    runners::intake::Metered,
+};
 
 /// Serves until `draining`, then lets requests in flight finish, for `drain_max` at most.
 pub async fn run(listener: TcpListener, router: Router, draining: CancellationToken, drain_max: Duration) {
     let connections = TaskTracker::new();
     let mut refusals = Refusals::default();
     let mut builder = Builder::new();
-    builder.timer(TokioTimer::new()).header_read_timeout(HEAD_MAX).max_buf_size(64 * 1024);
+    builder
+        .timer(TokioTimer::new())
+        .header_read_timeout(Duration::from_millis(HEAD_MS_MAX))
+        .max_buf_size(HEAD_BYTES_MAX);
     loop {
         let stream = tokio::select! {
             accepted = listener.accept() => match accepted {
@@ -92,5 +93,5 @@ fn tune(stream: &TcpStream) {
     // Failing to tune costs comfort, not correctness.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(SILENCE_MAX));
+    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_millis(PEER_SILENCE_MS_MAX)));
 }

@@ -15,14 +15,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Caller, Query, SessionPath},
+    page::next_cursor,
     problem::Problem,
-    runs::cursor_time,
 };
 use crate::{
     domain::{
         event::timestamp,
         id::Name,
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
     },
     store::{
@@ -36,7 +35,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(list)).routes(routes!(show)).routes(routes!(end)).routes(routes!(log))
 }
 
-/// A time of talk in a chat.
+/// A conversation in a chat, between two resets.
 #[derive(Debug, Serialize, ToSchema)]
 struct Session {
     session_id: String,
@@ -49,7 +48,7 @@ struct Session {
     started_at: String,
     /// The last message or answer.
     last_activity_at: String,
-    /// Null while it goes on. An idle session ends when somebody writes again, as of the time it had become idle.
+    /// Null while it is open. An idle session ends when the user writes again, as of the time it became idle.
     ended_at: Option<String>,
     end_reason: Option<EndReason>,
     /// Messages that were accepted.
@@ -88,36 +87,25 @@ struct SessionList {
 #[utoipa::path(get, operation_id = "list_sessions", path = "/api/sessions", tag = "channels", params(
     ("channel" = Option<String>, Query, description = "Sessions of this channel"),
     ("chat_id" = Option<String>, Query, description = "Sessions of chats with this id"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = SessionList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<SessionList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
-    let after = query.text("cursor").map(|text| read_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
-    let filter = SessionFilter { channel: query.parsed("channel")?, chat_id: query.parsed("chat_id")?, after };
-    let mut records = server.timeline.store().sessions(owner, &filter, limit + 1).await?;
-    let more = records.len() as i64 > limit;
-    records.truncate(usize::try_from(limit).unwrap_or(0));
-    let next_cursor = records
-        .last()
-        .filter(|_| more)
-        .map(|last| format!("s{}.{}", last.started_at.timestamp_micros(), last.session_id));
+    let page = query.page()?;
+    let filter = SessionFilter { channel: query.parsed("channel")?, chat_id: query.parsed("chat_id")? };
+    let (records, more) = server.timeline.store().sessions(owner, &filter, &page).await?;
+    let next_cursor = next_cursor(more, records.last().map(|last| (last.started_at, last.session_id.clone())));
     Ok(Reply(SessionList { sessions: records.into_iter().map(Session::from).collect(), next_cursor }))
-}
-
-fn read_cursor(text: &str) -> Option<(chrono::DateTime<chrono::Utc>, Name)> {
-    let (micros, session) = text.strip_prefix('s')?.split_once('.')?;
-    Some((cursor_time(micros)?, session.parse().ok()?))
 }
 
 async fn existing(server: &Server, owner: &OwnerId, session: &Name) -> Result<SessionRecord, Problem> {
     server.timeline.store().session(owner, session).await?.ok_or_else(Problem::not_found)
 }
 
-/// Look at a session.
+/// Get a session.
 #[utoipa::path(get, operation_id = "get_session", path = "/api/sessions/{session_id}", tag = "channels", params(("session_id" = String, Path)),
-    responses((status = 200, body = Session, description = "The session"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = Session, description = "The session"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(
     State(server): State<Server>,
     caller: Caller,
@@ -129,7 +117,7 @@ async fn show(
 
 /// End a session; the chat's next message begins a new one.
 #[utoipa::path(post, operation_id = "end_session", path = "/api/sessions/{session_id}/end", tag = "channels", params(("session_id" = String, Path)),
-    responses((status = 200, body = Session, description = "Ended, now or before"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = Session, description = "Ended, now or before"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn end(
     State(server): State<Server>,
     caller: Caller,
@@ -147,10 +135,10 @@ async fn end(
 
 /// The log of the session's thread, one JSON object a line.
 ///
-/// It belongs to the thread: where a channel keeps one thread for many sessions, it tells of all of them.
+/// It belongs to the thread: if a channel keeps one thread for many sessions, it covers all of them.
 #[utoipa::path(get, operation_id = "session_log", path = "/api/sessions/{session_id}/log.jsonl", tag = "channels", params(("session_id" = String, Path)),
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines so far"),
-    (status = 404, body = Problem, description = "Absent or foreign")))]
+    (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn log(
     State(server): State<Server>,
     caller: Caller,

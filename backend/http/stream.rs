@@ -1,6 +1,6 @@
 //! Streams: a run, a tree, a thread, everything. All are the same follower with another scope.
 
-use std::{ops::Range, sync::Arc, time::Duration};
+use std::{ops::Range, time::Duration};
 
 use axum::{
     body::Body as ReplyBody,
@@ -13,23 +13,23 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    events::check_current,
     extract::{Caller, Query, RunPath},
     problem::{Code, Problem},
-    sse::{Encoder, sent_away},
 };
 use crate::{
     auth,
     domain::{
-        cursor::{FeedCursor, RunCursor},
-        history::Histories,
-        id::{Seq, ThreadId},
+        id::ThreadId,
         limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS},
         principal::{OwnerId, Scope},
     },
+    faces::sse::{Encoder, sent_away},
     quota::{Full, Share},
-    store::{feed, runs::RunRecord},
-    timeline::follow::{Follower, StreamOptions},
+    store::feed,
+    timeline::{
+        follow::{Follower, StreamOptions},
+        resume::{Begin, ResumeError, Resumed},
+    },
 };
 
 /// The routes of this file.
@@ -39,10 +39,9 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 
 /// What a reader asks for, from header and query.
 struct Asked {
-    /// `Last-Event-ID` wins over `?after=`.
-    cursor: Option<String>,
-    tail: Option<i64>,
-    wishes: StreamOptions,
+    /// `Last-Event-ID` wins over `?after=`, and both over `?tail=`.
+    begin: Begin,
+    options: StreamOptions,
 }
 
 impl Asked {
@@ -57,14 +56,15 @@ impl Asked {
         let tokens = match query.text("tokens") {
             None | Some("true" | "1") => true,
             Some("false" | "0") => false,
-            Some(_) => return Err(Problem::new(Code::InvalidRequest, "tokens is true or false").field("tokens")),
+            Some(_) => return Err(Problem::new(Code::InvalidRequest, "tokens must be true or false").field("tokens")),
         };
         let filter = query.parsed("types")?.unwrap_or_default();
-        Ok(Self {
-            cursor: cursor.map(str::to_owned),
-            tail,
-            wishes: StreamOptions { filter, tokens, roles: query.roles()? },
-        })
+        let begin = match (cursor, tail) {
+            (Some(cursor), _) => Begin::After(cursor.to_owned()),
+            (None, Some(tail)) => Begin::Tail(tail),
+            (None, None) => Begin::Start,
+        };
+        Ok(Self { begin, options: StreamOptions { filter, tokens, roles: query.roles()? } })
     }
 }
 
@@ -121,28 +121,37 @@ fn event_stream(body: ReplyBody) -> Response {
 }
 
 fn invalid_cursor(detail: &str) -> Problem {
-    Problem::new(Code::InvalidCursor, detail).hint("send back the id of the last frame you saw, or none to begin anew")
+    Problem::new(Code::InvalidCursor, detail)
+        .hint("send the id of the last frame you saw, or none to start from the beginning")
 }
 
-fn cursor_ahead(last: &str) -> Problem {
-    Problem::new(Code::CursorAhead, format!("the log ends at {last}"))
-        .hint("the cursor is from another run, another server or a database that was set back")
+impl From<ResumeError> for Problem {
+    fn from(error: ResumeError) -> Self {
+        match error {
+            ResumeError::Invalid(rule) => invalid_cursor(rule.0),
+            ResumeError::Ahead { last } => Self::new(Code::CursorAhead, format!("the log ends at {last}")).hint(
+                "the cursor is from another run, another server or a database that was restored to an earlier state",
+            ),
+            ResumeError::NotFound => Self::not_found(),
+            ResumeError::Store(error) => error.into(),
+        }
+    }
 }
 
 /// Follow a run, or with `tree=true` a run and all its descendants.
 ///
-/// Replays what is there, then goes on live, each event once and in order. Reconnecting with the last seq of an ended
-/// run answers 204: stop.
+/// Replays the stored events, then continues live, each event once and in order. Reconnecting with the last seq of an
+/// ended run is answered with 204: stop.
 #[utoipa::path(get, operation_id = "follow_run", path = "/api/stream/runs/{run_id}", tag = "streams", params(("run_id" = uuid::Uuid, Path),
-    ("Last-Event-ID" = Option<String>, Header, description = "Go on after this frame id; wins over `after`"),
-    ("after" = Option<String>, Query, description = "Go on after this frame id"),
-    ("tail" = Option<i64>, Query, description = "Begin with the last so many events, at most 1000"),
-    ("types" = Option<String>, Query, description = "Such as `tool.*,run.*`; ids stay true seqs"),
-    ("tokens" = Option<bool>, Query, description = "`false` leaves deltas out"),
+    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this frame id; takes precedence over `after`"),
+    ("after" = Option<String>, Query, description = "Continue after this frame id"),
+    ("tail" = Option<i64>, Query, description = "Start with this many of the last events, at most 1000"),
+    ("types" = Option<String>, Query, description = "Such as `tool.*,run.*`; ids remain true seqs"),
+    ("tokens" = Option<bool>, Query, description = "`false` omits deltas"),
     ("tree" = Option<bool>, Query, description = "Include every descendant; ids are then opaque cursors")),
     responses((status = 200, description = "Frames; see docs/protocol.md", content_type = "text/event-stream"),
     (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn run(
     State(server): State<Server>,
     caller: Caller,
@@ -153,66 +162,13 @@ async fn run(
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
     let place = place(&server, &owner, &headers)?;
     let asked = Asked::read(&query, &headers)?;
-    let histories = server.timeline.histories();
-    let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
-    if matches!(query.text("tree"), Some("true" | "1")) {
+    let resumed = if matches!(query.text("tree"), Some("true" | "1")) {
         caller.needs_all(Scope::Read)?;
-        return tree(&server, &caller, place, owner, &record, asked, histories).await;
-    }
-    let after = match (&asked.cursor, asked.tail) {
-        (Some(cursor), _) => {
-            let cursor: RunCursor =
-                cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
-            let is_admitted = server.timeline.admits(&owner, run, cursor, &histories).await?;
-            if !is_admitted || cursor.seq > record.head.last_seq {
-                check_history(&server, &owner, &histories).await?;
-                return Err(cursor_ahead(&record.head.last_seq.to_string()).into());
-            }
-            cursor.seq
-        }
-        (None, Some(tail)) => record.head.last_seq.back(tail),
-        (None, None) => Seq::ZERO,
+        server.timeline.resume_tree(&owner, run, &asked.begin, asked.options).await?
+    } else {
+        server.timeline.resume_run(&owner, run, &asked.begin, asked.options).await?
     };
-    if after == record.head.last_seq && record.head.status.is_terminal() && asked.cursor.is_some() {
-        check_history(&server, &owner, &histories).await?;
-        return Ok(StatusCode::NO_CONTENT.into_response());
-    }
-    let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
-    let mut follower = server.timeline.follow_run(context, after, histories, asked.wishes);
-    if after == record.head.last_seq && record.head.status.is_terminal() {
-        follower.root_ended(record.head.status, record.head.last_seq);
-    }
-    Ok(stream(&server, &caller, place, follower, Encoder::run()))
-}
-
-async fn tree(
-    server: &Server,
-    caller: &Caller,
-    place: Share,
-    owner: OwnerId,
-    record: &RunRecord,
-    asked: Asked,
-    histories: Arc<Histories>,
-) -> Result<Response, Refused> {
-    let (root, head) = (record.context.run_id, &record.head);
-    let resuming = asked.cursor.is_some();
-    let scope = feed::Scope::Tree(root);
-    let after = feed_cursor(server, &owner, &scope, &asked, &histories).await?;
-    if resuming && head.status.is_terminal() {
-        let store = server.timeline.store();
-        let all_ended = store.tree(&owner, root).await?.iter().all(|(_, ended)| *ended);
-        if all_ended && store.feed_page(&owner, &scope, &after, 1).await?.events.is_empty() {
-            check_history(server, &owner, &histories).await?;
-            return Ok(StatusCode::NO_CONTENT.into_response());
-        }
-    }
-    let removed = server.timeline.store().removed(&owner).await?;
-    let encoder = Encoder::feed(after.clone());
-    let mut follower = server.timeline.follow_feed(owner, scope, after, &removed, histories, asked.wishes);
-    if head.status.is_terminal() {
-        follower.root_ended(head.status, head.last_seq);
-    }
-    Ok(stream(server, caller, place, follower, encoder))
+    Ok(respond(&server, &caller, place, resumed))
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
@@ -259,49 +215,20 @@ async fn many(
     let owner = caller.needs_all(Scope::Read)?.owner().clone();
     let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
-    let histories = server.timeline.histories();
-    let after = feed_cursor(server, &owner, &scope, &asked, &histories).await?;
-    let removed = server.timeline.store().removed(&owner).await?;
-    let encoder = Encoder::feed(after.clone());
-    let follower = server.timeline.follow_feed(owner, scope, after, &removed, histories, asked.wishes);
-    Ok(stream(server, caller, place, follower, encoder))
+    let resumed = server.timeline.resume_feed(&owner, scope, &asked.begin, asked.options).await?;
+    Ok(respond(server, caller, place, resumed))
 }
 
-async fn feed_cursor(
-    server: &Server,
-    owner: &OwnerId,
-    scope: &feed::Scope,
-    asked: &Asked,
-    histories: &Histories,
-) -> Result<FeedCursor, Problem> {
-    let store = server.timeline.store();
-    match (&asked.cursor, asked.tail) {
-        (Some(cursor), _) => {
-            let cursor: FeedCursor =
-                cursor.parse().map_err(|rule: crate::domain::id::Malformed| invalid_cursor(rule.0))?;
-            let tail = store.feed_tail(owner).await?;
-            check_current(tail.history(), histories)?;
-            if !histories.admits(&cursor) || cursor.is_ahead_of(&tail) {
-                return Err(cursor_ahead(&tail.to_string()));
-            }
-            Ok(cursor.of_history(histories.current()))
-        }
-        (None, Some(tail)) => {
-            let cursor = store.feed_before_tail(owner, scope, tail).await?;
-            check_current(cursor.history(), histories)?;
-            Ok(cursor)
-        }
-        (None, None) => Ok(FeedCursor::start().of_history(histories.current())),
+fn respond(server: &Server, caller: &Caller, place: Share, resumed: Resumed) -> Response {
+    match resumed {
+        Resumed::Stream(follower) => stream(server, caller, place, *follower),
+        Resumed::Ended => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
-/// Says nothing about a place by what was read, unless the log is still in the history that it is admitted under.
-async fn check_history(server: &Server, owner: &OwnerId, histories: &Histories) -> Result<(), Problem> {
-    Ok(check_current(server.timeline.store().feed_tail(owner).await?.history(), histories)?)
-}
-
 /// Turns a follower into a response that ends when the follower, the credential or the server does.
-fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower, mut encoder: Encoder) -> Response {
+fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower) -> Response {
+    let mut encoder = Encoder::at(follower.position());
     encoder.retry_ms = jitter(server, DRAINED_RETRY_MS);
     let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
     let watched = token_id.map(|token| server.revocations.watch(token));

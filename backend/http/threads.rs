@@ -15,20 +15,21 @@ use super::{
     Server,
     extract::{Body, Caller, PRUNE, Query, ThreadPath},
     model::RunList,
+    page::next_cursor,
     problem::{Code, Problem},
     runs::run_list,
 };
 use crate::{
     domain::{
         event::timestamp,
-        id::{Name, Seq, ThreadId, Title},
+        id::{Name, ThreadId, Title},
         json::Json,
-        limits::{METADATA_BYTES_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PRUNE_IDS_MAX, THREAD_TTL_S_MAX},
+        limits::{METADATA_BYTES_MAX, PRUNE_IDS_MAX, THREAD_TTL_S_MAX},
         principal::{OwnerId, Scope},
     },
     store::{
         prune::{Copied, Pruned},
-        threads::{Message, ThreadChange, ThreadRecord, ThreadsAfter, TtlChange},
+        threads::{Message, ThreadChange, ThreadRecord, TtlChange},
     },
     threads::{Strategy, Threads},
 };
@@ -45,7 +46,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
         .routes(routes!(messages))
 }
 
-/// What an agent remembers from one run to the next.
+/// The state that an agent keeps from one run to the next.
 #[derive(Debug, Serialize, ToSchema)]
 struct Thread {
     thread_id: String,
@@ -53,13 +54,13 @@ struct Thread {
     owner_id: String,
     #[schema(value_type = std::collections::HashMap<String, serde_json::Value>)]
     metadata: Json,
-    /// Its own time to live, seconds; 0 for ever, null as the server says.
+    /// Its own time to live, in seconds; 0 for never expiring, null for the server's default.
     ttl_s: Option<i64>,
     /// The newest checkpoint of the root namespace.
     latest_checkpoint_id: Option<String>,
     /// RFC 3339, UTC, microseconds.
     created_at: String,
-    /// The last checkpoint, or begin or end of a run.
+    /// The last checkpoint, or start or end of a run.
     updated_at: String,
     /// When it expires if nothing touches it; null for never.
     expires_at: Option<String>,
@@ -94,35 +95,24 @@ struct ThreadList {
 /// List threads, newest first.
 #[utoipa::path(get, operation_id = "list_threads", path = "/api/threads", tag = "threads", params(
     ("q" = Option<String>, Query, description = "Text in the id"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = ThreadList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<ThreadList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let page = query.page()?;
     let search = query.parsed::<Title>("q")?;
-    let after =
-        query.text("cursor").map(|text| read_threads_cursor(text).ok_or_else(Problem::bad_cursor)).transpose()?;
     let store = server.threads.store();
     let search = search.as_ref().map(Title::as_str);
-    let (records, more) = store.threads(owner, search, after.as_ref(), limit).await?;
-    let next_cursor = records
-        .last()
-        .filter(|_| more)
-        .map(|last| format!("t{}.{}", last.created_at.timestamp_micros(), last.thread_id));
+    let (records, more) = store.threads(owner, search, &page).await?;
+    let next_cursor = next_cursor(more, records.last().map(|last| (last.created_at, last.thread_id.clone())));
     let threads = records.into_iter().map(|record| Thread::of(record, &server.threads)).collect();
     Ok(Reply(ThreadList { threads, next_cursor }))
 }
 
-fn read_threads_cursor(text: &str) -> Option<ThreadsAfter> {
-    let (micros, thread) = text.strip_prefix('t')?.split_once('.')?;
-    let created_at = super::runs::cursor_time(micros)?;
-    Some(ThreadsAfter { created_at, thread_id: thread.parse().ok()? })
-}
-
-/// Look at a thread.
+/// Get a thread.
 #[utoipa::path(get, operation_id = "get_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
-    responses((status = 200, body = Thread, description = "The thread"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = Thread, description = "The thread"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(
     State(server): State<Server>,
     caller: Caller,
@@ -136,14 +126,14 @@ async fn existing(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result
     server.threads.store().thread(owner, thread).await?.ok_or_else(Problem::not_found)
 }
 
-/// What to change of a thread; a member that is absent stays as it was.
+/// What to change in a thread; absent members stay unchanged.
 #[derive(Debug, Default, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct PutThread {
     /// A JSON object of at most 64 KiB.
     #[schema(value_type = Option<std::collections::HashMap<String, serde_json::Value>>)]
     metadata: Option<Json>,
-    /// Seconds from 1 to 315 360 000; 0 for ever, null as the server says.
+    /// Seconds from 1 to 315 360 000; 0 for never expiring, null for the server's default.
     #[serde(default, rename = "ttl_s", deserialize_with = "ttl_change")]
     #[schema(value_type = Option<i64>)]
     ttl: TtlChange,
@@ -157,7 +147,7 @@ fn ttl_change<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<TtlCh
 /// Create a thread, or change one.
 #[utoipa::path(put, operation_id = "put_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
     request_body(content = Option<PutThread>), responses((status = 201, description = "Created", body = Thread),
-    (status = 200, description = "It was there already", body = Thread), (status = 400, body = Problem, description = "Invalid")))]
+    (status = 200, description = "Already exists", body = Thread), (status = 400, body = Problem, description = "Invalid")))]
 async fn put(
     State(server): State<Server>,
     caller: Caller,
@@ -170,7 +160,7 @@ async fn put(
         check_metadata(metadata)?;
     }
     if matches!(ttl, TtlChange::To(ttl_s) if !(0..=THREAD_TTL_S_MAX).contains(&ttl_s)) {
-        let detail = format!("a time to live is 0 to {THREAD_TTL_S_MAX} seconds");
+        let detail = format!("a time to live must be 0 to {THREAD_TTL_S_MAX} seconds");
         return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
     }
     let change = ThreadChange { metadata, ttl };
@@ -187,7 +177,7 @@ pub(super) fn created_or_ok(created: bool) -> StatusCode {
 /// Metadata is an object within its bound.
 pub(super) fn check_metadata(metadata: &Json) -> Result<(), Problem> {
     if metadata.as_str().len() > METADATA_BYTES_MAX {
-        let detail = format!("metadata may have {METADATA_BYTES_MAX} bytes");
+        let detail = format!("metadata may have at most {METADATA_BYTES_MAX} bytes");
         return Err(Problem::new(Code::TooLarge, detail).field("metadata"));
     }
     if metadata.as_str().starts_with('{') {
@@ -198,7 +188,7 @@ pub(super) fn check_metadata(metadata: &Json) -> Result<(), Problem> {
 
 /// Delete a thread with its checkpoints. Its runs stay.
 #[utoipa::path(delete, operation_id = "delete_thread", path = "/api/threads/{thread_id}", tag = "threads", params(("thread_id" = String, Path)),
-    responses((status = 204, description = "Gone"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 204, description = "Deleted"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn delete(
     State(server): State<Server>,
     caller: Caller,
@@ -213,15 +203,15 @@ async fn delete(
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 struct CopyThread {
-    /// A thread without checkpoints of its own, or none.
+    /// A thread without checkpoints of its own, or one that does not exist yet.
     #[schema(value_type = String)]
     to: ThreadId,
 }
 
-/// Copy a thread's metadata, time to live, checkpoints and writes into another one.
+/// Copy a thread's metadata, time to live, checkpoints and writes into another thread.
 #[utoipa::path(post, operation_id = "copy_thread", path = "/api/threads/{thread_id}/copy", tag = "threads", params(("thread_id" = String, Path)),
-    request_body = CopyThread, responses((status = 201, description = "The copy", body = Thread), (status = 200, description = "The copy; the thread was there already", body = Thread),
-    (status = 404, body = Problem, description = "Absent or foreign"), (status = 409, body = Problem, description = "`thread_exists`")))]
+    request_body = CopyThread, responses((status = 201, description = "The copy", body = Thread), (status = 200, description = "The copy; the thread already existed", body = Thread),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`thread_exists`")))]
 async fn copy(
     State(server): State<Server>,
     caller: Caller,
@@ -231,12 +221,12 @@ async fn copy(
     let owner = caller.needs_all(Scope::Emit)?.owner();
     let CopyThread { to } = body.json()?;
     if to == thread {
-        return Err(Problem::new(Code::InvalidRequest, "a thread is not copied into itself").field("to"));
+        return Err(Problem::new(Code::InvalidRequest, "a thread cannot be copied into itself").field("to"));
     }
     let copied = server.threads.store().copy_thread(owner, &thread, &to, server.threads.now()).await;
     match copied.map_err(Problem::of_change)? {
         Copied::Absent => Err(Problem::not_found()),
-        Copied::Taken => Err(Problem::new(Code::ThreadExists, "the thread to copy to holds other checkpoints")
+        Copied::Taken => Err(Problem::new(Code::ThreadExists, "the target thread has other checkpoints")
             .field("to")
             .hint("copy to a thread that does not exist yet")),
         Copied::Done { created } => {
@@ -256,7 +246,7 @@ struct Prune {
     strategy: Strategy,
 }
 
-/// How much is gone.
+/// How much was removed.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct Removed {
     threads: i64,
@@ -272,9 +262,9 @@ impl From<Pruned> for Removed {
     }
 }
 
-/// Prune threads: leave their newest checkpoints, or delete them.
+/// Prune threads: keep only their newest checkpoints, or delete them.
 #[utoipa::path(post, operation_id = "prune_threads", path = "/api/threads/prune", tag = "threads", request_body = Prune,
-    responses((status = 200, body = Removed, description = "What is gone"), (status = 413, body = Problem, description = "Too many ids")))]
+    responses((status = 200, body = Removed, description = "What was removed"), (status = 413, body = Problem, description = "Too many ids")))]
 async fn prune(State(server): State<Server>, caller: Caller, body: Body) -> Result<Reply<Removed>, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
     let Prune { thread_ids, strategy } = body.json()?;
@@ -287,9 +277,9 @@ async fn prune(State(server): State<Server>, caller: Caller, body: Body) -> Resu
 /// The runs of a thread, newest first.
 #[utoipa::path(get, operation_id = "list_thread_runs", path = "/api/threads/{thread_id}/runs", tag = "threads", params(
     ("thread_id" = String, Path), ("status" = Option<String>, Query, description = "One or more statuses, separated by commas"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
-    responses((status = 200, body = RunList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = RunList, description = "A page"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn runs(
     State(server): State<Server>,
     caller: Caller,
@@ -308,10 +298,10 @@ struct ThreadMessage {
     seq: i64,
     /// The span of the message, when it has one.
     message_id: Option<String>,
-    /// `user`, `assistant`, `tool` …: what the message says of itself, else `assistant`.
+    /// `user`, `assistant`, `tool` …: the role given in the message, else `assistant`.
     role: String,
     agent: Option<String>,
-    /// Its parts as they were sent.
+    /// Its parts as sent.
     #[schema(value_type = Option<serde_json::Value>)]
     content: Option<Json>,
     /// The text of all parts.
@@ -355,9 +345,9 @@ struct MessageList {
 
 /// The durable messages of a thread's runs, oldest first.
 #[utoipa::path(get, operation_id = "list_messages", path = "/api/threads/{thread_id}/messages", tag = "threads", params(
-    ("thread_id" = String, Path), ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("thread_id" = String, Path), ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
-    responses((status = 200, body = MessageList, description = "A page"), (status = 404, body = Problem, description = "Absent or foreign")))]
+    responses((status = 200, body = MessageList, description = "A page"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn messages(
     State(server): State<Server>,
     caller: Caller,
@@ -366,13 +356,7 @@ async fn messages(
 ) -> Result<Reply<MessageList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     existing(&server, owner, &thread).await?;
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
-    let read = |text: &str| {
-        let (run, seq) = text.strip_prefix('m')?.split_once('.')?;
-        Some((run.parse().ok()?, Seq::new(seq.parse().ok()?)?))
-    };
-    let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
-    let (found, more) = server.threads.store().messages(owner, &thread, after, limit).await?;
-    let next_cursor = found.last().filter(|_| more).map(|last| format!("m{}.{}", last.run_id, last.seq));
+    let (found, more) = server.threads.store().messages(owner, &thread, &query.page()?).await?;
+    let next_cursor = next_cursor(more, found.last().map(|last| (last.run_id, last.seq)));
     Ok(Reply(MessageList { messages: found.into_iter().map(ThreadMessage::from).collect(), next_cursor }))
 }

@@ -46,16 +46,16 @@ struct RunTimeline {
     summary: Summary,
 }
 
-/// Spans, nesting and sums of a run.
+/// Spans, nesting and totals of a run.
 #[utoipa::path(get, operation_id = "get_timeline", path = "/api/runs/{run_id}/timeline", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
-    responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Absent or foreign"),
+    responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 429, body = Problem, description = "`busy`")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
     let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);
-    let turn = turn.ok_or_else(|| Problem::new(Code::Busy, "many timelines are being made"))?;
+    let turn = turn.ok_or_else(|| Problem::new(Code::Busy, "too many timelines are being computed"))?;
     let zero = record.head.started_at.unwrap_or(record.head.created_at);
     let mut timeline = Timeline::new(run, zero);
     let mut after = Seq::ZERO;

@@ -39,7 +39,7 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
         };
     }
     if parts.method != Method::GET && parts.method != Method::HEAD {
-        let refusal = Problem::new(Code::MethodNotAllowed, "this path is a page and only to be read");
+        let refusal = Problem::new(Code::MethodNotAllowed, "this path is a read-only page");
         return ([(header::ALLOW, "GET, HEAD")], none(routes, &parts, refusal)).into_response();
     }
     if let Some(file) = file {
@@ -76,7 +76,7 @@ fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
     match routes.meant(&parts.method, parts.uri.path()) {
         Some(meant) => {
             let detail = format!("nothing was done: the route is {} {meant}", parts.method);
-            Problem::new(refusal.code(), detail).hint("the API begins with /api, and no path of it ends in a slash")
+            Problem::new(refusal.code(), detail).hint("API paths begin with /api and do not end in a slash")
         }
         None => refusal,
     }

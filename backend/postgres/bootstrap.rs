@@ -138,11 +138,11 @@ impl Bootstrap {
             match self.ask().await {
                 Answer::Silent => return Err(Error::Stuck { pid }),
                 Answer::Yes if found.status == Status::Ready => {
-                    info!(pid, "adopted the Postgres that was left running");
+                    info!(pid, "adopted a Postgres that was left running");
                     return Ok(Some(postmaster));
                 }
                 Answer::Closed if found.status == Status::Ready => {
-                    warn!(pid, "the Postgres that was left running listens elsewhere; it is started again");
+                    warn!(pid, "the Postgres that was left running does not listen on its socket; restarting it");
                     postmaster.stop(STOP_MAX).await?;
                 }
                 Answer::Yes | Answer::Closed if since.elapsed() > READY_MAX => {

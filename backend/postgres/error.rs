@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]
 pub enum Error {
-    #[error("cannot use {}: {source}; choose another folder with --data-dir, or mend its permissions", path.display())]
+    #[error("cannot use {}: {source}; choose another folder with --data-dir, or fix its permissions", path.display())]
     File { path: PathBuf, source: io::Error },
     #[error(
         "another runreel{} already uses the data directory {}; stop it first, or give this one its own --data-dir",
@@ -14,31 +14,31 @@ pub enum Error {
     )]
     InUse { pid: Option<u32>, data_dir: PathBuf },
     #[error(
-        "no Postgres programs found (looked in {looked}); install them with `apt-get install postgresql` \
-         (Debian/Ubuntu) or `brew install postgresql`, name their folder with --pg-bin, \
-         or set DATABASE_URL to a server of yours"
+        "no Postgres programs found (searched {looked}); install them with `apt-get install postgresql` \
+         (Debian/Ubuntu) or `brew install postgresql`, specify their folder with --pg-bin, \
+         or set DATABASE_URL to your own server"
     )]
     NoPrograms { looked: String },
     #[error(
         "the Postgres programs found are too old ({found}; {least} or newer is needed); install a newer Postgres, \
-         name its folder with --pg-bin, or set DATABASE_URL to a server of yours"
+         specify its folder with --pg-bin, or set DATABASE_URL to your own server"
     )]
     TooOld { found: String, least: u32 },
     #[error(
-        "the cluster {} was made by Postgres {cluster}, but only other versions are found ({found}); \
+        "the cluster {} was created by Postgres {cluster}, but only other versions were found ({found}); \
          install that one (`apt-get install postgresql-{cluster}` or `brew install postgresql@{cluster}`), \
-         name its folder with --pg-bin, or convert the cluster with pg_upgrade",
+         specify its folder with --pg-bin, or convert the cluster with pg_upgrade",
         path.display()
     )]
     Version { path: PathBuf, cluster: u32, found: String },
     #[error(
-        "{} is no Postgres cluster (it has no readable PG_VERSION); move it away and runreel makes a new one",
+        "{} is not a Postgres cluster (it has no readable PG_VERSION); move it away and runreel creates a new one",
         path.display()
     )]
     NotACluster { path: PathBuf },
     #[error(
         "{} belongs to uid {owner}, and runreel runs as uid {me}; \
-         run it as that user, or give it the folder with `chown -R`{}",
+         run it as that user, or change the folder's owner with `chown -R`{}",
         path.display(), if *me == 0 { " (Postgres refuses to run as root: choose `postgres`)" } else { "" }
     )]
     Owner { path: PathBuf, owner: u32, me: u32 },
@@ -49,27 +49,27 @@ pub enum Error {
     NoAccount,
     #[error("the socket folder {} cannot be trusted: {reason}; remove it and start again", path.display())]
     SocketDir { path: PathBuf, reason: String },
-    #[error("cannot run {}: {source}; name a folder with working Postgres programs with --pg-bin", program.display())]
+    #[error("cannot run {}: {source}; specify a folder of working Postgres programs: --pg-bin", program.display())]
     Run { program: PathBuf, source: io::Error },
-    #[error("{} failed, so no cluster was made (the next start tries again): {output}", program.display())]
+    #[error("{} failed, so no cluster was created (the next start tries again): {output}", program.display())]
     Create { program: PathBuf, output: String },
-    #[error("Postgres did not start; the end of {} says: {tail}", log.display())]
+    #[error("Postgres did not start; the end of {}: {tail}", log.display())]
     Launch { log: PathBuf, tail: String },
-    #[error("Postgres (pid {pid}) was not ready within {waited_s} s and was ended; read {}", log.display())]
+    #[error("Postgres (pid {pid}) was not ready within {waited_s} s and was stopped; see {}", log.display())]
     Slow { pid: i32, waited_s: u64, log: PathBuf },
     #[error(
-        "a Postgres left from before (pid {pid}) runs on this data directory but does not answer; \
-         if it was stopped, continue it with `kill -CONT {pid}`, else end it with `kill -QUIT {pid}`, then start again"
+        "a Postgres left running (pid {pid}) uses this data directory but does not answer; if it is \
+         suspended, continue it with `kill -CONT {pid}`, else stop it with `kill -QUIT {pid}`, then start again"
     )]
     Stuck { pid: i32 },
     #[error(
-        "a Postgres that runreel did not start (pid {pid}) runs on {}; \
+        "a Postgres that runreel did not start (pid {pid}) uses {}; \
          stop it (`kill -INT {pid}`), then start again", cluster.display()
     )]
     Stranger { pid: i32, cluster: PathBuf },
-    #[error("Postgres (pid {pid}) did not stop when told to; end it with `kill -QUIT {pid}`, the next start recovers")]
+    #[error("Postgres (pid {pid}) did not stop when asked; stop it with `kill -QUIT {pid}`, the next start recovers")]
     StopTimeout { pid: i32 },
-    #[error("the task that watches Postgres failed: {reason}; start again, the next start adopts the cluster")]
+    #[error("the task that supervises Postgres failed: {reason}; start again, the next start adopts the cluster")]
     Supervisor { reason: String },
 }
 

@@ -30,7 +30,7 @@ pub(super) async fn create(home: &DataDir, programs: &Programs, account: Account
     if let Account::Other { uid, gid } = account {
         lchown(&fresh, Some(uid), Some(gid)).map_err(Error::file(&fresh))?;
     }
-    info!(data_dir = %home.root().display(), major = programs.major, "making a new Postgres cluster");
+    info!(data_dir = %home.root().display(), major = programs.major, "creating a new Postgres cluster");
     let password = Password::fresh();
     if let Err(error) = fill(&fresh, programs, account, &password).await {
         // A full disk is the likeliest reason, so what was written is given back at once.
@@ -110,7 +110,7 @@ pub(super) fn remove_unfinished(home: &DataDir) -> Result<(), Error> {
         let path = entry.path();
         if let Err(error) = fs::remove_dir_all(&path) {
             // Likely a dying `initdb` still writes there. Its name is not ours, so it can wait for the next start.
-            info!(path = %path.display(), %error, "an unfinished cluster could not be removed yet");
+            info!(path = %path.display(), %error, "cannot remove an unfinished cluster yet");
         }
     }
     Ok(())

@@ -26,7 +26,7 @@ pub(super) fn end(cluster: &Path) {
         let here = fs::metadata(entry.path().join("cwd"))
             .is_ok_and(|meta| (meta.dev(), meta.ino()) == (ours.dev(), ours.ino()));
         if here && title.starts_with(b"postgres: ") {
-            warn!(pid = pid.as_raw_nonzero(), "ending a backend that outlived its Postgres");
+            warn!(pid = pid.as_raw_nonzero(), "killing a backend that outlived its Postgres");
             // Gone in between is as good.
             let _ = kill_process(pid, Signal::KILL);
         }

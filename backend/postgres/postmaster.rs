@@ -48,7 +48,7 @@ impl Postmaster {
         if pidfile::owner(self.pid, self.cluster_inode) == Owner::Ours
             && let Err(error) = kill_process(self.pid, signal)
         {
-            warn!(pid = self.pid.as_raw_nonzero(), %error, "Postgres could not be signalled");
+            warn!(pid = self.pid.as_raw_nonzero(), %error, "cannot signal Postgres");
         }
     }
 
@@ -60,7 +60,7 @@ impl Postmaster {
         if timeout(max, self.ended()).await.is_ok() {
             return Ok(());
         }
-        warn!(pid = self.pid.as_raw_nonzero(), "Postgres takes long to stop; it is ended at once");
+        warn!(pid = self.pid.as_raw_nonzero(), "Postgres is slow to stop; stopping it immediately");
         self.end_at_once().await
     }
 

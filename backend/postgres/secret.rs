@@ -72,7 +72,7 @@ pub(super) fn standing(home: &DataDir) -> Option<Password> {
 ///
 /// A crash on the way leaves no file, or the rules of another's, so the next start makes another password.
 pub(super) async fn make(home: &DataDir, programs: &Programs, account: Account) -> Result<Password, Error> {
-    info!("the database gets a new password");
+    info!("generating a new password for the database");
     let path = home.password();
     fs::remove_file(&path).or_else(|error| match error.kind() {
         io::ErrorKind::NotFound => Ok(()),

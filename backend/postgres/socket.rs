@@ -62,7 +62,7 @@ fn secure(folder: &Path, account: Account) -> Result<(), Error> {
     let meta = fs::symlink_metadata(folder).map_err(Error::file(folder))?;
     let refuse = |reason: String| Err(Error::SocketDir { path: folder.to_path_buf(), reason });
     if !meta.is_dir() {
-        return refuse("it is not a folder".to_owned());
+        return refuse("it is not a directory".to_owned());
     }
     let me = rustix::process::geteuid().as_raw();
     if meta.uid() != account.uid() && meta.uid() != me {

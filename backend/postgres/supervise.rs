@@ -35,7 +35,7 @@ pub(super) async fn supervise(
     };
     match told {
         Ok(max) => tokio::time::timeout(max + AT_ONCE, postmaster.stop(max)).await.unwrap_or_else(|_| {
-            warn!("Postgres was told to end at once and has not ended yet; the next start waits for it");
+            warn!("Postgres was stopped immediately but has not exited yet; the next start waits for it");
             Ok(())
         }),
         Err(_dropped) => Ok(()),
@@ -51,17 +51,17 @@ async fn keep_up(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
         if since.elapsed() > WELL_AFTER {
             pause = Duration::ZERO;
         }
-        warn!(pid = postmaster.pid.as_raw_nonzero(), "Postgres ended without being told to; it is started again");
+        warn!(pid = postmaster.pid.as_raw_nonzero(), "Postgres exited unexpectedly; restarting it");
         *postmaster = loop {
             sleep(pause).await;
             pause = (pause * 2).clamp(PAUSE_MIN, PAUSE_MAX);
             match site.bring_up().await {
                 Ok(again) => break again,
                 Err(error) => {
-                    error!(%error, pause_ms = pause.as_millis(), "Postgres could not be started again");
+                    error!(%error, pause_ms = pause.as_millis(), "cannot restart Postgres");
                 }
             }
         };
-        info!(pid = postmaster.pid.as_raw_nonzero(), "Postgres is back");
+        info!(pid = postmaster.pid.as_raw_nonzero(), "Postgres is running again");
     }
 }

@@ -87,9 +87,9 @@ pub struct Settings {
 pub enum Error {
     #[error("the server's address cannot be used: {0}")]
     Address(String),
-    #[error("the server does not take this runner (HTTP {status}): {detail}")]
+    #[error("the server rejected this runner (HTTP {status}): {detail}")]
     Refused { status: u16, detail: String },
-    #[error("the server does not understand this runner: {0}")]
+    #[error("protocol error: {0}")]
     Protocol(String),
 }
 
@@ -193,7 +193,7 @@ impl<E: Executor> Runner<E> {
                 let detail = body["detail"].as_str().unwrap_or("no reason was given").to_owned();
                 let refused = matches!(status, 400 | 401 | 403 | 404 | 405 | 426);
                 if !refused {
-                    tracing::info!(status, "the server does not take runners now");
+                    tracing::info!(status, "the server does not accept runners now");
                 }
                 Err(refused.then_some(Error::Refused { status, detail }))
             }
@@ -301,8 +301,12 @@ impl<E: Executor> Runner<E> {
                 self.lease_id = Some(welcome.lease_id);
                 Some(Duration::from_millis(welcome.heartbeat_ms.max(1)))
             }
-            Ok(Some(ToRunner::Error(trouble))) => {
-                tracing::error!(code = trouble.code, detail = trouble.detail, "the server refused the greeting");
+            Ok(Some(ToRunner::Error(error))) => {
+                tracing::error!(
+                    code = error.code.as_str(),
+                    detail = error.detail,
+                    "the server rejected the hello message"
+                );
                 None
             }
             _ => None,
@@ -319,14 +323,14 @@ impl<E: Executor> Runner<E> {
             }
             Ok(ToRunner::Cancel(cancel)) => self.shared.outbox().cancel(cancel.run_id),
             Ok(ToRunner::Resume(answer)) => self.shared.outbox().answered(answer),
-            Ok(ToRunner::Error(trouble)) => {
-                tracing::warn!(code = trouble.code, detail = trouble.detail, "the server did not take something");
-                self.shared.outbox().trouble(&trouble);
+            Ok(ToRunner::Error(error)) => {
+                tracing::warn!(code = error.code.as_str(), detail = error.detail, "the server rejected a message");
+                self.shared.outbox().error(&error);
                 self.shared.more.notify_one();
             }
             Ok(ToRunner::Welcome(_)) => {}
             // A newer server may have more to say.
-            Err(trouble) => tracing::warn!(detail = trouble.detail, "unknown message from the server"),
+            Err(error) => tracing::warn!(detail = error.detail, "unknown message from the server"),
         }
     }
 

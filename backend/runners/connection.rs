@@ -26,7 +26,9 @@ use crate::{
         id::{Name, RunId},
         job::Claimer,
         limits::{PING_MS, RUNNER_PENDING_BYTES_MAX, RUNNER_RESUMED_MAX, RUNNER_SILENCE_MS_MAX, RUNNER_WAIT_MS_MAX},
-        runner::{Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, RunnerError, ToRunner},
+        runner::{
+            Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, RunnerCode, RunnerError, ToRunner,
+        },
     },
     quota::Share,
     store,
@@ -105,7 +107,7 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
 impl Connection {
     /// Everything after the greeting.
     async fn talk(&mut self, stream: &mut SplitStream<WebSocket>, replaced: &CancellationToken) -> Step {
-        let mut bell = self.hub.dispatch.bell();
+        let mut wakeup = self.hub.dispatch.wakeup();
         let draining = self.hub.draining.clone();
         let clock = self.hub.dispatch.timeline().clock().clone();
         let mut ping = tokio::time::interval(Duration::from_millis(PING_MS));
@@ -133,7 +135,7 @@ impl Connection {
             tokio::select! {
                 () = draining.cancelled() => return Err(Over::close(close_code::RESTART, "draining")),
                 () = replaced.cancelled() => {
-                    return Err(Over::close(CLOSE_REPLACED, "the session goes on in a newer connection"));
+                    return Err(Over::close(CLOSE_REPLACED, "the session continues in a newer connection"));
                 }
                 () = revoked => return Err(Over::close(close_code::POLICY, "the token was revoked")),
                 () = expired => {}
@@ -147,7 +149,7 @@ impl Connection {
                         self.hear(&text).await?;
                     }
                 }
-                () = bell.rung() => self.look().await?,
+                () = wakeup.woken() => self.look().await?,
                 _ = ping.tick() => self.ping(reading).await?,
             }
         }
@@ -174,24 +176,24 @@ impl Connection {
             }
             Some(Ok(Message::Text(text))) => text,
             Some(Ok(Message::Binary(_))) => {
-                let trouble = RunnerError::new("unsupported", "a message is a text frame of JSON");
-                return self.fatal(trouble, close_code::UNSUPPORTED).await;
+                let error = RunnerCode::Unsupported.because("a message must be a text frame of JSON");
+                return self.fatal(error, close_code::UNSUPPORTED).await;
             }
             Some(Err(error)) => {
                 let text = error.to_string();
                 return if text.contains("too long") || text.contains("too big") {
-                    self.fatal(RunnerError::new("too_large", "a message is over its bound"), close_code::SIZE).await
+                    self.fatal(RunnerCode::TooLarge.because("a message exceeds the size limit"), close_code::SIZE).await
                 } else if text.contains("UTF-8") || text.contains("utf-8") {
-                    self.fatal(RunnerError::new("malformed", "a message is not UTF-8"), close_code::INVALID).await
+                    self.fatal(RunnerCode::Malformed.because("a message is not UTF-8"), close_code::INVALID).await
                 } else {
                     Err(Over::Gone)
                 };
             }
         };
         self.room = self.peer.intake.message(text.len());
-        match self.peer.door.admits(text.as_str()) {
+        match self.peer.input.admits(text.as_str()) {
             Ok(()) => Ok(Some(text.as_str().to_owned())),
-            Err(trouble) => self.fatal(trouble, close_code::POLICY).await,
+            Err(error) => self.fatal(error, close_code::POLICY).await,
         }
     }
 
@@ -199,15 +201,15 @@ impl Connection {
     async fn hear(&mut self, text: &str) -> Step {
         let message = match FromRunner::parse(text) {
             Ok(message) => message,
-            Err(trouble) => {
-                let code = if trouble.code == "malformed" { close_code::INVALID } else { close_code::PROTOCOL };
-                return self.fatal(trouble, code).await;
+            Err(error) => {
+                let code = if error.code == RunnerCode::Malformed { close_code::INVALID } else { close_code::PROTOCOL };
+                return self.fatal(error, code).await;
             }
         };
         match message {
             FromRunner::Hello(_) => {
-                let trouble = RunnerError::new("unexpected", "a connection says hello once");
-                self.fatal(trouble, close_code::PROTOCOL).await
+                let error = RunnerCode::Unexpected.because("a connection may send hello only once");
+                self.fatal(error, close_code::PROTOCOL).await
             }
             FromRunner::Heartbeat => self.renew().await,
             FromRunner::Drain => {
@@ -237,14 +239,14 @@ impl Connection {
         let again = match held.takes(n) {
             Ok(again) => again,
             Err(next) => {
-                let trouble = RunnerError::new("out_of_order", format!("the next message of this run is {next}"));
-                return self.say(&ToRunner::Error(trouble.of(run_id, Some(n)))).await;
+                let error = RunnerCode::OutOfOrder.because(format!("expected message {next} of this run"));
+                return self.say(&ToRunner::Error(error.of(run_id, Some(n)))).await;
             }
         };
         // A message that held deltas alone comes again empty.
         let is_empty = message.events.get().chars().filter(|c| !c.is_ascii_whitespace()).eq("[]".chars());
-        let door = &self.peer.door;
-        let events = if is_empty { Ok(Vec::new()) } else { door.events(&held.job.context, &message.events) };
+        let input = &self.peer.input;
+        let events = if is_empty { Ok(Vec::new()) } else { input.events(&held.job.context, &message.events) };
         held.queue.push_back(Task::Events { n, events, bytes, _room: self.room.take(), again });
         self.pending_bytes += bytes;
         self.begin(run_id);
@@ -280,7 +282,7 @@ impl Connection {
                 self.leave(run_id);
                 self.say(&ToRunner::Ack(ack)).await?;
             }
-            End::Refused(trouble) => self.say(&ToRunner::Error(trouble.of(run_id, Some(outcome.n)))).await?,
+            End::Refused(error) => self.say(&ToRunner::Error(error.of(run_id, Some(outcome.n)))).await?,
             End::Lost => return self.lost(run_id).await,
         }
         // The slot of an ended run is free, whatever its runner has still to say about it.
@@ -305,7 +307,7 @@ impl Connection {
         let lost: Vec<RunId> = lost.iter().filter_map(|lease| leases.get(lease).copied()).collect();
         // A job that went because its run has ended is no lost one; a look tells them apart.
         if !lost.is_empty() {
-            self.settle(&lost).await?;
+            self.end_lost_runs(&lost).await?;
         }
         for run_id in lost {
             self.lost(run_id).await?;
@@ -315,12 +317,12 @@ impl Connection {
 
     async fn not_assigned(&mut self, run_id: RunId, n: Option<u64>) -> Step {
         let ended = self.left.iter().any(|ack| ack.run_id == run_id) || self.has_ended(run_id).await;
-        let trouble = if ended {
-            RunnerError::new("run_ended", "the run has ended or was given back")
+        let error = if ended {
+            RunnerCode::RunEnded.because("the run has ended or was released")
         } else {
-            RunnerError::new("not_assigned", "this runner has no lease on such a run; nothing was stored")
+            RunnerCode::NotAssigned.because("this runner has no lease on this run; nothing was stored")
         };
-        self.say(&ToRunner::Error(trouble.of(run_id, n))).await
+        self.say(&ToRunner::Error(error.of(run_id, n))).await
     }
 
     async fn has_ended(&mut self, run_id: RunId) -> bool {
@@ -332,15 +334,14 @@ impl Connection {
     async fn lost(&mut self, run_id: RunId) -> Step {
         let Some(held) = self.held.remove(&run_id) else { return Ok(()) };
         self.pending_bytes -= held.waiting_bytes();
-        let trouble = RunnerError::new("lease_lost", "the run is not this runner's any more; its events are refused");
-        self.say(&ToRunner::Error(trouble.of(run_id, None))).await
+        self.say(&ToRunner::Error(RunnerError::lease_lost().of(run_id, None))).await
     }
 
     async fn finish(&mut self, run_id: RunId) {
         if let Some(held) = self.held.get(&run_id)
             && let Err(error) = self.hub.dispatch.finish(held.job.lease_id).await
         {
-            tracing::debug!(error = &error as &dyn std::error::Error, "the sweep will remove a job");
+            tracing::debug!(error = &error as &dyn std::error::Error, "job left to the sweep");
         }
         self.leave(run_id);
     }
@@ -369,9 +370,9 @@ impl Connection {
         }
     }
 
-    async fn fatal<T>(&mut self, trouble: RunnerError, code: u16) -> Result<T, Over> {
-        let reason = trouble.code.clone();
-        self.say(&ToRunner::Error(trouble)).await?;
+    async fn fatal<T>(&mut self, error: RunnerError, code: u16) -> Result<T, Over> {
+        let reason = error.code.as_str().to_owned();
+        self.say(&ToRunner::Error(error)).await?;
         Err(Over::Close(code, reason))
     }
 
@@ -383,7 +384,9 @@ impl Connection {
 
 /// A read or a change that the database did not answer is tried again at the next look.
 fn later<T>(result: Result<T, store::Error>) -> Option<T> {
-    result.inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "runner's runs are paused")).ok()
+    result
+        .inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "events of a runner paused"))
+        .ok()
 }
 
 /// How long a runner may take for its greeting.

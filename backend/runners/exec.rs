@@ -62,7 +62,7 @@ impl Executor for Exec {
     fn execute(&self, work: Work) -> BoxFuture<'static, ()> {
         let exec = self.clone();
         Box::pin(async move {
-            if let Err(error) = exec.carry_out(work).await {
+            if let Err(error) = exec.execute(work).await {
                 tracing::warn!(%error, "events of a run not accepted");
             }
         })
@@ -70,7 +70,7 @@ impl Executor for Exec {
 }
 
 impl Exec {
-    async fn carry_out(self, mut work: Work) -> Result<(), HostError> {
+    async fn execute(self, mut work: Work) -> Result<(), HostError> {
         // What was answered before follows the assignment; a command that began without it would ask again.
         let announced = work.assign.context.answers;
         tokio::select! {
@@ -81,7 +81,7 @@ impl Exec {
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {
-                return end(&work, Some(("not_started", format!("the command does not start: {error}")))).await;
+                return end(&work, Some(("not_started", format!("the command could not be started: {error}")))).await;
             }
         };
         if let Some(mut stdin) = child.stdin.take() {

@@ -58,7 +58,7 @@ pub struct Peer {
     pub expires_at: Option<DateTime<Utc>>,
     /// Set when the credential can be revoked.
     pub watched: Option<Watched>,
-    pub door: Box<dyn RunnerInput>,
+    pub input: Box<dyn RunnerInput>,
     /// What counts the bytes of its socket.
     pub intake: Intake,
 }
@@ -69,7 +69,7 @@ pub struct Runners {
     dispatch: Dispatch,
     sessions: Sessions,
     places: Quota,
-    /// Looks at the database that a bell makes all of them take.
+    /// Polls of the database that a wake-up makes all of them do.
     looks: Quota,
     /// Of messages that are arriving or wait for their commit.
     bytes: Quota,

@@ -14,7 +14,7 @@ use crate::{
         json::Json,
         limits::ANSWER_MS_MAX,
         run::{Refusal, Status},
-        runner::RunnerError,
+        runner::{RunnerCode, RunnerError},
     },
     store,
     timeline::emit::EmitError,
@@ -82,7 +82,7 @@ impl Job {
     pub(super) async fn perform(mut self, task: Task) -> TaskEnd {
         let (bytes, mut asked) = (task.bytes(), Vec::new());
         let (n, end) = match task {
-            Task::Events { n, events: Err(trouble), .. } => (n, End::Refused(trouble)),
+            Task::Events { n, events: Err(error), .. } => (n, End::Refused(error)),
             Task::Events { n, events: Ok(events), again, .. } => {
                 let asks = |event: &&NewEvent| event.event_type.as_str() == "interrupt.requested";
                 let spans: Vec<SpanId> = events.iter().filter(asks).filter_map(|event| event.span_id.clone()).collect();
@@ -194,7 +194,7 @@ impl Job {
                     if let EmitError::Refused(Refusal::Ended { status }) = error {
                         self.status = status;
                     }
-                    return End::Refused(trouble(&error));
+                    return End::Refused(runner_error(&error));
                 }
             }
         }
@@ -292,23 +292,23 @@ fn is_start(event: &NewEvent) -> bool {
     event.event_type.as_str() == "run.started"
 }
 
-fn trouble(error: &EmitError) -> RunnerError {
+fn runner_error(error: &EmitError) -> RunnerError {
     let code = match error {
-        EmitError::NotFound => "not_assigned",
-        EmitError::Refused(Refusal::Ended { .. }) => "run_ended",
-        EmitError::Refused(Refusal::Transition { .. }) => "invalid_transition",
-        EmitError::OpenText(_) => "too_large",
+        EmitError::NotFound => RunnerCode::NotAssigned,
+        EmitError::Refused(Refusal::Ended { .. }) => RunnerCode::RunEnded,
+        EmitError::Refused(Refusal::Transition { .. }) => RunnerCode::InvalidTransition,
+        EmitError::OpenText(_) => RunnerCode::TooLarge,
         EmitError::Busy
         | EmitError::Unavailable(_)
         | EmitError::OutcomeUnknown
         | EmitError::StorageFull
-        | EmitError::StorageUnavailable => "unavailable",
+        | EmitError::StorageUnavailable => RunnerCode::Unavailable,
         EmitError::RunExists
         | EmitError::TooDeep
         | EmitError::Misplaced(_)
         | EmitError::Broken
         | EmitError::Elsewhere
-        | EmitError::KeyTaken => "internal",
+        | EmitError::KeyTaken => RunnerCode::Internal,
     };
-    RunnerError::new(code, error.to_string())
+    code.because(error.to_string())
 }

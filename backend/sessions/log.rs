@@ -49,7 +49,8 @@ impl SessionLog {
         let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
         let whose = serde_json::json!({
             "log_of": thread, "owner_id": owner, "server": *self.server,
-            "note": "what this server took and gave; the whole is at GET /api/sessions/{session_id}/log.jsonl",
+            "note": "what this server received and sent; the complete log is at GET \
+             /api/sessions/{session_id}/log.jsonl",
         });
         blocking(move || {
             let authority = ambient_authority();
@@ -65,7 +66,8 @@ impl SessionLog {
         .await
     }
 
-    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the database
+    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the
+    /// database
     /// has it.
     pub async fn write(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> bool {
         match self.append(owner, thread, line, again).await {

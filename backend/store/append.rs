@@ -112,10 +112,15 @@ pub struct Appender {
     planned_at: Instant,
 }
 
-impl Store {
+/// The right to append to the log of a database. [`Store::connect_to_append`] makes the only one of a process, which
+/// cannot be cloned.
+#[derive(Debug)]
+pub struct Appenders(pub(super) Store);
+
+impl Appenders {
     /// Opens the writing connection of a lane.
-    pub async fn appender(&self, lane: u8) -> Result<Appender, Error> {
-        let mut connection = self.dedicated("runreel_writer").await?;
+    pub async fn open(&self, lane: u8) -> Result<Appender, Error> {
+        let mut connection = self.0.dedicated("runreel_writer").await?;
         let lane = i16::from(lane);
         let mark = read_mark(&mut connection, lane).await?;
         Ok(Appender { connection, lane, mark, pieces: Pieces::new(), planned_at: Instant::now() })

@@ -2,12 +2,16 @@
 //!
 //! The order that keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the
 //! artifact is inserted (which the foreign key refuses once the content is gone), and only then its event is emitted.
-//! What stops half-way is found by [`Store::settle_artifacts`] and [`super::content`].
+//! What stops half-way is found by [`Store::reconcile_artifacts`] and [`super::content`].
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, content::signed};
+use super::{
+    Error, Store, bounded,
+    content::signed,
+    page::{Page, page},
+};
 use crate::domain::{
     artifact::{ArtifactId, ArtifactName, Hash, MediaType},
     export::index::Mention,
@@ -78,8 +82,7 @@ impl From<Row> for Artifact {
 impl Store {
     /// The name of this database's part of an artifact store.
     pub async fn artifact_home(&self) -> Result<Uuid, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             Ok(sqlx::query_scalar!("select home from store.artifact_home").fetch_one(&mut *connection).await?)
         })
         .await
@@ -93,8 +96,7 @@ impl Store {
         let sizes: Vec<i64> = artifacts.iter().map(|artifact| signed(artifact.size)).collect();
         let hashes: Vec<Vec<u8>> = artifacts.iter().map(|artifact| artifact.sha256.as_bytes().to_vec()).collect();
         let times: Vec<DateTime<Utc>> = artifacts.iter().map(|artifact| artifact.created_at).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(
                 r#"insert into store.artifact
                        (artifact_id, owner_id, run_id, event_id, name, media_type, size, sha256, created_at, touched_at)
@@ -136,8 +138,7 @@ impl Store {
     ) -> Result<Vec<Artifact>, Error> {
         let events: Vec<String> = wanted.iter().map(|(event, _)| event.as_str().to_owned()).collect();
         let hashes: Vec<Vec<u8>> = wanted.iter().map(|(_, hash)| hash.as_bytes().to_vec()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"update store.artifact a set touched_at = greatest(touched_at, $5)
@@ -160,8 +161,7 @@ impl Store {
     /// The artifacts that were brought for events with these ids.
     pub async fn artifacts_for(&self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
         let events: Vec<String> = events.iter().map(|event| event.as_str().to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
@@ -180,8 +180,7 @@ impl Store {
     /// Removes those of these artifacts that no event tells of.
     pub async fn forget_artifacts(&self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"delete from store.artifact a where a.owner_id = $1 and a.artifact_id = any ($2)
                    and not exists (select from store.run_event e where e.run_id = a.run_id and e.event_id = a.event_id
@@ -198,8 +197,7 @@ impl Store {
 
     /// One artifact of this owner.
     pub async fn artifact(&self, owner: &OwnerId, artifact: ArtifactId) -> Result<Option<Artifact>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select artifact_id, run_id, event_id, name, media_type, size, sha256, created_at
@@ -216,8 +214,7 @@ impl Store {
 
     /// The artifact that an event of a run tells of.
     pub async fn artifact_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, a.created_at
@@ -240,11 +237,9 @@ impl Store {
         &self,
         owner: &OwnerId,
         run: RunId,
-        before: Option<ArtifactId>,
-        limit: i64,
-    ) -> Result<Vec<(Artifact, Seq)>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        wanted: &Page<ArtifactId>,
+    ) -> Result<(Vec<(Artifact, Seq)>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select a.artifact_id, a.run_id, a.event_id, a.name, a.media_type, a.size, a.sha256, e.at, e.seq
                    from store.artifact a join store.run_event e on e.run_id = a.run_id and e.event_id = a.event_id
@@ -253,11 +248,10 @@ impl Store {
                    order by a.artifact_id desc limit $4"#,
                 owner.as_str(),
                 run.uuid(),
-                before.map(ArtifactId::uuid),
-                limit
-            )
-            .fetch_all(&mut *connection)
-            .await?;
+                wanted.after.map(ArtifactId::uuid),
+                wanted.limit + 1
+            );
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.name.len()).await?;
             let rows = rows.into_iter().map(|row| {
                 let artifact = Artifact::from(Row {
                     artifact_id: row.artifact_id,
@@ -271,13 +265,13 @@ impl Store {
                 });
                 (artifact, Seq::new(row.seq).unwrap_or_default())
             });
-            Ok(rows.collect())
+            Ok((rows.collect(), more))
         })
         .await
     }
 
     /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
-    pub async fn settle_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
+    pub async fn reconcile_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.upkeep_transaction().await?;
             let old = sqlx::query_scalar!(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, page::Page};
 use crate::domain::{
     checkpoint::{
         Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskId, TaskPath, Value,
@@ -13,7 +13,7 @@ use crate::domain::{
     },
     id::ThreadId,
     json::Json,
-    limits::{CHECKPOINT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
+    limits::CHECKPOINT_PAGE_BYTES_MAX,
     principal::OwnerId,
 };
 
@@ -81,7 +81,7 @@ struct Key {
 
 /// A row and how many bytes its checkpoint is with all its values.
 #[derive(Debug)]
-struct Place {
+struct StoredKey {
     thread_no: i64,
     ns: String,
     checkpoint_id: String,
@@ -201,14 +201,13 @@ impl Store {
         &self,
         owner: &OwnerId,
         filter: &CheckpointFilter,
-        after: Option<CheckpointsAfter>,
-        limit: i64,
+        wanted: &Page<CheckpointsAfter>,
     ) -> Result<(Vec<Checkpoint>, bool), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        let (after, limit) = (wanted.after.as_ref(), wanted.limit);
+        self.scoped(owner, async |mut connection| {
             // One more than wanted tells whether there are more.
             let places = sqlx::query_file_as!(
-                Place,
+                StoredKey,
                 "backend/store/sql/checkpoint_places.sql",
                 owner.as_str(),
                 filter.thread_id.as_ref().map(ThreadId::as_str),
@@ -216,16 +215,16 @@ impl Store {
                 filter.before.as_ref().map(CheckpointId::as_str),
                 filter.run_id.as_ref().map(MadeBy::as_str),
                 filter.metadata.as_ref().map(Json::as_str),
-                after.as_ref().map(|after| after.checkpoint_id.as_str()),
-                after.as_ref().map(|after| after.thread_id.as_str()),
-                after.as_ref().map(|after| after.ns.as_str()),
+                after.map(|after| after.checkpoint_id.as_str()),
+                after.map(|after| after.thread_id.as_str()),
+                after.map(|after| after.ns.as_str()),
                 limit + 1
             )
             .fetch_all(&mut *connection)
             .await?;
             let all = places.len();
             let mut bytes = 0;
-            let fits = |place: &Place| {
+            let fits = |place: &StoredKey| {
                 bytes += place.bytes;
                 bytes <= CHECKPOINT_PAGE_BYTES_MAX as i64 || bytes == place.bytes
             };
@@ -233,7 +232,7 @@ impl Store {
                 .into_iter()
                 .take(usize::try_from(limit).unwrap_or(0))
                 .take_while(fits)
-                .map(|Place { thread_no, ns, checkpoint_id, .. }| Key { thread_no, ns, checkpoint_id })
+                .map(|StoredKey { thread_no, ns, checkpoint_id, .. }| Key { thread_no, ns, checkpoint_id })
                 .collect();
             let more = keys.len() < all;
             let page = if keys.is_empty() { Vec::new() } else { whole(&mut *connection, owner, keys, None).await? };

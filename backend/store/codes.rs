@@ -2,9 +2,9 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Error, Store, bounded, transaction::Tx};
+use super::{Error, Store, transaction::Tx};
 use crate::domain::{
-    limits::{CODE_CHANNEL_TRIES_MAX, CODE_TRIES_MAX, CODE_WAITING_MAX, CODE_WINDOW_S, CODES_MAX, READ_WAIT_MS_MAX},
+    limits::{CODE_CHANNEL_TRIES_MAX, CODE_TRIES_MAX, CODE_WAITING_MAX, CODE_WINDOW_S, CODES_MAX},
     principal::OwnerId,
     session::inbound::{ChannelName, UserId},
 };
@@ -60,8 +60,7 @@ impl Store {
         inbound_no: i64,
         expired_until: Option<DateTime<Utc>>,
     ) -> Result<Verification, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
                 r#"select verified_at, held_no,
                           exists (select from store.inbound where inbound_no = $4 and owner_id = $1
@@ -94,8 +93,7 @@ impl Store {
         inbound_no: i64,
         (now, expired_until): (DateTime<Utc>, Option<DateTime<Utc>>),
     ) -> Result<Asked, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let asked = sqlx::query!(
                 r#"insert into store.channel_user as u (owner_id, channel, user_id, held_no, asked_at)
                    select $1, $2, $3, $4, $5
@@ -147,8 +145,7 @@ impl Store {
         code_hash: &[u8],
         now: DateTime<Utc>,
     ) -> Result<Verdict, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             if let Some(verdict) = earlier_try(&mut tx, (owner, channel, user), inbound_no).await? {
                 return Ok(verdict);
             }
@@ -222,8 +219,7 @@ impl Store {
         code_hash: &[u8],
         now: DateTime<Utc>,
     ) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let spent = sqlx::query!(
                 r#"update store.channel_code set used_at = coalesce(used_at, $4)
                    where owner_id = $1 and channel = $2 and code_hash = $3"#,
@@ -241,8 +237,7 @@ impl Store {
 
     /// The message that waited for the code has gone its way.
     pub async fn let_go(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"update store.channel_user set held_no = null
                    where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null"#,
@@ -265,8 +260,7 @@ impl Store {
         code_hash: &[u8],
         (now, expires_at): (DateTime<Utc>, DateTime<Utc>),
     ) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             sqlx::query!(
                 "delete from store.channel_code where owner_id = $1 and channel = $2 and (expires_at <= $3 or used_at is not null)",
                 owner.as_str(),

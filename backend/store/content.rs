@@ -22,8 +22,7 @@ impl Store {
         content.dedup();
         let hashes: Vec<Vec<u8>> = content.iter().map(|(hash, _)| hash.as_bytes().to_vec()).collect();
         let sizes: Vec<i64> = content.iter().map(|(_, size)| signed(*size)).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             sqlx::query!(
                 r#"insert into store.content as c (sha256, size, loose_since)
                    select n.sha256, n.size, $3 from unnest($1::bytea[], $2::bigint[]) as n(sha256, size) order by 1
@@ -43,8 +42,7 @@ impl Store {
     pub async fn note_content(&self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<u64, Error> {
         let hashes: Vec<Vec<u8>> = content.iter().map(|(hash, _)| hash.as_bytes().to_vec()).collect();
         let sizes: Vec<i64> = content.iter().map(|(_, size)| signed(*size)).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"insert into store.content (sha256, size, loose_since)
                    select n.sha256, n.size, $3 from unnest($1::bytea[], $2::bigint[]) as n(sha256, size) order by 1
@@ -62,8 +60,7 @@ impl Store {
 
     /// Contents that perhaps no artifact has any more, since before then, oldest first.
     pub async fn loose_content(&self, before: DateTime<Utc>, limit: i64) -> Result<Vec<Hash>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_scalar!(
                 "select sha256 from store.content where loose_since < $1 order by loose_since limit $2",
                 before,

@@ -2,14 +2,12 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded, inbox::ClaimedMessage, outbox::PendingReply};
-use crate::domain::limits::READ_WAIT_MS_MAX;
+use super::{Error, Store, inbox::ClaimedMessage, outbox::PendingReply};
 
 impl Store {
     /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
     pub async fn renew_inbound(&self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&taken.owner_id).await?;
+        self.scoped(&taken.owner_id, async |mut connection| {
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
                 r#"update store.inbound set lease_until = $4
@@ -28,8 +26,7 @@ impl Store {
 
     /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
     pub async fn renew_reply(&self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&owed.owner_id).await?;
+        self.scoped(&owed.owner_id, async |mut connection| {
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
                 "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
@@ -48,8 +45,7 @@ impl Store {
     /// Takes messages and answers from whoever had them under way, of all owners; only where nobody can be left who
     /// has. What was put off for longer than a lease stays so.
     pub async fn take_back_deliveries(&self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
                 "update store.inbound set lease_until = $1 where state = 'open' and lease_until > $1 and lease_until <= $2",
                 now,
@@ -71,8 +67,7 @@ impl Store {
 
     /// Forgets messages and answers that were done before then; says how many.
     pub async fn forget_deliveries(&self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
                 r#"delete from store.inbound where inbound_no = any (array(
                        select inbound_no from store.inbound where state in ('done', 'failed') and received_at < $1

@@ -1,6 +1,6 @@
 //! Whether the database keeps what it has acknowledged when the power goes.
 
-use sqlx::PgConnection;
+use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
 use super::Error;
 
@@ -10,6 +10,20 @@ pub struct Durability {
     fsync: String,
     full_page_writes: String,
     synchronous_commit: String,
+}
+
+/// Connects once and says which version of Postgres is there, and what it keeps.
+pub async fn look(options: &PgConnectOptions) -> Result<(String, Durability), Error> {
+    let mut connection = PgConnection::connect_with(options).await?;
+    let version = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
+    let durability = Durability::of(&mut connection).await?;
+    connection.close().await?;
+    Ok((version, durability))
+}
+
+/// Whether the database accepts such a connection.
+pub async fn accepts(options: &PgConnectOptions) -> bool {
+    PgConnection::connect_with(options).await.is_ok()
 }
 
 impl Durability {

@@ -7,7 +7,7 @@ pub enum Error {
     #[error("the database cannot be reached")]
     Unavailable(#[source] Option<sqlx::Error>),
     /// The principal has as many reads under way as one may have. Nothing was done.
-    #[error("too many other requests of the same principal are being answered")]
+    #[error("too many concurrent requests of the same principal")]
     Busy,
     /// What was to be written is there already, or another writer was there first. Nothing was written.
     #[error("another writer was faster")]
@@ -42,8 +42,9 @@ pub enum Outage {
 
 /// A word of the table that this version must know: what it means is nothing to guess.
 pub(super) fn known<T>(parsed: Option<T>, word: &str) -> Result<T, Error> {
-    let unknown =
-        || format!("the table says {word:?}, which this version does not know; a newer one may have been here");
+    let unknown = || {
+        format!("the table contains {word:?}, which this version does not know; a newer version may have written it")
+    };
     parsed.ok_or_else(|| Error::Broken(sqlx::Error::Decode(unknown().into())))
 }
 

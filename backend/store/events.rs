@@ -6,14 +6,14 @@ use chrono::{DateTime, Utc};
 use futures::{Stream, TryStreamExt};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, error::known};
+use super::{Error, Store, error::known};
 use crate::domain::{
     context::Role,
     event::{EventType, Recorded},
     history::Tag,
     id::{EventId, RunId, Seq, SpanId},
     json::Json,
-    limits::{EVENT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
+    limits::EVENT_PAGE_BYTES_MAX,
     principal::OwnerId,
     splice::LogPosition,
 };
@@ -148,8 +148,7 @@ impl Store {
         after: Seq,
         limit: i64,
     ) -> Result<Option<RunPage>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             // The head first: events committed after it only make the page longer than the head says, never shorter.
             let head = sqlx::query!(
                 r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
@@ -195,8 +194,7 @@ impl Store {
 
     /// Where an event of a run stands: its lane and its position.
     pub async fn place_of(&self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
                 "select lane, position from store.run_event where run_id = $1 and owner_id = $2 and seq = $3",
                 run.uuid(),
@@ -212,8 +210,7 @@ impl Store {
 
     /// The event of a run that has this `event_id`.
     pub async fn event_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Recorded>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
@@ -232,8 +229,7 @@ impl Store {
 
     /// The request and, if there is one, the resolution of an interrupt.
     pub async fn interrupt(&self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,

@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::{
-    Error, Store, bounded,
+    Error, Store,
     events::{Filling, PositionedEvent, Row},
     pieces::PIECE_POSITIONS,
 };
@@ -15,7 +15,6 @@ use crate::domain::{
     cursor::FeedCursor,
     history::Tag,
     id::{RunId, ThreadId},
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
 };
 
@@ -54,8 +53,7 @@ struct Part {
 impl Store {
     /// Where all lanes stand now.
     pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_nobody(owner).await?;
+        self.unscoped(owner, async |mut connection| {
             let rows = sqlx::query!("select position, history from store.lane order by lane")
                 .fetch_all(&mut *connection)
                 .await?;
@@ -114,8 +112,7 @@ impl Store {
         to: i64,
         page: &mut Filling,
     ) -> Result<i64, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let last = sqlx::query_scalar!(
                 r#"select max(piece) as "piece!" from (
                        select piece from store.owner_piece
@@ -170,8 +167,7 @@ impl Store {
 
     /// The first position after `from` at which one of these runs has an event.
     async fn first_of_runs(&self, owner: &OwnerId, runs: &[Uuid], lane: u8, from: i64) -> Result<Option<i64>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let first = sqlx::query_scalar!(
                 r#"select min(e.position) from store.run r
                    cross join lateral (
@@ -194,8 +190,7 @@ impl Store {
 
     /// A run and its descendants, with whether each has ended; empty when the owner has no such run.
     pub async fn tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"with recursive tree as (
                        select run_id, status from store.run where run_id = $2 and owner_id = $1
@@ -245,8 +240,7 @@ impl Store {
 
     /// The same in the last pieces up to a position, as many as one statement looks at.
     async fn last_of_owner_in_part(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let part = sqlx::query_as!(
                 Part,
                 r#"with pieces as materialized (
@@ -286,8 +280,7 @@ impl Store {
         to: i64,
         count: i64,
     ) -> Result<Option<i64>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let first = sqlx::query_scalar!(
                 r#"select min(position) from (
                        select e.position from (
@@ -315,8 +308,7 @@ impl Store {
     }
 
     async fn thread_runs(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Vec<Uuid>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let runs = sqlx::query_scalar!(
                 "select run_id from store.run where owner_id = $1 and thread_id = $2",
                 owner.as_str(),
@@ -331,8 +323,7 @@ impl Store {
 
     /// How far retention has removed events of this owner, per lane.
     pub async fn removed(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!("select lane, position from store.removed where owner_id = $1", owner.as_str())
                 .fetch_all(&mut *connection)
                 .await?;
@@ -359,8 +350,7 @@ impl Store {
         to: i64,
         page: &mut Filling,
     ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let limit = page.rows_left();
             let rows = sqlx::query_as!(
                 Row,

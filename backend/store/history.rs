@@ -1,10 +1,9 @@
 //! Where the log stands, in which history, and whether it is where it was written.
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     cursor::FeedCursor,
     history::{Fork, Histories, Tag},
-    limits::READ_WAIT_MS_MAX,
 };
 
 /// Where the log stands.
@@ -20,8 +19,7 @@ pub struct LogState {
 impl Store {
     /// Where all lanes stand, with every history the database knows, in one snapshot.
     pub async fn log_standing(&self) -> Result<LogState, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
                 r#"select null::bigint as tag, array_agg(position order by lane) as "positions!",
                           store.is_elsewhere() as "flag!"
@@ -49,8 +47,7 @@ impl Store {
     pub async fn begin_history(&self, current: Tag, lost: &[Fork], tag: Tag) -> Result<(), Error> {
         let tags: Vec<i64> = lost.iter().map(|fork| fork.tag.number()).collect();
         let cuts: Vec<String> = lost.iter().map(|fork| serde_json::json!(fork.cut).to_string()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             sqlx::query!(
                 r#"with lane as (
                        update store.lane set epoch = epoch + 1, history = $2 where history = $1 returning lane, position
@@ -80,8 +77,7 @@ impl Store {
 
     /// Notes where the log is written, unless that is noted.
     pub async fn note_origin(&self) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             sqlx::query!(
                 "insert into store.origin (origin) values (store.log_origin()) on conflict (single) do nothing"
             )

@@ -3,11 +3,10 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     id::RunId,
     json::Json,
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::{
         Reason,
@@ -158,8 +157,7 @@ impl Store {
     /// One statement decides: of two deliveries at once one is taken and the other is known.
     pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
         let key = key(&arrival);
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(arrival.owner).await?;
+        self.scoped(arrival.owner, async |mut connection| {
             let taken = sqlx::query_as!(
                 Row,
                 r#"insert into store.inbound as i
@@ -207,8 +205,7 @@ impl Store {
 
     /// A delivery as it stands now.
     pub async fn delivery(&self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let known = sqlx::query_as!(
                 Known,
                 r#"select inbound_no, router_run_id, run_id, state, reason from store.inbound
@@ -229,8 +226,7 @@ impl Store {
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
         most: i64,
     ) -> Result<Vec<ClaimedMessage>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"update store.inbound i set attempts = i.attempts + 1, lease_until = $2
@@ -261,8 +257,7 @@ impl Store {
         inbound_no: i64,
         lease_until: DateTime<Utc>,
     ) -> Result<Option<ClaimedMessage>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"update store.inbound set state = 'open', reason = null, lease_until = $3, attempts = attempts + 1
@@ -287,8 +282,7 @@ impl Store {
             Done::Filtered(reason) => ("done", Some(reason.as_str())),
             Done::Failed => ("failed", None),
         };
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&taken.owner_id).await?;
+        self.scoped(&taken.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"update store.inbound set state = $3, reason = $4, content = null
                    where inbound_no = $1 and owner_id = $2 and attempts = $5 and state <> 'done'"#,

@@ -2,13 +2,13 @@
 
 use uuid::Uuid;
 
-use super::{Error, Store, append::IMPORTED, bounded};
+use super::{Error, Store, append::IMPORTED};
 use crate::domain::{
     checkpoint::{CheckpointId, Namespace},
     id::{RunId, SpanId, ThreadId},
     interrupt::OWN_EVENT_IDS,
     json::Json,
-    limits::{INTERRUPT_ROWS, READ_WAIT_MS_MAX},
+    limits::INTERRUPT_ROWS,
     principal::OwnerId,
 };
 
@@ -37,8 +37,7 @@ impl Store {
     /// The interrupts that these runs of one owner have asked, oldest first.
     pub async fn asked_interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select q.run_id, q.span_id as "span_id!", a.payload::text as "answer?", g.payload::text as "resumed?"
                    from (select run_id, span_id, min(seq) as seq from store.run_event
@@ -70,8 +69,7 @@ impl Store {
 
     /// The open interrupts of one run, oldest first.
     pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_scalar!(
                 r#"select span_id as "span_id!" from store.run_event
                    where run_id = $1 and owner_id = $2 and span_id is not null and type like 'interrupt.%'
@@ -95,8 +93,7 @@ impl Store {
         thread: &ThreadId,
         run: RunId,
     ) -> Result<Option<(Namespace, CheckpointId)>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
                 r#"select c.ns, c.checkpoint_id
                    from store.checkpoint c
@@ -117,8 +114,7 @@ impl Store {
     /// Open interrupts of all owners' runs that say when they expire, after the given one; not narrowed to an owner, so
     /// only the sweep asks. Those of imported runs are left to people.
     pub(crate) async fn expiring_interrupts(&self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
                 r#"select r.owner_id, e.run_id, min(e.seq) as "seq!", e.span_id as "span_id!",
                           (array_agg(e.payload ->> 'expires_at' order by e.seq)

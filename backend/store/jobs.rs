@@ -8,11 +8,11 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, error::known, runs::RunRecord};
+use super::{Error, Store, error::known, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
-    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, JOB_UNSERVED_MS_MAX, READ_WAIT_MS_MAX},
+    limits::{JOB_ATTEMPTS_MAX, JOB_LOOK_OWNERS, JOB_LOOK_ROWS, JOB_SWEEP_ROWS, JOB_UNSERVED_MS_MAX},
     principal::OwnerId,
     run::Status,
 };
@@ -67,8 +67,7 @@ pub struct SweepResult {
 impl Store {
     /// Makes a queued run a job; `false` when there is nothing to do.
     pub async fn enqueue_job(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
                 .execute(&mut *connection)
                 .await?;
@@ -79,8 +78,7 @@ impl Store {
 
     /// Whether the owner has so many jobs.
     pub async fn has_jobs(&self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let reached = sqlx::query_scalar!(
                 r#"select exists (select from store.job where owner_id = $1 offset $2) as "reached!""#,
                 owner.as_str(),
@@ -96,8 +94,7 @@ impl Store {
     /// Notes that somebody serves these agents.
     pub async fn note_served(&self, agents: &[Name], now: Option<DateTime<Utc>>) -> Result<(), Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             // In one order everywhere, since other processes note the same rows.
             sqlx::query!(
                 r#"insert into store.served_agent (agent, served_at)
@@ -115,8 +112,7 @@ impl Store {
 
     /// Ends the leases of a holder that is known to be no more; how many it had.
     pub async fn reclaim_jobs(&self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"update store.job set lease_until = coalesce($1, now())
                    where lease_until > coalesce($1, now()) and lease_id is not null and runner = $2"#,
@@ -139,26 +135,26 @@ impl Store {
         term: LeaseTerm,
     ) -> Result<Vec<Leased>, Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
-        let leases = bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let leases = sqlx::query_file_as!(
-                Lease,
-                "backend/store/sql/claim_jobs.sql",
-                &agents as &[&str],
-                who.owner.as_ref().map(OwnerId::as_str),
-                term.now,
-                JOB_ATTEMPTS_MAX,
-                lease_ids,
-                who.name.as_str(),
-                who.session,
-                term.lease_ms,
-                who.own_max,
-                JOB_LOOK_OWNERS,
-                JOB_LOOK_ROWS
-            );
-            Ok(leases.fetch_all(&mut *connection).await?)
-        })
-        .await?;
+        let leases = self
+            .maintenance(async |mut connection| {
+                let leases = sqlx::query_file_as!(
+                    Lease,
+                    "backend/store/sql/claim_jobs.sql",
+                    &agents as &[&str],
+                    who.owner.as_ref().map(OwnerId::as_str),
+                    term.now,
+                    JOB_ATTEMPTS_MAX,
+                    lease_ids,
+                    who.name.as_str(),
+                    who.session,
+                    term.lease_ms,
+                    who.own_max,
+                    JOB_LOOK_OWNERS,
+                    JOB_LOOK_ROWS
+                );
+                Ok(leases.fetch_all(&mut *connection).await?)
+            })
+            .await?;
         let jobs = self.with_runs(leases).await;
         if jobs.is_err() {
             // Nobody knows of these leases, so nobody falls silent.
@@ -169,8 +165,7 @@ impl Store {
 
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
     pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
-        let leases = bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        let leases = self.maintenance(async |mut connection| {
             let leases = sqlx::query_as!(
                 Lease,
                 r#"with mine as (
@@ -201,8 +196,7 @@ impl Store {
 
     /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
     pub async fn renew_jobs(&self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let renewed = sqlx::query_scalar!(
                 r#"update store.job
                    set lease_until = coalesce($2, now()) + $3::bigint * interval '1 millisecond', lease_ms = $3
@@ -228,8 +222,7 @@ impl Store {
     }
 
     async fn release_jobs(&self, leases: &[Uuid]) -> Result<u64, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 "update store.job set lease_id = null, runner = null, session_id = null where lease_id = any ($1)",
                 leases
@@ -258,8 +251,7 @@ impl Store {
 
     /// Removes the job of a run that has ended; `false` when it has not, or the lease is somebody else's.
     pub async fn finish_job(&self, lease: Uuid) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"delete from store.job j using store.run r
                    where j.lease_id = $1 and r.run_id = j.run_id
@@ -274,8 +266,7 @@ impl Store {
     /// Where held jobs stand.
     pub async fn job_standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, Error> {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 HeldRow,
                 r#"select h.run_id as "run_id!", h.lease_id as "lease_id!", j.run_id is not null as "held!",
@@ -305,8 +296,7 @@ impl Store {
     /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
     /// that fell silent, and gives those that have spent their attempts.
     pub async fn sweep_jobs(&self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let page = sqlx::query_scalar!(
                 "select run_id from store.job where run_id > $1 order by run_id limit $2",
                 after.unwrap_or(Uuid::nil()),

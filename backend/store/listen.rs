@@ -1,8 +1,7 @@
-//! How processes tell each other that there is something new. The table is the truth; this is only the bell.
+//! How processes tell each other that there is something new. The table is the truth; this is only a wake-up.
 
 use sqlx::{
-    PgConnection, PgPool, Postgres,
-    pool::PoolConnection,
+    PgConnection, PgPool,
     postgres::{PgListener, PgPoolOptions},
 };
 
@@ -27,7 +26,7 @@ impl Store {
         Ok(Notifier(self.dedicated("runreel_writer").await?))
     }
 
-    pub async fn ears(&self) -> Result<Notifications, Error> {
+    pub async fn notifications(&self) -> Result<Notifications, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let pool: PgPool =
                 PgPoolOptions::new().max_connections(1).connect_with(as_role(&self.options, "runreel_app")).await?;
@@ -41,8 +40,7 @@ impl Store {
     /// What any process committed in a lane after a position, whoever owns it, as much as fits a page; only the relay
     /// reads so.
     pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<PositionedEvent>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, seq, lane, position, owner_id, type as event_type, role, agent, span_id,
@@ -58,16 +56,11 @@ impl Store {
         })
         .await
     }
-
-    /// A connection for the program's own upkeep, which sees all owners.
-    pub(super) async fn relay_connection(&self) -> Result<PoolConnection<Postgres>, Error> {
-        Ok(self.upkeep.acquire().await?)
-    }
 }
 
 impl Notifier {
     /// Tells the other processes how far this one has committed. One small transaction per call, never one per event.
-    pub async fn ring(&mut self, process: &str, tail: &FeedCursor) -> Result<(), Error> {
+    pub async fn notify(&mut self, process: &str, tail: &FeedCursor) -> Result<(), Error> {
         let note = format!("{process} {tail}");
         bounded(READ_WAIT_MS_MAX, async {
             sqlx::query_scalar!("select pg_notify($1, $2)", CHANNEL, note).fetch_one(&mut self.0).await?;

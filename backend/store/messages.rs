@@ -3,10 +3,10 @@
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     id::{RunId, Seq, ThreadId},
-    limits::{READ_WAIT_MS_MAX, SAID_ROWS, SAID_RUNS},
+    limits::{SAID_ROWS, SAID_RUNS},
     principal::OwnerId,
     transcript::fallback::Logged,
 };
@@ -20,8 +20,7 @@ impl Store {
         after: Option<(DateTime<Utc>, RunId)>,
     ) -> Result<Vec<(DateTime<Utc>, RunId)>, Error> {
         let (at, run) = after.unzip();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_file!(
                 "backend/store/sql/talks.sql",
                 owner.as_str(),
@@ -46,8 +45,7 @@ impl Store {
         (place, seq): (i64, Seq),
     ) -> Result<(Vec<Logged>, Option<(i64, Seq)>), Error> {
         let runs: Vec<uuid::Uuid> = runs.iter().copied().map(RunId::uuid).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows =
                 sqlx::query_file!("backend/store/sql/messages.sql", owner.as_str(), &runs, place, seq.get(), SAID_ROWS)
                     .fetch_all(&mut *connection)
@@ -66,8 +64,7 @@ impl Store {
 
     /// Whether the thread has a row or a run.
     pub async fn has_thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let there = sqlx::query_scalar!(
                 r#"select exists (select from store.thread where owner_id = $1 and thread_id = $2)
                        or exists (select from store.run where owner_id = $1 and thread_id = $2) as "there!""#,

@@ -5,7 +5,7 @@
 //! short transaction; events are inserted and never changed.
 //!
 //! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
-//! the columns are not already a value; begin with [`Store::as_owner`] when it is for somebody; return `Ok(None)` for
+//! the columns are not already a value; begin with [`Store::scoped`] when it is for somebody; return `Ok(None)` for
 //! absence; run `just sqlx` and commit `.sqlx`.
 //!
 //! Start reading at [`append`], the one statement that writes the log.
@@ -16,7 +16,7 @@ pub mod checkpoints;
 pub mod codes;
 pub mod content;
 mod deliveries;
-mod durability;
+pub mod durability;
 mod error;
 pub mod events;
 pub mod feed;
@@ -28,7 +28,7 @@ pub mod jobs;
 pub mod listen;
 pub mod messages;
 pub mod outbox;
-mod page;
+pub mod page;
 pub mod pepper;
 mod pieces;
 pub mod prune;
@@ -46,16 +46,18 @@ pub mod verified;
 use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
 
 use sqlx::{
-    Connection, PgConnection, PgPool,
+    Connection, PgConnection, PgPool, Postgres,
     migrate::Migrator,
+    pool::PoolConnection,
     postgres::{PgConnectOptions, PgPoolOptions},
 };
 use tokio_util::task::TaskTracker;
 
-use self::transaction::{PooledConnection, Tx};
-pub use self::{
+pub use self::error::{Error, Outage};
+use self::{
+    append::Appenders,
     durability::Durability,
-    error::{Error, Outage},
+    transaction::{PooledConnection, Tx},
 };
 use crate::{
     domain::{
@@ -119,6 +121,12 @@ pub struct Settings {
 }
 
 impl Store {
+    /// [`Store::connect`] for the server, which appends to the log as well.
+    pub async fn connect_to_append(settings: Settings) -> Result<(Self, Appenders), Error> {
+        let store = Self::connect(settings).await?;
+        Ok((store.clone(), Appenders(store)))
+    }
+
     /// Connects, brings the schema up to date and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
         // Named outright: the default path begins with a schema named like the user, and there may be one.
@@ -166,19 +174,39 @@ impl Store {
         })))
     }
 
-    /// A connection that sees only what belongs to `owner`, for statements of which one at most writes.
-    async fn as_owner(&self, owner: &OwnerId) -> Result<PooledConnection, Error> {
-        self.lend(owner, owner.as_str()).await
+    /// Works on a connection that sees only what belongs to `owner`, with statements of which one at most writes.
+    async fn scoped<T>(
+        &self,
+        owner: &OwnerId,
+        work: impl AsyncFnOnce(PooledConnection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        bounded(READ_WAIT_MS_MAX, async { work(self.lend(owner, owner.as_str()).await?).await }).await
     }
 
-    /// A connection that sees what belongs to nobody, for one statement that `payer` waits for.
-    async fn as_nobody(&self, payer: &OwnerId) -> Result<PooledConnection, Error> {
-        self.lend(payer, self.nobody.as_str()).await
+    /// Works in a transaction that sees only what belongs to `owner`. The work commits it.
+    async fn transaction<T>(
+        &self,
+        owner: &OwnerId,
+        work: impl AsyncFnOnce(Tx) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        self.scoped(owner, async |connection| work(Tx::begin(connection).await?).await).await
     }
 
-    /// A short transaction that sees only what belongs to `owner`.
-    async fn owned(&self, owner: &OwnerId) -> Result<Tx, Error> {
-        Tx::begin(self.as_owner(owner).await?).await
+    /// Works on a connection of the program's own upkeep, which sees all owners.
+    async fn maintenance<T>(
+        &self,
+        work: impl AsyncFnOnce(PoolConnection<Postgres>) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        bounded(READ_WAIT_MS_MAX, async { work(self.upkeep.acquire().await?).await }).await
+    }
+
+    /// Works on a connection that sees no owner's rows, with one statement that `payer` waits for.
+    async fn unscoped<T>(
+        &self,
+        payer: &OwnerId,
+        work: impl AsyncFnOnce(PooledConnection) -> Result<T, Error>,
+    ) -> Result<T, Error> {
+        bounded(READ_WAIT_MS_MAX, async { work(self.lend(payer, self.nobody.as_str()).await?).await }).await
     }
 
     /// One of the readers' connections, of which one principal never holds all.
@@ -199,7 +227,7 @@ impl Store {
 
     /// A transaction of the program's own upkeep, which sees all owners.
     async fn upkeep_transaction(&self) -> Result<Tx, Error> {
-        Tx::begin(PooledConnection::new(self.relay_connection().await?, None, self.returns.clone())).await
+        Tx::begin(PooledConnection::new(self.upkeep.acquire().await?, None, self.returns.clone())).await
     }
 
     /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server
@@ -224,7 +252,7 @@ impl Store {
     /// Writes as an appender of the lane would, and changes nothing; `thoroughly` also takes room for new rows.
     pub async fn try_lane(&self, lane: u8, thoroughly: bool) -> Result<(), Error> {
         bounded(PROBE_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+            let mut connection = self.upkeep.acquire().await?;
             if thoroughly {
                 // More than one page, so that the table has to grow.
                 sqlx::query!(
@@ -248,7 +276,8 @@ impl Store {
 
     /// A connection of its own in the given role, outside the pool.
     ///
-    /// Its statements are large and always the same: making a plan for the values of each takes longer than any of them.
+    /// Its statements are large and always the same: making a plan for the values of each takes longer than any of
+    /// them.
     async fn dedicated(&self, role: &'static str) -> Result<PgConnection, Error> {
         let options = as_role(&self.options, role).options([("plan_cache_mode", "force_generic_plan")]);
         bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await
@@ -270,7 +299,8 @@ impl Store {
 ///
 /// A connection keeps the plan of a statement, and makes it when a table may still be small. Of a table that was never
 /// vacuumed Postgres assumes that it will grow, and it makes plans anew when statistics come; between two looks of
-/// autovacuum a plan can be behind. So statements are shaped so that no table is read whole but those of a few rows, and
+/// autovacuum a plan can be behind. So statements are shaped so that no table is read whole but those of a few rows,
+/// and
 /// no plan grows old: see [`crate::domain::limits::PLANS_MS_MAX`]. A test looks at all of them.
 fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
     options.clone().options([
@@ -311,10 +341,10 @@ async fn migrate(connection: &mut PgConnection) -> Result<(), Error> {
             }
         }
         sqlx::migrate::MigrateError::VersionMissing(_) => Error::Incompatible(
-            "the database was made by a newer version of this program; run that version or give it another database"
+            "the database was created by a newer version of this program; run that version or give it another database"
                 .to_owned(),
         ),
-        other => Error::Incompatible(format!("the database schema cannot be brought up to date: {other}")),
+        other => Error::Incompatible(format!("the database schema cannot be migrated: {other}")),
     })?;
     // Months pass while a server runs and between starts.
     sqlx::query_scalar!("select store.ensure_partitions(now(), 3)").fetch_one(connection).await?;

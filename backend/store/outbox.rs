@@ -4,11 +4,10 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::inbound::{ChannelName, UserId},
 };
@@ -89,11 +88,7 @@ impl From<Row> for PendingReply {
 impl Store {
     /// Notes that an answer will be owed; once, however often it is said.
     pub async fn promise(&self, reply: NewReply<'_>) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(reply.owner).await?;
-            insert_reply(&mut connection, &reply).await
-        })
-        .await
+        self.scoped(reply.owner, async |mut connection| insert_reply(&mut connection, &reply).await).await
     }
 
     /// Takes up answers that can be given now, of all owners or of one run: their runs have ended, or are gone. Without
@@ -106,8 +101,7 @@ impl Store {
         most: i64,
     ) -> Result<Vec<PendingReply>, Error> {
         let gone_before = now - TimeDelta::hours(1);
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"update store.reply r set attempts = r.attempts + 1, lease_until = $2
@@ -144,8 +138,7 @@ impl Store {
         (thread, line): (&ThreadId, &str),
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&owed.owner_id).await?;
+        self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"with logged as (
                        update store.reply
@@ -173,8 +166,7 @@ impl Store {
 
     /// So many parts of the answer have been acknowledged by the other side.
     pub async fn note_sent(&self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&owed.owner_id).await?;
+        self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
                 "update store.reply set parts_sent = greatest(parts_sent, $3) where reply_no = $1 and owner_id = $2",
                 owed.reply_no,
@@ -195,8 +187,7 @@ impl Store {
         failure: Option<&str>,
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&owed.owner_id).await?;
+        self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"update store.reply set done_at = $3, failure = $4, body = null
                    where reply_no = $1 and owner_id = $2 and done_at is null"#,
@@ -219,8 +210,7 @@ impl Store {
 
     /// Whether the run's answer stands in its session's log, or never will.
     pub async fn is_answered(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let open = sqlx::query_scalar!(
                 r#"select exists (select from store.reply where owner_id = $1 and reply_key = $2
                                   and logged_at is null and done_at is null) as "open!""#,
@@ -236,8 +226,7 @@ impl Store {
 
     /// The payload of the last message that the run's agent completed.
     pub async fn last_message(&self, owner: &OwnerId, run: RunId) -> Result<Option<Json>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let payload = sqlx::query_scalar!(
                 r#"select payload::text as "payload!" from store.run_event
                    where run_id = $1 and owner_id = $2 and type = 'message.completed'

@@ -37,12 +37,12 @@ fn agree(given: Option<&[u8]>, kept: Option<Vec<u8>>, print: &[u8]) -> Result<Ve
         (Some(given), _) if fingerprint(given).as_slice() == print => Ok(given.to_vec()),
         (None, Some(kept)) => Ok(kept),
         (Some(_), _) => Err(Error::Incompatible(
-            "this database was made with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
-             database keeps its own"
+            "this database was created with another pepper: set RUNREEL_PEPPER to that one, or unset it if the \
+             database stores its own"
                 .to_owned(),
         )),
         (None, None) => Err(Error::Incompatible(
-            "this database was made with a pepper of the operator's: set RUNREEL_PEPPER to it".to_owned(),
+            "this database was created with a pepper of the operator: set RUNREEL_PEPPER to it".to_owned(),
         )),
     }
 }

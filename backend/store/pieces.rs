@@ -7,10 +7,10 @@ use std::{num::NonZeroUsize, sync::Arc};
 
 use lru::LruCache;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     event::Recorded,
-    limits::{PIECE_OWNERS_MAX, PIECE_RECENT_POSITIONS, READ_WAIT_MS_MAX},
+    limits::{PIECE_OWNERS_MAX, PIECE_RECENT_POSITIONS},
 };
 
 /// Positions of one piece; the statements that note and read pieces hold the same number.
@@ -63,8 +63,7 @@ impl Store {
     /// Notes what the last events of every lane have not been noted by: those of a server of an earlier release, which
     /// does not know of the notes and may have written until a moment ago.
     pub async fn note_recent_pieces(&self) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             sqlx::query!(
                 r#"insert into store.owner_piece (owner_id, lane, piece)
                    select distinct e.owner_id, e.lane, e.position / 512

@@ -10,8 +10,8 @@ use std::ops::AddAssign;
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::{Error, Store, bounded};
-use crate::domain::{checkpoint::MadeBy, id::ThreadId, limits::READ_WAIT_MS_MAX, principal::OwnerId};
+use super::{Error, Store};
+use crate::domain::{checkpoint::MadeBy, id::ThreadId, principal::OwnerId};
 
 /// How much went.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -46,8 +46,7 @@ impl Store {
     /// Deletes threads with all they hold; ids that name nothing of the owner's are passed over.
     pub async fn delete_threads(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let numbers = lock(&mut tx, owner, &ids).await?;
             let gone = remove(&mut tx, owner, &numbers).await?;
             tx.commit().await?;
@@ -59,8 +58,7 @@ impl Store {
     /// Leaves the newest checkpoint of each namespace of these threads, with its values and writes.
     pub async fn keep_latest(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let numbers = lock(&mut tx, owner, &ids).await?;
             // A write whose checkpoint has not arrived yet stays: it goes by the checkpoints that are deleted.
             let row = sqlx::query!(
@@ -98,8 +96,7 @@ impl Store {
     /// Removes the checkpoints that these runs made, with their writes.
     pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, Error> {
         let runs: Vec<String> = runs.iter().map(|run| run.as_str().to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
                 r#"select t.thread_no from store.thread t
                    where t.owner_id = $1 and t.thread_no in
@@ -143,8 +140,7 @@ impl Store {
         to: &ThreadId,
         now: DateTime<Utc>,
     ) -> Result<Copied, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             // A target that is there is not locked before both are, in one order, or two copies could wait for each other.
             let created = sqlx::query!(
                 r#"insert into store.thread (owner_id, thread_id, metadata, ttl_s, created_at, updated_at)
@@ -209,8 +205,7 @@ impl Store {
         now: DateTime<Utc>,
         limit: i64,
     ) -> Result<Pruned, Error> {
-        let expired = bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        let expired = self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
                 r#"select owner_id, thread_no from store.thread
                    where coalesce(ttl_s, $1) > 0 and updated_at < $2::timestamptz - make_interval(secs => coalesce(ttl_s, $1))
@@ -248,8 +243,7 @@ impl Store {
         ttl_s: Option<i64>,
         now: DateTime<Utc>,
     ) -> Result<Pruned, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
                 r#"select thread_no from store.thread
                    where thread_no = $3 and owner_id = $4

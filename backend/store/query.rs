@@ -139,7 +139,7 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Res
     let text = text.trim_start_matches('\u{feff}').to_owned();
     let first = after_comments(&text).to_ascii_lowercase();
     if !QUESTIONS.iter().any(|word| first.starts_with(word)) {
-        return Err(Failed::Rule(format!("a question begins with one of: {}", QUESTIONS.join(", "))));
+        return Err(Failed::Rule(format!("a query must begin with one of: {}", QUESTIONS.join(", "))));
     }
     let options = reader.options.clone().options(reader.settings());
     let mut connection = PgConnection::connect_with(&options).await.map_err(Failed::Connection)?;

@@ -98,8 +98,7 @@ impl Store {
     /// there are so many that no import makes another.
     pub async fn ensure_partition_of(&self, run: RunId) -> Result<bool, Error> {
         let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_nobody(&self.nobody).await?;
+        self.unscoped(&self.nobody, async |mut connection| {
             let month = moment.format("%Y_%m").to_string();
             let months = sqlx::query!(
                 r#"select to_regclass('store.run_event_' || $1::text) is not null as "is_there!",

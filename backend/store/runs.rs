@@ -5,12 +5,16 @@ use std::{collections::BTreeMap, time::Duration};
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, error::known, page::page};
+use super::{
+    Error, Store,
+    error::known,
+    page::{Page, page},
+};
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
     json::Json,
-    limits::{CANCEL_RUNS_MAX, READ_SHARE_WAIT_MS_MAX, READ_WAIT_MS_MAX},
+    limits::{CANCEL_RUNS_MAX, READ_SHARE_WAIT_MS_MAX},
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -69,13 +73,6 @@ pub struct RunFilter {
     pub search: Option<String>,
     pub since: Option<DateTime<Utc>>,
     pub until: Option<DateTime<Utc>>,
-}
-
-/// Where a list page begins: after the run created then with that id.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct RunsAfter {
-    pub created_at: DateTime<Utc>,
-    pub run_id: RunId,
 }
 
 #[derive(Debug)]
@@ -155,8 +152,7 @@ impl TryFrom<Row> for RunRecord {
 impl Store {
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -182,8 +178,7 @@ impl Store {
     /// What the steps of a run took, by the first 256 characters of their names; a step that has not ended does not
     /// count. As the view `node_durations`, whose migration says how.
     pub async fn node_times(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, NodeTimes>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_file!("backend/store/sql/node_times.sql", run.uuid(), owner.as_str())
                 .fetch_all(&mut *connection)
                 .await?;
@@ -198,13 +193,11 @@ impl Store {
         &self,
         owner: &OwnerId,
         filter: &RunFilter,
-        after: Option<RunsAfter>,
-        limit: i64,
+        wanted: &Page<(DateTime<Utc>, RunId)>,
     ) -> Result<(Vec<RunRecord>, bool), Error> {
         let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -240,16 +233,16 @@ impl Store {
                 filter.search,
                 filter.since,
                 filter.until,
-                after.map(|after| after.created_at),
-                after.map(|after| after.run_id.uuid()),
-                limit + 1,
+                wanted.after.map(|(created_at, _)| created_at),
+                wanted.after.map(|(_, run)| run.uuid()),
+                wanted.limit + 1,
                 &roles as &[&str]
             );
             let size = |row: &Row| {
                 let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];
                 texts.into_iter().flatten().map(String::len).sum()
             };
-            let (rows, more) = page(limit, rows.fetch(&mut *connection), size).await?;
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), size).await?;
             Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
@@ -259,8 +252,7 @@ impl Store {
     /// and whoever looks whether a principal may answer for it.
     pub(crate) async fn contexts(&self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -279,8 +271,7 @@ impl Store {
 
     /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
     pub(super) async fn records(&self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
@@ -299,8 +290,7 @@ impl Store {
 
     /// The descendants of a run that have not ended, the run itself first.
     pub async fn live_tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_scalar!(
                 r#"with recursive tree as (
                        select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
@@ -326,8 +316,7 @@ impl Store {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.heartbeats.take(owner, 1)).await;
         let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
+        self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 "update store.run set heartbeat_at = $3 where run_id = $1 and owner_id = $2",
                 run.uuid(),

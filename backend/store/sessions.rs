@@ -6,16 +6,16 @@ pub mod restored;
 
 use chrono::{DateTime, Utc};
 
-use self::lines::insert_line;
+use self::{chat::Locked, lines::insert_line};
 use super::{
-    Error, Store, bounded,
+    Error, Store,
     error::known,
     outbox::{NewReply, Promised, insert_reply},
+    page::{Page, page},
 };
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::{
         Chat,
@@ -23,7 +23,7 @@ use crate::domain::{
     },
 };
 
-/// Why a session is over.
+/// Why a session ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum EndReason {
@@ -94,12 +94,11 @@ pub struct Noted<'a> {
     pub target: Option<&'a Json>,
 }
 
-/// Which sessions are listed, and after which one.
+/// Which sessions are listed.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
     pub channel: Option<ChannelName>,
     pub chat_id: Option<ChatId>,
-    pub after: Option<(DateTime<Utc>, Name)>,
 }
 
 #[derive(Debug)]
@@ -143,7 +142,7 @@ impl Store {
     ///
     /// The message remembers the answer, so asking again for the same one changes nothing. Messages of one chat take
     /// turns.
-    pub async fn settle_session(
+    pub async fn resolve_session(
         &self,
         owner: &OwnerId,
         chat: &Chat,
@@ -152,8 +151,8 @@ impl Store {
         noted: Noted<'_>,
         (now, fresh): (DateTime<Utc>, Name),
     ) -> Result<MessageSession, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut locked = self.lock_chat(owner, chat).await?;
+        self.transaction(owner, async |tx| {
+            let mut locked = Locked::take(tx, owner, chat).await?;
             let known = sqlx::query!(
                 "select session_id, thread_id from store.inbound where inbound_no = $1 and owner_id = $2",
                 inbound_no,
@@ -165,7 +164,7 @@ impl Store {
                 let (session_id, thread_id) = (Name::trusted(&session), ThreadId::trusted(&thread));
                 return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
-            let settled = locked.session(keeping, now, fresh).await?;
+            let session = locked.session(keeping, now, fresh).await?;
             sqlx::query!(
                 r#"with counted as (
                        update store.session set messages = messages + 1, last_activity_at = greatest(last_activity_at, $3)
@@ -173,20 +172,20 @@ impl Store {
                    )
                    update store.inbound set session_id = $2, thread_id = $4 where inbound_no = $5 and owner_id = $1"#,
                 owner.as_str(),
-                settled.session_id.as_str(),
+                session.session_id.as_str(),
                 now,
-                settled.thread_id.as_str(),
+                session.thread_id.as_str(),
                 inbound_no
             )
             .execute(&mut *locked.tx)
             .await?;
             let Noted { line, run_id, user_id, target } = noted;
-            insert_line(&mut locked.tx, owner, &settled.thread_id, inbound_no, line).await?;
+            insert_line(&mut locked.tx, owner, &session.thread_id, inbound_no, line).await?;
             let what =
-                Promised::Run { run_id, session_id: &settled.session_id, thread_id: &settled.thread_id };
+                Promised::Run { run_id, session_id: &session.session_id, thread_id: &session.thread_id };
             insert_reply(&mut locked.tx, &NewReply { owner, channel: &chat.channel, user_id, what, target, now }).await?;
             locked.commit().await?;
-            Ok(settled)
+            Ok(session)
         })
         .await
     }
@@ -199,8 +198,8 @@ impl Store {
         inbound_no: i64,
         now: DateTime<Utc>,
     ) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut locked = self.lock_chat(owner, chat).await?;
+        self.transaction(owner, async |tx| {
+            let mut locked = Locked::take(tx, owner, chat).await?;
             let first = sqlx::query!(
                 r#"update store.inbound set reason = 'session_reset'
                    where inbound_no = $1 and owner_id = $2 and reason is null"#,
@@ -228,8 +227,8 @@ impl Store {
     ) -> Result<Option<SessionRecord>, Error> {
         let Some(found) = self.session(owner, session).await? else { return Ok(None) };
         let chat = Chat { channel: found.channel, chat_id: found.chat_id };
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut locked = self.lock_chat(owner, &chat).await?;
+        self.transaction(owner, async |tx| {
+            let mut locked = Locked::take(tx, owner, &chat).await?;
             let open = locked.open().await?;
             if open.is_some_and(|(id, ..)| id == session.as_str()) {
                 locked.end(EndReason::Ended, now).await?;
@@ -243,8 +242,7 @@ impl Store {
 
     /// One session of this owner.
     pub async fn session(&self, owner: &OwnerId, session: &Name) -> Result<Option<SessionRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
@@ -265,10 +263,9 @@ impl Store {
         &self,
         owner: &OwnerId,
         filter: &SessionFilter,
-        limit: i64,
-    ) -> Result<Vec<SessionRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        wanted: &Page<(DateTime<Utc>, Name)>,
+    ) -> Result<(Vec<SessionRecord>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select session_id, owner_id, channel, chat_id, thread_id, started_at, last_activity_at, ended_at,
@@ -281,13 +278,13 @@ impl Store {
                 owner.as_str(),
                 filter.channel.as_ref().map(ChannelName::as_str),
                 filter.chat_id.as_ref().map(ChatId::as_str),
-                filter.after.as_ref().map(|(at, _)| *at),
-                filter.after.as_ref().map(|(_, id)| id.as_str()),
-                limit
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            rows.into_iter().map(SessionRecord::try_from).collect()
+                wanted.after.as_ref().map(|(at, _)| *at),
+                wanted.after.as_ref().map(|(_, id)| id.as_str()),
+                wanted.limit + 1
+            );
+            let size = |row: &Row| row.chat_id.len() + row.thread_id.len();
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), size).await?;
+            Ok((rows.into_iter().map(SessionRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
     }

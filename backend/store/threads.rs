@@ -2,12 +2,14 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded, page::page};
+use super::{
+    Error, Store,
+    page::{Page, page},
+};
 use crate::domain::{
     checkpoint::CheckpointId,
     id::{RunId, Seq, ThreadId},
     json::Json,
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
 };
 
@@ -41,13 +43,6 @@ pub enum TtlChange {
     Clear,
     /// Seconds; 0 for ever.
     To(i64),
-}
-
-/// Where a list of threads begins: after the one created then with that id.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct ThreadsAfter {
-    pub created_at: DateTime<Utc>,
-    pub thread_id: ThreadId,
 }
 
 /// One durable message of a thread's runs.
@@ -89,8 +84,7 @@ impl From<Row> for ThreadRecord {
 impl Store {
     /// Makes sure that the thread is there and notes that it is in use.
     pub async fn touch_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
                    on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)"#,
@@ -107,8 +101,7 @@ impl Store {
 
     /// Notes that a thread is in use, if it is there.
     pub async fn renew_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"update store.thread set updated_at = greatest(updated_at, $3)
                    where owner_id = $1 and thread_id = $2"#,
@@ -131,8 +124,7 @@ impl Store {
         change: &ThreadChange,
         now: DateTime<Utc>,
     ) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let created = sqlx::query_scalar!(
                 r#"insert into store.thread as t (owner_id, thread_id, metadata, ttl_s, created_at, updated_at)
                    values ($1, $2, coalesce($3::text, '{}')::json, $4, $6, $6)
@@ -157,8 +149,7 @@ impl Store {
 
     /// One thread of this owner.
     pub async fn thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Option<ThreadRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
                 r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
@@ -181,11 +172,9 @@ impl Store {
         &self,
         owner: &OwnerId,
         search: Option<&str>,
-        after: Option<&ThreadsAfter>,
-        limit: i64,
+        wanted: &Page<(DateTime<Utc>, ThreadId)>,
     ) -> Result<(Vec<ThreadRecord>, bool), Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select thread_id, owner_id, metadata::text as "metadata!", ttl_s, created_at, updated_at,
@@ -199,11 +188,11 @@ impl Store {
                    limit $5"#,
                 owner.as_str(),
                 search,
-                after.map(|after| after.created_at),
-                after.map(|after| after.thread_id.as_str()),
-                limit + 1
+                wanted.after.as_ref().map(|(created_at, _)| *created_at),
+                wanted.after.as_ref().map(|(_, thread)| thread.as_str()),
+                wanted.limit + 1
             );
-            let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.metadata.len()).await?;
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.metadata.len()).await?;
             Ok((rows.into_iter().map(ThreadRecord::from).collect(), more))
         })
         .await
@@ -214,12 +203,11 @@ impl Store {
         &self,
         owner: &OwnerId,
         thread: &ThreadId,
-        after: Option<(RunId, Seq)>,
-        limit: i64,
+        wanted: &Page<(RunId, Seq)>,
     ) -> Result<(Vec<Message>, bool), Error> {
-        let (run, seq) = after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        let limit = wanted.limit;
+        let (run, seq) = wanted.after.map_or((uuid::Uuid::nil(), 0), |(run, seq)| (run.uuid(), seq.get()));
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
                    from store.run r

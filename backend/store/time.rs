@@ -2,8 +2,8 @@
 
 use tokio::time::Instant;
 
-use super::{Error, Store, bounded};
-use crate::{clock::Clock, domain::limits::READ_WAIT_MS_MAX};
+use super::{Error, Store};
+use crate::clock::Clock;
 
 /// How far this machine's wall clock is from the database's, seconds; positive when it is ahead.
 const SKEW: &str = "runreel_clock_skew_seconds";
@@ -15,13 +15,14 @@ impl Store {
     ///
     /// An answer that took long says little about when it was given; half of its way is the best guess.
     pub async fn tell_time(&self, clock: &Clock) -> Result<(), Error> {
-        let (asked, now) = bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let asked = Instant::now();
-            let now = sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#).fetch_one(&mut *connection).await?;
-            Ok((asked, now))
-        })
-        .await?;
+        let (asked, now) = self
+            .maintenance(async |mut connection| {
+                let asked = Instant::now();
+                let now =
+                    sqlx::query_scalar!(r#"select clock_timestamp() as "now!""#).fetch_one(&mut *connection).await?;
+                Ok((asked, now))
+            })
+            .await?;
         let now = now + asked.elapsed() / 2;
         clock.follow(now);
         let ahead_s = (Clock::System.now() - now).as_seconds_f64();
@@ -29,8 +30,8 @@ impl Store {
         if ahead_s.abs() > SKEW_WARNED_S {
             tracing::warn!(
                 ahead_s,
-                "the clock of this machine is not the database's; leases and deadlines go by the database's, but set it \
-                 right (NTP): tokens and signatures of others go by true time"
+                "the clock of this machine differs from the database's; leases and deadlines use the database's clock, \
+                 but correct this one (NTP): tokens and signatures of others use the true time"
             );
         }
         Ok(())

@@ -3,10 +3,9 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store};
 use crate::domain::{
     id::RunId,
-    limits::READ_WAIT_MS_MAX,
     principal::{OwnerId, Scope},
 };
 
@@ -41,8 +40,7 @@ impl Store {
     /// Keeps a new token; `secret` is the SHA-256 of what its holder has.
     pub async fn keep_token(&self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&token.owner_id).await?;
+        self.scoped(&token.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"insert into store.api_token
                        (token_id, secret, owner_id, name, scopes, run_id, created_at, expires_at)
@@ -65,10 +63,9 @@ impl Store {
 
     /// The token whose secret hashes to this, whoever owns it.
     pub async fn token_by_secret(&self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            // One that was good lately is its owner's to pay for, so that those who guess keep nobody out but each other.
-            let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
-            let mut connection = self.as_nobody(&payer).await?;
+        // One that was good lately is its owner's to pay for, so that those who guess keep nobody out but each other.
+        let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
+        self.unscoped(&payer, async |mut connection| {
             let row = sqlx::query!(
                 r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
                           created_at as "created_at!", expires_at, revoked_at
@@ -96,8 +93,7 @@ impl Store {
 
     /// The tokens of an owner, newest first.
     pub async fn tokens(&self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select token_id, owner_id, name, scopes, run_id, created_at, expires_at, revoked_at
                    from store.api_token where owner_id = $1 order by created_at desc limit 1000"#,
@@ -124,8 +120,7 @@ impl Store {
 
     /// Revokes a token; `false` when the owner has no such token.
     pub async fn revoke_token(&self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(
                 r#"update store.api_token set revoked_at = coalesce(revoked_at, $3)
                    where token_id = $1 and owner_id = $2"#,
@@ -142,8 +137,7 @@ impl Store {
 
     /// Which of these tokens have been revoked.
     pub async fn revoked_tokens(&self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_nobody(&self.nobody).await?;
+        self.unscoped(&self.nobody, async |mut connection| {
             let ids = sqlx::query_scalar!(r#"select id as "id!" from store.revoked_tokens($1) as id"#, ids)
                 .fetch_all(&mut *connection)
                 .await?;

@@ -4,13 +4,8 @@
 //! stored with it counts from the topmost run there was. Whoever wants to know walks, up and down; both walks end
 //! whatever the parents say.
 
-use super::{Error, Store, bounded, error::known};
-use crate::domain::{
-    context::RunContext,
-    id::RunId,
-    limits::{READ_WAIT_MS_MAX, RUN_DEPTH_MAX},
-    run::Status,
-};
+use super::{Error, Store, error::known};
+use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, run::Status};
 
 /// What is above and below a run that is about to come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -29,8 +24,7 @@ pub struct TreePlace {
 impl Store {
     /// The place that a run with this context has.
     pub async fn place_in_tree(&self, context: &RunContext) -> Result<TreePlace, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(&context.owner_id).await?;
+        self.scoped(&context.owner_id, async |mut connection| {
             let row = sqlx::query!(
                 r#"with recursive above (run_id, parent_run_id, root_run_id, status, level) as (
                        select run_id, parent_run_id, root_run_id, status, 1

@@ -2,9 +2,11 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, bounded};
+use super::{
+    Error, Store,
+    page::{Page, page},
+};
 use crate::domain::{
-    limits::READ_WAIT_MS_MAX,
     principal::OwnerId,
     session::inbound::{ChannelName, UserId},
 };
@@ -23,11 +25,9 @@ impl Store {
         owner: &OwnerId,
         channel: &ChannelName,
         expired_until: Option<DateTime<Utc>>,
-        after: Option<&UserId>,
-        limit: i64,
-    ) -> Result<Vec<VerifiedUser>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        wanted: &Page<UserId>,
+    ) -> Result<(Vec<VerifiedUser>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select user_id, verified_at as "verified_at!" from store.channel_user
                    where owner_id = $1 and channel = $2 and verified_at > coalesce($3, timestamptz '-infinity')
@@ -36,21 +36,19 @@ impl Store {
                 owner.as_str(),
                 channel.as_str(),
                 expired_until,
-                after.map_or("", UserId::as_str),
-                limit
-            )
-            .fetch_all(&mut *connection)
-            .await?;
+                wanted.after.as_ref().map_or("", UserId::as_str),
+                wanted.limit + 1
+            );
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), |row| row.user_id.len()).await?;
             let user = |user_id: &str, verified_at| VerifiedUser { user_id: UserId::trusted(user_id), verified_at };
-            Ok(rows.into_iter().map(|row| user(&row.user_id, row.verified_at)).collect())
+            Ok((rows.into_iter().map(|row| user(&row.user_id, row.verified_at)).collect(), more))
         })
         .await
     }
 
     /// Forgets that a user has given a code; `false` when none has. A message of the user's that still waits is not forgotten.
     pub async fn revoke_user(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let gone = sqlx::query!(
                 r#"delete from store.channel_user
                    where owner_id = $1 and channel = $2 and user_id = $3 and verified_at is not null and held_no is null"#,

@@ -30,7 +30,7 @@ use crate::{
     },
 };
 
-/// How a prune goes about it.
+/// How threads are pruned.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, serde::Deserialize, serde::Serialize, utoipa::ToSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Strategy {

@@ -45,7 +45,7 @@ pub struct Draft {
 
 /// An artifact that the log tells of.
 #[derive(Clone, Debug)]
-pub struct Kept {
+pub struct StoredArtifact {
     pub artifact: Artifact,
     /// An earlier request with the same `event_id` had brought it.
     pub already_kept: bool,
@@ -58,11 +58,11 @@ pub enum KeepError {
     Artifact(#[from] artifacts::Error),
     #[error(transparent)]
     Emit(#[from] EmitError),
-    #[error("this event_id is taken by an event of another kind")]
+    #[error("this event_id is used by an event of another kind")]
     OtherEvent,
-    #[error("an artifact with this id is here, and is another")]
+    #[error("a different artifact with this id exists")]
     OtherArtifact,
-    #[error("the event with this event_id says something else of its artifact")]
+    #[error("the event with this event_id describes a different artifact")]
     ToldOtherwise,
 }
 
@@ -108,11 +108,11 @@ impl Timeline {
         context: &Arc<RunContext>,
         upload: Upload,
         draft: Draft,
-    ) -> Result<Kept, KeepError> {
+    ) -> Result<StoredArtifact, KeepError> {
         let owner = &context.owner_id;
         let earlier = async |event: &EventId| {
             let found = self.store().artifact_of(owner, context.run_id, event).await.map_err(artifacts::Error::from)?;
-            Ok::<_, KeepError>(found.map(|artifact| Kept { artifact, already_kept: true }))
+            Ok::<_, KeepError>(found.map(|artifact| StoredArtifact { artifact, already_kept: true }))
         };
         if let Some(event_id) = &draft.event_id
             && let Some(kept) = earlier(event_id).await?
@@ -143,7 +143,7 @@ impl Timeline {
                 self.artifacts().forget(owner, &[id]).await;
                 earlier(&event_id).await?.ok_or(KeepError::OtherEvent)
             }
-            Ok(_) => Ok(Kept { artifact, already_kept: false }),
+            Ok(_) => Ok(StoredArtifact { artifact, already_kept: false }),
             Err(error) => {
                 self.give_up(context, &[id], &error).await;
                 Err(error.into())
@@ -159,7 +159,7 @@ impl Timeline {
         owner: &OwnerId,
         upload: Upload,
         artifact: Artifact,
-    ) -> Result<Kept, KeepError> {
+    ) -> Result<StoredArtifact, KeepError> {
         let told = self.store().event_of(owner, artifact.run_id, &artifact.event_id).await;
         if let Some(event) = told.map_err(artifacts::Error::from)? {
             match mention(&event) {
@@ -175,15 +175,19 @@ impl Timeline {
         let (store, run, now) = (self.store(), artifact.run_id, artifact.created_at);
         let found = store.reuse_artifacts(owner, run, &[key], now).await.map_err(artifacts::Error::from)?;
         if found.iter().any(is_same) {
-            return Ok(Kept { artifact, already_kept: true });
+            return Ok(StoredArtifact { artifact, already_kept: true });
         }
         match self.artifacts().keep(owner, vec![(upload, artifact.clone())]).await {
-            Ok(_) => Ok(Kept { artifact, already_kept: false }),
+            Ok(_) => Ok(StoredArtifact { artifact, already_kept: false }),
             // The id is taken: by another import of the same, by something else, by somebody else.
             Err(artifacts::Error::Database(store::Error::Conflict(_))) => {
                 let found = store.artifact(owner, artifact.artifact_id).await.map_err(artifacts::Error::from)?;
                 let is_here = found.as_ref().is_some_and(is_same);
-                if is_here { Ok(Kept { artifact, already_kept: true }) } else { Err(KeepError::OtherArtifact) }
+                if is_here {
+                    Ok(StoredArtifact { artifact, already_kept: true })
+                } else {
+                    Err(KeepError::OtherArtifact)
+                }
             }
             Err(error) => Err(error.into()),
         }

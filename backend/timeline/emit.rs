@@ -63,7 +63,7 @@ pub enum EmitError {
     #[error("{0}; nothing was stored")]
     Unavailable(Outage),
     /// The database fell silent in the middle of the commit.
-    #[error("the database fell silent during the commit; the events may or may not be stored")]
+    #[error("the database stopped responding during the commit; the events may or may not be stored")]
     OutcomeUnknown,
     #[error("the events could not be stored")]
     Broken,
@@ -74,7 +74,7 @@ pub enum EmitError {
     #[error("artifact store unavailable")]
     StorageUnavailable,
     /// Events that come with their numbers do not follow what the log holds. Nothing was stored.
-    #[error("the run's log stands elsewhere")]
+    #[error("the run's log is at another seq")]
     Elsewhere,
     /// An event that comes with its number has an `event_id` that the log holds already. Nothing was stored.
     #[error("the run's log holds an event with one of these event_ids")]
@@ -234,10 +234,10 @@ impl Timeline {
 /// The depth of a run at this place, if it may stand there.
 pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
     if place.is_cycle {
-        return Err(EmitError::Misplaced("the run would be above itself"));
+        return Err(EmitError::Misplaced("the run would be its own ancestor"));
     }
     if place.has_other_root {
-        return Err(EmitError::Misplaced("the run has another root than its parent or than a run below it"));
+        return Err(EmitError::Misplaced("the root of the run differs from that of its parent or of a run below it"));
     }
     if place.above.saturating_add(place.below) > RUN_DEPTH_MAX {
         return Err(EmitError::TooDeep);

@@ -40,7 +40,7 @@ pub enum Scope {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Phase {
     Query,
-    Settle,
+    GoLive,
     Live,
     /// Nothing: the stream is over.
     Closed,
@@ -52,7 +52,7 @@ pub struct Follower {
     timeline: Timeline,
     owner: OwnerId,
     scope: Scope,
-    wishes: StreamOptions,
+    options: StreamOptions,
     subscription: Subscription,
     splice: Splice,
     todo: Phase,
@@ -78,10 +78,10 @@ impl Timeline {
         context: Arc<RunContext>,
         after: Seq,
         histories: Arc<Histories>,
-        wishes: StreamOptions,
+        options: StreamOptions,
     ) -> Follower {
         let (owner, topic) = (context.owner_id.clone(), Topic::Run(context.run_id));
-        self.follower(owner, Scope::Run(context), (topic, ReadPosition::Run(after)), histories, wishes)
+        self.follower(owner, Scope::Run(context), (topic, ReadPosition::Run(after)), histories, options)
     }
 
     /// Follows many runs of an owner after a cursor that was admitted under these histories.
@@ -94,12 +94,17 @@ impl Timeline {
         after: FeedCursor,
         removed: &FeedCursor,
         histories: Arc<Histories>,
-        wishes: StreamOptions,
+        options: StreamOptions,
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
         let preface = behind.then(|| StreamItem::Gap { requested_after: after.to_string(), first_seq: None });
-        let follower =
-            self.follower(owner, Scope::Feed(scope), (Topic::Everything, ReadPosition::Feed(after)), histories, wishes);
+        let follower = self.follower(
+            owner,
+            Scope::Feed(scope),
+            (Topic::Everything, ReadPosition::Feed(after)),
+            histories,
+            options,
+        );
         Follower { preface, ..follower }
     }
 
@@ -109,14 +114,14 @@ impl Timeline {
         scope: Scope,
         (topic, track): (Topic, ReadPosition),
         histories: Arc<Histories>,
-        wishes: StreamOptions,
+        options: StreamOptions,
     ) -> Follower {
         Follower {
             timeline: self.clone(),
             subscription: self.bus().subscribe(owner.clone(), topic),
             owner,
             scope,
-            wishes,
+            options,
             splice: Splice::new(track),
             todo: Phase::Query,
             histories,
@@ -132,6 +137,11 @@ impl Timeline {
 }
 
 impl Follower {
+    /// How far the reader is.
+    pub fn position(&self) -> &ReadPosition {
+        self.splice.track()
+    }
+
     /// What comes next; `None` when the stream is over. Never an empty list.
     pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
         let draining = self.timeline.shared.draining.clone();
@@ -146,7 +156,7 @@ impl Follower {
                 match todo {
                     // Boxed: a page's state is large, and most readers are live most of the time.
                     Phase::Query => Box::pin(self.query()).await,
-                    Phase::Settle => self.settle().await,
+                    Phase::GoLive => self.go_live().await,
                     Phase::Live => self.listen().await,
                     Phase::Closed => Vec::new(),
                 }
@@ -199,7 +209,7 @@ impl Follower {
         self.rows = i64::try_from(EVENT_PAGE_BYTES_MAX / mean).unwrap_or(i64::MAX).clamp(16, 2_000);
         self.floor = page.floor;
         let steps = self.splice.step(page.input);
-        self.carry_out(steps)
+        self.apply(steps)
     }
 
     /// Nothing that this reader has, or has under way, is certain any more.
@@ -209,7 +219,7 @@ impl Follower {
     }
 
     async fn pause(&mut self, error: &store::Error) -> Vec<StreamItem> {
-        tracing::debug!(error = error as &dyn std::error::Error, "a reader waits for the database");
+        tracing::debug!(error = error as &dyn std::error::Error, "reader waiting for the database");
         tokio::time::sleep(PAUSE).await;
         Vec::new()
     }
@@ -220,26 +230,26 @@ impl Follower {
     }
 
     /// Empties the queue, then goes live at a moment at which nothing can slip between.
-    async fn settle(&mut self) -> Vec<StreamItem> {
+    async fn go_live(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
         let mut progress = self.timeline.shared.publisher.progress();
         let signals = self.drain();
-        if !signals.is_empty() || self.todo != Phase::Settle {
+        if !signals.is_empty() || self.todo != Phase::GoLive {
             return signals;
         }
-        let wanted = |context: &RunContext| self.wishes.tokens && self.wants(context) && self.shows(context);
+        let wanted = |context: &RunContext| self.options.tokens && self.wants(context) && self.shows(context);
         let publisher = &self.timeline.shared.publisher;
-        let Some(texts) = publisher.settle(&self.subscription, &self.floor, &self.owner, wanted) else {
-            // Committed, not yet published: that is a matter of moments, unless another process's bell was lost.
+        let Some(texts) = publisher.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
+            // Committed, not yet published: that is a matter of moments, unless another process's wake-up was lost.
             tokio::select! {
                 _ = progress.changed() => {}
                 heard = self.subscription.next() => return self.hear(heard),
             }
             return Vec::new();
         };
-        let steps = self.splice.step(Input::Settled);
-        let mut signals = self.carry_out(steps);
-        let texts = texts.into_iter().filter(|text| self.wishes.filter.admits(&text.event_type));
+        let steps = self.splice.step(Input::WentLive);
+        let mut signals = self.apply(steps);
+        let texts = texts.into_iter().filter(|text| self.options.filter.admits(&text.event_type));
         signals.extend(texts.map(StreamItem::Snapshot));
         signals.extend(self.end());
         signals
@@ -285,7 +295,7 @@ impl Follower {
             metrics::counter!("runreel_stream_lags_total").increment(1);
         }
         let steps = self.splice.step(input);
-        let mut signals = self.carry_out(steps);
+        let mut signals = self.apply(steps);
         if self.todo == Phase::Live {
             signals.extend(self.end());
         }
@@ -316,16 +326,16 @@ impl Follower {
     fn shows(&self, context: &RunContext) -> bool {
         match self.scope {
             Scope::Run(_) | Scope::Feed(feed::Scope::Tree(_)) => true,
-            Scope::Feed(feed::Scope::Everything | feed::Scope::Thread(_)) => self.wishes.admits(context.role),
+            Scope::Feed(feed::Scope::Everything | feed::Scope::Thread(_)) => self.options.admits(context.role),
         }
     }
 
-    fn carry_out(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<StreamItem> {
+    fn apply(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<StreamItem> {
         let mut signals = Vec::with_capacity(steps.len());
         for step in steps {
             match step {
                 Step::Query => self.todo = Phase::Query,
-                Step::Settle => self.todo = Phase::Settle,
+                Step::GoLive => self.todo = Phase::GoLive,
                 Step::Gap { requested_after, first_seq } => {
                     let requested_after = requested_after.to_string();
                     signals.push(StreamItem::Gap { requested_after, first_seq: Some(first_seq) });
@@ -341,7 +351,7 @@ impl Follower {
                     self.grow(&frame.context);
                     self.note_end(&frame);
                     let wanted =
-                        self.wishes.filter.admits(&frame.event_type) && (frame.place.is_some() || self.wishes.tokens);
+                        self.options.filter.admits(&frame.event_type) && (frame.place.is_some() || self.options.tokens);
                     if wanted && self.shows(&frame.context) {
                         signals.push(StreamItem::Frame(frame));
                     }
@@ -352,7 +362,7 @@ impl Follower {
     }
 
     fn place(&self) -> (Option<Seq>, Option<FeedCursor>) {
-        match self.splice.track() {
+        match self.position() {
             ReadPosition::Run(seq) => (Some(*seq), None),
             ReadPosition::Feed(cursor) => (None, Some(cursor.clone())),
         }

@@ -40,14 +40,14 @@ struct State {
 pub(super) struct Health {
     lanes: Arc<Mutex<Vec<Option<State>>>>,
     /// Why the log that was set back cannot go on as another history.
-    unsettled: Arc<Mutex<Option<Outage>>>,
+    unreconciled: Arc<Mutex<Option<Outage>>>,
     /// Held by whoever is trying, so that a crowd that asks waits for one answer.
     trying: Arc<tokio::sync::Mutex<()>>,
 }
 
 impl Health {
     pub(super) fn new(lanes: usize) -> Self {
-        Self { lanes: Arc::new(Mutex::new(vec![None; lanes])), unsettled: Arc::default(), trying: Arc::default() }
+        Self { lanes: Arc::new(Mutex::new(vec![None; lanes])), unreconciled: Arc::default(), trying: Arc::default() }
     }
 
     fn lanes(&self) -> MutexGuard<'_, Vec<Option<State>>> {
@@ -65,8 +65,8 @@ impl Health {
     }
 
     /// The log is the one that readers were shown, or why it cannot be made to go on from it.
-    pub(super) fn settled(&self, settled: Result<(), Outage>) {
-        *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) = settled.err();
+    pub(super) fn reconciled(&self, reconciled: Result<(), Outage>) {
+        *self.unreconciled.lock().unwrap_or_else(PoisonError::into_inner) = reconciled.err();
     }
 
     fn set(&self, lane: u8, outage: Option<Outage>) {
@@ -86,7 +86,7 @@ impl Health {
     /// Whether every lane can store events, tried where it is not known.
     async fn check(&self, store: &Store) -> Result<(), Outage> {
         let _one = self.trying.lock().await;
-        if let Some(outage) = *self.unsettled.lock().unwrap_or_else(PoisonError::into_inner) {
+        if let Some(outage) = *self.unreconciled.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(outage);
         }
         for (lane, failed) in self.stale() {

@@ -54,18 +54,19 @@ pub(super) struct Forks {
 
 impl Forks {
     /// Looks whether the log was set back, and sets this process to where it stands. Does nothing when all is well.
-    pub(super) async fn settle(&self) -> Result<(), store::Error> {
-        let settled = self.try_settle().await;
-        self.health.settled(settled.as_ref().copied().map_err(|error| error.outage().unwrap_or(Outage::Forbidden)));
-        settled.inspect_err(|error| {
+    pub(super) async fn reconcile(&self) -> Result<(), store::Error> {
+        let reconciled = self.try_reconcile().await;
+        self.health
+            .reconciled(reconciled.as_ref().copied().map_err(|error| error.outage().unwrap_or(Outage::Forbidden)));
+        reconciled.inspect_err(|error| {
             tracing::warn!(
                 error = error as &dyn std::error::Error,
-                "a database that was set back cannot be looked at, or takes no other history"
+                "database restored to an earlier state: it cannot be read, or a new history cannot be stored"
             );
         })
     }
 
-    async fn try_settle(&self) -> Result<(), store::Error> {
+    async fn try_reconcile(&self) -> Result<(), store::Error> {
         let turns = self.publisher.all_turns().await;
         let known = self.publisher.histories();
         let standing = self.store.log_standing().await?;
@@ -74,7 +75,7 @@ impl Forks {
             Verdict::Same => return Ok(()),
             Verdict::SetBack => begin(&self.store, &self.ids, &standing, &known, &published).await?,
             Verdict::Begun => {
-                tracing::warn!(tail = %standing.tail, "another process detected that the database was set back");
+                tracing::warn!(tail = %standing.tail, "another process detected a restored database");
                 standing
             }
         };
@@ -119,8 +120,8 @@ async fn begin(
     let begun = store.log_standing().await?;
     tracing::error!(
         stands = %begun.tail, had_come = %seen,
-        "the database was restored, or replaced by another copy of it, and may have lost what readers have seen. The log \
-         goes on from there as another history; cursors beyond are answered with 409 cursor_ahead"
+        "the database was restored, or replaced by another copy of it, and may have lost events that readers have seen. \
+         The log continues from there as a new history; later cursors are answered with 409 cursor_ahead"
     );
     Ok(begun)
 }

@@ -53,19 +53,19 @@ pub enum ImportError {
     #[error("the run's log does not reach up to these events")]
     NotThere,
     /// The run that is here says something else at this place; 0 is the run's own line.
-    #[error("the run that is here differs at seq {seq}")]
+    #[error("the existing run differs at seq {seq}")]
     Differs { seq: Seq },
     /// The run cannot have had this event.
     #[error("seq {seq}: {refusal}")]
     Refused { seq: Seq, refusal: Refusal },
     /// The bytes that are here for an event are other than it says.
-    #[error("seq {seq} says something else of its artifact than what is here")]
+    #[error("seq {seq} describes its artifact differently from the stored one")]
     OtherArtifact { seq: Seq },
     /// The log of no server holds such an event.
-    #[error("seq {seq} is no event that a server has recorded: {rule}")]
+    #[error("seq {seq} is not an event that a server records: {rule}")]
     Forged { seq: Seq, rule: &'static str },
     /// The run's month is not among those of the log, and there are so many that imports add none.
-    #[error("the log holds as many months as an import may open, and the run's is none of them")]
+    #[error("the log already has as many months as an import may open, and the run's month is not among them")]
     TooManyMonths,
     #[error(transparent)]
     Emit(#[from] EmitError),
@@ -105,7 +105,7 @@ impl Timeline {
             let events = fresh.iter().map(numbered).collect();
             match self.submit(Arc::clone(&context), birth, events, Some(first_seq)).await {
                 Ok(ack) if !ack.already_open => {
-                    self.settle(&context, is_new, fresh).await?;
+                    self.note_effects(&context, is_new, fresh).await?;
                     return Ok(Imported { last_seq: at.forward(fresh.len()), stored: fresh.len(), is_new });
                 }
                 // Somebody else has written into the run since: what is there is to be compared again.
@@ -147,11 +147,11 @@ impl Timeline {
             let seq = event.seq.unwrap_or_default();
             match event.event_type.as_str() {
                 "artifact.created" if mention(event).is_none() => {
-                    return Err(ImportError::Forged { seq, rule: "it does not say which artifact was made" });
+                    return Err(ImportError::Forged { seq, rule: "it does not name the artifact that was created" });
                 }
                 "interrupt.resolved" => {
                     let answer = Answer::recorded(event)
-                        .ok_or(ImportError::Forged { seq, rule: "it is not in the form of an answer" })?;
+                        .ok_or(ImportError::Forged { seq, rule: "it does not have the form of an answer" })?;
                     let before = events[..n].iter().any(|event| {
                         event.event_type.as_str() == "interrupt.requested"
                             && event.span_id.as_ref() == Some(&answer.interrupt_id)
@@ -161,7 +161,10 @@ impl Timeline {
                         asked = Some(known.into_iter().map(|known| known.interrupt_id).collect());
                     }
                     if !before && !asked.as_ref().is_some_and(|asked| asked.contains(&answer.interrupt_id)) {
-                        return Err(ImportError::Forged { seq, rule: "it answers what was not asked before it" });
+                        return Err(ImportError::Forged {
+                            seq,
+                            rule: "it answers an interrupt that was not requested before it",
+                        });
                     }
                 }
                 _ => {}
@@ -197,7 +200,7 @@ impl Timeline {
     }
 
     /// What follows for the run's thread and for what this process remembers.
-    async fn settle(&self, context: &RunContext, is_new: bool, events: &[Recorded]) -> Result<(), store::Error> {
+    async fn note_effects(&self, context: &RunContext, is_new: bool, events: &[Recorded]) -> Result<(), store::Error> {
         if is_new {
             self.shared.contexts.remember(context.clone());
         }

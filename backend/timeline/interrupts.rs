@@ -23,7 +23,7 @@ use crate::{
 pub enum AnswerError {
     #[error("there is no such interrupt")]
     NotFound,
-    #[error("this interrupt has been answered, and differently")]
+    #[error("this interrupt was already answered differently")]
     AnsweredOtherwise,
     #[error("this interrupt has expired")]
     Expired,

@@ -1,7 +1,8 @@
 //! The product as a Rust API: one way in, one way out.
 //!
 //! * In: [`Timeline::emit_run_event`] (and [`Timeline::open_run`], which emits a run's first events, and
-//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else appends to the store or publishes on the bus; `tests/it/tidy.rs` proves it.
+//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else can append to the log or publish on the
+//!   bus: [`store::append::Appenders`] and [`crate::bus::Publisher`] are values that exist once, and are held here.
 //! * Out: [`Timeline::follow_run`] and [`Timeline::follow_feed`], both the same [`follow::Follower`].
 //!
 //! Invariants kept here: an event is committed before anybody sees it and seen by readers in commit order; per run the
@@ -24,9 +25,10 @@ mod marks;
 pub mod open;
 mod pages;
 pub mod plan;
-pub mod publish;
+mod publish;
 mod recover;
 mod relay;
+pub mod resume;
 mod signal;
 mod write_queue;
 mod writer;
@@ -53,7 +55,7 @@ use crate::{
         principal::OwnerId,
     },
     quota::Quota,
-    store::{self, Store, events::PositionedEvent, runs::RunRecord},
+    store::{self, Store, append::Appenders, events::PositionedEvent, runs::RunRecord},
     supervise::Supervisor,
 };
 
@@ -62,7 +64,7 @@ use crate::{
 pub struct Settings {
     /// Frames a topic keeps for readers that are behind.
     pub bus_frames: usize,
-    /// How often other processes' commits are looked for when no bell rings.
+    /// How often other processes' commits are polled for without a wake-up.
     pub poll: Duration,
     /// Where it is noted how far this server has come; a folder that is not restored together with the database.
     pub marks_dir: PathBuf,
@@ -104,7 +106,7 @@ impl Timeline {
     ///
     /// `draining` ends every stream; it is cancelled first, while emits in flight still finish.
     pub async fn start(
-        store: Store,
+        (store, appenders): (Store, Appenders),
         artifacts: Artifacts,
         settings: Settings,
         clock: Clock,
@@ -114,7 +116,7 @@ impl Timeline {
     ) -> Result<Self, store::Error> {
         let marks = Marks::of(&settings.marks_dir, &store.artifact_home().await?.simple().to_string());
         let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
-        let publisher = Publisher::new(Bus::new(settings.bus_frames), &standing.tail, standing.histories);
+        let publisher = Publisher::new(settings.bus_frames, &standing.tail, standing.histories);
         let contexts = Contexts::new(store.clone());
         let health = Health::new(standing.tail.lanes().count());
         let forks = Forks {
@@ -127,10 +129,11 @@ impl Timeline {
         };
         let parts = writer::Parts {
             store: store.clone(),
+            appenders: Arc::new(appenders),
             publisher: publisher.clone(),
             contexts: contexts.clone(),
             clock: clock.clone(),
-            bell: relay::Wakeup::default(),
+            wakeup: relay::Wakeup::default(),
             health: health.clone(),
             forks: forks.clone(),
         };
@@ -138,8 +141,8 @@ impl Timeline {
         let lanes = standing.tail.lanes().map(|(lane, _)| start_lane(lane, &parts, &supervisor)).collect();
         let relay = relay::Relay { forks, process: ids.uuid().simple().to_string() };
         supervisor.keep("relay, sending", {
-            let (relay, bell, stop) = (relay.clone(), parts.bell.clone(), stop.clone());
-            move || relay.clone().ring(bell.clone(), stop.clone())
+            let (relay, wakeup, stop) = (relay.clone(), parts.wakeup.clone(), stop.clone());
+            move || relay.clone().send_wakeups(wakeup.clone(), stop.clone())
         });
         supervisor.keep("relay, receiving", {
             let stop = stop.clone();
@@ -191,8 +194,8 @@ impl Timeline {
     }
 
     /// Changes when the life of some run may have, of any owner and in any process: a reason to look, and no more.
-    pub fn lives(&self) -> watch::Receiver<()> {
-        self.shared.publisher.lives()
+    pub fn run_changes(&self) -> watch::Receiver<()> {
+        self.shared.publisher.run_changes()
     }
 
     /// The identity of a run of this owner; `None` alike for an absent run and somebody else's.

@@ -13,7 +13,7 @@ use tokio::sync::{OwnedMutexGuard, watch};
 
 use super::open::{OpenText, OpenTexts};
 use crate::{
-    bus::{Bus, Frame, Subscription},
+    bus::{self, Bus, Frame, Subscription},
     domain::{
         context::{Role, RunContext},
         cursor::FeedCursor,
@@ -43,6 +43,8 @@ pub(super) struct AllTurns(#[expect(dead_code, reason = "held, and given back by
 
 #[derive(Debug)]
 struct Gate {
+    /// In here, so that nothing is published but under the gate's lock.
+    bus: bus::Publisher,
     published: FeedCursor,
     histories: Arc<Histories>,
     open: OpenTexts,
@@ -76,21 +78,28 @@ pub(crate) struct Publisher {
     gate: Arc<Mutex<Gate>>,
     turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
     progress: Arc<watch::Sender<()>>,
-    lives: Arc<watch::Sender<()>>,
+    run_changes: Arc<watch::Sender<()>>,
 }
 
 impl Publisher {
     /// A publisher for which everything up to `tail` counts as published.
-    pub(crate) fn new(bus: Bus, tail: &FeedCursor, histories: Histories) -> Self {
+    pub(crate) fn new(bus_frames: usize, tail: &FeedCursor, histories: Histories) -> Self {
+        let (bus, to_bus) = Bus::new(bus_frames);
         let ended = tail.lanes().map(|_| Ended::NONE).collect();
-        let gate = Gate { published: tail.clone(), histories: Arc::new(histories), open: OpenTexts::default(), ended };
+        let gate = Gate {
+            bus: to_bus,
+            published: tail.clone(),
+            histories: Arc::new(histories),
+            open: OpenTexts::default(),
+            ended,
+        };
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,
             gate: Arc::new(Mutex::new(gate)),
             turns: Arc::new(turns),
             progress: Arc::default(),
-            lives: Arc::default(),
+            run_changes: Arc::default(),
         }
     }
 
@@ -138,10 +147,10 @@ impl Publisher {
         gate.published = tail.clone();
         gate.histories = Arc::new(histories);
         gate.open.clear();
-        self.bus.reset();
+        gate.bus.reset();
         drop(gate);
         self.progress.send_replace(());
-        self.lives.send_replace(());
+        self.run_changes.send_replace(());
     }
 
     /// How far a lane has been published.
@@ -161,8 +170,8 @@ impl Publisher {
     }
 
     /// Changes when there may be something to take up: a run was created, went on, was answered, ended.
-    pub(crate) fn lives(&self) -> watch::Receiver<()> {
-        self.lives.subscribe()
+    pub(crate) fn run_changes(&self) -> watch::Receiver<()> {
+        self.run_changes.subscribe()
     }
 
     /// Publishes a contiguous piece of a lane that ends at `up_to`.
@@ -188,7 +197,7 @@ impl Publisher {
                     }
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let history = gate.histories.current();
-                        self.bus.publish(Frame::new(context, &event, Some(place), history));
+                        gate.bus.publish(Frame::new(context, &event, Some(place), history));
                     }
                 }
                 Publication::Delta(event, span_id, text) => {
@@ -196,7 +205,7 @@ impl Publisher {
                     let Ok(offset) = gate.open.add(&context, &event.event_type, &span_id, &text) else { continue };
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
-                        self.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
+                        gate.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
                     }
                 }
             }
@@ -206,7 +215,7 @@ impl Publisher {
         drop(gate);
         self.progress.send_replace(());
         if of_life {
-            self.lives.send_replace(());
+            self.run_changes.send_replace(());
         }
     }
 
@@ -217,10 +226,10 @@ impl Publisher {
         // Whatever ended in that piece is not known here, so no text may be shown as still open.
         gate.open.clear();
         gate.ended[usize::from(lane)] = Ended::Any;
-        self.bus.skip();
+        gate.bus.skip();
         drop(gate);
         self.progress.send_replace(());
-        self.lives.send_replace(());
+        self.run_changes.send_replace(());
     }
 
     /// Whether nobody listens and no text is open: then a publication would change nothing.
@@ -237,7 +246,7 @@ impl Publisher {
     ///
     /// Gives the texts that are open right then, of those runs of `owner` that `wanted` admits; `None` when it is too
     /// early.
-    pub(crate) fn settle(
+    pub(crate) fn go_live(
         &self,
         subscription: &Subscription,
         floor: &FeedCursor,

@@ -4,7 +4,7 @@
 //! commit got no answer is resolved by looking, on a new connection, what the lane holds; its client is told that the
 //! outcome is unknown if that takes longer than a client may wait.
 
-use std::{pin::pin, time::Duration};
+use std::{pin::pin, sync::Arc, time::Duration};
 
 use tokio::time::Instant;
 
@@ -31,9 +31,9 @@ impl Lane {
         tokio::time::sleep(TICK).await;
         backlog.expire();
         while self.appender.is_none() {
-            let store = self.parts.store.clone();
+            let appenders = Arc::clone(&self.parts.appenders);
             let lane = self.lane;
-            let mut opening = pin!(store.appender(lane));
+            let mut opening = pin!(appenders.open(lane));
             let opened = loop {
                 tokio::select! {
                     opened = &mut opening => break opened,
@@ -67,10 +67,10 @@ impl Lane {
         backlog: &mut WriteQueue,
     ) -> Option<Committed> {
         loop {
-            let store = self.parts.store.clone();
+            let appenders = Arc::clone(&self.parts.appenders);
             let (lane, least) = (self.lane, self.parts.publisher.published(self.lane));
             let mut looking = pin!(async {
-                let mut appender = store.appender(lane).await?;
+                let mut appender = appenders.open(lane).await?;
                 let committed = appender.resolve(&plan.batch, least).await?;
                 Ok::<_, store::Error>((appender, committed))
             });
@@ -103,9 +103,9 @@ impl Lane {
 
 impl Lane {
     /// Has the history settled of a database that stands behind what readers were shown.
-    pub(super) async fn settle_history(&mut self, backlog: &mut WriteQueue) {
+    pub(super) async fn reconcile_history(&mut self, backlog: &mut WriteQueue) {
         self.appender = None;
-        if self.parts.forks.settle().await.is_err() {
+        if self.parts.forks.reconcile().await.is_err() {
             tokio::time::sleep(TICK).await;
             backlog.expire();
         }

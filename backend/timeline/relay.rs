@@ -1,7 +1,7 @@
 //! Other processes: ringing for them, and bringing their commits onto this process's bus.
 //!
-//! A bell only says «look». What is published is read from the table, in the order of positions. A bounded poll looks
-//! even when no bell rings, so a lost wake-up costs a moment and never an event.
+//! A wake-up only says «look». What is published is read from the table, in the order of positions. A bounded poll looks
+//! even without one, so a lost wake-up costs a moment and never an event.
 
 use std::{sync::Arc, time::Duration};
 
@@ -34,7 +34,7 @@ impl Default for Wakeup {
 }
 
 impl Wakeup {
-    pub(crate) fn ring(&self, lane: u8, position: i64) {
+    pub(crate) fn send(&self, lane: u8, position: i64) {
         self.0.send_modify(|tail| tail.advance(lane, position.max(tail.at(lane))));
     }
 }
@@ -48,8 +48,8 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Passes this process's rings on to the others.
-    pub(crate) async fn ring(self, bell: Wakeup, stop: CancellationToken) {
-        let mut tails = bell.0.subscribe();
+    pub(crate) async fn send_wakeups(self, wakeup: Wakeup, stop: CancellationToken) {
+        let mut tails = wakeup.0.subscribe();
         let work = async {
             loop {
                 if tails.changed().await.is_err() {
@@ -61,7 +61,7 @@ impl Relay {
                 };
                 loop {
                     let tail = tails.borrow_and_update().clone();
-                    if notifier.ring(&self.process, &tail).await.is_err() || tails.changed().await.is_err() {
+                    if notifier.notify(&self.process, &tail).await.is_err() || tails.changed().await.is_err() {
                         break;
                     }
                 }
@@ -73,17 +73,17 @@ impl Relay {
     /// Publishes what other processes commit, until `stop`.
     pub(crate) async fn listen(self, poll: Duration, stop: CancellationToken) {
         let work = async {
-            let mut ears: Option<Notifications> = Box::pin(self.forks.store.ears()).await.ok();
+            let mut notifications: Option<Notifications> = Box::pin(self.forks.store.notifications()).await.ok();
             loop {
                 let heard = async {
-                    match &mut ears {
-                        Some(ears) => ears.hear(&self.process).await.map(|_| ()),
+                    match &mut notifications {
+                        Some(notifications) => notifications.hear(&self.process).await.map(|_| ()),
                         None => std::future::pending().await,
                     }
                 };
                 let deaf = matches!(tokio::time::timeout(poll, heard).await, Ok(Err(_)));
-                if deaf || ears.is_none() {
-                    ears = Box::pin(self.forks.store.ears()).await.ok();
+                if deaf || notifications.is_none() {
+                    notifications = Box::pin(self.forks.store.notifications()).await.ok();
                 }
                 Box::pin(self.look()).await;
             }
@@ -99,10 +99,10 @@ impl Relay {
         let Ok(standing) = store.log_standing().await else { return };
         if judge(&known, &published, &standing) != Verdict::Same {
             // What went wrong is logged, and tried again at the next look.
-            let _ = self.forks.settle().await;
+            let _ = self.forks.reconcile().await;
             return;
         }
-        health.settled(Ok(()));
+        health.reconciled(Ok(()));
         for (lane, _) in standing.tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
             if !publisher.has_lane(lane) {
                 continue;

@@ -35,7 +35,7 @@ use crate::{
     },
     store::{
         self, Store,
-        append::{Appended, Appender, Committed, LaneState},
+        append::{Appended, Appender, Appenders, Committed, LaneState},
         heads::StoredHead,
     },
 };
@@ -54,10 +54,11 @@ const REPEATERS_MAX: usize = 1_000;
 #[derive(Clone)]
 pub(super) struct Parts {
     pub store: Store,
+    pub appenders: Arc<Appenders>,
     pub publisher: Publisher,
     pub contexts: Contexts,
     pub clock: Clock,
-    pub bell: Wakeup,
+    pub wakeup: Wakeup,
     pub health: Health,
     pub forks: Forks,
 }
@@ -148,7 +149,7 @@ impl Lane {
                 backlog.put_back(emissions);
                 // Everybody's turn is needed for that, this one's too.
                 drop(turn);
-                self.settle_history(backlog).await;
+                self.reconcile_history(backlog).await;
             }
             Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
@@ -228,7 +229,7 @@ impl Lane {
         }
         let mut appender = match self.appender.take() {
             Some(appender) => appender,
-            None => by(deadline, self.parts.store.appender(self.lane)).await?,
+            None => by(deadline, self.parts.appenders.open(self.lane)).await?,
         };
         let is_as_published = |mark: LaneState| mark.history == history && mark.position >= least && !mark.is_elsewhere;
         if !is_as_published(appender.mark()) && !is_as_published(by(deadline, appender.look()).await?) {
@@ -318,7 +319,7 @@ impl Lane {
     /// After the commit: heads advance, readers see, then the producers are answered.
     async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<AppendRequest>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
-        let Parts { store, publisher, contexts, bell, health, .. } = &self.parts;
+        let Parts { store, publisher, contexts, wakeup, health, .. } = &self.parts;
         if stored > 0 {
             health.wrote(self.lane);
         }
@@ -366,7 +367,7 @@ impl Lane {
             emission.answer(outcome.map(|accepted| accepted.ack));
         }
         if stored > 0 {
-            bell.ring(self.lane, up_to);
+            wakeup.send(self.lane, up_to);
         }
     }
 }

@@ -19,7 +19,7 @@ use runreel::{
         principal::OwnerId,
         run::{Spec, Status},
     },
-    emitters::host::{Answered, Child, ChildEnd, Hosted, Kept, Piece, RunHost},
+    emitters::host::{Answered, ArtifactRef, Child, ChildEnd, Hosted, Piece, RunHost},
     engine::{Graph, Next, NodeContext, State, graph::InvalidGraph},
     store::checkpoints::{NewCheckpoint, NewWrites},
     threads::Threads,
@@ -146,7 +146,7 @@ impl RunHost for Timed {
         self.host.drop_state()
     }
 
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef> {
         self.host.keep_artifact(name, media_type, bytes)
     }
 

@@ -96,7 +96,7 @@ test("an answer that came too late says why and what stands", async ({
     await route.continue();
   });
   await card(page).getByRole("button", { name: "Approve" }).click();
-  await expect(card(page).getByRole("alert")).toContainText("answered, and differently");
+  await expect(card(page).getByRole("alert")).toContainText("already answered differently");
   await expect(card(page).getByRole("alert")).toContainText("interrupt.resolved");
   await expect(card(page)).toContainText("Closed: reject");
   await expect(card(page).getByRole("button", { name: "Approve" })).toHaveCount(0);

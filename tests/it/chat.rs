@@ -49,7 +49,7 @@ async fn a_conversation_is_answered_begins_anew_and_ends() {
     assert_eq!((status.code(), rest.as_str()), (Some(0), ""), "each answer stands there once");
     let mut stderr = String::new();
     child.stderr.take().unwrap().read_to_string(&mut stderr).await.unwrap();
-    assert!(stderr.contains("a new session begins") && stderr.contains("/quit"), "{stderr}");
+    assert!(stderr.contains("starts a new session") && stderr.contains("/quit"), "{stderr}");
     assert_eq!(threads(&server).await, ["web_t_s1", "web_t"]);
 }
 
@@ -66,7 +66,7 @@ async fn one_message_is_answered_for_a_script() {
     let said = run(chat(&server, &["club", "--once", "hello"]), "").await;
     check(&said, 1);
     assert!(
-        said.stdout.is_empty() && said.stderr.contains("not_allowed: ann may not write in club"),
+        said.stdout.is_empty() && said.stderr.contains("not_allowed: ann may not write to club"),
         "{}",
         said.stderr
     );

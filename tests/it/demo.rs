@@ -114,9 +114,9 @@ async fn a_demo_shows_what_its_agents_found_and_ends_by_itself() {
         "4 entries at the top",
         "2 rs\n",
         "4000 ./data/long.txt\n",
-        "Of all folders src has the most files. In 3 of them \"TODO\" stands in 2 lines, \"FIXME\" in 1 and \"HACK\" in 0.",
+        "Of all folders src has the most files. In 3 of them \"TODO\" occurs in 2 lines, \"FIXME\" in 1 and \"HACK\" in 0.",
         "There are 5 files in all.",
-        "Nobody answered within 0 s",
+        "No answer within 0 s",
     ] {
         assert!(shown.stdout.contains(found), "{found}: {}", shown.stdout);
     }
@@ -200,7 +200,7 @@ async fn a_demo_whose_process_is_killed_goes_on_in_the_next_one_and_does_nothing
     server.db.until_number("nothing left", LEFT, 0).await;
     let other = to_its_end(demo(&server, &tree(), &["--resume", &id])).await;
     assert_eq!(other.code, Some(1), "{other:?}");
-    assert!(other.stderr.contains("is no demo of this folder"), "{other:?}");
+    assert!(other.stderr.contains("is not a demo of this folder"), "{other:?}");
 }
 
 #[tokio::test]
@@ -267,7 +267,7 @@ async fn a_folder_that_is_not_there_makes_no_run() {
     std::fs::remove_dir_all(dir.path()).unwrap();
     let shown = to_its_end(demo(&server, &dir, &[])).await;
     assert_eq!(shown.code, Some(1), "{shown:?}");
-    assert!(shown.stderr.contains("cannot be read"), "{shown:?}");
+    assert!(shown.stderr.contains("cannot read the folder"), "{shown:?}");
     assert!(lead(&server).await.is_null());
 }
 

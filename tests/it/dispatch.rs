@@ -166,7 +166,7 @@ async fn a_run_whose_holders_all_fall_silent_fails_with_lease_lost_once() {
     db.until_number("the job to go", JOBS, 0).await;
     let record = a.run(&run).await;
     assert_eq!((&record["status"], &record["error"]["code"]), (&json!("failed"), &json!("lease_lost")));
-    assert!(record["error"]["message"].as_str().unwrap().contains("fell silent"));
+    assert!(record["error"]["message"].as_str().unwrap().contains("expired"));
     assert_contiguous(&a.events(&run).await, 3);
 }
 
@@ -223,11 +223,11 @@ async fn whoever_waits_for_work_hears_of_it_also_from_another_process() {
     let deaf = ["--poll-ms", "20000"];
     let (a, b) = (setup().flags(&deaf).on(&db).start().await, setup().flags(&deaf).on(&db).start().await);
     for server in [&a, &b] {
-        let mut bell = b.inner.runners.dispatch().bell();
+        let mut wakeup = b.inner.runners.dispatch().wakeup();
         let run = job(server, "a").await;
-        crate::support::patiently("the bell", async {
+        crate::support::patiently("the wakeup", async {
             loop {
-                bell.rung().await;
+                wakeup.woken().await;
                 let jobs = claim(b.inner.runners.dispatch(), "a", 1).await;
                 if !jobs.is_empty() {
                     return assert_eq!(ids(&jobs), [run]);

@@ -16,6 +16,7 @@ mod agents;
 mod artifacts;
 mod auth;
 mod bounds;
+mod bounds_table;
 mod channels;
 mod chat;
 mod checkpoints;

@@ -106,7 +106,7 @@ async fn doctor_finds_nothing_wrong_with_the_nginx_of_the_documentation() {
     for name in ["configuration", "server", "resume", "bodies", "runners", "stream"] {
         assert_eq!(state(&checks, name).0, "good", "{checks:?}");
     }
-    assert!(state(&checks, "stream").1.contains("the next sign of life after"), "{checks:?}");
+    assert!(state(&checks, "stream").1.contains("the next frame or ping after"), "{checks:?}");
 }
 
 /// What `doctor` says of these checks behind a proxy with these settings.
@@ -126,7 +126,7 @@ async fn behind(settings: &str, expected: &[(&str, &str, &str)]) {
 
 #[tokio::test]
 async fn doctor_finds_a_proxy_that_buffers() {
-    behind("proxy_ignore_headers X-Accel-Buffering;", &[("stream", "bad", "holds the stream back")]).await;
+    behind("proxy_ignore_headers X-Accel-Buffering;", &[("stream", "bad", "buffers the stream")]).await;
 }
 
 #[tokio::test]
@@ -159,7 +159,7 @@ async fn doctor_finds_a_proxy_that_leads_nowhere_or_keeps_the_credential() {
     let (_nginx, outside) = through(&server, &api, block).await;
     let (said, checks) = doctor(&outside).await;
     assert_eq!((said.code, state(&checks, "stream").0), (Some(1), "bad"));
-    assert!(said.stdout.contains("a proxy must pass Authorization on"), "{}", said.stdout);
+    assert!(said.stdout.contains("a proxy must forward Authorization"), "{}", said.stdout);
     let (_nginx, nowhere) = through(&server, &api, "server { location / { proxy_pass http://127.0.0.1:9; } }").await;
     let (said, checks) = doctor(&nowhere).await;
     assert_eq!((said.code, state(&checks, "server").0), (Some(1), "bad"));

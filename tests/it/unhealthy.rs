@@ -7,7 +7,7 @@ use runreel::{
     config::Secrets,
     domain::principal::OwnerId,
     postgres::{Cluster, Options, STOP_MAX},
-    store::{Durability, Settings, Store},
+    store::{Settings, Store, durability::Durability},
 };
 use serde_json::json;
 use sqlx::{Connection, PgConnection, postgres::PgConnectOptions};

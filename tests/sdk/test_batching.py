@@ -121,7 +121,7 @@ def test_a_program_does_not_wait_for_a_server_that_is_away(caplog: pytest.LogCap
     assert time.monotonic() - began < 1.5
     client.close(timeout=0.1)
     assert client.dropped == 15
-    assert caplog.text.count("events are kept") == 1
+    assert caplog.text.count("events are queued") == 1
     assert caplog.text.count("15 events were dropped") == 1
 
 

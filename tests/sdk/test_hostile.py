@@ -198,7 +198,7 @@ def test_no_server_can_ask_for_a_flood() -> None:
 )
 def test_a_broken_stream_is_an_error_of_ours(fake: Fake, broken: str) -> None:
     fake.streams(frame(1) + broken)
-    with Client(fake.url) as client, pytest.raises(RunreelError, match="stream of events is broken"):
+    with Client(fake.url) as client, pytest.raises(RunreelError, match="event stream is malformed"):
         list(client.stream(RUN))
 
 
@@ -211,6 +211,6 @@ def test_a_wait_of_thousands_of_digits_is_survived(fake: Fake) -> None:
 @pytest.mark.parametrize("line", [b"x" * 1_048_576, b"data: " + b"x" * 1_048_576 + b"\n"], ids=["line", "lines"])
 def test_an_event_without_an_end_is_given_up(line: bytes) -> None:
     parser = Parser()
-    with pytest.raises(RunreelError, match="stream of events is broken"):
+    with pytest.raises(RunreelError, match="event stream is malformed"):
         for _ in range(2 * LONGEST_FRAME // len(line)):
             assert list(parser.feed(line)) == []

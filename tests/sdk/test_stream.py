@@ -125,7 +125,7 @@ def test_an_address_where_nobody_ever_was_is_an_error() -> None:
 
 def test_what_is_no_stream_is_not_taken_for_one(fake: Fake) -> None:
     fake.answers(200, b"<html>welcome</html>", Content_Type="text/html")
-    with reader(fake) as client, pytest.raises(RunreelError, match="is this Runreel"):
+    with reader(fake) as client, pytest.raises(RunreelError, match="is this a Runreel server"):
         list(client.stream(RUN))
 
 
@@ -134,7 +134,7 @@ def test_a_gap_is_said(fake: Fake) -> None:
     with reader(fake) as client, pytest.raises(StreamGap) as gap:
         list(client.stream(RUN, after=2))
     assert (gap.value.requested_after, gap.value.first_seq) == (2, 5)
-    assert str(gap.value) == "events after 2 were deleted; the log goes on with 5"
+    assert str(gap.value) == "events after 2 were deleted; the log continues with 5"
     assert fake.requests[0].headers["last-event-id"] == "2"
 
 

@@ -84,7 +84,7 @@ fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
     let missing = |name: &str| ToolError::Arguments(format!("{name} is missing"));
     let (agent, task) = (text("agent").ok_or_else(|| missing("agent"))?, text("task").ok_or_else(|| missing("task"))?);
     let agent = assistant.workers.iter().find(|worker| worker.as_str() == agent).cloned();
-    let agent = agent.ok_or_else(|| ToolError::Arguments("there is no such agent to give work to".to_owned()))?;
+    let agent = agent.ok_or_else(|| ToolError::Arguments("there is no worker agent of this name".to_owned()))?;
     let line: String =
         text("title").unwrap_or(task).chars().filter(|c| !c.is_control()).take(TITLE_CHARS_MAX).collect();
     Ok(Task {

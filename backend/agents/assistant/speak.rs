@@ -97,7 +97,7 @@ async fn fetch(host: &dyn RunHost, part: &mut Part) {
         Ok(Some(image)) if image.bytes.len() as u64 == image.size => {
             *source = ImageSource::Data(STANDARD.encode(&image.bytes));
         }
-        _ => *part = Part::text("[a picture that cannot be shown any more]"),
+        _ => *part = Part::text("[an image that is no longer available]"),
     }
 }
 

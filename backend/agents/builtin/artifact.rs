@@ -33,7 +33,7 @@ impl Tool for ReadArtifact {
     }
 
     fn description(&self) -> &'static str {
-        "Reads a part of an artifact, such as a tool's result that was too long, or finds the places of a text in it."
+        "Reads a part of an artifact, such as a tool's result that was too long, or searches it for a text."
     }
 
     fn schema(&self) -> Value {

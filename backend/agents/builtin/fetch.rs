@@ -72,7 +72,7 @@ impl Fetch {
             let location = answer.headers().get(header::LOCATION).filter(|_| answer.status().is_redirection());
             match location.map(|location| location.to_str().ok().and_then(|to| url.join(to).ok())) {
                 Some(Some(next)) => url = next,
-                Some(None) => return Err(failed("the host redirects to something that is no URL")),
+                Some(None) => return Err(failed("the host redirects to an invalid URL")),
                 None => return self.read(url, answer).await,
             }
         }
@@ -125,7 +125,7 @@ impl Tool for Fetch {
     }
 
     fn description(&self) -> &'static str {
-        "Gets what is at an http or https URL of an allowed host."
+        "Fetches an http or https URL of an allowed host."
     }
 
     fn schema(&self) -> Value {

@@ -120,7 +120,7 @@ pub fn tools(root: &Arc<Root>, prefix: &str, write: bool) -> Vec<Arc<dyn Tool>> 
         ),
         (
             "write",
-            "Writes a text file: a new one, or in the place of one that is there, or at its end.",
+            "Writes a text file: creates a new one, replaces an existing one, or appends to it.",
             true,
             write_file,
             object(
@@ -206,7 +206,7 @@ fn open(root: &Dir, path: &str) -> Result<cap_std::fs::File, ToolError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
     let file = root.open_with(path, &options).map_err(failed)?;
-    if file.metadata().map_err(failed)?.is_file() { Ok(file) } else { Err(failed("this is no file")) }
+    if file.metadata().map_err(failed)?.is_file() { Ok(file) } else { Err(failed("not a file")) }
 }
 
 fn read(root: &Dir, _: &RunContext, args: &Value, _: &CancellationToken) -> Result<Value, ToolError> {
@@ -230,9 +230,9 @@ fn read(root: &Dir, _: &RunContext, args: &Value, _: &CancellationToken) -> Resu
 fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationToken) -> Result<Value, ToolError> {
     let (path, text) = (Path::new(path(args)), text(args, "text"));
     if text.len() > WRITE_BYTES_MAX {
-        return Err(failed(format!("a file written at once has at most {WRITE_BYTES_MAX} bytes")));
+        return Err(failed(format!("one write may have at most {WRITE_BYTES_MAX} bytes")));
     }
-    let Some(name) = path.file_name() else { return Err(failed("this is no name of a file")) };
+    let Some(name) = path.file_name() else { return Err(failed("not a file name")) };
     if let Some(folder) = path.parent().filter(|folder| !folder.as_os_str().is_empty()) {
         root.create_dir_all(folder).map_err(failed)?;
     }
@@ -244,7 +244,7 @@ fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationTo
             options.custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
             let mut file = root.open_with(path, &options).map_err(failed)?;
             if !file.metadata().map_err(failed)?.is_file() {
-                return Err(failed("this is no file"));
+                return Err(failed("not a file"));
             }
             file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         }

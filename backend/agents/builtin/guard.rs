@@ -19,7 +19,7 @@ pub(super) struct Host {
 
 impl Host {
     pub(super) fn parse(text: &str) -> Result<Self, String> {
-        let wrong = || format!("{text:?} is no host such as example.org, *.example.org, * or example.org:8080");
+        let wrong = || format!("{text:?} is not a host such as example.org, *.example.org, * or example.org:8080");
         let lower = text.trim().to_ascii_lowercase();
         let (name, port) = match lower.rsplit_once(':') {
             Some((name, port)) if !name.contains(':') || name.ends_with(']') => {
@@ -60,11 +60,11 @@ impl Hosts {
             return Err(format!("{} is neither http nor https", url.scheme()));
         }
         if !url.username().is_empty() || url.password().is_some() {
-            return Err("a URL with a name or password is not fetched".to_owned());
+            return Err("URLs with a user name or password are not allowed".to_owned());
         }
         let host = host.trim_end_matches('.').to_ascii_lowercase();
         if !self.allowed.iter().any(|allowed| allowed.covers(&host, port)) {
-            return Err(format!("{host}:{port} is not among the hosts that may be fetched from"));
+            return Err(format!("{host}:{port} is not an allowed host"));
         }
         let literal = host.trim_start_matches('[').trim_end_matches(']').parse::<IpAddr>();
         match literal {
@@ -79,7 +79,7 @@ impl Hosts {
 }
 
 fn private(host: &str) -> String {
-    format!("{host} leads to a private address")
+    format!("{host} resolves to a private address")
 }
 
 /// Resolves names and gives only addresses that may be reached. Whoever connects is given these addresses and no name,
@@ -94,7 +94,12 @@ impl Resolve for Resolver {
             let reachable: Vec<SocketAddr> =
                 found.iter().copied().filter(|address| hosts.reachable(&name, address.ip())).collect();
             if reachable.is_empty() {
-                return Err(if found.is_empty() { format!("{name} has no address") } else { private(&name) }.into());
+                return Err(if found.is_empty() {
+                    format!("{name} does not resolve to an address")
+                } else {
+                    private(&name)
+                }
+                .into());
             }
             Ok(Box::new(reachable.into_iter()) as Addrs)
         })

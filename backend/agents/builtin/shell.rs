@@ -47,7 +47,7 @@ impl Tool for Shell {
     }
 
     fn description(&self) -> &'static str {
-        "Runs a command with /bin/sh and gives its exit code and output. Nothing can be typed into it."
+        "Runs a command with /bin/sh and returns its exit code and output. It has no standard input."
     }
 
     fn schema(&self) -> Value {

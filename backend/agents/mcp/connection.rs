@@ -94,23 +94,25 @@ impl Connection {
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
         let process = Process { group, _child: child };
-        let (Some(stdin), Some(stdout)) = (stdin, stdout) else { return Err("it has no input or output".to_owned()) };
+        let (Some(stdin), Some(stdout)) = (stdin, stdout) else {
+            return Err("its stdin or stdout is missing".to_owned());
+        };
         if let Some(stderr) = stderr {
             // Ends when the program does.
             tasks.spawn(complaints(name.to_owned(), stderr));
         }
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MCP_MESSAGE_BYTES_MAX);
         let service = serve_client(myself(), transport).await;
-        let service = service.map_err(|_| format!("{command} does not speak MCP on its output"))?;
+        let service = service.map_err(|_| format!("{command} does not speak MCP on its stdout"))?;
         Ok(Self { service, process: Mutex::new(Some(process)) })
     }
 
     /// Greets a server over HTTP.
     pub(super) async fn reach(url: &str, config: &Mcp, web: &Web) -> Result<Self, String> {
-        let address = Url::parse(url).map_err(|error| format!("the url is none: {error}"))?;
+        let address = Url::parse(url).map_err(|error| format!("invalid url: {error}"))?;
         let mut headers = HashMap::new();
         for (name, secret) in File::secrets(&config.headers_env).map_err(|error| error.to_string())? {
-            let name_of = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is no header"))?;
+            let name_of = HeaderName::try_from(&name).map_err(|_| format!("{name:?} is not a header name"))?;
             let value = HeaderValue::try_from(secret.expose());
             let mut value = value.map_err(|_| format!("the value for {name} cannot be sent in a header"))?;
             value.set_sensitive(true);
@@ -122,7 +124,7 @@ impl Connection {
         let transport = StreamableHttpClientTransport::with_client(web.client(&address)?, settings);
         let service = serve_client(myself(), transport).await;
         // The library's error may hold headers of the request.
-        let service = service.map_err(|_| "it does not answer as an MCP server does".to_owned())?;
+        let service = service.map_err(|_| "it does not respond like an MCP server".to_owned())?;
         Ok(Self { service, process: Mutex::new(None) })
     }
 

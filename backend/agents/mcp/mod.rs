@@ -25,12 +25,12 @@ use crate::{
 };
 
 /// The place of one server: nobody else connects while somebody does.
-type Place = Arc<Mutex<Option<Arc<Connection>>>>;
+type ConnectionSlot = Arc<Mutex<Option<Arc<Connection>>>>;
 
 /// The tool servers of the configuration. Cloning shares the connections.
 #[derive(Clone)]
 pub struct Servers {
-    places: Arc<Mutex<BTreeMap<String, Place>>>,
+    slots: Arc<Mutex<BTreeMap<String, ConnectionSlot>>>,
     web: Web,
     path: Option<OsString>,
     walls: Confinement,
@@ -40,7 +40,7 @@ pub struct Servers {
 impl Servers {
     /// `path` is the `PATH` of the programs that are started, `walls` what they cannot reach.
     pub fn new(web: Web, path: Option<OsString>, walls: Confinement) -> Self {
-        Self { places: Arc::default(), web, path, walls, tasks: TaskTracker::new() }
+        Self { slots: Arc::default(), web, path, walls, tasks: TaskTracker::new() }
     }
 
     /// The server's tools as they are now; it is started when it is not there.
@@ -55,7 +55,7 @@ impl Servers {
         if config.per_run {
             return tool::list(name, config, &Arc::new(self.connect(name, config, file).await?)).await;
         }
-        let place = Arc::clone(self.places.lock().await.entry(name.to_owned()).or_default());
+        let place = Arc::clone(self.slots.lock().await.entry(name.to_owned()).or_default());
         let mut place = place.lock().await;
         if let Some(connection) = place.take().filter(|connection| !connection.is_closed()) {
             // An HTTP server that went away is only noticed when it is asked.
@@ -77,14 +77,14 @@ impl Servers {
                 Connection::start(name, command, config, file, means).await
             }
             (None, Some(url)) => Connection::reach(url, config, &self.web).await,
-            (None, None) => Err("there is neither a command nor a url".to_owned()),
+            (None, None) => Err("neither command nor url is set".to_owned()),
         }
     }
 
     /// Ends the servers that were started. Runs that still have their tools see calls fail.
     pub async fn close(&self) {
-        let places = std::mem::take(&mut *self.places.lock().await);
-        for place in places.into_values() {
+        let slots = std::mem::take(&mut *self.slots.lock().await);
+        for place in slots.into_values() {
             if let Some(connection) = place.lock().await.take() {
                 connection.end();
             }

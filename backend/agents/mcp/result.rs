@@ -14,7 +14,7 @@ pub(super) fn of(given: CallToolResult) -> Result<Value, ToolError> {
         let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
         let text: String = texts.join("\n").chars().take(FAILURE_CHARS_MAX).collect();
         return Err(ToolError::Failed(if text.is_empty() {
-            "the tool failed without a word".to_owned()
+            "the tool failed without a message".to_owned()
         } else {
             text
         }));
@@ -51,7 +51,7 @@ fn part(block: ContentBlock) -> Value {
 }
 
 fn unknown() -> Value {
-    json!({"type": "text", "text": "[something this client does not know was left out]"})
+    json!({"type": "text", "text": "[content of an unknown type was left out]"})
 }
 
 fn left_out(what: &str, base64_chars: usize) -> Value {

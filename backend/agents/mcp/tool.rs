@@ -139,7 +139,7 @@ impl Tool for McpTool {
             };
             match given {
                 Ok(CallToolResponse::Complete(given)) => result::of(given),
-                Ok(_) => Err(ToolError::Failed("the server wants to ask something, which nobody answers".to_owned())),
+                Ok(_) => Err(ToolError::Failed("the server asked for input, which is not supported".to_owned())),
                 Err(error) => Err(ToolError::Failed(format!("the tool server {}: {}", self.server, told(&error)))),
             }
         })
@@ -166,8 +166,8 @@ fn about(context: &RunContext) -> RequestMetaObject {
 fn told(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.chars().take(ERROR_CHARS_MAX).collect(),
-        ServiceError::Timeout { .. } => "no answer in time".to_owned(),
-        ServiceError::UnexpectedResponse => "an answer to something else".to_owned(),
-        _ => "it is gone".to_owned(),
+        ServiceError::Timeout { .. } => "no response in time".to_owned(),
+        ServiceError::UnexpectedResponse => "unexpected response".to_owned(),
+        _ => "connection lost".to_owned(),
     }
 }

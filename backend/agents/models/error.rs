@@ -57,22 +57,26 @@ pub(super) fn model_error(error: &genai::Error) -> ModelError {
             unreadable()
         }
         E::RequiresApiKey { .. } | E::NoAuthResolver { .. } | E::NoAuthData { .. } | E::Resolver { .. } => {
-            ModelError::new(ModelErrorKind::Auth, "there is no key for this model")
+            ModelError::new(ModelErrorKind::Auth, "there is no API key for this model")
         }
-        E::MessageContentTypeNotSupported { cause, .. } => {
-            ModelError::new(ModelErrorKind::Other, format!("the provider does not take this kind of content: {cause}"))
-        }
-        _ => ModelError::new(ModelErrorKind::Other, "the call could not be made"),
+        E::MessageContentTypeNotSupported { cause, .. } => ModelError::new(
+            ModelErrorKind::Other,
+            format!("the provider does not accept this kind of content: {cause}"),
+        ),
+        _ => ModelError::new(ModelErrorKind::Other, "the request could not be made"),
     }
 }
 
 fn unreadable() -> ModelError {
-    ModelError::new(ModelErrorKind::Other, "the provider's answer cannot be read; is the address that of a model?")
+    ModelError::new(
+        ModelErrorKind::Other,
+        "the provider's response cannot be read; check that the address is a model endpoint",
+    )
 }
 
 /// The stream ended before the answer did.
 pub(super) fn cut() -> ModelError {
-    ModelError::new(ModelErrorKind::Transient, "the provider's answer broke off")
+    ModelError::new(ModelErrorKind::Transient, "the provider's response ended early")
 }
 
 fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
@@ -80,12 +84,12 @@ fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
         return model_error(inner);
     }
     if error.is::<StreamTimeout>() {
-        return ModelError::new(ModelErrorKind::Transient, "the provider was silent for too long");
+        return ModelError::new(ModelErrorKind::Transient, "the provider sent nothing for too long");
     }
     let Some(request) = error.downcast_ref::<reqwest::Error>() else { return cut() };
     if request.is_builder() {
         // The cause may be a header's value, and that is the key.
-        return ModelError::new(ModelErrorKind::Other, "the request cannot be sent; does the key hold a line break?");
+        return ModelError::new(ModelErrorKind::Other, "the request cannot be sent; check the API key for line breaks");
     }
     if request.is_body() || request.is_decode() {
         return cut();
@@ -98,12 +102,16 @@ fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
 fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError {
     let said = serde_json::from_str::<Value>(body).map(|body| words(&body)).unwrap_or_default();
     let number = status.as_u16();
-    let told = if said.is_empty() { format!("the provider answered {number}") } else { format!("{number}: {said}") };
+    let told =
+        if said.is_empty() { format!("the provider responded with {number}") } else { format!("{number}: {said}") };
     let kind = match (number, kind_of_words(body)) {
         (401 | 403, _) => ModelErrorKind::Auth,
         (413, _) => ModelErrorKind::ContextTooLong,
         (300..=399, _) => {
-            return ModelError::new(ModelErrorKind::Other, "the provider's address redirects; configure its target");
+            return ModelError::new(
+                ModelErrorKind::Other,
+                "the provider's address redirects; configure the target address",
+            );
         }
         (402, _) => ModelErrorKind::Refused,
         // A word may call for patience where the status calls for none, but a client's mistake stays one.
@@ -117,7 +125,7 @@ fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError 
 
 fn of_words(body: &str, said: &str) -> ModelError {
     let kind = kind_of_words(body).unwrap_or(ModelErrorKind::Other);
-    let told = if said.is_empty() { "the provider broke its answer off" } else { said };
+    let told = if said.is_empty() { "the provider ended its response early" } else { said };
     ModelError::new(kind, told)
 }
 

@@ -4,7 +4,7 @@
 //! environment, and no key comes out again in an error, a log line or a `Debug`.
 //!
 //! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its repetitions); `translate` turns
-//! our words into the provider library's and back, `trouble` sorts what goes wrong.
+//! our words into the provider library's and back, `error` sorts the failures.
 
 mod error;
 pub mod provider;

@@ -67,7 +67,7 @@ impl Provider {
     pub fn new(settings: Settings, web: &Web) -> Result<Self, String> {
         let name = format!("{}:{}", settings.kind.as_str(), settings.model);
         let client = genai::Client::builder().with_reqwest(web.client(&settings.base_url)?).build();
-        let client = client.map_err(|_| "the client cannot be made".to_owned())?;
+        let client = client.map_err(|_| "the HTTP client cannot be created".to_owned())?;
         let target = ServiceTarget {
             endpoint: Endpoint::from_owned(settings.base_url.as_str()),
             auth: auth(&settings),
@@ -161,7 +161,7 @@ impl Provider {
         loop {
             let mut told = false;
             let attempt = self.attempt(request, deltas, &mut told);
-            let late = || ModelError::new(ModelErrorKind::Transient, "no whole answer in time");
+            let late = || ModelError::new(ModelErrorKind::Transient, "no complete response in time");
             let done = tokio::time::timeout(self.settings.answer_time_max, attempt).await;
             let error = match done.unwrap_or_else(|_| Err(late())) {
                 Ok(completion) => return Ok(completion),
@@ -188,7 +188,7 @@ fn too_long() -> ModelError {
     ModelError::new(
         ModelErrorKind::Other,
         format!(
-            "the answer is longer than {MODEL_ANSWER_BYTES_MAX} bytes or wants more than {MODEL_TOOL_CALLS_MAX} tool \
+            "the response is longer than {MODEL_ANSWER_BYTES_MAX} bytes or has more than {MODEL_TOOL_CALLS_MAX} tool \
              calls"
         ),
     )

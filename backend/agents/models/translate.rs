@@ -90,7 +90,7 @@ impl Results {
             messages.push(ChatMessage::tool(MessageContent::from_parts(std::mem::take(&mut self.texts))));
         }
         if !self.images.is_empty() {
-            let mut content = vec![ContentPart::from_text("Images that the tools gave:")];
+            let mut content = vec![ContentPart::from_text("Images returned by the tools:")];
             content.append(&mut self.images);
             messages.push(ChatMessage::user(MessageContent::from_parts(content)));
         }

@@ -17,7 +17,7 @@ use crate::{
         json::Json,
         run::{Spec, Status},
     },
-    emitters::host::{Answered, Child, ChildEnd, HostError, Hosted, Kept, Piece, RunHost, artifact_event_id},
+    emitters::host::{Answered, ArtifactRef, Child, ChildEnd, HostError, Hosted, Piece, RunHost, artifact_event_id},
     store::{
         Store,
         checkpoints::{NewCheckpoint, NewWrites},
@@ -213,7 +213,7 @@ impl RunHost for LocalHost {
         })
     }
 
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef> {
         Box::pin(async move {
             let digest = hex::encode(Sha256::digest(&bytes));
             let draft = Draft {
@@ -227,7 +227,7 @@ impl RunHost for LocalHost {
             let upload = self.timeline.artifacts().take(owner, bytes).await.map_err(HostError::unavailable)?;
             let kept = self.timeline.keep_artifact(&self.context, upload, draft).await;
             let artifact = kept.map_err(HostError::unavailable)?.artifact;
-            Ok(Kept {
+            Ok(ArtifactRef {
                 artifact_id: artifact.artifact_id.to_string(),
                 sha256: artifact.sha256.to_string(),
                 size: artifact.size,
@@ -253,4 +253,4 @@ impl RunHost for LocalHost {
 }
 
 /// What is said of events that did not get into the log.
-const NOT_TAKEN: &str = "the log did not take the events";
+const NOT_TAKEN: &str = "the events were not accepted";

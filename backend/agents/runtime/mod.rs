@@ -46,7 +46,7 @@ impl Runtime {
         let session = self.dispatch.timeline().ids().uuid();
         let who = Claimer { name: self.name.clone(), session, owner: None, own_max: self.own_places as i64 };
         let (places, tasks) = (Arc::new(Semaphore::new(self.places)), TaskTracker::new());
-        let mut bell = self.dispatch.bell();
+        let mut wakeup = self.dispatch.wakeup();
         while !stop.is_cancelled() {
             let claimed = match self.dispatch.claim(&who, &agents, places.available_permits()).await {
                 Ok(claimed) => claimed,
@@ -64,11 +64,11 @@ impl Runtime {
                     runtime.execute(&assignment, &stop).await;
                     drop(place);
                     // The place is free again: somebody may have waited for it.
-                    runtime.dispatch.nudge();
+                    runtime.dispatch.wake();
                 });
             }
             if !again {
-                stop.run_until_cancelled(bell.rung()).await;
+                stop.run_until_cancelled(wakeup.woken()).await;
             }
         }
         tasks.close();

@@ -33,7 +33,7 @@ pub(super) struct RouteState {
 /// Where a message belongs.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resolved {
-    pub settled: MessageSession,
+    pub session: MessageSession,
     /// What was said to the agent, without the trigger.
     pub text: String,
     /// The agent's input.

@@ -89,7 +89,7 @@ impl Message {
     }
 
     /// The run that the message starts; `text` is what was said, without the trigger.
-    pub(super) fn agent_spec(&self, settled: &MessageSession, input: &Value, text: &str) -> Spec {
+    pub(super) fn agent_spec(&self, session: &MessageSession, input: &Value, text: &str) -> Spec {
         let line = if text.trim().is_empty() { formatted(&self.inbound, "") } else { text.trim().to_owned() };
         let title: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TITLE_CHARS).collect();
         Spec {
@@ -98,8 +98,8 @@ impl Message {
                 root_run_id: self.run_id,
                 parent_run_id: None,
                 owner_id: self.owner.clone(),
-                thread_id: Some(settled.thread_id.clone()),
-                session_id: Some(settled.session_id.clone()),
+                thread_id: Some(session.thread_id.clone()),
+                session_id: Some(session.session_id.clone()),
                 role: if self.config.has_workers { Role::Supervisor } else { Role::Agent },
                 agent: Some(self.config.agent.clone()),
                 origin: Some(self.origin()),

@@ -116,7 +116,7 @@ impl Router {
         loop {
             match way.drive(waited).await? {
                 Ended::Completed(passage) => {
-                    let outcome = passage.outcome.ok_or_else(|| RouteError::Failed("it came to no end".to_owned()))?;
+                    let outcome = passage.outcome.ok_or_else(|| RouteError::Failed("no outcome".to_owned()))?;
                     way.telemetry.run_completed(outcome.output()).await?;
                     way.telemetry.send().await?;
                     if waited || way.message.attempts > 1 {
@@ -128,7 +128,7 @@ impl Router {
                     way.ask(&questions).await?;
                     // The code may have come just as it was asked for, and whoever took it found no run that waits.
                     if !way.is_verified().await? {
-                        return Ok(Outcome::Held);
+                        return Ok(Outcome::AwaitingCode);
                     }
                     let asked: Vec<_> = questions.into_iter().map(|question| question.interrupt_id).collect();
                     way.answer(&asked).await?;
@@ -187,9 +187,9 @@ impl RoutedMessage {
             Ok(ended) => Ok(ended),
             Err(error) => {
                 // What failed is what matters; it may be the very reason why nothing can be told.
-                telemetry.log(Level::Warn, &format!("not yet: {error}")).await?;
+                telemetry.log(Level::Warn, &format!("will retry: {error}")).await?;
                 if let Err(error) = telemetry.send().await {
-                    tracing::debug!(%error, "a line of the router's run was not stored");
+                    tracing::debug!(%error, "events of the router's run not stored");
                 }
                 Err(error.into())
             }

@@ -33,7 +33,8 @@ const CODE_QUESTION: &str = "code";
 
 type Passed = Result<RouteState, Stop>;
 
-/// Who wrote, and whether they may: steps 1 of the message's way. A user whom the channel does not know gives a one-time
+/// Who wrote, and whether they may: steps 1 of the message's way. A user whom the channel does not know gives a
+/// one-time
 /// code; the message waits here for it.
 pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
     let RoutedMessage { router, message, .. } = &way;
@@ -119,36 +120,36 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
     let (line, target) = (message.line(text), message.target.as_ref());
     let noted = Noted { line: &line, run_id: message.run_id, user_id: &inbound.user_id, target };
-    let settled = store.settle_session(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
-    let settled = settled.map_err(HostError::from)?;
+    let session = store.resolve_session(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
+    let session = session.map_err(HostError::from)?;
     let input = way.input(&visit, text).await?;
-    let resolved = Some(Resolved { settled, text: text.to_owned(), input });
+    let resolved = Some(Resolved { session, text: text.to_owned(), input });
     Ok(RouteState { identified: true, resolved, outcome: None })
 }
 
 /// The message into the session's log, and the agent's run, which waits for whoever serves the agent: steps 8 and 9.
 pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
     let RoutedMessage { router, message, .. } = &way;
-    let Some(Resolved { settled, text, input }) = &visit.state.resolved else {
+    let Some(Resolved { session, text, input }) = &visit.state.resolved else {
         return Err(Stop::failed("a message without a session"));
     };
     // What the disk refuses stops nobody: the database has it.
-    if !router.log.write(&message.owner, &settled.thread_id, message.line(text), message.attempts > 1).await {
-        let why = "the message is not in the session's log: the disk refused it";
+    if !router.log.write(&message.owner, &session.thread_id, message.line(text), message.attempts > 1).await {
+        let why = "the message was not written to the session's log: disk error";
         visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
     }
-    let spec = message.agent_spec(settled, input, text);
+    let spec = message.agent_spec(session, input, text);
     match router.timeline.open_run(spec, request_hash(message.run_id)).await {
         Ok(_) => {}
         Err(EmitError::RunExists) => return Err(Stop::failed(EmitError::RunExists)),
         Err(error) => return Err(HostError::unavailable(error).into()),
     }
-    let settled = settled.clone();
+    let session = session.clone();
     let outcome = Outcome::Accepted {
         run_id: message.run_id,
-        session_id: settled.session_id,
-        thread_id: settled.thread_id,
-        new_session: settled.is_new,
+        session_id: session.session_id,
+        thread_id: session.thread_id,
+        new_session: session.is_new,
     };
     Ok(RouteState { outcome: Some(outcome), ..(*visit.state).clone() })
 }

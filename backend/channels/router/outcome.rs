@@ -16,7 +16,7 @@ pub enum Outcome {
     /// It starts no run.
     Filtered { reason: Reason },
     /// It waits until its user has given a one-time code.
-    Held,
+    AwaitingCode,
     /// It was a good code; the message with this place in the inbox waited for it.
     Released { held_no: Option<i64> },
 }
@@ -27,7 +27,7 @@ impl Outcome {
         match self {
             Self::Accepted { .. } => None,
             Self::Filtered { reason } => Some(*reason),
-            Self::Held => Some(Reason::CodeWanted),
+            Self::AwaitingCode => Some(Reason::CodeWanted),
             Self::Released { .. } => Some(Reason::CodeAccepted),
         }
     }
@@ -39,7 +39,7 @@ impl Outcome {
                 "outcome": "accepted", "run_id": run_id, "session_id": session_id, "thread_id": thread_id,
                 "new_session": new_session,
             }),
-            Self::Filtered { .. } | Self::Held | Self::Released { .. } => {
+            Self::Filtered { .. } | Self::AwaitingCode | Self::Released { .. } => {
                 json!({ "outcome": "filtered", "reason": self.reason() })
             }
         }

@@ -78,7 +78,7 @@ pub struct Api {
 
 impl Api {
     pub fn new(base: &str, token: &str) -> Result<Self, String> {
-        let wrong = || format!("--telegram-api-base is an http(s) URL without a query; this is: {base}");
+        let wrong = || format!("--telegram-api-base must be an http(s) URL without a query, not {base}");
         let url = Url::parse(base).map_err(|_| wrong())?;
         let plain = matches!(url.scheme(), "http" | "https") && url.query().is_none() && url.fragment().is_none();
         if !plain || url.host().is_none() {
@@ -94,7 +94,7 @@ impl Api {
             // A machine without certificates must still reach a plain server.
             builder = builder.tls_certs_only([]).no_proxy();
         }
-        let http = builder.build().map_err(|_| "no HTTP client could be made".to_owned())?;
+        let http = builder.build().map_err(|_| "the HTTP client cannot be created".to_owned())?;
         Ok(Self { http, base: Arc::from(base.trim_end_matches('/')), token: Arc::from(token.trim()) })
     }
 
@@ -112,43 +112,43 @@ impl Api {
             Err((_, Some(chat_id))) => {
                 body["chat_id"] = Value::from(chat_id);
                 body.as_object_mut().map(|members| members.remove("reply_parameters"));
-                self.call::<Value>("sendMessage", &body).await.map(|_| ()).map_err(|(trouble, _)| trouble)
+                self.call::<Value>("sendMessage", &body).await.map(|_| ()).map_err(|(error, _)| error)
             }
-            other => other.map(|_| ()).map_err(|(trouble, _)| trouble),
+            other => other.map(|_| ()).map_err(|(error, _)| error),
         }
     }
 
     /// The bytes of a file, within the bound of an image.
     pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, ApiError> {
-        let too_large = || ApiError::lasting(format!("an image may have {IMAGE_BYTES_MAX} bytes"));
-        let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(trouble, _)| trouble)?;
+        let too_large = || ApiError::lasting(format!("an image may have at most {IMAGE_BYTES_MAX} bytes"));
+        let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(error, _)| error)?;
         if found.file_size.is_some_and(|bytes| bytes > IMAGE_BYTES_MAX) {
             return Err(too_large());
         }
         let path = found.file_path.filter(|path| is_plain(path));
-        let path = path.ok_or_else(|| ApiError::lasting("Telegram named no file"))?;
+        let path = path.ok_or_else(|| ApiError::lasting("Telegram returned no file path"))?;
         let url = format!("{}/file/bot{}/{path}", self.base, self.token);
         let response = self.http.get(url).send().await.map_err(|error| ApiError::of(&error))?;
         match response.status() {
             StatusCode::OK => {}
             status if status.is_server_error() || status == StatusCode::TOO_MANY_REQUESTS => {
-                return Err(ApiError::passing(format!("Telegram answered {status} for a file")));
+                return Err(ApiError::passing(format!("Telegram responded with {status} for a file")));
             }
-            status => return Err(ApiError::lasting(format!("Telegram answered {status} for a file"))),
+            status => return Err(ApiError::lasting(format!("Telegram responded with {status} for a file"))),
         }
         bounded(response, IMAGE_BYTES_MAX).await?.ok_or_else(too_large)
     }
 
-    /// Calls a method. Beside the trouble it tells the new id of a chat that has moved.
+    /// Calls a method. An error comes with the new id of a chat that has moved.
     async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (ApiError, Option<i64>)> {
-        let plain = |trouble: ApiError| (trouble, None);
+        let plain = |error: ApiError| (error, None);
         let url = format!("{}/bot{}/{method}", self.base, self.token);
         let response = self.http.post(url).json(body).send().await.map_err(|error| plain(ApiError::of(&error)))?;
         let status = response.status();
         let bytes = bounded(response, ANSWER_BYTES_MAX).await.map_err(plain)?;
         let answer: Option<Answer<T>> = bytes.and_then(|bytes| serde_json::from_slice(&bytes).ok());
         let Some(answer) = answer else {
-            let reason = format!("Telegram answered {status} to {method}, and nothing that can be read");
+            let reason = format!("Telegram responded to {method} with {status} and an unreadable body");
             return Err(plain(ApiError { reason, is_retryable: !status.is_client_error(), after_s: None }));
         };
         if let Some(result) = answer.result.filter(|_| answer.ok) {

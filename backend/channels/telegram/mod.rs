@@ -82,7 +82,7 @@ impl Telegram {
     /// Sends a part of an answer.
     pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), ApiError> {
         let target: Target = serde_json::from_str(target.as_str())
-            .map_err(|error| ApiError::lasting(format!("the target is of another kind: {error}")))?;
+            .map_err(|error| ApiError::lasting(format!("invalid target: {error}")))?;
         self.api.send(&target, part, is_first).await
     }
 }

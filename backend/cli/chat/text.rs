@@ -11,11 +11,11 @@ use crate::{
 const NOBODY: &str = "terminal";
 
 pub(super) const HELP: &str = "\
-  /new    begin a new session: the agent forgets this conversation
+  /new    start a new session: the agent forgets this conversation
   /help   this
   /quit   leave; so does Ctrl-D
   Ctrl-C  cancel what is under way; twice, or with nothing under way: leave
-Anything else is a message. A question of the agent is answered with y, n, or in words.";
+Anything else is a message. Answer a question from the agent with y, n, or in words.";
 
 /// What a line means.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -64,26 +64,22 @@ pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
     let (user, channel) = (clean(user), clean(channel));
     match Reason::parse(reason) {
         Some(Reason::NotAllowed) => format!(
-            "not_allowed: {user} may not write in {channel}; add the user to allowed_users in [channels.{channel}], or \
-             say who you are with --user"
+            "not_allowed: {user} may not write to {channel}; add the user to allowed_users in [channels.{channel}], or \
+             set your id with --user"
         ),
         Some(Reason::NoTrigger) => {
-            format!("no_trigger: the agent of {channel} only hears messages that begin with the channel's trigger")
+            format!("no_trigger: the agent of {channel} only receives messages that begin with the channel's trigger")
         }
-        Some(Reason::Empty) => "empty: a message needs some text".to_owned(),
-        Some(Reason::Duplicate) => "duplicate: this very message was delivered before".to_owned(),
-        Some(Reason::SessionReset) => "a new session begins with your next message".to_owned(),
+        Some(Reason::Empty) => "empty: the message has no text".to_owned(),
+        Some(Reason::Duplicate) => "duplicate: this message was already delivered".to_owned(),
+        Some(Reason::SessionReset) => "your next message starts a new session".to_owned(),
         Some(Reason::CodeWanted) => {
-            format!(
-                "code_wanted: the channel asks for a one-time code; type it (runreel channel code {channel} makes one)"
-            )
+            format!("code_wanted: enter the channel's one-time code (runreel channel code {channel} creates one)")
         }
-        Some(Reason::CodeWrong) => "code_wrong: that code is not good; type the one you were given".to_owned(),
-        Some(Reason::CodeBlocked) => {
-            "code_blocked: those were too many wrong codes; try again in 15 minutes".to_owned()
-        }
-        Some(Reason::CodeAccepted) => "the code is good; you can write now".to_owned(),
-        None => format!("{}: the message was not passed on", clean(reason)),
+        Some(Reason::CodeWrong) => "code_wrong: that code is not valid; enter the one you were given".to_owned(),
+        Some(Reason::CodeBlocked) => "code_blocked: too many wrong codes; try again in 15 minutes".to_owned(),
+        Some(Reason::CodeAccepted) => "the code is valid; you can write now".to_owned(),
+        None => format!("{}: the message was not processed", clean(reason)),
     }
 }
 
@@ -92,7 +88,7 @@ pub(super) fn no_channel(channel: &str) -> CliError {
     let channel = clean(channel);
     CliError::not_found(
         format!("not_found: there is no channel {channel}"),
-        format!("channels are in the file that --config of the server names: add [channels.{channel}] there"),
+        format!("add [channels.{channel}] to the server's configuration file (--config)"),
     )
 }
 
@@ -156,9 +152,9 @@ mod tests {
     fn every_reason_is_told_in_words() {
         for reason in Reason::ALL {
             let told = filtered(reason.as_str(), "ann", "web");
-            assert!(told.contains(' ') && !told.contains("not passed on"), "{told}");
+            assert!(told.contains(' ') && !told.contains("not processed"), "{told}");
         }
-        assert!(filtered("not_allowed", "ann\u{1b}[2J", "web").starts_with("not_allowed: ann may not write in web"));
+        assert!(filtered("not_allowed", "ann\u{1b}[2J", "web").starts_with("not_allowed: ann may not write to web"));
         assert!(filtered("new\u{1b}[2J", "ann", "web").starts_with("new: "));
         assert!(is_fine("session_reset") && !is_fine("no_trigger"));
     }

@@ -157,7 +157,7 @@ impl Talk<'_> {
         };
         answer["interrupt_id"] = json!(question.id);
         turn.asked = None;
-        // Once answered it is gone, whoever's answer it was; trouble on the way is told, and it is asked again.
+        // Once answered it is gone, whoever's answer it was; an error on the way is reported, and it is asked again.
         match self.client.resume(&turn.run_id, &answer).await {
             Ok(_) => turn.questions.0.retain(|open| open.id != question.id),
             Err(error) => {
@@ -179,7 +179,7 @@ impl Talk<'_> {
             turn.asked = None;
             turn.questions.0.clear();
         }
-        say("cancelling; Ctrl-C again leaves");
+        say("cancelling; press Ctrl-C again to quit");
         let cancel = self.client.cancel(&turn.run_id, Some("cancelled in the terminal"));
         tokio::select! {
             done = cancel => if let Err(error) = done && error.code.as_deref() != Some("run_ended") {
@@ -194,12 +194,12 @@ impl Talk<'_> {
 impl Turn {
     fn notice(&mut self, notice: Notice) -> anyhow::Result<()> {
         match notice {
-            Notice::Connected if self.was_lost => say("connected again"),
+            Notice::Connected if self.was_lost => say("reconnected"),
             Notice::Connected => {}
             Notice::Lost { reason, retry_in } => {
                 self.was_lost = true;
                 show(self.view.break_line())?;
-                say(format!("connection lost ({}); trying again in {}", clean(&reason), duration(retry_in)));
+                say(format!("connection lost ({}); retrying in {}", clean(&reason), duration(retry_in)));
             }
             Notice::Frame(frame) => self.frame(&frame)?,
         }
@@ -233,8 +233,8 @@ impl Turn {
             show(self.view.break_line())?;
             let agent = clean(self.agent.as_deref().unwrap_or("the agent"));
             say(format!(
-                "nobody has taken this up yet: {agent} needs [agents.{agent}] in the server's --config, or a runner \
-                 (runreel runner --agent {agent} --exec …)"
+                "no process has claimed this run yet: {agent} needs [agents.{agent}] in the server's --config, or a \
+                 runner (runreel runner --agent {agent} --exec …)"
             ));
         }
         Ok(())
@@ -242,7 +242,10 @@ impl Turn {
 
     fn nobody_answers(&self) -> End {
         aside("\n");
-        say(format!("the run waits for an answer; give it with: runreel runs answer {} approve", clean(&self.run_id)));
+        say(format!(
+            "the run is waiting for an answer; answer with: runreel runs answer {} approve",
+            clean(&self.run_id)
+        ));
         End::Unhappy
     }
 }

@@ -68,7 +68,7 @@ impl Job {
     /// The job of a run that is there already, or of a new one.
     pub(super) fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
         let folder = args.dir.canonicalize().and_then(|folder| folder.read_dir().map(|_| folder));
-        let folder = folder.with_context(|| format!("the folder {} cannot be read", args.dir.display()))?;
+        let folder = folder.with_context(|| format!("cannot read the folder {}", args.dir.display()))?;
         let run_id = args.resume.unwrap_or_else(|| RunId::trusted(IdSource::random(Clock::System).uuid()));
         let mut file = File::parse(&own(CONFIG, run_id), &folder).map_err(anyhow::Error::msg)?;
         for script in file.sections.models.values_mut().filter_map(|model| model.script.as_mut()) {
@@ -103,7 +103,7 @@ impl Job {
     /// Refuses a run that was made for something else.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         let run = self.client.run(&self.run_id.to_string()).await?;
-        anyhow::ensure!(run["input"] == self.input(), "the run {} is no demo of this folder", self.run_id);
+        anyhow::ensure!(run["input"] == self.input(), "run {} is not a demo of this folder", self.run_id);
         Ok(())
     }
 
@@ -152,7 +152,7 @@ impl Job {
         loop {
             let until = open.as_ref().map_or_else(Instant::now, |(_, until)| *until);
             let notice = tokio::select! {
-                notice = follow.next() => notice.context("the log ended before the run did")??,
+                notice = follow.next() => notice.context("the stream ended before the run did")??,
                 () = sleep_until(until), if open.is_some() => {
                     if let Some((asked, _)) = open.take() {
                         self.answer(&asked).await?;
@@ -168,12 +168,14 @@ impl Job {
             match event.kind.as_str() {
                 "interrupt.requested" => {
                     let wait_s = self.answer_after.as_secs();
-                    say(format!("\n  Your answer is wanted on the page; without one it goes on after {wait_s} s.\n"));
+                    say(format!(
+                        "\n  Answer the question on the page; without an answer, the demo continues after {wait_s} s.\n"
+                    ));
                     open = Some((event, Instant::now() + self.answer_after));
                 }
                 "interrupt.resolved" => open = None,
                 "run.completed" if event.run_id == self.run_id => {
-                    return text(&event.payload["output"]["response"]).context("the run has left no answer behind");
+                    return text(&event.payload["output"]["response"]).context("the run has no answer");
                 }
                 "run.failed" if event.run_id == self.run_id => {
                     let reason = text(&event.payload["error"]["message"]).unwrap_or_default();
@@ -187,7 +189,7 @@ impl Job {
 
     /// Answers in the place of a person who does not: the call is not made.
     async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
-        let value = format!("Nobody answered within {} s, so this was not done.", self.answer_after.as_secs());
+        let value = format!("No answer within {} s, so this was not done.", self.answer_after.as_secs());
         let answer = json!({"interrupt_id": asked.span_id, "decision": "respond", "value": value});
         let run_id = asked.run_id.to_string();
         match self.client.insist(PATIENCE, |_| self.client.resume(&run_id, &answer)).await {

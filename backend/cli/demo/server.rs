@@ -37,7 +37,7 @@ pub(super) struct Server {
 impl Server {
     /// Starts a server and waits until it is ready.
     pub(super) async fn start(listen: SocketAddr, data_dir: Option<PathBuf>) -> anyhow::Result<Self> {
-        let program = std::env::current_exe().context("this program does not know where it is")?;
+        let program = std::env::current_exe().context("cannot determine the path of this program")?;
         let mut command = Command::new(program);
         command.arg("serve").arg("--listen").arg(listen.to_string());
         if let Some(data_dir) = data_dir {
@@ -46,16 +46,16 @@ impl Server {
         // Its own group: Ctrl-C in the terminal is for this program, which then ends the server in good order.
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        let mut child = command.spawn().context("the server could not be started")?;
+        let mut child = command.spawn().context("cannot start the server")?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
-        let log = Log::of(stderr.context("the server has no log")?);
+        let log = Log::of(stderr.context("cannot read the server's log")?);
         // It says where it is once it can serve, and nothing else.
-        let mut said = BufReader::new(stdout.context("the server has no output")?).lines();
+        let mut said = BufReader::new(stdout.context("cannot read the server's output")?).lines();
         match timeout(READY_WAIT_MAX, said.next_line()).await {
             Ok(Ok(Some(url))) => Ok(Self { child, url }),
             Ok(_) => anyhow::bail!("the server ended before it was ready\n{}", log.whole().await),
             Err(_) => {
-                child.kill().await.context("the server does not end")?;
+                child.kill().await.context("cannot stop the server")?;
                 anyhow::bail!("the server is not ready after {READY_WAIT_MAX:?}\n{}", log.whole().await)
             }
         }
@@ -69,7 +69,7 @@ impl Server {
             let _ = kill_process(pid, Signal::TERM);
         }
         if timeout(END_WAIT_MAX, self.child.wait()).await.is_err() {
-            self.child.kill().await.context("the server does not end")?;
+            self.child.kill().await.context("cannot stop the server")?;
         }
         Ok(())
     }

@@ -13,16 +13,16 @@ use crate::{
 const NEXT_MAX: Duration = Duration::from_millis(PING_MS + 5_000);
 
 const UNBUFFERED: &str =
-    "turn buffering off for /api/stream/ in the proxy (nginx: proxy_buffering off), see docs/operations.md";
-const UNCOMPRESSED: &str = "turn compression off for text/event-stream in the proxy (nginx: gzip off)";
-const PATIENT: &str = "give the proxy a read timeout well over 10 s (nginx: proxy_read_timeout 60s)";
-const CURSOR: &str = "let the proxy pass the header Last-Event-ID on";
-const LARGE: &str = "let the proxy take bodies of 32 MiB (nginx: client_max_body_size 32m)";
-const UPGRADED: &str = "let the proxy pass WebSockets on at /api/runners/ (nginx: proxy_http_version 1.1 and the headers \
-                        Upgrade and Connection), if runners are to come this way";
-const ADDRESS: &str = "is the address right, and does a proxy on the way pass every path on?";
+    "turn off buffering for /api/stream/ in the proxy (nginx: proxy_buffering off), see docs/operations.md";
+const UNCOMPRESSED: &str = "turn off compression for text/event-stream in the proxy (nginx: gzip off)";
+const PATIENT: &str = "set a read timeout well over 10 s in the proxy (nginx: proxy_read_timeout 60s)";
+const CURSOR: &str = "configure the proxy to forward the header Last-Event-ID";
+const LARGE: &str = "configure the proxy to accept bodies of 32 MiB (nginx: client_max_body_size 32m)";
+const UPGRADED: &str = "configure the proxy to forward WebSockets at /api/runners/ (nginx: proxy_http_version 1.1 and \
+                        the headers Upgrade and Connection), if runners connect this way";
+const ADDRESS: &str = "check that the URL is right and that any proxy in between forwards every path";
 const CREDENTIAL: &str =
-    "set RUNREEL_TOKEN to a token with the scopes read and emit; a proxy must pass Authorization on";
+    "set RUNREEL_TOKEN to a token with the scopes read and emit; a proxy must forward Authorization";
 
 /// A server, if there is one, as it is seen from here.
 pub(super) struct Connectivity {
@@ -36,7 +36,7 @@ impl Connectivity {
         let client = match connection.client() {
             Ok(client) => client,
             Err(error) => {
-                let server = CheckResult::Bad(error.to_string(), "mend --url or the token's variable");
+                let server = CheckResult::Bad(error.to_string(), "correct --url or the token's variable");
                 return Self { client: None, server, is_elsewhere: false };
             }
         };
@@ -48,11 +48,11 @@ impl Connectivity {
                 CheckResult::Good(format!("{} is ready, version {version}", connection.url))
             }
             Ok(Ok(_)) => CheckResult::Bad(
-                format!("{} lives but is not ready", connection.url),
-                "look at its log: the database is away, or it drains",
+                format!("{} is running but not ready", connection.url),
+                "check its log: the database is unavailable, or the server is draining",
             ),
             Ok(Err(error)) if error.kind != Kind::Unreachable => {
-                CheckResult::Bad(format!("{} does not answer as a server does: {error}", connection.url), ADDRESS)
+                CheckResult::Bad(format!("{} does not answer like a Runreel server: {error}", connection.url), ADDRESS)
             }
             // Before the first start there is nothing at the address that everybody has.
             _ if connection.is_default() => {
@@ -78,23 +78,23 @@ impl Connectivity {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_stream(PATIENCE, NEXT_MAX).await {
             Ok(StreamProbe::Live { first, next }) => CheckResult::Good(format!(
-                "the first frame came after {} ms, the next sign of life after {:.1} s",
+                "the first frame arrived after {} ms, the next frame or ping after {:.1} s",
                 first.as_millis(),
                 next.as_secs_f64()
             )),
             Ok(StreamProbe::HeldBack) => CheckResult::Bad(
-                format!("no frame came within {} s: something on the way holds the stream back", PATIENCE.as_secs()),
+                format!("no frame arrived within {} s: something in between buffers the stream", PATIENCE.as_secs()),
                 UNBUFFERED,
             ),
             Ok(StreamProbe::Stalled { .. }) => CheckResult::Bad(
                 format!(
-                    "a first frame came and then no ping within {} s: something on the way holds the rest back",
+                    "a first frame arrived, but no ping within {} s: something in between buffers the rest",
                     NEXT_MAX.as_secs()
                 ),
                 UNBUFFERED,
             ),
             Ok(StreamProbe::Compressed(encoding)) => {
-                CheckResult::Bad(format!("something on the way compresses the stream ({encoding})"), UNCOMPRESSED)
+                CheckResult::Bad(format!("something in between compresses the stream ({encoding})"), UNCOMPRESSED)
             }
             Ok(StreamProbe::Cut(after)) => {
                 CheckResult::Bad(format!("the stream was cut after {:.1} s of silence", after.as_secs_f64()), PATIENT)
@@ -107,9 +107,9 @@ impl Connectivity {
     pub(super) async fn resume(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_cursor().await {
-            Ok(Arrival::Whole) => CheckResult::Good("the cursor of a reader that comes back arrives".to_owned()),
+            Ok(Arrival::Whole) => CheckResult::Good("a reconnecting reader's cursor reaches the server".to_owned()),
             Ok(_) => {
-                CheckResult::Bad("Last-Event-ID does not arrive: readers that come back begin anew".to_owned(), CURSOR)
+                CheckResult::Bad("Last-Event-ID does not arrive: reconnecting readers start over".to_owned(), CURSOR)
             }
             Err(error) => unasked(&error),
         }
@@ -120,8 +120,10 @@ impl Connectivity {
         let Some(client) = &self.client else { return nobody() };
         let size = format!("a body of {} MiB", BODY_BYTES_MAX / (1024 * 1024));
         match client.probe_body().await {
-            Ok(Arrival::Whole) => CheckResult::Good(format!("{size} arrives")),
-            Ok(Arrival::Refused(status)) => CheckResult::Bad(format!("{size} is refused on the way ({status})"), LARGE),
+            Ok(Arrival::Whole) => CheckResult::Good(format!("{size} reaches the server")),
+            Ok(Arrival::Refused(status)) => {
+                CheckResult::Bad(format!("{size} is rejected on the way ({status})"), LARGE)
+            }
             Ok(Arrival::Stripped) => CheckResult::Bad(format!("{size} breaks the connection"), LARGE),
             Err(error) => unasked(&error),
         }
@@ -131,12 +133,12 @@ impl Connectivity {
     pub(super) async fn runners(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_upgrade().await {
-            Ok(Arrival::Whole) => CheckResult::Good("a WebSocket comes through".to_owned()),
+            Ok(Arrival::Whole) => CheckResult::Good("a WebSocket reaches the server".to_owned()),
             Ok(Arrival::Stripped) => {
-                CheckResult::Bad("no WebSocket comes through: no runner can connect".to_owned(), UPGRADED)
+                CheckResult::Bad("no WebSocket reaches the server: runners cannot connect".to_owned(), UPGRADED)
             }
             Ok(Arrival::Refused(status)) => CheckResult::Bad(
-                format!("a WebSocket is refused on the way ({status}): no runner can connect"),
+                format!("a WebSocket is rejected on the way ({status}): runners cannot connect"),
                 UPGRADED,
             ),
             Err(error) => unasked(&error),
@@ -145,7 +147,7 @@ impl Connectivity {
 }
 
 fn nobody() -> CheckResult {
-    CheckResult::Open("no server to ask".to_owned())
+    CheckResult::Open("not checked: no server".to_owned())
 }
 
 /// A question that was not answered.

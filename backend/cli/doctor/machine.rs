@@ -1,20 +1,17 @@
 //! What this machine has: limits, folders, programs, the database.
 
-use sqlx::Connection as _;
-
 use super::{CheckResult, PATIENCE};
 use crate::{
     config::{DataArgs, Secrets},
     confine,
     database::Database,
-    postgres,
-    store::{self, Durability},
+    postgres, store,
 };
 
 pub(super) fn secrets() -> CheckResult {
     match Secrets::read() {
         Ok(_) => CheckResult::Good("the environment is consistent".to_owned()),
-        Err(error) => CheckResult::Bad(error.to_string(), "mend the variable and try again"),
+        Err(error) => CheckResult::Bad(error.to_string(), "correct the variable and try again"),
     }
 }
 
@@ -22,11 +19,11 @@ pub(super) fn descriptors() -> CheckResult {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     match limit {
         Some(limit) if limit < 4_096 => CheckResult::Bad(
-            format!("this shell allows {limit} open files, and every stream needs one"),
+            format!("only {limit} open files are allowed, and every stream needs one"),
             "ulimit -n 65536, or LimitNOFILE= in the service's unit",
         ),
         Some(limit) => CheckResult::Good(format!("{limit} open files allowed")),
-        None => CheckResult::Good("no limit of open files".to_owned()),
+        None => CheckResult::Good("no limit on open files".to_owned()),
     }
 }
 
@@ -38,11 +35,11 @@ pub(super) fn data_dir(data: &DataArgs) -> CheckResult {
     let existing = dir.ancestors().find(|dir| dir.exists()).map(std::path::Path::to_owned).unwrap_or_default();
     let writable = rustix::fs::access(&existing, rustix::fs::Access::WRITE_OK).is_ok();
     if writable {
-        CheckResult::Good(format!("{} can be written", dir.display()))
+        CheckResult::Good(format!("{} is writable", dir.display()))
     } else {
         CheckResult::Bad(
-            format!("{} cannot be written", dir.display()),
-            "name another with --data-dir, or change its owner",
+            format!("{} is not writable", dir.display()),
+            "choose another with --data-dir, or change its owner",
         )
     }
 }
@@ -50,7 +47,7 @@ pub(super) fn data_dir(data: &DataArgs) -> CheckResult {
 pub(super) async fn programs(data: &DataArgs) -> CheckResult {
     match data.database_url() {
         Ok(Some(_)) => return CheckResult::Open("not needed: DATABASE_URL is set".to_owned()),
-        Err(error) => return CheckResult::Bad(error.to_string(), "mend the variable and try again"),
+        Err(error) => return CheckResult::Bad(error.to_string(), "correct the variable and try again"),
         Ok(None) => {}
     }
     let options = match data.postgres() {
@@ -70,16 +67,16 @@ pub(super) async fn walls(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     if let Some(database) = running {
         let open = database.options.password("");
-        let look = tokio::time::timeout(PATIENCE, sqlx::PgConnection::connect_with(&open));
-        if matches!(look.await, Ok(Ok(_))) {
-            let what = "the embedded database lets every program of its user in".to_owned();
+        let look = tokio::time::timeout(PATIENCE, store::durability::accepts(&open));
+        if matches!(look.await, Ok(true)) {
+            let what = "the embedded database accepts every program of its user".to_owned();
             return CheckResult::Bad(what, "stop the server, remove postgres.pass in the data directory, start again");
         }
     }
     if confine::hold() {
-        return CheckResult::Good("Landlock keeps programs of tools from the data and the secrets".to_owned());
+        return CheckResult::Good("Landlock keeps programs of tools away from data and secrets".to_owned());
     }
-    CheckResult::Open("no Landlock here: programs that tools start can read what the server's user can".to_owned())
+    CheckResult::Open("no Landlock here: programs of tools can read what the server's user can".to_owned())
 }
 
 pub(super) async fn database(data: &DataArgs) -> CheckResult {
@@ -101,32 +98,25 @@ pub(super) async fn database(data: &DataArgs) -> CheckResult {
             }
         },
     };
-    let look = async {
-        let mut connection = sqlx::PgConnection::connect_with(&options).await?;
-        let version: String = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
-        let durability = Durability::of(&mut connection).await?;
-        connection.close().await?;
-        Ok::<_, store::Error>((version, durability))
-    };
-    match tokio::time::timeout(PATIENCE, look).await {
+    match tokio::time::timeout(PATIENCE, store::durability::look(&options)).await {
         Ok(Ok((version, durability))) => match durability.check() {
             Err(unfit) => CheckResult::Bad(
                 unfit.to_string(),
                 "alter system set fsync = on; alter system set full_page_writes = on; select pg_reload_conf()",
             ),
             Ok(()) if durability.is_commit_waited_for() => {
-                CheckResult::Good(format!("Postgres {version} answers, and keeps what it has acknowledged"))
+                CheckResult::Good(format!("Postgres {version} is reachable, and keeps what it has acknowledged"))
             }
             Ok(()) => CheckResult::Good(format!(
-                "Postgres {version} answers; its synchronous_commit is off, which runreel turns on for itself"
+                "Postgres {version} is reachable; its synchronous_commit is off, which runreel turns on for itself"
             )),
         },
         Ok(Err(_)) => CheckResult::Bad(
-            "the database refuses the connection".to_owned(),
+            "the database rejects the connection".to_owned(),
             "check DATABASE_URL: host, port, user, password",
         ),
         Err(_) => {
-            CheckResult::Bad("the database does not answer".to_owned(), "is it running, and is it reachable from here?")
+            CheckResult::Bad("the database does not answer".to_owned(), "check that it runs and is reachable from here")
         }
     }
 }

@@ -39,7 +39,7 @@ struct Members {
 ///
 /// The event stays as it was written: members keep their order and numbers their digits.
 pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, String> {
-    let text = std::str::from_utf8(bytes).map_err(|_| "this is not UTF-8".to_owned())?.trim();
+    let text = std::str::from_utf8(bytes).map_err(|_| "not valid UTF-8".to_owned())?.trim();
     if text.is_empty() {
         return Ok(None);
     }
@@ -70,7 +70,7 @@ pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, St
     }
     // A second member of the same name would leave open which one counts.
     if json.member::<IgnoredAny>("event_id").is_some() {
-        return Err("event_id is null; give it a text or leave it out".to_owned());
+        return Err("event_id is null; set it to a string or omit it".to_owned());
     }
     Ok(Some(format!(r#"{{"event_id":"{event_id}",{}"#, &json.as_str()[1..])))
 }
@@ -78,7 +78,7 @@ pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, St
 /// Where the line stops being JSON.
 fn syntax(text: &str) -> String {
     match serde_json::from_str::<IgnoredAny>(text) {
-        Err(error) => format!("this is not JSON: {} (column {})", without_place(&error.to_string()), error.column()),
+        Err(error) => format!("not valid JSON: {} (column {})", without_place(&error.to_string()), error.column()),
         Ok(_) => InvalidJson::Syntax.to_string(),
     }
 }

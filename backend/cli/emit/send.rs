@@ -99,7 +99,7 @@ impl Sender {
             _ => String::new(),
         };
         let mut parts = vec![format!("{stored} stored{place}")];
-        for (count, what) in [(duplicate, "there before"), (ephemeral, "streamed"), (refused, "refused")] {
+        for (count, what) in [(duplicate, "already stored"), (ephemeral, "streamed"), (refused, "rejected")] {
             parts.extend((*count > 0).then(|| format!("{count} {what}")));
         }
         parts.join(", ")

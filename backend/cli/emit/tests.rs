@@ -36,8 +36,8 @@ fn a_line_gets_an_id_and_stays_as_it_was_otherwise() {
 
 #[test]
 fn a_bad_line_says_what_is_wrong_with_it() {
-    check("{\"type\":\"a.b\",}", Err("this is not JSON: key must be a string (column 15)"));
-    check("{\"type\":\"a.b\"} {}", Err("this is not JSON: trailing characters (column 16)"));
+    check("{\"type\":\"a.b\",}", Err("not valid JSON: key must be a string (column 15)"));
+    check("{\"type\":\"a.b\"} {}", Err("not valid JSON: trailing characters (column 16)"));
     check("[1]", Err("an event is a JSON object such as {\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}"));
     check("{}", Err("missing field `type`"));
     check(
@@ -49,12 +49,12 @@ fn a_bad_line_says_what_is_wrong_with_it() {
         Err("run.created: this type records a request of its own endpoint and cannot be emitted"),
     );
     check(r#"{"type":"a.b","payload":"\u0000"}"#, Err("the escape \\u0000 is not allowed in strings"));
-    check(r#"{"type":"a.b","event_id":null}"#, Err("event_id is null; give it a text or leave it out"));
+    check(r#"{"type":"a.b","event_id":null}"#, Err("event_id is null; set it to a string or omit it"));
     check(
         r#"{"type":"a.delta","payload":{"text":"x"}}"#,
         Err("a delta needs the span_id of the message, reasoning or tool call it belongs to"),
     );
-    assert_eq!(prepare(b"{\"type\":\"\xff\"}", "u-7"), Err("this is not UTF-8".to_owned()));
+    assert_eq!(prepare(b"{\"type\":\"\xff\"}", "u-7"), Err("not valid UTF-8".to_owned()));
     assert!(prepare(br#"{"type":"a.b","at":"yesterday"}"#, "u-7").is_err());
 }
 
@@ -165,7 +165,7 @@ async fn a_refused_batch_stores_what_comes_before_the_bad_event_and_names_its_li
     let mut sender = sender_to(&fake);
     let error = sender.send(lines(&["good", "bad", "never"])).await.unwrap_err();
     assert_eq!(error.to_string(), "line 2: too odd");
-    assert_eq!(sender.summary(), "1 stored as 3, 1 refused");
+    assert_eq!(sender.summary(), "1 stored as 3, 1 rejected");
     for body in ["good\nbad\nnever\n", "good\n", "bad\n"] {
         assert!(fake.request().await.ends_with(&format!("\r\n\r\n{body}")));
     }

@@ -25,7 +25,7 @@ impl Out {
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
         if path.is_dir() {
-            return Err(CliError::usage(format!("{} is a folder", path.display())).into());
+            return Err(CliError::usage(format!("{} is a directory", path.display())).into());
         }
         if path.exists() && !path.is_file() {
             let device = Plain::options().write(true).open(path).with_context(|| path.display().to_string())?;

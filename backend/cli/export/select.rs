@@ -32,7 +32,7 @@ pub(super) fn since(text: &str) -> Result<Since, String> {
         return Ok(Since::Time(time.to_utc()));
     }
     let ago = humantime::parse_duration(text).map(Since::Ago);
-    ago.map_err(|_| "a time such as 2026-11-22T00:00:00Z or an age such as 7d is wanted".to_owned())
+    ago.map_err(|_| "must be a time such as 2026-11-22T00:00:00Z or an age such as 7d".to_owned())
 }
 
 impl Since {
@@ -41,7 +41,7 @@ impl Since {
             Self::Time(time) => Some(time),
             Self::Ago(ago) => chrono::TimeDelta::from_std(ago).ok().and_then(|ago| now.checked_sub_signed(ago)),
         };
-        Ok(time.ok_or_else(|| CliError::usage("--since reaches back too far"))?)
+        Ok(time.ok_or_else(|| CliError::usage("--since is too far in the past"))?)
     }
 }
 

@@ -123,7 +123,7 @@ fn copy(name: &str, file: &mut File, out: &mut (dyn Write + Send)) -> anyhow::Re
     file.rewind()?;
     out.write_all(tar_header(name, size)?.as_bytes())?;
     if io::copy(file, out)? != size {
-        return Err(CliError::failed("the temporary file of the log was changed").into());
+        return Err(CliError::failed("the temporary file of the log was modified").into());
     }
     Ok(out.write_all(tar_padding(size))?)
 }
@@ -142,7 +142,9 @@ async fn content(
         let had = done;
         let error = match read(client, one, &mut done, &mut digest, out, progress).await {
             Ok(()) if done > had => continue,
-            Ok(()) => CliError::failed(format!("the artifact {} is shorter than it says", one.artifact_id)).into(),
+            Ok(()) => {
+                CliError::failed(format!("the artifact {} is shorter than its recorded size", one.artifact_id)).into()
+            }
             Err(error) => error,
         };
         let passing = error.downcast_ref::<Error>().filter(|error| error.kind.is_retryable());
@@ -158,7 +160,7 @@ async fn content(
         SystemPace.wait(wait).await;
     }
     if Hash::new(digest.finalize().into()) != one.sha256 {
-        let what = format!("the bytes of the artifact {} are not those that the log tells of", one.artifact_id);
+        let what = format!("the bytes of the artifact {} do not match the hash in the log", one.artifact_id);
         return Err(CliError::failed(what).into());
     }
     Ok(out.write_all(tar_padding(one.size))?)
@@ -176,7 +178,9 @@ async fn read(
     while let Some(chunk) = bytes.next().await? {
         *done += chunk.len() as u64;
         if *done > one.size {
-            return Err(CliError::failed(format!("the artifact {} is longer than it says", one.artifact_id)).into());
+            return Err(
+                CliError::failed(format!("the artifact {} is longer than its recorded size", one.artifact_id)).into()
+            );
         }
         digest.update(&chunk);
         out.write_all(&chunk)?;

@@ -151,8 +151,7 @@ impl<'a> ExportWriter<'a> {
 
     fn write(&mut self, line: &str) -> anyhow::Result<Seen> {
         let seen = self.verifier.line(line);
-        let seen =
-            seen.map_err(|fault| CliError::failed(format!("what the server exports does not verify: {fault}")))?;
+        let seen = seen.map_err(|fault| CliError::failed(format!("the server's export does not verify: {fault}")))?;
         self.out.write_all(line.as_bytes())?;
         self.out.write_all(b"\n")?;
         self.bytes += line.len() as u64 + 1;

@@ -63,7 +63,7 @@ pub(super) fn check(file: &Region) -> anyhow::Result<Checked> {
     }
     let mut entries = entries(file)?.into_iter();
     let (Some((Name::Log, log)), Some((Name::Index, index))) = (entries.next(), entries.next()) else {
-        return Err(CliError::failed(format!("the tar does not hold {LOG} and {INDEX}")).into());
+        return Err(CliError::failed(format!("the tar does not contain {LOG} and {INDEX}")).into());
     };
     let (total, mentions) = check_log(&mut log.lines(), &progress).map_err(|error| inside(LOG, &error))?;
     let enclosed = check_index(&index, &mentions).map_err(|error| inside(INDEX, &error))?;
@@ -113,10 +113,10 @@ fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(Attac
         let enclosed = AttachedArtifact::read(&line).map_err(|fault| wrong(fault.to_string()))?;
         let mention = mentions.get(&(enclosed.run_id, enclosed.seq)).filter(|mention| mention.enclosed == enclosed);
         let Some(mention) = mention else {
-            return Err(wrong("the log does not tell of this artifact, or not so".to_owned()).into());
+            return Err(wrong("this artifact is not in the log, or differs from it".to_owned()).into());
         };
         if !seen.insert(enclosed.artifact_id) {
-            return Err(wrong("the artifact stands here twice".to_owned()).into());
+            return Err(wrong("the artifact is listed twice".to_owned()).into());
         }
         found.push((enclosed, mention.event_id.clone()));
     }
@@ -136,7 +136,7 @@ fn check_contents(
         let wrong = |why: &str| CliError::failed(format!("the content {hash} {why}"));
         let size = region.bytes_left();
         match sizes.get(&hash) {
-            None => return Err(wrong("is no artifact's").into()),
+            None => return Err(wrong("belongs to no artifact").into()),
             Some(wanted) if *wanted != size || size > ARTIFACT_BYTES_MAX => {
                 return Err(wrong("has another size than its artifact").into());
             }
@@ -152,10 +152,10 @@ fn check_contents(
             progress.add(read as u64);
         }
         if Hash::new(digest.finalize().into()) != hash {
-            return Err(wrong("is not what its name says: its bytes were changed").into());
+            return Err(wrong("does not match its name: its bytes were changed").into());
         }
         if found.insert(hash, region).is_some() {
-            return Err(wrong("stands in the tar twice").into());
+            return Err(wrong("is in the tar twice").into());
         }
     }
     match enclosed.iter().find(|(one, _)| !found.contains_key(&one.sha256)) {

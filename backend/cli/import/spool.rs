@@ -42,7 +42,7 @@ struct Bounded<'a> {
 impl Read for Bounded<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.input.read(buffer)?;
-        let over = || io::Error::other("more comes through the pipe than --pipe-max allows");
+        let over = || io::Error::other("the input is larger than --pipe-max allows");
         self.left = self.left.checked_sub(read as u64).ok_or_else(over)?;
         Ok(read)
     }

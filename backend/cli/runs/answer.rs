@@ -20,13 +20,13 @@ const PROMPT_CHARS_MAX: usize = 200;
 pub(super) struct Answer {
     /// The run
     run: RunId,
-    /// The answer; without one, what the run waits for is printed
+    /// The decision; without one, the open interrupts are printed
     #[arg(value_parser = ["approve", "reject", "respond"])]
     decision: Option<String>,
-    /// What to answer with: JSON, or else it is taken as text
+    /// The value of the answer: JSON, otherwise taken as text
     #[arg(requires = "decision")]
     value: Option<String>,
-    /// Which interrupt, when the run waits for more than one
+    /// Id of the interrupt, when the run has more than one
     #[arg(long, value_name = "ID")]
     interrupt: Option<SpanId>,
     #[command(flatten)]
@@ -40,17 +40,17 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
         let lines = open.iter().map(|open| if args.common.json { format!("{open}\n") } else { line(open) });
         print(&lines.collect::<String>())?;
         if open.is_empty() {
-            say("the run waits for nobody");
+            say("the run has no open interrupt");
         }
         return Ok(());
     };
     let interrupt = match (&args.interrupt, open.as_slice()) {
         (Some(interrupt), _) => interrupt.as_str().to_owned(),
         (None, [only]) => only["span_id"].as_str().unwrap_or_default().to_owned(),
-        (None, []) => return Err(CliError::failed("the run waits for nobody").into()),
+        (None, []) => return Err(CliError::failed("the run has no open interrupt").into()),
         (None, _) => {
-            let hint = format!("see which with: runreel runs answer {run}");
-            let what = "the run waits for more than one answer; say which with --interrupt";
+            let hint = format!("list them with: runreel runs answer {run}");
+            let what = "the run has more than one open interrupt; choose one with --interrupt";
             return Err(CliError { hint: Some(hint), ..CliError::usage(what) }.into());
         }
     };

@@ -26,7 +26,7 @@ const ARGS_CHARS_MAX: usize = 400;
 pub(super) fn table(sessions: &[Value], now: DateTime<Utc>) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).enforce_styling();
-    let head = ["NAME", "MESSAGES", "KEPT", "SAVED", "ABOUT"];
+    let head = ["NAME", "MESSAGES", "CONTENT", "SAVED", "ABOUT"];
     table.set_header(Row::from(head.map(|name| Cell::new(name).add_attribute(Attribute::Dim)).to_vec()));
     for session in sessions {
         let text = |member: &str| clean(session[member].as_str().unwrap_or_default());

@@ -8,9 +8,9 @@ use crate::{
 };
 
 /// For a database whose schema this program does not know.
-const ONCE: &str = "start the server of this version on it once: it brings the schema up to date";
+const ONCE: &str = "start the server of this version on it once to update the schema";
 /// For a login that may not become a reader, or make one.
-const GRANTS: &str = "docs/operations.md, under “A Postgres of yours”, says which grants it needs";
+const GRANTS: &str = "docs/operations.md, under “A Postgres of yours”, lists the grants it needs";
 
 fn code(error: &sqlx::Error) -> String {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned()
@@ -24,7 +24,7 @@ pub(super) fn unreachable(error: &sqlx::Error) -> CliError {
         "22023" | "28000" if why.contains("runreel_") => ONCE,
         _ => "runreel doctor",
     };
-    let what = format!("the database cannot be reached{why}");
+    let what = format!("cannot reach the database{why}");
     CliError { code: UNREACHABLE, what, hint: Some(hint.to_owned()) }
 }
 
@@ -33,10 +33,10 @@ pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
     let Some(database) = error.as_database_error() else { return unreachable(error) };
     let code = code(error);
     let hint = match code.as_str() {
-        "42501" | "25006" => Some("this command only reads; the views are described in docs/sql.md"),
+        "42501" | "25006" => Some("this command is read-only; the views are described in docs/sql.md"),
         "42P01" | "42703" => Some("the views and their columns are described in docs/sql.md"),
-        "57014" => Some("give it more time with --timeout, or ask for less"),
-        "42601" if database.message().contains("multiple commands") => Some("one statement at a time"),
+        "57014" => Some("increase --timeout, or query less data"),
+        "42601" if database.message().contains("multiple commands") => Some("run one statement at a time"),
         _ => None,
     };
     // 57P: Postgres goes down.
@@ -52,9 +52,9 @@ pub(super) fn unscoped(error: store::Error) -> anyhow::Error {
     let complaint = |what: &str, hint: &str| CliError::failed(what).with_hint(hint).into();
     match code(cause).as_str() {
         "3F000" | "42883" | "42P01" => {
-            complaint("this database is of another version, and --sub changes nothing", ONCE)
+            complaint("this database has another version, and --sub does not change it", ONCE)
         }
-        "42501" => complaint("this login may not make the role that --sub reads as", GRANTS),
+        "42501" => complaint("this login may not create the role that --sub uses", GRANTS),
         "" => unreachable(cause).into(),
         code if ["08", "28", "3D", "53", "57P"].iter().any(|class| code.starts_with(class)) => {
             unreachable(cause).into()

@@ -100,7 +100,7 @@ impl Drawn {
     fn finish(self) -> io::Result<()> {
         print(&format!("{}\n", self.table))?;
         if self.left_out > 0 {
-            say(format!("the table ends after {TABLE_ROWS_MAX} rows; csv, json and ndjson hold all of them"));
+            say(format!("the table is cut off after {TABLE_ROWS_MAX} rows; csv, json and ndjson contain all of them"));
         }
         Ok(())
     }

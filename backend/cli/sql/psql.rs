@@ -30,7 +30,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
     }
     psql.kill_on_drop(true);
     let status = psql.status().await.map_err(|_| {
-        CliError::failed("psql is not installed; give the query as an argument, or install postgresql-client")
+        CliError::failed("psql is not installed; pass the query as an argument, or install postgresql-client")
     })?;
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }

@@ -59,7 +59,7 @@ async fn an_event_that_cannot_be_repeated_is_not_sent_at_all() {
     let events = [json!({"type": "a.b", "event_id": "1"}), json!({"type": "a.b"})];
     let error = client_of(&fake).0.emit_until_stored("r", &events, PATIENCE).await.unwrap_err();
     assert_eq!(error.kind, Kind::Unusable);
-    assert_eq!(error.to_string(), "event 2 has no event_id, so it cannot be sent twice");
+    assert_eq!(error.to_string(), "event 2 has no event_id, so it cannot be retried");
 }
 
 #[tokio::test]

@@ -53,12 +53,12 @@ fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
         ("[models.m]\nmodel = \"echo\"\nscript = {}", "line 2: [models.m] model: \"script\" plays the turns of"),
         ("[models.\"a b\"]\nmodel = \"echo\"", "[models.a b]: the name must be"),
         ("[tools.web]\nallow = [\"*\"]", "line 1: [tools.web] kind: [tools.web] needs kind"),
-        ("[tools.fetch]\nallow = []", "line 2: [tools.fetch] allow: name the hosts"),
+        ("[tools.fetch]\nallow = []", "line 2: [tools.fetch] allow: list the hosts"),
         ("[tools.files]\nexclusive = \"a b\"", "line 2: [tools.files] exclusive: the name must be 1 to"),
         ("[models.m]\nmodel = \"echo\"\ncontext_tokens = 5", "line 3: [models.m] context_tokens: must be 256 to"),
         ("[tools.files]\nallow = [\"*\"]", "line 2: [tools.files] allow: this tool has no such setting"),
         ("[mcp.x]\nargs = []", "line 1: [mcp.x]: needs either a command or a url"),
-        ("[mcp.files]\ncommand = \"x\"", "line 1: [mcp.files]: there is a tool of this name"),
+        ("[mcp.files]\ncommand = \"x\"", "line 1: [mcp.files]: a tool has this name"),
         ("[mcp.x]\nurl = \"http://h/\"\nenv = { A = \"b\" }", "line 2: [mcp.x] url: args, dir, env"),
     ] {
         let told = parse(text).unwrap_err();

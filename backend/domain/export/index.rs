@@ -39,8 +39,7 @@ impl AttachedArtifact {
 
     pub fn read(line: &str) -> Result<Self, LineError> {
         let read = serde_json::from_str(line);
-        let Line::Artifact(enclosed) =
-            read.map_err(|error| LineError::tell(format!("this is no artifact: {error}")))?;
+        let Line::Artifact(enclosed) = read.map_err(|error| LineError::tell(format!("not an artifact: {error}")))?;
         check_letter(line, &enclosed.line()).map(|()| enclosed)
     }
 }

@@ -64,5 +64,5 @@ impl Skim {
 }
 
 fn changed() -> LineError {
-    LineError::say("the file has been changed since it was checked")
+    LineError::say("the file changed after it was verified")
 }

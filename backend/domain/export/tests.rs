@@ -117,9 +117,9 @@ fn runs_that_are_left_out_or_moved_are_noticed_even_when_each_is_whole() {
     let with = |parts: &[&[String]]| [&whole[..1], &parts.concat(), &whole[15..]].concat();
     assert!(verdict(&with(&[&first, &second])).is_ok());
     for (parts, why) in [
-        (vec![first.as_slice()], "the total does not fit"),
-        (vec![&second, &first], "comes after a run below it"),
-        (vec![&first, &second, &second], "stands in the file twice"),
+        (vec![first.as_slice()], "the total does not match"),
+        (vec![&second, &first], "comes after one of its descendants"),
+        (vec![&first, &second, &second], "is in the file twice"),
     ] {
         let (_, said) = verdict(&with(&parts)).unwrap_err();
         assert!(said.contains(why), "{said}");
@@ -146,11 +146,11 @@ fn a_file_that_hangs_together_is_still_refused_for_what_no_log_holds() {
     assert!(told(&[birth(), small("run.started")]).is_ok());
     let large = format!("\"{}\"", "x".repeat(PAYLOAD_BYTES_MAX));
     for (events, line, why) in [
-        (vec![small("run.started")], 3, "run.created is the first event"),
-        (vec![birth(), birth()], 4, "run.created is the first event"),
+        (vec![small("run.started")], 3, "run.created must be the first event"),
+        (vec![birth(), birth()], 4, "run.created must be the first event"),
         (vec![birth(), small("run.completed")], 4, "cannot become completed"),
         (vec![birth(), small("run.failed"), small("log.info")], 5, "the run has ended"),
-        (vec![birth(), small("message.delta")], 4, "stand in no log"),
+        (vec![birth(), small("message.delta")], 4, "not part of a log"),
         (vec![birth(), small("stream.end")], 4, "reserved"),
         (vec![birth(), ("custom.x", large)], 4, "it has at most"),
         (vec![birth(), ("interrupt.requested", "{\"expires_at\":\"soon\"}".to_owned())], 4, "expires_at"),

@@ -92,19 +92,19 @@ impl Verifier {
                 Ok(Seen::Header)
             }
             (Stage::Start, Line::Header(other)) => {
-                Err(LineError::tell(format!("this export has the form {other}; this program reads {VERSION}")))
+                Err(LineError::tell(format!("this export has format {other}; this version reads format {VERSION}")))
             }
-            (Stage::Start, _) => Err(LineError::tell(format!("an export begins with {}", header()))),
+            (Stage::Start, _) => Err(LineError::tell(format!("an export must begin with {}", header()))),
             (Stage::Between, Line::Run(subject)) => self.begin(line, subject),
             (Stage::Between, Line::Total(total)) => self.total(line, total),
-            (Stage::Between, _) => Err(LineError::say("a run or the total is wanted here")),
+            (Stage::Between, _) => Err(LineError::say("expected a run or the total here")),
             (Stage::In(open), Line::Event(members)) => {
                 let event = read_event(members, line, &open.subject, &self.owner_text)?;
                 self.event(line, open, event)
             }
             (Stage::In(open), Line::End(end)) => self.end(line, &open, end),
-            (Stage::In(_), _) => Err(LineError::say("an event or the end of the run is wanted here")),
-            (Stage::Over(_), _) => Err(LineError::say("nothing follows the total")),
+            (Stage::In(_), _) => Err(LineError::say("expected an event or the end of the run here")),
+            (Stage::Over(_), _) => Err(LineError::say("nothing may follow the total")),
         }
     }
 
@@ -112,7 +112,7 @@ impl Verifier {
     pub fn finish(self) -> Result<Total, LineError> {
         match self.stage {
             Stage::Over(total) => Ok(total),
-            _ => Err(LineError::say("the file ends before its total: it was cut off")),
+            _ => Err(LineError::say("the file ends before its total: it is truncated")),
         }
     }
 
@@ -124,10 +124,10 @@ impl Verifier {
 
     fn check_order(&self, subject: &Subject) -> Result<(), LineError> {
         if self.known.contains_key(&subject.run_id) {
-            return Err(LineError::tell(format!("the run {} stands in the file twice", subject.run_id)));
+            return Err(LineError::tell(format!("the run {} is in the file twice", subject.run_id)));
         }
         if self.awaited.contains(&subject.run_id) {
-            return Err(LineError::tell(format!("the run {} comes after a run below it", subject.run_id)));
+            return Err(LineError::tell(format!("the run {} comes after one of its descendants", subject.run_id)));
         }
         Ok(())
     }
@@ -150,7 +150,7 @@ impl Verifier {
         let wanted = open.last_seq.next();
         if event.seq != Some(wanted) {
             let found = event.seq.unwrap_or_default();
-            return Err(LineError::tell(format!("the seq {wanted} is wanted here, and this is {found}")));
+            return Err(LineError::tell(format!("expected seq {wanted} here, found {found}")));
         }
         if open.last_seq == Seq::ZERO {
             self.place(&open.subject, &event)?;
@@ -159,7 +159,7 @@ impl Verifier {
             let hash = Sha256::digest(id.as_str().as_bytes());
             let key = hash[..16].iter().fold(0u128, |key, byte| key << 8 | u128::from(*byte));
             if !open.keys.insert(key) {
-                return Err(LineError::say("this event_id stands before in the run"));
+                return Err(LineError::say("this event_id occurs earlier in the run"));
             }
         }
         let next = run::decide(open.status, [&event.event_type]);
@@ -183,7 +183,7 @@ impl Verifier {
         match context.parent_run_id.and_then(|parent| self.known.get(&parent)) {
             None => Ok(0),
             Some((root, _)) if *root != context.root_run_id => {
-                Err(LineError::say("the run has another root than its parent"))
+                Err(LineError::say("the root of the run differs from its parent's"))
             }
             Some((_, depth)) if *depth >= RUN_DEPTH_MAX => Err(LineError::say("the tree of runs is too deep")),
             Some((_, depth)) => Ok(depth + 1),
@@ -198,14 +198,14 @@ impl Verifier {
             sha256: open.chain.hash(),
         };
         if open.last_seq == Seq::ZERO {
-            return Err(LineError::say("the run has no event"));
+            return Err(LineError::say("the run has no events"));
         }
         if (end.run_id, end.last_seq, end.status) != (found.run_id, found.last_seq, found.status) {
             let (seq, status) = (found.last_seq, found.status.as_str());
-            return Err(LineError::tell(format!("the end does not fit: its run stands at {seq} and is {status}")));
+            return Err(LineError::tell(format!("the end does not match: its run is at seq {seq} and {status}")));
         }
         if end.sha256 != found.sha256 {
-            return Err(LineError::say("the hash of the run's lines is another: one of them was changed"));
+            return Err(LineError::say("the hash of the run's lines differs: a line was changed"));
         }
         check_letter(line, &named("end", &end))?;
         self.chain.add(line);
@@ -219,10 +219,12 @@ impl Verifier {
         let found = self.so_far();
         if (total.runs, total.events) != (found.runs, found.events) {
             let Total { runs, events, .. } = found;
-            return Err(LineError::tell(format!("the total does not fit: there are {runs} runs and {events} events")));
+            return Err(LineError::tell(format!(
+                "the total does not match: there are {runs} runs and {events} events"
+            )));
         }
         if total.sha256 != found.sha256 {
-            return Err(LineError::say("the hash of the ends is another: a run was changed, left out or moved"));
+            return Err(LineError::say("the hash of the ends differs: a run was changed, left out or moved"));
         }
         check_letter(line, &total_line(&total))?;
         self.stage = Stage::Over(total);

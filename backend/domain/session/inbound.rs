@@ -128,20 +128,21 @@ pub struct Image {
 /// Why an image was not taken.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidImage {
-    #[error("the image is not base64 (standard alphabet), nor a data URI of it")]
+    #[error("the image is neither base64 (standard alphabet) nor a base64 data URI")]
     Encoding,
-    #[error("an image may have {IMAGE_BYTES_MAX} bytes")]
+    #[error("an image may have at most {IMAGE_BYTES_MAX} bytes")]
     TooLarge,
-    #[error("an image is PNG, JPEG, GIF or WebP, and its bytes or its image_media_type must say so")]
+    #[error("an image must be PNG, JPEG, GIF or WebP, and its bytes or its image_media_type must say so")]
     Kind,
-    #[error("image_media_type is one of image/png, image/jpeg, image/gif, image/webp, and no other than the bytes say")]
+    #[error("image_media_type must be one of image/png, image/jpeg, image/gif, image/webp, and match the bytes")]
     MediaType,
 }
 
 impl Image {
     /// Checks an image, in base64 or as a data URI, and the media type it came with.
     ///
-    /// What the bytes say counts. Bytes that say nothing are what they were said to be: whether a model can read them is
+    /// What the bytes say counts. Bytes that say nothing are what they were said to be: whether a model can read them
+    /// is
     /// the model's to judge.
     pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, InvalidImage> {
         let (own, base64) = of_data_uri(text)?;
@@ -223,11 +224,11 @@ pub struct Inbound {
 /// A text is within its bound and can be stored.
 pub fn check_text(text: &str) -> Result<(), Malformed> {
     if text.contains('\0') {
-        return Err(Malformed("a text cannot hold the character U+0000"));
+        return Err(Malformed("a text must not contain the character U+0000"));
     }
     let json = serde_json::to_string(text).map_or(usize::MAX, |json| json.len());
     if json > MESSAGE_TEXT_BYTES_MAX {
-        return Err(Malformed("a text may have 32 KiB as JSON"));
+        return Err(Malformed("a text may have at most 32 KiB as JSON"));
     }
     Ok(())
 }

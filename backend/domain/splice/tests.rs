@@ -133,7 +133,7 @@ impl World {
 
     fn settle(&mut self) {
         self.settling = false;
-        let steps = self.splice.step(Input::Settled);
+        let steps = self.splice.step(Input::WentLive);
         self.apply(steps);
     }
 
@@ -141,7 +141,7 @@ impl World {
         for step in steps {
             match step {
                 Step::Query => self.query(),
-                Step::Settle => self.settling = true,
+                Step::GoLive => self.settling = true,
                 Step::Deliver(Some(seq)) => {
                     self.delivered.push(seq);
                     self.text = 0;
@@ -208,7 +208,7 @@ fn a_page_that_starts_later_than_asked_is_an_explicit_gap() {
     let mut splice = Splice::new(ReadPosition::Run(Seq::new(2).unwrap()));
     let steps = splice.step(Input::Page { events: vec![(place(5), 5)], tail: None, complete: true });
     let (requested_after, first_seq) = (Seq::new(2).unwrap(), Seq::new(5).unwrap());
-    assert_eq!(steps, vec![Step::Gap { requested_after, first_seq }, Step::Deliver(5), Step::Settle]);
+    assert_eq!(steps, vec![Step::Gap { requested_after, first_seq }, Step::Deliver(5), Step::GoLive]);
 }
 
 #[test]
@@ -216,10 +216,10 @@ fn a_feed_takes_each_lane_forward_only() {
     let mut splice = Splice::new(ReadPosition::Feed(FeedCursor::of(vec![10, 5])));
     let at = |lane, position| LogPosition { seq: Seq::new(1).unwrap(), lane, position };
     let page = Input::Page { events: vec![(at(0, 11), 'a')], tail: Some(FeedCursor::of(vec![20, 5])), complete: true };
-    assert_eq!(splice.step(page), vec![Step::Deliver('a'), Step::Settle]);
+    assert_eq!(splice.step(page), vec![Step::Deliver('a'), Step::GoLive]);
     assert_eq!(splice.step(Input::Durable(at(0, 15), 'b')), vec![]);
     assert_eq!(splice.step(Input::Durable(at(1, 6), 'c')), vec![Step::Deliver('c')]);
-    assert_eq!(splice.step(Input::<char>::Settled), vec![Step::CaughtUp { first_time: true }]);
+    assert_eq!(splice.step(Input::<char>::WentLive), vec![Step::CaughtUp { first_time: true }]);
     assert_eq!(splice.track(), &ReadPosition::Feed(FeedCursor::of(vec![20, 6])));
 }
 

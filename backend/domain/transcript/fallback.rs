@@ -25,7 +25,7 @@ pub struct Logged {
 }
 
 /// Where a call stands: which message, which of its calls.
-type Place = (usize, usize);
+type MessagePosition = (usize, usize);
 
 /// Takes the events of one run after the other, in their order, and makes messages of them.
 #[derive(Debug, Default)]
@@ -35,7 +35,7 @@ pub struct MessageBuilder {
     /// The first message of the run that is being read.
     first: usize,
     /// Calls of the run that stand in a message.
-    placed: HashMap<String, Place>,
+    placed: HashMap<String, MessagePosition>,
     /// Calls that wait for a message of an assistant, in their order.
     waiting: Vec<Value>,
     /// The ids of those.

@@ -18,7 +18,8 @@ use crate::domain::{
     limits::{JSON_DEPTH_MAX, SAVED_DESCRIPTION_CHARS_MAX, SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
 };
 
-/// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around it.
+/// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around
+/// it.
 /// What has more could be written, and not read by an agent.
 const LEVELS_MAX: usize = JSON_DEPTH_MAX + 8;
 const TOO_DEEP: &str = "the JSON is nested too deeply";
@@ -33,7 +34,7 @@ pub struct SavedSession {
     #[serde(serialize_with = "as_timestamp")]
     pub updated_at: DateTime<Utc>,
     pub message_count: usize,
-    /// The beginning of what a user said first.
+    /// The beginning of the user's first message.
     pub first_message: Option<String>,
     pub thread: SavedThread,
 }
@@ -116,8 +117,8 @@ impl SavedSession {
     pub fn read(name: SavedName, bytes: &[u8], modified: DateTime<Utc>) -> Result<Self, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
-        let raw: Raw<'_> = source.object(text, "a saved session is a JSON object")?;
-        let description: Option<String> = source.member(raw.description, "the description is a text")?;
+        let raw: Raw<'_> = source.object(text, "a saved session must be a JSON object")?;
+        let description: Option<String> = source.member(raw.description, "the description must be a string")?;
         let is_long = description.as_ref().is_some_and(|text| text.chars().count() > SAVED_DESCRIPTION_CHARS_MAX);
         if is_long {
             let reason = format!("the description has more than {SAVED_DESCRIPTION_CHARS_MAX} characters");
@@ -138,7 +139,7 @@ impl SavedSession {
     pub fn named(bytes: &[u8]) -> Result<Option<String>, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
-        let raw: Raw<'_> = source.object(text, "a saved session is a JSON object")?;
+        let raw: Raw<'_> = source.object(text, "a saved session must be a JSON object")?;
         source.member(raw.name, "the name is a text")
     }
 }
@@ -151,7 +152,7 @@ fn text_of(bytes: &[u8]) -> Result<&str, Unreadable> {
     let text = std::str::from_utf8(bytes).map_err(|error| {
         let before = String::from_utf8_lossy(&bytes[..error.valid_up_to()]);
         let (line, column) = place(&before);
-        Unreadable { line, column, reason: "the file is no UTF-8 text".to_owned() }
+        Unreadable { line, column, reason: "the file is not UTF-8".to_owned() }
     })?;
     if values_in(bytes) > 2 * SAVED_VALUES_MAX {
         return Err(at_start(format!("the file holds more than {} values", 2 * SAVED_VALUES_MAX)));
@@ -222,7 +223,7 @@ impl<'a> Source<'a> {
     }
 
     fn time(&self, raw: Option<&'a RawValue>, member: &str) -> Result<Option<DateTime<Utc>>, Unreadable> {
-        let rule = format!("{member} is a time such as \"2026-06-01T10:00:00Z\"");
+        let rule = format!("{member} must be a time such as \"2026-06-01T10:00:00Z\"");
         let Some(text) = self.member::<String>(raw, &rule)? else { return Ok(None) };
         match DateTime::parse_from_rfc3339(&text) {
             // A year that is written with four digits here, and is in UTC as well.
@@ -232,14 +233,15 @@ impl<'a> Source<'a> {
     }
 
     fn thread(&self, raw: &'a RawValue) -> Result<SavedThread, Unreadable> {
-        let thread: RawThread<'a> = self.object(raw.get(), "thread is an object")?;
+        let thread: RawThread<'a> = self.object(raw.get(), "thread must be an object")?;
         let metadata: Option<Map<String, Value>> =
-            self.member(thread.metadata, "the metadata of a thread is an object")?;
+            self.member(thread.metadata, "the metadata of a thread must be an object")?;
         let metadata = metadata.unwrap_or_default();
         if !metadata.values().all(|value| is_flat(value, LEVELS_MAX)) {
             return Err(self.refuse(thread.metadata.map_or("", RawValue::get), TOO_DEEP));
         }
-        let listed: Option<Vec<&'a RawValue>> = self.member(thread.messages, "the messages of a thread are a list")?;
+        let listed: Option<Vec<&'a RawValue>> =
+            self.member(thread.messages, "the messages of a thread must be a list")?;
         let Some(listed) = listed else { return Err(self.refuse(raw.get(), "the member messages is missing")) };
         if listed.len() > SAVED_MESSAGES_MAX {
             return Err(self.refuse(raw.get(), format!("the thread has more than {SAVED_MESSAGES_MAX} messages")));
@@ -247,7 +249,7 @@ impl<'a> Source<'a> {
         let is_fallback = is_fallback(&metadata);
         let mut messages = Vec::with_capacity(listed.len());
         for (n, raw) in listed.into_iter().enumerate() {
-            let message: Value = self.read(raw.get(), "a message is an object")?;
+            let message: Value = self.read(raw.get(), "a message must be an object")?;
             let checked = if is_fallback { check_shape(&message) } else { check(&message) };
             let checked = checked.and_then(|()| if is_flat(&message, LEVELS_MAX) { Ok(()) } else { Err(TOO_DEEP) });
             checked.map_err(|rule| self.refuse(raw.get(), format!("message {}: {rule}", n + 1)))?;
@@ -266,12 +268,12 @@ fn reason_of(error: &serde_json::Error) -> String {
     }
     match what {
         "control character (\\u0000-\\u001F) found while parsing a string" => {
-            "a text has a line break or another control character in it; write it as \\n".to_owned()
+            "a string contains a line break or another control character; write it as \\n".to_owned()
         }
-        "key must be a string" => "a member's name stands in double quotes".to_owned(),
-        "trailing comma" => "a comma stands before nothing".to_owned(),
+        "key must be a string" => "a member name must be in double quotes".to_owned(),
+        "trailing comma" => "trailing comma".to_owned(),
         "recursion limit exceeded" => TOO_DEEP.to_owned(),
-        what => format!("this is no JSON: {what}"),
+        what => format!("not valid JSON: {what}"),
     }
 }
 

@@ -40,7 +40,7 @@ pub struct Restored {
 
 /// What a checkpoint says of its thread.
 #[derive(Clone, Debug, PartialEq)]
-pub enum Held {
+pub enum CheckpointContent {
     /// Everything.
     Thread(SavedThread),
     /// Everything but messages, of which it has none: the metadata of a thread.
@@ -50,17 +50,17 @@ pub enum Held {
 }
 
 /// What of a checkpoint is kept.
-pub fn of_checkpoint(checkpoint: Checkpoint) -> Held {
+pub fn of_checkpoint(checkpoint: Checkpoint) -> CheckpointContent {
     let checkpoint = segments::joined(checkpoint, MESSAGES);
     let messages = messages_in(&checkpoint.checkpoint, &checkpoint.blobs);
     let Some(state) = serde_json::to_value(Checkpoint { writes: Vec::new(), ..checkpoint }).ok() else {
-        return Held::Nothing;
+        return CheckpointContent::Nothing;
     };
     let metadata = Map::from_iter([("version".to_owned(), json!(VERSION)), ("state".to_owned(), state)]);
     match messages {
-        Messages::Are(messages) => Held::Thread(SavedThread { messages, metadata }),
-        Messages::None => Held::State(metadata),
-        Messages::Unread => Held::Nothing,
+        Messages::Are(messages) => CheckpointContent::Thread(SavedThread { messages, metadata }),
+        Messages::None => CheckpointContent::State(metadata),
+        Messages::Unread => CheckpointContent::Nothing,
     }
 }
 

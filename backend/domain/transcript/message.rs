@@ -79,12 +79,12 @@ pub fn call_of(call: &Value) -> Option<Call> {
 /// Checks that a conversation can go on with this message; otherwise the rule that it breaks.
 pub fn check(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
-        return Err("a message is an object");
+        return Err("a message must be an object");
     }
     check_shape(message)?;
     let names_call = message["tool_call_id"].as_str().is_some_and(|id| !id.is_empty());
     if role_of(message) == Some("tool") && !names_call {
-        return Err("a message of a tool names its call as tool_call_id");
+        return Err("a tool message must name its call as tool_call_id");
     }
     Ok(())
 }
@@ -92,7 +92,7 @@ pub fn check(message: &Value) -> Result<(), &'static str> {
 /// As [`check`], for a message that is only read, and by whoever it may be.
 pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
-        return Err("a message is an object");
+        return Err("a message must be an object");
     }
     if named_role(message).is_none() {
         return Err("a message has no role");
@@ -100,14 +100,14 @@ pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     let calls = match message.get("tool_calls") {
         None | Some(Value::Null) => 0,
         Some(Value::Array(calls)) if calls.iter().all(|call| call_of(call).is_some()) => calls.len(),
-        Some(_) => return Err("the tool_calls of a message are a list of objects, each with a name"),
+        Some(_) => return Err("the tool_calls of a message must be a list of objects, each with a name"),
     };
     match message.get("content") {
         Some(Value::String(_)) => Ok(()),
         Some(Value::Array(parts)) if parts.iter().all(|part| part.is_string() || part.is_object()) => Ok(()),
         None | Some(Value::Null) if calls > 0 => Ok(()),
         None => Err("a message has no content"),
-        Some(_) => Err("the content of a message is a text or a list of parts"),
+        Some(_) => Err("the content of a message must be a string or a list of parts"),
     }
 }
 
@@ -205,12 +205,12 @@ mod tests {
     #[test]
     fn what_a_conversation_cannot_go_on_with_is_named() {
         for (message, rule) in [
-            (json!("hello"), "is an object"),
+            (json!("hello"), "must be an object"),
             (json!({"content": "a"}), "no role"),
             (json!({"role": 1, "content": "a"}), "no role"),
             (json!({"role": "user"}), "no content"),
-            (json!({"role": "user", "content": 1}), "text or a list"),
-            (json!({"role": "user", "content": [1]}), "text or a list"),
+            (json!({"role": "user", "content": 1}), "string or a list"),
+            (json!({"role": "user", "content": [1]}), "string or a list"),
             (json!({"role": "tool", "content": "a"}), "tool_call_id"),
             (json!({"role": "assistant", "tool_calls": [{}]}), "with a name"),
         ] {

@@ -45,7 +45,7 @@ impl SavedName {
     /// Refuses what no new session may be called, though one of an older version may be: programs that are given the
     /// file's name would take it for an option.
     pub fn check_new(&self) -> Result<(), Malformed> {
-        if self.as_str().starts_with('-') { Err(Malformed("a name does not begin with a hyphen")) } else { Ok(()) }
+        if self.as_str().starts_with('-') { Err(Malformed("a name must not begin with a hyphen")) } else { Ok(()) }
     }
 
     /// The name of its file.
@@ -69,20 +69,20 @@ fn broken_rule(text: &str) -> Option<&'static str> {
     let lower = text.to_ascii_lowercase();
     let is_own = OWN.iter().any(|own| lower == *own || lower.strip_suffix(".json") == Some(own));
     let rules = [
-        (text.is_empty(), "a name is not empty"),
+        (text.is_empty(), "a name must not be empty"),
         (
             !text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._-".contains(&b)),
-            "a name has no other characters than A-Z a-z 0-9 . _ -",
+            "a name may only have the characters A-Z a-z 0-9 . _ -",
         ),
         (text.len() > SAVED_NAME_CHARS_MAX, "a name has at most 64 characters"),
-        (text.contains(".."), "a name does not contain two dots in a row"),
-        (text.starts_with('.'), "a name does not begin with a dot"),
-        (text.ends_with('.'), "a name does not end with a dot"),
-        (is_own, "index and metadata are no names, in any capitals: the folder's own files are called so"),
+        (text.contains(".."), "a name must not contain two dots in a row"),
+        (text.starts_with('.'), "a name must not begin with a dot"),
+        (text.ends_with('.'), "a name must not end with a dot"),
+        (is_own, "index and metadata are reserved names, in upper or lower case: the folder has files of these names"),
         (
             is_device(&lower),
-            "con, prn, aux, nul, com0 to com9 and lpt0 to lpt9 are no names, in any capitals and with any ending: some \
-             systems reserve them",
+            "con, prn, aux, nul, com0 to com9 and lpt0 to lpt9 are reserved on some systems, in upper or lower case and \
+             with any extension",
         ),
     ];
     rules.into_iter().find_map(|(is_broken, rule)| is_broken.then_some(rule))
@@ -128,11 +128,11 @@ mod tests {
     fn each_refusal_names_the_rule_that_was_broken() {
         for (bad, word) in [
             ("", "empty"),
-            ("a b", "other characters"),
-            ("a/b", "other characters"),
-            ("a\\b", "other characters"),
-            ("a\0", "other characters"),
-            ("é", "other characters"),
+            ("a b", "only have the characters"),
+            ("a/b", "only have the characters"),
+            ("a\\b", "only have the characters"),
+            ("a\0", "only have the characters"),
+            ("é", "only have the characters"),
             (&"x".repeat(65), "at most 64"),
             ("a..b", "two dots"),
             ("..", "two dots"),

@@ -37,8 +37,8 @@ const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
 #[utoipa::path(get, operation_id = "download_artifact", path = "/api/artifacts/{artifact_id}", tag = "artifacts", params(
     ("artifact_id" = uuid::Uuid, Path), ("Range" = Option<String>, Header, description = "One range: `bytes=0-99`, `bytes=100-`, `bytes=-100`"),
     ("If-None-Match" = Option<String>, Header), ("If-Range" = Option<String>, Header)),
-    responses((status = 200, description = "The bytes", content_type = "application/octet-stream"), (status = 206, description = "A part of them"),
-    (status = 304, description = "Not modified: the `ETag` is the content's SHA-256"), (status = 404, body = Problem, description = "Absent or foreign"),
+    responses((status = 200, description = "The bytes", content_type = "application/octet-stream"), (status = 206, description = "The requested range"),
+    (status = 304, description = "Not modified: the `ETag` is the content's SHA-256"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 416, body = Problem, description = "`range_not_satisfiable`")))]
 pub(super) async fn download(
     State(server): State<Server>,
@@ -62,7 +62,7 @@ pub(super) async fn download(
         Part::Whole => (StatusCode::OK, 0, size),
         Part::Of(from, last) => (StatusCode::PARTIAL_CONTENT, from, last - from + 1),
         Part::Beyond => {
-            let detail = format!("the artifact has {size} bytes, and the range has none of them");
+            let detail = format!("the artifact has {size} bytes, and the range is outside of them");
             let mut refusal = Problem::new(Code::RangeNotSatisfiable, detail).into_response();
             set(&mut refusal, header::CONTENT_RANGE, &format!("bytes */{size}"));
             return Ok(refusal);

@@ -25,18 +25,18 @@ use crate::{
     store::artifacts::Artifact as Record,
 };
 
-/// Import the bytes of an artifact into a run of the caller's, before the event that tells of it.
+/// Import the bytes of an artifact into a run of the caller, before the event that refers to it.
 ///
-/// Only an event of the run with this `event_id` and this artifact in it makes the artifact one that can be read; when
-/// none comes, it goes again after about an hour. The same one again is kept once.
+/// The artifact can be read only after an event of the run with this `event_id` refers to it; if none comes, it is
+/// removed after about an hour. The same artifact again is stored once.
 #[utoipa::path(put, operation_id = "import_artifact", path = "/api/runs/{run_id}/artifacts/{artifact_id}", tag = "artifacts", params(
     ("run_id" = uuid::Uuid, Path), ("artifact_id" = uuid::Uuid, Path), ("name" = String, Query, description = "1–255 characters, no path"),
-    ("event_id" = String, Query, description = "Of the event that tells of it"), ("sha256" = String, Query, description = "Of the bytes, 64 hexadecimal digits")),
-    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is kept as `media_type`"),
-    responses((status = 201, body = Artifact, description = "Kept"), (status = 200, body = Artifact, description = "It was kept before"),
-    (status = 400, body = Problem, description = "Invalid, or other bytes than `sha256` says"), (status = 404, body = Problem, description = "The run is absent or foreign"),
-    (status = 409, body = Problem, description = "`artifact_exists`"), (status = 413, body = Problem, description = "Over a bound"),
-    (status = 507, body = Problem, description = "`storage_full`: nothing was kept"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`")))]
+    ("event_id" = String, Query, description = "Of the event that refers to it"), ("sha256" = String, Query, description = "Of the bytes, 64 hexadecimal digits")),
+    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is stored as `media_type`"),
+    responses((status = 201, body = Artifact, description = "Stored"), (status = 200, body = Artifact, description = "It was stored before"),
+    (status = 400, body = Problem, description = "Invalid, or the bytes do not match `sha256`"), (status = 404, body = Problem, description = "Run not found, or of another owner"),
+    (status = 409, body = Problem, description = "`artifact_exists`"), (status = 413, body = Problem, description = "Over a limit"),
+    (status = 507, body = Problem, description = "`storage_full`: nothing was stored"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`")))]
 pub(super) async fn import(
     State(server): State<Server>,
     caller: Caller,
@@ -57,7 +57,7 @@ pub(super) async fn import(
     };
     let upload = arrive(&server, owner, &head.headers, body).await?;
     if upload.sha256 != wanted.sha256 {
-        return Err(Problem::new(Code::InvalidRequest, "the bytes have another SHA-256").field("sha256"));
+        return Err(Problem::new(Code::InvalidRequest, "the SHA-256 of the bytes differs").field("sha256"));
     }
     (wanted.size, wanted.created_at) = (upload.size, server.timeline.clock().now());
     let kept = Box::pin(server.timeline.import_artifact(owner, upload, wanted)).await?;
@@ -67,7 +67,7 @@ pub(super) async fn import(
 
 /// What can be said before the first byte; its size and its time are still to come.
 fn described(run_id: RunId, artifact_id: ArtifactId, query: &Query, headers: &HeaderMap) -> Result<Record, Problem> {
-    let missing = |field: &'static str| Problem::new(Code::InvalidRequest, "this parameter is wanted").field(field);
+    let missing = |field: &'static str| Problem::new(Code::InvalidRequest, "this parameter is required").field(field);
     check_form(headers)?;
     Ok(Record {
         artifact_id,

@@ -38,18 +38,18 @@ use crate::{
 
 /// Upload an artifact: the raw body, streamed.
 ///
-/// The answer comes when the bytes are durable and `artifact.created` is committed. With an `event_id` a repeat is safe:
-/// it answers 200 with what the first request brought.
+/// The reply is sent when the bytes are durable and `artifact.created` is committed. With an `event_id` a retry is
+/// safe: it is answered with 200 and the result of the first request.
 #[utoipa::path(post, operation_id = "upload_artifact", path = "/api/runs/{run_id}/artifacts", tag = "artifacts", params(
     ("run_id" = uuid::Uuid, Path), ("name" = String, Query, description = "1–255 characters, no path"),
-    ("event_id" = Option<String>, Query, description = "Of the `artifact.created`; makes a repeat safe"),
+    ("event_id" = Option<String>, Query, description = "Of the `artifact.created`; makes a retry safe"),
     ("span_id" = Option<String>, Query, description = "Of the `artifact.created`"),
-    ("parent_span_id" = Option<String>, Query, description = "The span it was made in")),
-    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is kept as `media_type`"),
-    responses((status = 201, body = Artifact, description = "Kept; `Location` names it"), (status = 200, body = Artifact, description = "It was kept before"),
-    (status = 400, body = Problem, description = "Invalid"), (status = 404, body = Problem, description = "Absent or foreign"),
-    (status = 409, body = Problem, description = "`run_ended`"), (status = 413, body = Problem, description = "Over a bound"),
-    (status = 507, body = Problem, description = "`storage_full`: nothing was kept"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`, `outcome_unknown`")))]
+    ("parent_span_id" = Option<String>, Query, description = "The span it was created in")),
+    request_body(content = String, content_type = "application/octet-stream", description = "The bytes, at most 1 GiB; `Content-Type` is stored as `media_type`"),
+    responses((status = 201, body = Artifact, description = "Stored; `Location` names it"), (status = 200, body = Artifact, description = "It was stored before"),
+    (status = 400, body = Problem, description = "Invalid"), (status = 404, body = Problem, description = "Not found, or of another owner"),
+    (status = 409, body = Problem, description = "`run_ended`"), (status = 413, body = Problem, description = "Over a limit"),
+    (status = 507, body = Problem, description = "`storage_full`: nothing was stored"), (status = 503, body = Problem, description = "`storage_unavailable`, `unavailable`, `outcome_unknown`")))]
 pub(super) async fn upload(
     State(server): State<Server>,
     caller: Caller,
@@ -84,11 +84,11 @@ pub(super) async fn upload(
 async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &HeaderMap) -> Result<Draft, Problem> {
     let invalid = |field: &'static str, rule: &str| Problem::new(Code::InvalidRequest, rule).field(field);
     let name: Option<ArtifactName> = query.parsed("name")?;
-    let name = name.ok_or_else(|| invalid("name", "an artifact has a name: ?name=report.txt"))?;
+    let name = name.ok_or_else(|| invalid("name", "an artifact needs a name: ?name=report.txt"))?;
     let media_type = media_type(headers)?;
     let event_id: Option<EventId> = query.parsed("event_id")?;
     if event_id.as_ref().is_some_and(|id| id.as_str().starts_with(OWN_EVENT_IDS)) {
-        return Err(invalid("event_id", "event ids that begin with runreel: are the server's own"));
+        return Err(invalid("event_id", "event ids that begin with runreel: are reserved for the server"));
     }
     let (span_id, parent_span_id) = (query.parsed("span_id")?, query.parsed("parent_span_id")?);
     check_form(headers)?;
@@ -99,7 +99,7 @@ async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &
 /// Refuses what cannot be kept as it comes.
 pub(super) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
-        let detail = "the bytes are kept as they come, so they come without a Content-Encoding";
+        let detail = "the bytes are stored as sent: send them without a Content-Encoding";
         return Err(Problem::new(Code::UnsupportedMediaType, detail));
     }
     let length = headers.get(header::CONTENT_LENGTH).and_then(|length| length.to_str().ok()?.parse::<u64>().ok());

@@ -19,7 +19,7 @@ use crate::{
 #[derive(Debug, Deserialize, ToSchema)]
 #[serde(deny_unknown_fields)]
 pub(super) struct PostMessage {
-    /// The channel's own id of the delivery; the same one again in the same chat is the same message. 1–128 characters.
+    /// The channel's id of the delivery; the same id again in the same chat is the same message. 1–128 characters.
     #[schema(value_type = Option<String>)]
     message_id: Option<Value>,
     /// 1–128 characters without control characters, or a whole number; so is `user_id`.
@@ -27,7 +27,7 @@ pub(super) struct PostMessage {
     chat_id: Option<Value>,
     #[schema(value_type = String, required = true)]
     user_id: Option<Value>,
-    /// What people call the user; the id when absent.
+    /// The user's display name; the id when absent.
     #[schema(value_type = Option<String>)]
     username: Option<Value>,
     /// At most 32 KiB as JSON.
@@ -36,16 +36,16 @@ pub(super) struct PostMessage {
     /// `false` in a group, where the channel's trigger counts. Default `true`.
     #[schema(value_type = Option<bool>)]
     is_private: Option<Value>,
-    /// Ends the session; nothing else is done with the message. Default `false`.
+    /// Ends the session and does nothing else with the message. Default `false`.
     #[schema(value_type = Option<bool>)]
     reset_session: Option<Value>,
     /// PNG, JPEG, GIF or WebP of at most 5 MiB, in base64 or as a data URI.
     #[schema(value_type = Option<String>)]
     image_base64: Option<Value>,
-    /// No other than the bytes say. Needed where they say nothing.
+    /// Must match the bytes. Required if the type cannot be detected from them.
     #[schema(value_type = Option<String>)]
     image_media_type: Option<Value>,
-    /// When it was said, RFC 3339 or a Unix time in seconds; now when absent.
+    /// When it was sent, RFC 3339 or a Unix time in seconds; now when absent.
     #[schema(value_type = Option<String>)]
     ts: Option<Value>,
 }
@@ -129,7 +129,7 @@ fn needed<T: FromStr<Err = Malformed>>(member: Member) -> Result<T, Problem> {
 
 /// When it was said, and how many digits its fraction of a second was told with.
 fn time(value: Option<Value>) -> Result<Option<(DateTime<Utc>, u8)>, Problem> {
-    const RULE: &str = "ts is an RFC 3339 time such as 2026-11-22T05:13:58Z, or a Unix time in seconds";
+    const RULE: &str = "ts must be an RFC 3339 time such as 2026-11-22T05:13:58Z, or a Unix time in seconds";
     let (at, digits) = match value {
         None => return Ok(None),
         Some(Value::String(text)) if text.is_empty() => return Ok(None),
@@ -141,7 +141,7 @@ fn time(value: Option<Value>) -> Result<Option<(DateTime<Utc>, u8)>, Problem> {
         Some(_) => return Err(invalid(RULE, "ts")),
     };
     let within = at.filter(|at| (1970..=9999).contains(&at.year()));
-    let within = within.ok_or_else(|| invalid("ts is a time between the years 1970 and 9999", "ts"))?;
+    let within = within.ok_or_else(|| invalid("ts must be a time between the years 1970 and 9999", "ts"))?;
     Ok(Some((within, digits)))
 }
 

@@ -6,26 +6,22 @@ use utoipa::ToSchema;
 
 use crate::{
     config::Ttl,
-    domain::{
-        event::timestamp,
-        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
-        principal::Scope,
-        session::inbound::UserId,
-    },
+    domain::{event::timestamp, principal::Scope},
     http::{
         Server,
         extract::{Caller, ChannelPath, ChannelUserPath, Query},
+        page::next_cursor,
         problem::Problem,
     },
 };
 
-/// A user who has given a code.
+/// A user who has entered a code.
 #[derive(Debug, Serialize, ToSchema)]
 struct ChannelUser {
     user_id: String,
     /// RFC 3339, UTC, microseconds.
     verified_at: String,
-    /// When a code is wanted again; null: never.
+    /// When a code is required again; null for never.
     expires_at: Option<String>,
 }
 
@@ -37,10 +33,10 @@ pub(super) struct ChannelUserList {
     next_cursor: Option<String>,
 }
 
-/// List the users of a channel who have given a one-time code that still counts, by id.
+/// List the users of a channel who have entered a one-time code that is still valid, by id.
 #[utoipa::path(get, operation_id = "list_channel_users", path = "/api/channels/{channel}/users", tag = "channels", params(
-    ("channel" = String, Path, description = "As the configuration file calls it"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the page before"),
+    ("channel" = String, Path, description = "Its name in the configuration file"),
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = ChannelUserList, description = "A page"), (status = 400, body = Problem, description = "Invalid"),
     (status = 404, body = Problem, description = "No such channel")))]
@@ -52,31 +48,27 @@ pub(super) async fn list(
 ) -> Result<Reply<ChannelUserList>, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
     let config = server.channels.config(&channel).ok_or_else(Problem::not_found)?;
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
-    let read = |text: &str| text.strip_prefix('u')?.parse::<UserId>().ok();
-    let after = query.text("cursor").map(|text| read(text).ok_or_else(Problem::bad_cursor)).transpose()?;
+    let page = query.page()?;
     let (store, now) = (server.timeline.store(), server.timeline.clock().now());
     let expired_until = config.expired_until(now);
-    let known = store.verified_users(owner, &channel, expired_until, after.as_ref(), limit + 1).await?;
-    let (more, limit) = (known.len() as i64 > limit, usize::try_from(limit).unwrap_or(1));
+    let (known, more) = store.verified_users(owner, &channel, expired_until, &page).await?;
+    let next_cursor = next_cursor(more, known.last().map(|last| last.user_id.clone()));
     let expires_at = |at| config.verified_for.map(|Ttl(life_s)| timestamp(at + chrono::TimeDelta::seconds(life_s)));
     let users: Vec<ChannelUser> = known
         .into_iter()
-        .take(limit)
         .map(|user| ChannelUser {
             user_id: user.user_id.to_string(),
             verified_at: timestamp(user.verified_at),
             expires_at: expires_at(user.verified_at),
         })
         .collect();
-    let next_cursor = users.last().filter(|_| more).map(|last| format!("u{}", last.user_id));
     Ok(Reply(ChannelUserList { users, next_cursor }))
 }
 
-/// Make a user give a one-time code again, with the next message.
+/// Require a new one-time code from a user, with the next message.
 #[utoipa::path(delete, operation_id = "revoke_channel_user", path = "/api/channels/{channel}/users/{user_id}", tag = "channels", params(
-    ("channel" = String, Path, description = "As the configuration file calls it"), ("user_id" = String, Path, description = "As the channel gives it")),
-    responses((status = 204, description = "Has to give one"), (status = 404, body = Problem, description = "No such channel, or no such user of yours")))]
+    ("channel" = String, Path, description = "Its name in the configuration file"), ("user_id" = String, Path, description = "The channel's id of the user")),
+    responses((status = 204, description = "The user must enter a code again"), (status = 404, body = Problem, description = "No such channel or user")))]
 pub(super) async fn revoke(
     State(server): State<Server>,
     caller: Caller,

@@ -21,7 +21,7 @@ use crate::{
         interrupt::OWN_EVENT_IDS,
         run::Status,
     },
-    emitters::host::{Answered, Child, ChildEnd, HostError, Hosted, Kept, Piece, RunHost, artifact_event_id},
+    emitters::host::{Answered, ArtifactRef, Child, ChildEnd, HostError, Hosted, Piece, RunHost, artifact_event_id},
     runners::client::Outlet,
     store::checkpoints::{NewCheckpoint, NewWrites},
     threads::{own_thread, state_thread},
@@ -32,7 +32,8 @@ pub(super) const PATIENCE: Duration = Duration::from_mins(1);
 /// Runs of one page.
 const PAGE_RUNS: usize = 100;
 
-/// One run of the server that `client` speaks to. A checkpoint has its id before it is sent, a write its place and a run
+/// One run of the server that `client` speaks to. A checkpoint has its id before it is sent, a write its place and a
+/// run
 /// its id, so each may be sent twice.
 pub struct RemoteHost {
     client: Client,
@@ -80,7 +81,8 @@ impl RemoteHost {
         self.thread == own_thread(self.context.run_id)
     }
 
-    /// The runs below this one until all of these were seen: the newest come first, and those are the ones it waits for.
+    /// The runs below this one until all of these were seen: the newest come first, and those are the ones it waits
+    /// for.
     async fn below(&self, wanted: &[RunId]) -> Result<HashMap<RunId, Run>, Error> {
         let (mut found, mut cursor) = (HashMap::new(), None::<String>);
         loop {
@@ -116,7 +118,7 @@ impl RunHost for RemoteHost {
         };
         Box::pin(async move {
             let emitted = self.outlet.emit(events.into_iter().map(with_id).collect()).await;
-            emitted.map_err(|error| error.because("the log did not take the events"))
+            emitted.map_err(|error| error.because("the events were not accepted"))
         })
     }
 
@@ -220,7 +222,7 @@ impl RunHost for RemoteHost {
         })
     }
 
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef> {
         Box::pin(async move {
             let (run, digest) = (self.context.run_id.to_string(), hex::encode(Sha256::digest(&bytes)));
             let event_id = artifact_event_id(name, &digest);
@@ -230,9 +232,9 @@ impl RunHost for RemoteHost {
             let Artifact { artifact_id, sha256, size, media_type } =
                 serde_json::from_value(artifact).map_err(|error| HostError::refused(error).because("the answer"))?;
             if sha256 != digest {
-                return Err(HostError::refused("the server kept other bytes than it was sent"));
+                return Err(HostError::refused("the server stored different bytes from those sent"));
             }
-            Ok(Kept { artifact_id: artifact_id.to_string(), sha256, size, media_type })
+            Ok(ArtifactRef { artifact_id: artifact_id.to_string(), sha256, size, media_type })
         })
     }
 
@@ -242,7 +244,7 @@ impl RunHost for RemoteHost {
             let reading = |_| self.client.download(artifact_id, from, bytes_max);
             let Some(part) = found(self.client.insist(PATIENCE, reading).await)? else { return Ok(None) };
             if part.bytes.len() as u64 == part.size && hex::encode(Sha256::digest(&part.bytes)) != part.sha256 {
-                return Err(HostError::unavailable("the artifact came with other bytes than the server has"));
+                return Err(HostError::unavailable("the downloaded bytes do not match the artifact's hash"));
             }
             Ok(Some(Piece { bytes: part.bytes, size: part.size, media_type: part.media_type }))
         })
@@ -259,7 +261,8 @@ fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 impl From<Error> for HostError {
-    /// One that speaks of the request will be the same tomorrow; everything else is a matter of the server, the way to it
+    /// One that speaks of the request will be the same tomorrow; everything else is a matter of the server, the way to
+    /// it
     /// or the token, and no fault of the run.
     fn from(error: Error) -> Self {
         let is_retryable = !matches!(error.kind, Kind::Invalid | Kind::Unusable);

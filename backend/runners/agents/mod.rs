@@ -42,7 +42,8 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// `client` speaks to the runner's own server with the runner's own token, which needs the scopes `read` and `emit`.
+    /// `client` speaks to the runner's own server with the runner's own token, which needs the scopes `read` and
+    /// `emit`.
     pub fn new(agents: Arc<dyn AgentResolver>, client: Client, ids: IdSource, stopwatch: Stopwatch) -> Self {
         Self { agents, client, ids, stopwatch }
     }
@@ -68,7 +69,7 @@ impl Executor for Agents {
             let running = AssertUnwindSafe(execution.run(&work.cancel)).catch_unwind();
             let done = match work.cancel.run_until_cancelled(running).await {
                 Some(Ok(Done::Stopped)) if !work.cancel.is_cancelled() => {
-                    broken(&work.outlet, "the run could not be carried on").await
+                    broken(&work.outlet, "the run could not continue").await
                 }
                 Some(Ok(done)) => done,
                 Some(Err(_)) => broken(&work.outlet, "the agent panicked").await,

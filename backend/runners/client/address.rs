@@ -9,11 +9,11 @@ use crate::domain::runner::SUBPROTOCOL;
 pub(super) fn request(settings: &Settings) -> Result<Request, Error> {
     let address = |text: &str| Error::Address(text.to_owned());
     let url = settings.url.trim_end_matches('/');
-    let (scheme, rest) = url.split_once("://").ok_or_else(|| address("it begins with http:// or https://"))?;
+    let (scheme, rest) = url.split_once("://").ok_or_else(|| address("it must begin with http:// or https://"))?;
     let scheme = match scheme {
         "http" | "ws" => "ws",
         "https" | "wss" => "wss",
-        _ => return Err(address("it begins with http:// or https://")),
+        _ => return Err(address("it must begin with http:// or https://")),
     };
     let request = format!("{scheme}://{rest}/api/runners/connect").into_client_request();
     let mut request = request.map_err(|error| address(&error.to_string()))?;
@@ -28,6 +28,6 @@ pub(super) fn request(settings: &Settings) -> Result<Request, Error> {
 }
 
 fn http_value(text: &str) -> Result<axum::http::HeaderValue, Error> {
-    let bad = |_| Error::Address("the token holds characters that a header cannot carry".to_owned());
+    let bad = |_| Error::Address("the token contains characters that are not allowed in a header".to_owned());
     axum::http::HeaderValue::from_str(text).map_err(bad)
 }

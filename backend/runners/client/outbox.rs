@@ -16,13 +16,13 @@ use crate::{
         json::Json,
         limits::RUNNER_MESSAGE_BYTES_MAX,
         run::Status,
-        runner::{Ack, Answered, Done, Events, FromRunner, RunnerError},
+        runner::{Ack, Answered, Done, Events, FromRunner, RunnerCode, RunnerError},
     },
     emitters::host::HostError,
 };
 
 /// What whoever works on an assignment gets.
-pub(super) type Given = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
+pub(super) type AssignedRun = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
 
 /// What an event has besides its payload, bytes at most.
 const EVENT_MEMBERS_BYTES: usize = 1_024;
@@ -66,12 +66,12 @@ pub(super) struct Outbox {
 
 impl Outbox {
     /// A run to work on; `None` when it is being worked on already.
-    pub(super) fn assign(&mut self, run: RunId, attempt: i32) -> Option<Given> {
+    pub(super) fn assign(&mut self, run: RunId, attempt: i32) -> Option<AssignedRun> {
         if let Some(known) = self.runs.get(&run) {
             if known.attempt >= attempt {
                 return None;
             }
-            self.forget(run, &RunnerError::new("lease_lost", "the run was assigned anew"));
+            self.forget(run, &RunnerCode::LeaseLost.because("the run was assigned again"));
         }
         let (cancel, answers) = (CancellationToken::new(), watch::Sender::new(Vec::new()));
         let given = (Assigned { run_id: run, attempt }, cancel.clone(), answers.subscribe());
@@ -88,7 +88,7 @@ impl Outbox {
         let bytes: usize = events.iter().map(|event| event.payload.as_str().len() + EVENT_MEMBERS_BYTES).sum();
         if bytes > RUNNER_MESSAGE_BYTES_MAX {
             // The server would close the connection, each time it is sent.
-            let said = format!("{bytes} bytes are more than one message may have");
+            let said = format!("{bytes} bytes exceed the limit of one message");
             _ = reply.send(Err(HostError::refused(said)));
             return answer;
         }
@@ -97,7 +97,7 @@ impl Outbox {
                 run.n += 1;
                 run.waiting.push_back(Message { n: run.n, events, reply: Some(reply) });
             }
-            None => _ = reply.send(Err(HostError::refused("the run is not this runner's any more"))),
+            None => _ = reply.send(Err(HostError::refused("the run is no longer assigned to this runner"))),
         }
         answer
     }
@@ -157,7 +157,7 @@ impl Outbox {
         while run.waiting.front().is_some_and(|message| message.n <= ack.n) {
             run.sent = run.sent.saturating_sub(1);
             if let Some(message) = run.waiting.pop_front() {
-                settle(message.reply, Ok(()));
+                complete(message.reply, Ok(()));
             }
         }
         if run.is_done_sent {
@@ -165,20 +165,20 @@ impl Outbox {
         }
     }
 
-    /// One message is refused, or the run is not this runner's any more.
-    pub(super) fn trouble(&mut self, trouble: &RunnerError) {
-        let Some(run_id) = trouble.run_id else { return };
-        let gone = matches!(trouble.code.as_str(), "lease_lost" | "not_assigned" | "run_ended");
+    /// One message is refused, or the run is no longer assigned to this runner.
+    pub(super) fn error(&mut self, error: &RunnerError) {
+        let Some(run_id) = error.run_id else { return };
+        let gone = matches!(error.code, RunnerCode::LeaseLost | RunnerCode::NotAssigned | RunnerCode::RunEnded);
         if gone {
-            self.forget(run_id, trouble);
-        } else if let (Some(run), Some(n)) = (self.runs.get_mut(&run_id), trouble.n) {
+            self.forget(run_id, error);
+        } else if let (Some(run), Some(n)) = (self.runs.get_mut(&run_id), error.n) {
             run.acked = run.acked.max(n);
             if let Some(at) = run.waiting.iter().position(|message| message.n == n) {
                 run.sent = run.sent.saturating_sub(1);
                 if let Some(message) = run.waiting.remove(at) {
-                    let said = format!("{} ({})", trouble.detail, trouble.code);
-                    let is_retryable = trouble.code == "unavailable";
-                    settle(message.reply, Err(HostError { reason: said, is_retryable }));
+                    let said = format!("{} ({})", error.detail, error.code.as_str());
+                    let is_retryable = error.code == RunnerCode::Unavailable;
+                    complete(message.reply, Err(HostError { reason: said, is_retryable }));
                 }
             }
         }
@@ -186,17 +186,17 @@ impl Outbox {
 
     /// Stops the work on a run.
     pub(super) fn cancel(&mut self, run: RunId) {
-        self.forget(run, &RunnerError::new("run_ended", "the run was cancelled"));
+        self.forget(run, &RunnerCode::RunEnded.because("the run was cancelled"));
     }
 
-    fn forget(&mut self, run_id: RunId, trouble: &RunnerError) {
+    fn forget(&mut self, run_id: RunId, error: &RunnerError) {
         let Some(run) = self.runs.remove(&run_id) else { return };
         // A run that has ended by the runner's own word has taken everything up to it.
-        let mut ours = trouble.code == "run_ended" && run.waiting.iter().any(|message| ends(&message.events));
+        let mut ours = error.code == RunnerCode::RunEnded && run.waiting.iter().any(|message| ends(&message.events));
         for message in run.waiting {
-            let answer = if ours { Ok(()) } else { Err(HostError::refused(&trouble.detail)) };
+            let answer = if ours { Ok(()) } else { Err(HostError::refused(&error.detail)) };
             ours &= !ends(&message.events);
-            settle(message.reply, answer);
+            complete(message.reply, answer);
         }
         run.cancel.cancel();
     }
@@ -221,7 +221,7 @@ impl Outbox {
     }
 }
 
-fn settle(reply: Option<Reply>, answer: Result<(), HostError>) {
+fn complete(reply: Option<Reply>, answer: Result<(), HostError>) {
     if let Some(reply) = reply {
         // Whoever emitted may not wait for it.
         let _ = reply.send(answer);

@@ -28,7 +28,7 @@ impl Connection {
                     if let Err(error) = self.hub.dispatch.release(held.job.lease_id).await {
                         tracing::warn!(
                             error = &error as &dyn std::error::Error,
-                            "a job given back waits for its lease"
+                            "job not released; its lease must expire first"
                         );
                     }
                 }

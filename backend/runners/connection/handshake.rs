@@ -9,7 +9,7 @@ use crate::{
         id::RunId,
         job::Claimer,
         limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX},
-        runner::{FromRunner, Hello, LastAcked, Resume, RunnerError, ToRunner, Welcome},
+        runner::{FromRunner, Hello, LastAcked, Resume, RunnerCode, RunnerError, ToRunner, Welcome},
     },
     runners::{Speaking, assignment::HeldRun},
 };
@@ -49,21 +49,21 @@ impl Connection {
         };
         let Ok(first) = tokio::time::timeout(greeting_wait(), first).await else {
             return self
-                .fatal(RunnerError::new("unexpected", "the first message is a hello"), close_code::POLICY)
+                .fatal(RunnerCode::Unexpected.because("the first message must be hello"), close_code::POLICY)
                 .await;
         };
         match FromRunner::parse(&first?) {
             Ok(FromRunner::Hello(hello)) => match hello.check() {
                 Ok(()) => Ok(hello),
-                Err(rule) => self.fatal(RunnerError::new("malformed", rule.0), close_code::INVALID).await,
+                Err(rule) => self.fatal(RunnerCode::Malformed.because(rule.0), close_code::INVALID).await,
             },
             Ok(_) => {
-                let trouble = RunnerError::new("unexpected", "the first message is a hello");
-                self.fatal(trouble, close_code::PROTOCOL).await
+                let error = RunnerCode::Unexpected.because("the first message must be hello");
+                self.fatal(error, close_code::PROTOCOL).await
             }
-            Err(trouble) => {
-                let code = if trouble.code == "malformed" { close_code::INVALID } else { close_code::PROTOCOL };
-                self.fatal(trouble, code).await
+            Err(error) => {
+                let code = if error.code == RunnerCode::Malformed { close_code::INVALID } else { close_code::PROTOCOL };
+                self.fatal(error, code).await
             }
         }
     }
@@ -94,12 +94,12 @@ impl Connection {
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &held).await);
         if let LastAcked::Runs(runs) = acked {
             for run_id in runs.keys().filter(|run| !self.held.contains_key(run)).copied().collect::<Vec<_>>() {
-                let trouble = if self.has_ended(run_id).await {
-                    RunnerError::new("run_ended", "the run has ended")
+                let error = if self.has_ended(run_id).await {
+                    RunnerCode::RunEnded.because("the run has ended")
                 } else {
-                    RunnerError::new("lease_lost", "the run is not this runner's any more; its events are refused")
+                    RunnerError::lease_lost()
                 };
-                self.say(&ToRunner::Error(trouble.of(run_id, None))).await?;
+                self.say(&ToRunner::Error(error.of(run_id, None))).await?;
             }
             let unknown = self.held.iter().filter(|(run, _)| !runs.contains_key(run));
             let assigns: Vec<_> = unknown

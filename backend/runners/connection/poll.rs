@@ -1,4 +1,4 @@
-//! What a connection does when the bell rings: take work, and see what became of the work it has.
+//! What a connection does after a wake-up: take jobs, and see what became of the work it has.
 
 use super::{Connection, Step, later};
 use crate::{
@@ -16,7 +16,7 @@ impl Connection {
     pub(super) async fn look(&mut self) -> Step {
         let _turn = self.hub.looks.take(&self.peer.owner, 1).await;
         let held: Vec<RunId> = self.held.keys().copied().collect();
-        self.settle(&held).await?;
+        self.end_lost_runs(&held).await?;
         let asking: Vec<RunId> =
             self.held.iter().filter(|(_, held)| !held.asked.is_empty()).map(|(run, _)| *run).collect();
         self.tell_answers(asking).await?;
@@ -87,7 +87,7 @@ impl Connection {
     }
 
     /// Cancels what has ended by somebody else's doing, and lets go of what is lost.
-    pub(super) async fn settle(&mut self, runs: &[RunId]) -> Step {
+    pub(super) async fn end_lost_runs(&mut self, runs: &[RunId]) -> Step {
         let held: Vec<_> = runs
             .iter()
             .filter_map(|run| self.held.get(run))

@@ -225,9 +225,7 @@ impl Found {
     pub(super) fn session(&self, name: SavedName) -> Result<SavedSession, Unreadable> {
         match &self.bytes {
             Some(bytes) => SavedSession::read(name, bytes, self.stamp.modified),
-            None => {
-                Err(Unreadable { line: 1, column: 1, reason: "this is a link or a folder, and no file".to_owned() })
-            }
+            None => Err(Unreadable { line: 1, column: 1, reason: "this is a link or a folder, not a file".to_owned() }),
         }
     }
 

@@ -15,7 +15,7 @@ use crate::{
         transcript::{
             SavedThread,
             fallback::{Logged, MessageBuilder},
-            full::{self, Held},
+            full::{self, CheckpointContent},
             message::check,
             plain::Reader,
         },
@@ -34,15 +34,15 @@ pub(super) async fn thread_of(
     let held = match latest {
         Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(checkpoint))).await?,
         None if !store.has_thread(owner, thread).await? => return Err(Error::NotFound),
-        None => Held::Nothing,
+        None => CheckpointContent::Nothing,
     };
-    if let Held::Thread(thread) = held {
+    if let CheckpointContent::Thread(thread) = held {
         check_count(thread.messages.len())?;
         return Ok(thread);
     }
     let said = said_in(store, artifacts, owner, thread).await?;
     Ok(match held {
-        Held::State(metadata) if said.iter().all(|message| check(message).is_ok()) => {
+        CheckpointContent::State(metadata) if said.iter().all(|message| check(message).is_ok()) => {
             SavedThread { messages: said, metadata }
         }
         _ => SavedThread::fallback(said),
@@ -72,7 +72,7 @@ async fn said_in(
                 gathering.push(logged);
                 if gathering.is_too_much() {
                     let detail = format!(
-                        "the thread's messages are more than {SAVED_FILE_BYTES_MAX} bytes or {SAVED_VALUES_MAX} values"
+                        "the thread's messages exceed {SAVED_FILE_BYTES_MAX} bytes or {SAVED_VALUES_MAX} values"
                     );
                     return Err(Error::TooLarge(detail));
                 }

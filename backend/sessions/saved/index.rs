@@ -79,7 +79,7 @@ pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
             Err(error) => {
                 let told = stamp.told();
                 tracing::warn!(error = &error as &dyn std::error::Error, file, told, "saved session not readable");
-                let reason = "the system does not let it be read".to_owned();
+                let reason = "the operating system does not allow reading it".to_owned();
                 listing.unreadable.push((stem.to_owned(), Unreadable { line: 1, column: 1, reason }));
             }
         }

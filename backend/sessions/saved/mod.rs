@@ -41,7 +41,9 @@ pub enum Error {
     #[error("there is no such session, or no such thread")]
     NotFound,
     /// This session's file would be the same where capitals do not count.
-    #[error("a session is called {0}, which differs by its capitals alone: on some systems the two are one file")]
+    #[error(
+        "a session named {0} exists, which differs in upper and lower case only: on some systems both are the same file"
+    )]
     Alike(SavedName),
     /// What was sent is no saved session.
     #[error("{0}")]
@@ -51,7 +53,7 @@ pub enum Error {
     Unreadable(Unreadable),
     #[error("{0}")]
     TooLarge(String),
-    #[error("the thread holds checkpoints already")]
+    #[error("the thread already has checkpoints")]
     ThreadTaken,
     #[error(transparent)]
     Store(#[from] store::Error),
@@ -59,7 +61,7 @@ pub enum Error {
     #[error("too many sessions are being saved")]
     Busy,
     /// Somebody else kept the folder locked for too long. Nothing was done.
-    #[error("somebody else is writing to the folder of saved sessions")]
+    #[error("another writer is using the folder of saved sessions")]
     Locked,
     #[error("the folder of saved sessions cannot be used")]
     Disk(#[from] io::Error),
@@ -72,14 +74,14 @@ pub struct SavedSessions {
     artifacts: Artifacts,
     clock: Clock,
     ids: IdSource,
-    place: Arc<Place>,
+    place: Arc<Location>,
     turns: Arc<Turns>,
     talks: Arc<[Talk]>,
 }
 
 /// Where files are.
 #[derive(Debug)]
-struct Place {
+struct Location {
     root: PathBuf,
     /// Whose files lie in the folder itself; those of others lie in folders below it.
     local: OwnerId,
@@ -96,7 +98,7 @@ impl SavedSessions {
         talks: Vec<Talk>,
         stop: CancellationToken,
     ) -> Self {
-        let (place, turns) = (Arc::new(Place { root, local }), Arc::new(Turns::new(stop)));
+        let (place, turns) = (Arc::new(Location { root, local }), Arc::new(Turns::new(stop)));
         Self { store, artifacts, clock, ids, place, turns, talks: talks.into() }
     }
 
@@ -232,7 +234,7 @@ async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error>
 fn put(folder: &Folder, session: &SavedSession) -> Result<(), Error> {
     let text = session.to_text();
     if text.len() > SAVED_FILE_BYTES_MAX {
-        return Err(Error::TooLarge(format!("the session would be a file of more than {SAVED_FILE_BYTES_MAX} bytes")));
+        return Err(Error::TooLarge(format!("the session's file would exceed {SAVED_FILE_BYTES_MAX} bytes")));
     }
     // Nothing is written that could not be read: whoever comes back for it wants to go on.
     SavedSession::read(session.name.clone(), text.as_bytes(), session.updated_at).map_err(Error::Refused)?;

@@ -4,28 +4,28 @@ use chrono::{DateTime, Utc};
 
 use super::{Pruned, drop_unused_blobs};
 use crate::{
-    domain::{limits::READ_WAIT_MS_MAX, principal::OwnerId},
-    store::{Error, Store, bounded},
+    domain::principal::OwnerId,
+    store::{Error, Store},
 };
 
 impl Store {
     /// Leaves, of the checkpoints that the engine made, the newest `keep` of each thread, and the newest of every run that
     /// has not ended. Looks at up to `limit` threads of all owners that were used since then.
     pub async fn prune_old(&self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
-        let threads = bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.relay_connection().await?;
-            let threads = sqlx::query!(
-                r#"select t.owner_id, t.thread_no from store.thread t
+        let threads = self
+            .maintenance(async |mut connection| {
+                let threads = sqlx::query!(
+                    r#"select t.owner_id, t.thread_no from store.thread t
                    where t.updated_at > $1 and exists (
                        select from store.checkpoint c where c.thread_no = t.thread_no and c.ns = '' offset $2)
                    order by t.owner_id, t.thread_no limit $3"#,
-                since,
-                keep,
-                limit
-            );
-            Ok(threads.fetch_all(&mut *connection).await?)
-        })
-        .await?;
+                    since,
+                    keep,
+                    limit
+                );
+                Ok(threads.fetch_all(&mut *connection).await?)
+            })
+            .await?;
         let mut gone = Pruned::default();
         for thread in threads {
             // Each by itself: one that is too large to go in time must not keep the others.
@@ -39,8 +39,7 @@ impl Store {
 
     /// Does not wait for a thread that somebody uses at this moment: it is looked at again.
     async fn prune_thread(&self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
                 "select thread_no from store.thread where thread_no = $2 and owner_id = $1 for update skip locked",
                 owner.as_str(),

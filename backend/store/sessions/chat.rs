@@ -27,16 +27,11 @@ pub(super) struct Locked<'a> {
 }
 
 impl Store {
-    /// Takes the chat's row, which is made when there is none.
-    pub(super) async fn lock_chat<'a>(&self, owner: &'a OwnerId, chat: &'a Chat) -> Result<Locked<'a>, Error> {
-        Locked::take(self.owned(owner).await?, owner, chat).await
-    }
-
     /// Raises every counter above what is in use, as a database that was restored or edited may need it. Says how many.
     pub async fn raise_counters(&self) -> Result<u64, Error> {
         let (mut raised, mut after) = (0, (String::new(), String::new(), String::new()));
         loop {
-            let mut connection = self.relay_connection().await?;
+            let mut connection = self.upkeep.acquire().await?;
             let page = sqlx::query!(
                 r#"select c.owner_id, c.channel, c.chat_id, c.counter, u.highest,
                           (select true from store.session s where s.owner_id = c.owner_id and s.channel = c.channel

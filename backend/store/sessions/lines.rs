@@ -1,12 +1,8 @@
 //! What was said in a conversation, line by line, as every server tells it.
 
 use crate::{
-    domain::{
-        id::ThreadId,
-        limits::{READ_WAIT_MS_MAX, SESSION_LINES_PAGE_ROWS},
-        principal::OwnerId,
-    },
-    store::{Error, Store, bounded, page::page, transaction::Tx},
+    domain::{id::ThreadId, limits::SESSION_LINES_PAGE_ROWS, principal::OwnerId},
+    store::{Error, Store, page::page, transaction::Tx},
 };
 
 /// Lines in their order, and where the next page begins.
@@ -26,8 +22,7 @@ struct Line {
 impl Store {
     /// A page of a thread's lines behind a place, 0 at first.
     pub async fn lines(&self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut connection = self.as_owner(owner).await?;
+        self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Line,
                 r#"select line_no, line from store.session_line

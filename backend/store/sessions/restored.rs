@@ -6,12 +6,11 @@ use super::{EndReason, SessionPolicy, chat::Locked};
 use crate::{
     domain::{
         id::{Name, ThreadId},
-        limits::READ_WAIT_MS_MAX,
         principal::OwnerId,
         session::{Chat, is_idle},
     },
     store::{
-        Error, Store, bounded,
+        Error, Store,
         checkpoints::{NewCheckpoint, put},
         transaction::Tx,
     },
@@ -39,8 +38,7 @@ impl Store {
         called_like: Option<&CalledLike>,
         now: DateTime<Utc>,
     ) -> Result<Option<Option<Name>>, Error> {
-        bounded(READ_WAIT_MS_MAX, async {
-            let mut tx = self.owned(owner).await?;
+        self.transaction(owner, async |mut tx| {
             let Some(called_like) = called_like else {
                 let is_first = put_first(&mut tx, owner, thread, new, now).await?;
                 tx.commit().await?;

@@ -32,7 +32,7 @@ use runreel::{
     },
     emitters::{
         emitter::Emitter,
-        host::{Answered, Child, ChildEnd, Hosted, Kept, Piece, RunHost},
+        host::{Answered, ArtifactRef, Child, ChildEnd, Hosted, Piece, RunHost},
         identity::SupervisorEmitter,
     },
     engine::{Durability, Ended, Limits, RunEnv},
@@ -217,7 +217,7 @@ impl RunHost for Watched {
         self.host.drop_state()
     }
 
-    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, Kept> {
+    fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef> {
         self.host.keep_artifact(name, media_type, bytes)
     }
 

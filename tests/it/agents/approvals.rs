@@ -170,5 +170,5 @@ async fn an_approval_is_for_the_call_that_was_asked_about_whoever_changes_the_th
     answer(&server, &run, &asked[0], "approve", Value::Null).await;
     stands(&server, &run, "failed").await;
     assert_eq!(did(), "");
-    assert!(server.run(&run).await["error"].to_string().contains("changed after it had been asked"));
+    assert!(server.run(&run).await["error"].to_string().contains("changed after it was asked"));
 }

@@ -45,9 +45,8 @@ async fn a_checkpoint_that_somebody_forged_fails_his_own_run_and_holds_nobody_up
     let script = "[[turns]]\ntool_calls = [{ name = \"gate_list\" }]\n[[turns]]\ntext = \"done\"\n";
     let server = with(config, &[("asker.toml", script)]).start().await;
     let took = json!({ "secs": 0, "nanos": 1 });
-    for (n, (name, why)) in [("bad\u{0}node".to_owned(), "node badnode any more"), ("A".repeat(6_000), "no node AAAA")]
-        .into_iter()
-        .enumerate()
+    for (n, (name, why)) in
+        [("bad\u{0}node".to_owned(), "a node badnode"), ("A".repeat(6_000), "a node AAAA")].into_iter().enumerate()
     {
         let thread = format!("t{n}");
         let run = ask(&server, "asker", "go", json!({ "thread_id": thread })).await;

@@ -147,7 +147,7 @@ async fn an_agent_it_may_not_give_work_to_is_a_failed_call_and_no_run() {
     let server = chief_of(&["chief", "nobody"]).start().await;
     let chief = ask(&server, "chief", "go", json!({})).await;
     let told = response(&server, &chief).await;
-    assert!(told.contains("no such agent"), "{told}");
+    assert!(told.contains("no worker agent"), "{told}");
     let events = log(&server, &chief).await;
     assert_eq!((of(&events, "tool.failed").len(), of(&events, "worker.spawned").len()), (2, 0));
     assert_eq!(server.db.number("select count(*) from store.run").await, 1);

@@ -48,7 +48,7 @@ async fn a_server_says_at_its_start_which_channel_nobody_answers_on() {
     let told = patiently("the warning", async {
         loop {
             let line = lines.next_line().await.unwrap().expect("a warning before the end");
-            if line.contains("nobody here answers") {
+            if line.contains("no agent on this server serves") {
                 return line;
             }
         }

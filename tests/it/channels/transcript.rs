@@ -34,8 +34,8 @@ model = "echo"
 
 const HEAD: &str = "# A conversation through each channel
 
-A real server, real sockets, a real Postgres; the agent is `echo`, which says what it was told, and the clock is moved by
-hand. A test writes this page down and fails when it says anything else.
+Recorded from a real server with real sockets and a real Postgres; the agent is `echo`, which repeats its input, and the
+clock is set by the test. A test generates this page and fails when it differs.
 
 ```toml
 ";
@@ -133,7 +133,7 @@ async fn by_code(page: &mut Page) {
 }
 
 async fn over_telegram(page: &mut Page, telegram: &Telegram) {
-    page.title("Over Telegram", "The webhook takes an update at once; what the bot says stands behind it.");
+    page.title("Over Telegram", "The webhook accepts an update at once; the bot's reply is shown after it.");
     telegram.holds("photos/file_1.png", b"\x89PNG\r\n\x1a\n");
     let mut photo = private(5, "");
     photo["message"] = with(

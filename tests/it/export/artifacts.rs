@@ -103,30 +103,27 @@ async fn a_tar_that_is_not_as_it_was_is_refused_and_nothing_of_it_arrives() {
         (with(&|files| files[at].1[0] ^= 1), "its bytes were changed"),
         (with(&|files| files[at].1.push(0)), "another size"),
         (with(&|files| drop(files.remove(at))), "lacks the bytes"),
-        (with(&|files| files.push(files[at].clone())), "stands in the tar twice"),
-        (with(&|files| files.push((format!("artifacts/{}", "0".repeat(64)), Vec::new()))), "is no artifact's"),
+        (with(&|files| files.push(files[at].clone())), "is in the tar twice"),
+        (with(&|files| files.push((format!("artifacts/{}", "0".repeat(64)), Vec::new()))), "belongs to no artifact"),
         (with(&|files| files[0].1[200] ^= 1), "log.ndjson, line 3"),
         (with(&|files| files.swap(0, 1)), "wrong place"),
         (with(&|files| drop(files.remove(1))), "wrong place"),
-        (with(&|files| files.truncate(1)), "does not hold"),
+        (with(&|files| files.truncate(1)), "does not contain"),
         (with(&|files| files[1].1 = b"{}\n".to_vec()), "artifacts.ndjson, line 1"),
         (with(&|files| files[1].1.extend(b"x")), "artifacts.ndjson, line 5"),
-        (tar[..tar.len() / 2].to_vec(), "before it does"),
-        ([&tar[..], b"more"].concat(), "goes on after its end"),
-        ([&tar[..], &tar].concat(), "goes on after its end"),
+        (tar[..tar.len() / 2].to_vec(), "before the end of this file"),
+        ([&tar[..], b"more"].concat(), "has data after its end"),
+        ([&tar[..], &tar].concat(), "has data after its end"),
     ];
     for name in ["../../etc/passwd", "/etc/passwd", "artifacts/../x", "artifacts/", "./log.ndjson", "artifacts/ABC"] {
-        cases.push((with(&|files| files.push((name.to_owned(), b"x".to_vec()))), "nothing of an export is called so"));
+        cases.push((with(&|files| files.push((name.to_owned(), b"x".to_vec()))), "no file of an export has this name"));
     }
     let line = String::from_utf8(files[1].1.clone()).unwrap().lines().next().unwrap().to_owned();
     let renamed = line.replacen(parsed(&line)["artifact"]["name"].as_str().unwrap(), "other", 1);
-    cases.push((
-        with(&|files| files[1].1 = format!("{renamed}\n").into_bytes()),
-        "the log does not tell of this artifact",
-    ));
+    cases.push((with(&|files| files[1].1 = format!("{renamed}\n").into_bytes()), "this artifact is not in the log"));
     // An entry that claims to be huge, one that is a link, and a name of another's making before it.
     for (kind, size, why) in
-        [(b'0', u64::MAX / 4, "tar"), (b'2', 0, "not a plain file"), (b'L', 9_000_000_000, "not a plain file")]
+        [(b'0', u64::MAX / 4, "tar"), (b'2', 0, "not a regular file"), (b'L', 9_000_000_000, "not a regular file")]
     {
         let mut header = tar::Header::new_gnu();
         header.as_mut_bytes()[..content.len()].copy_from_slice(content.as_bytes());

@@ -26,7 +26,7 @@ async fn an_import_that_was_killed_goes_on_where_it_was() {
     assert!((2_000..20_012).contains(&left), "it was cut off in the middle: {left}");
     let said = pair.import("large", &[]).await;
     check(&said, 0);
-    says(&said, "0 runs there already");
+    says(&said, "0 runs already present");
     assert_eq!(pair.export(&pair.to, "copy", &["--all"]).await, text.into_bytes());
     assert_contiguous(&pair.to.events(&ids[0]).await, 20_002);
 }

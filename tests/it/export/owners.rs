@@ -19,7 +19,7 @@ async fn somebody_elses_run_is_not_touched_by_an_import_of_the_same_id() {
     alice.import_text(&run, piece(&lines)).await.expect(201);
     let before = alice.events(&run).await;
     let said = bob.import_text(&run, piece(&lines)).await;
-    assert_eq!(said.refused(409, "run_exists")["detail"], "this id is taken here");
+    assert_eq!(said.refused(409, "run_exists")["detail"], "this id is already in use");
     let late = format!("{}\n{}\n", lines[0], lines[3]);
     let absent = new_run_id();
     let foreign = bob.import_text(&run, late.clone()).await;

@@ -19,21 +19,21 @@ async fn a_file_that_does_not_verify_is_refused_and_nothing_of_it_arrives() {
     };
     let last = lines.len() - 1;
     let cases = [
-        (with(&|lines| lines[4] = lines[4].replace("1.50", "1.51")), "the hash of the run's lines is another"),
-        (with(&|lines| lines[3] = lines[3].replacen("Z\"", "1Z\"", 1)), "line 4: this is not written as"),
-        (with(&|lines| drop(lines.remove(5))), "line 6: the seq 4 is wanted here, and this is 5"),
-        (with(&|lines| lines.insert(5, lines[4].clone())), "line 6: the seq 4 is wanted here, and this is 3"),
+        (with(&|lines| lines[4] = lines[4].replace("1.50", "1.51")), "the hash of the run's lines differs"),
+        (with(&|lines| lines[3] = lines[3].replacen("Z\"", "1Z\"", 1)), "line 4: this differs from the form"),
+        (with(&|lines| drop(lines.remove(5))), "line 6: expected seq 4 here, found 5"),
+        (with(&|lines| lines.insert(5, lines[4].clone())), "line 6: expected seq 4 here, found 3"),
         (with(&|lines| lines.swap(4, 5)), "line 5: "),
-        (with(&|lines| lines[last] = lines[last].replace("\"runs\":3", "\"runs\":2")), "the total does not fit"),
-        (with(&|lines| lines.truncate(last)), "the file ends before its total: it was cut off"),
-        (with(&|lines| lines.push(lines[1].clone())), "nothing follows the total"),
-        (whole[..whole.len() - 1].to_owned(), "the file ends within it"),
-        (whole[..whole.len() / 2].to_owned(), "the file ends within it"),
+        (with(&|lines| lines[last] = lines[last].replace("\"runs\":3", "\"runs\":2")), "the total does not match"),
+        (with(&|lines| lines.truncate(last)), "the file ends before its total: it is truncated"),
+        (with(&|lines| lines.push(lines[1].clone())), "nothing may follow the total"),
+        (whole[..whole.len() - 1].to_owned(), "the file ends in the middle of the line"),
+        (whole[..whole.len() / 2].to_owned(), "the file ends in the middle of the line"),
         (whole.replace('\n', "\r\n"), "line 1: "),
         (String::new(), "the file is empty"),
-        ("hello".to_owned(), "this is no export"),
-        ("\u{1f}".to_owned(), "this is no export"),
-        (format!("{{\"runreel_export\":1}}\n{{{}\n", " ".repeat(600_000)), "line 2: it is longer than a line can be"),
+        ("hello".to_owned(), "not an export"),
+        ("\u{1f}".to_owned(), "not an export"),
+        (format!("{{\"runreel_export\":1}}\n{{{}\n", " ".repeat(600_000)), "line 2: the line is too long"),
     ];
     for (text, why) in cases {
         let said = pair.import_bytes(&text, &[]).await;
@@ -59,11 +59,11 @@ async fn a_run_that_is_here_and_says_something_else_is_refused_and_stays_as_it_i
     let said = pair.import_bytes(file_of(&files), &[]).await;
     check(&said, 1);
     says(&said, "differs at seq 4 (import_conflict, field seq 4)");
-    says(&said, "imported 1 run (7 events), 0 runs there already");
+    says(&said, "imported 1 run (7 events), 0 runs already present");
     assert_eq!(count_runs(&pair.to).await, 2);
     let said = pair.import_bytes(file_of(&files), &["--keep-going"]).await;
     check(&said, 1);
-    says(&said, "imported 1 run (7 events), 1 run there already, 1 run refused");
+    says(&said, "imported 1 run (7 events), 1 run already present, 1 run rejected");
     assert_eq!(pair.to.events(&ids[1]).await, before);
     // The same run as another agent's.
     other[0] = other[0].replace("\"agent\":null", "\"agent\":\"x\"");
@@ -162,7 +162,7 @@ async fn a_log_that_lacks_its_beginning_is_not_exported() {
     let other = server.ended_run(5).await;
     let said = super::world::command(&server, &["export", "--all"], "").await;
     check(&said, 1);
-    says(&said, &format!("the run {run} is left out"));
+    says(&said, &format!("run {run} is left out"));
     says(&said, "1 run, 8 events");
     assert!(said.stdout.contains(&other) && !said.stdout.contains(&run));
     let file = tempfile::NamedTempFile::new().unwrap();

@@ -28,7 +28,7 @@ async fn what_was_exported_is_imported_and_exported_again_as_the_very_same_bytes
     assert_eq!(pair.export(&pair.to, "c.ndjson", &["--all"]).await, first);
     let again = pair.import("a.ndjson", &[]).await;
     check(&again, 0);
-    says(&again, &format!("imported 0 runs (0 events), {runs} runs there already"));
+    says(&again, &format!("imported 0 runs (0 events), {runs} runs already present"));
     assert_eq!(pair.export(&pair.to, "d.ndjson", &["--all"]).await, first);
     for run in [&world.root, &world.child, &world.asking, &world.running, &world.failed, &world.queued, &world.old] {
         let (here, there) = (pair.from.events(run).await, pair.to.events(run).await);
@@ -69,7 +69,7 @@ async fn what_agents_did_travels_like_any_log() {
     assert!(told.contains("worker.spawned") && told.contains("state.checkpointed"));
     let said = pair.import("a", &[]).await;
     check(&said, 0);
-    assert!(!said.stderr.contains("refused"), "{}", said.stderr);
+    assert!(!said.stderr.contains("rejected"), "{}", said.stderr);
     assert_eq!(pair.export(&pair.to, "b", &["--all", "--with-artifacts"]).await, tar);
 }
 
@@ -158,7 +158,7 @@ async fn a_run_that_goes_on_is_exported_up_to_where_it_stands_and_later_the_rest
     // What is older than what is there changes nothing.
     let said = pair.import_bytes(&early, &[]).await;
     check(&said, 0);
-    says(&said, "imported 0 runs (0 events), 1 run there already");
+    says(&said, "imported 0 runs (0 events), 1 run already present");
     assert_contiguous(&pair.to.events(&run).await, 1_513);
 }
 

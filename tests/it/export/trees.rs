@@ -80,7 +80,7 @@ async fn a_run_that_fits_into_no_tree_is_left_out_of_an_export() {
     let path = pair.path("all");
     let said = command(&pair.from, &["export", "--all", "-o", path.to_str().unwrap()], "").await;
     check(&said, 1);
-    says(&said, &format!("the run {child} is left out: the run has another root than its parent"));
+    says(&said, &format!("run {child} is left out: the root of the run differs from its parent's"));
     let said = pair.import("all", &[]).await;
     check(&said, 0);
     says(&said, "imported 1 run");

@@ -30,8 +30,8 @@ async fn a_pipe_is_left_at_the_first_wrong_line() {
     let whole = file_of(&[lines_of(&new_run_id(), 2_000)]);
     let wrong = whole.replacen("\"seq\":9,", "\"seq\":10,", 1);
     for (text, why) in [
-        (wrong.as_str(), "line 11: the seq 9 is wanted here"),
-        (&"nonsense ".repeat(100), "this is no export"),
+        (wrong.as_str(), "line 11: expected seq 9 here"),
+        (&"nonsense ".repeat(100), "not an export"),
         (&format!("{}{}", "x".repeat(257), "ustar ".repeat(100)), "does not begin with log.ndjson"),
     ] {
         let mut command = program(&["import", "-"]);

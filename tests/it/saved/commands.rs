@@ -26,7 +26,7 @@ async fn a_session_goes_from_a_thread_to_a_file_and_back_by_commands() {
     let ground = Ground::new();
     let server = ground.server().await;
     let said = session(&server, &["list"]).await;
-    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), "", "nothing is saved\n"));
+    assert_eq!((said.code, said.stdout.as_str(), said.stderr.as_str()), (Some(0), "", "no saved sessions\n"));
     let talk = server.create(json!({ "thread_id": "t" })).await;
     let told = json!([
         { "type": "message.completed", "payload": { "role": "user", "content": "find it \u{1b}[2Jnow" } },
@@ -54,7 +54,7 @@ async fn a_session_goes_from_a_thread_to_a_file_and_back_by_commands() {
     assert_eq!(exported, std::fs::read_to_string(&file).unwrap());
     std::fs::write(&file, "mine").unwrap();
     let said = session(&server, &["export", "trip", "-o", file.to_str().unwrap()]).await;
-    assert!(said.code == Some(1) && said.stderr.contains("is there already") && said.stderr.contains("--force"));
+    assert!(said.code == Some(1) && said.stderr.contains("already exists") && said.stderr.contains("--force"));
     assert_eq!(std::fs::read_to_string(&file).unwrap(), "mine");
     done(&server, &["export", "trip", "--force", "-o", file.to_str().unwrap()]).await;
     assert_eq!(exported, std::fs::read_to_string(&file).unwrap());
@@ -82,7 +82,7 @@ async fn what_was_saved_with_nothing_in_it_is_told_and_so_is_how_to_go_on() {
     let said = session(&server, &["restore", "trip", "--thread", "web_5"]).await;
     assert!(said.stdout == "web_5\n" && said.stderr.contains("runreel chat"), "{}", said.stderr);
     let said = session(&server, &["save", "TRIP", "--thread", "t"]).await;
-    assert!(said.code == Some(1) && said.stderr.contains("a session is called trip"), "{}", said.stderr);
+    assert!(said.code == Some(1) && said.stderr.contains("a session named trip exists"), "{}", said.stderr);
 }
 
 #[tokio::test]

@@ -240,7 +240,7 @@ async fn a_file_that_is_called_so_is_brought_in_under_a_name_only() {
         let before = ground.tree();
         let said = run(program(&["session", "import", file.to_str().unwrap(), "--url", &server.base]), "").await;
         assert_eq!((said.code, ground.tree()), (Some(2), before), "{}", said.stderr);
-        assert!(said.stderr.contains("other characters") && said.stderr.contains("--name"), "{}", said.stderr);
+        assert!(said.stderr.contains("only have the characters") && said.stderr.contains("--name"), "{}", said.stderr);
     }
     let put = r#"{"name":"../../out","thread":{"messages":[]}}"#;
     let reply = server.put_text(&format!("{SAVED}/fine"), put).await;

@@ -14,11 +14,11 @@ use crate::{
 
 const HEAD: &str = "# A session of an unknown framework
 
-A thread whose checkpoint nobody here can read is saved all the same: its messages come out of the log, the file is
-marked, and what is restored is a summary from which the next run goes on. A real server, real sockets, a real Postgres;
-the clock stands still, and the model answers what it was given to say. A test writes this page down and fails when it
-says anything else. How files and names are is in [protocol.md](protocol.md#saved-sessions), where they lie in
-[operations.md](operations.md#saved-sessions).
+A thread whose checkpoint this server cannot read can still be saved: its messages are taken from the log, the file is
+marked as a fallback, and a restore creates a summary from which the next run continues. The page is recorded from a
+real server with real sockets and a real Postgres; the clock is fixed, and the model returns scripted answers. A test
+generates this page and fails when it differs. File format and names are in [protocol.md](protocol.md#saved-sessions),
+the location of the files in [operations.md](operations.md#saved-sessions).
 ";
 
 struct Page {
@@ -49,8 +49,8 @@ async fn the_page_of_a_saved_session_is_what_happens() {
 
     page.title(
         "What there is",
-        "An agent of a framework called acme has worked on the thread `rome`. It tells its log, and keeps its state in a \
-         format of its own:",
+        "An agent of a framework called acme has worked on the thread `rome`. It writes events to its log and keeps its state \
+         in its own format:",
     );
     let talk = server.create(json!({ "thread_id": "rome", "agent": "acme-agent" })).await;
     let long = format!("Now find me a train from there to Naples{}", ", and one back".repeat(15));
@@ -70,14 +70,14 @@ async fn the_page_of_a_saved_session_is_what_happens() {
     server.put_checkpoint("rome", "acme-0007", checkpoint.clone()).await;
     page.block("", &format!("PUT /api/threads/rome/checkpoints/acme-0007\n{checkpoint}"));
 
-    page.title("Saved", "The state cannot be read, so the answer says `fallback`.");
+    page.title("Saved", "The state cannot be read, so the response has `fallback`.");
     let body = json!({ "name": "rome-trip", "thread_id": "rome", "description": "Rome, then Naples" });
     let saved = server.post(SAVED, body.clone()).await;
     page.block("", &format!("POST {SAVED}\n{body}\n\n{}\n{}", saved.status, pretty(&saved.json())));
     page.text.push_str("\nThe file, `rome-trip.json` in the folder of saved sessions:\n\n");
     page.block("json", &std::fs::read_to_string(ground.file("rome-trip.json")).unwrap());
 
-    page.title("Restored", "A new thread, on another server if need be, whose state is one message: the summary.");
+    page.title("Restored", "A new thread, possibly on another server, whose state is one message: the summary.");
     let to = json!({ "thread_id": "rome-again" });
     let made = server.post(&format!("{SAVED}/rome-trip/restore"), to.clone()).await;
     let mut answer = made.json();
@@ -89,13 +89,13 @@ async fn the_page_of_a_saved_session_is_what_happens() {
     page.text.push_str("\nThe message:\n\n");
     page.block("", messages[0]["content"].as_str().unwrap());
 
-    page.title("The next run", "Any agent of this server goes on from it. This is what its model was asked:");
+    page.title("The next run", "Any agent of this server can continue from it. Its model received this prompt:");
     let run = ask(&server, "assistant", "Which train was the cheapest?", json!({ "thread_id": "rome-again" })).await;
     let answer = response(&server, &run).await;
     let asked = heard(&models, 0);
     let first = asked[0].1.lines().next().unwrap();
     page.block("", &format!("{:<9} {first} …\n{:<9} {}", asked[0].0, asked[1].0, asked[1].1));
-    page.text.push_str("\nAnd its answer:\n\n");
+    page.text.push_str("\nIts answer:\n\n");
     page.block("", &format!("{:<9} {answer}", "assistant"));
     assert_eq!(asked.len(), 2);
 

@@ -10,7 +10,7 @@ export const keyHelp: readonly [string, string][] = [
   ["Enter", "open the row's detail"],
   ["Esc", "close the detail, leave the search"],
   ["←, →", "close, open a span"],
-  ["/", "search (the browser's own search does not see rows that are not drawn)"],
+  ["/", "search (the browser's search misses rows that are not drawn)"],
   ["f", "follow the end, or stop following"],
   ["Home, End", "first row, last row"],
   ["1 … 4", "Timeline, Log, Output, JSON"],

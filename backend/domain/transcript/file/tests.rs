@@ -62,32 +62,32 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
     for (text, line, column, word) in [
         ("", 1, 1, "empty"),
         (" \n ", 1, 1, "empty"),
-        ("[]", 1, 1, "a saved session is a JSON object"),
+        ("[]", 1, 1, "a saved session must be a JSON object"),
         ("{\n  \"thread\": {", 2, 13, "ends in the middle"),
         ("{\n  \"name\": \"a\",\n}", 3, 1, "comma"),
         ("{\n  name: 1}", 2, 3, "double quotes"),
-        ("{\"name\": \"a\" \"b\": 1}", 1, 14, "no JSON"),
+        ("{\"name\": \"a\" \"b\": 1}", 1, 14, "not valid JSON"),
         ("{\"description\": \"é\n\"}", 1, 18, "line break"),
         ("{\"thread\": 1, \"thread\": 2}", 1, 22, "duplicate"),
         ("\n{\"name\": \"a\"}", 2, 1, "thread is missing"),
-        ("{\"thread\": [1]}", 1, 12, "thread is an object"),
+        ("{\"thread\": [1]}", 1, 12, "thread must be an object"),
         ("{\"thread\":\n {}}", 2, 2, "the member messages is missing"),
-        ("{\"thread\": {\"messages\": {}}}", 1, 25, "are a list"),
-        ("{\"thread\": {\"metadata\": 7}}", 1, 25, "is an object"),
+        ("{\"thread\": {\"messages\": {}}}", 1, 25, "must be a list"),
+        ("{\"thread\": {\"metadata\": 7}}", 1, 25, "must be an object"),
         (
             "{\"thread\": {\"messages\": [\n  {\"role\": \"user\", \"content\": \"a\"},\n  {\"content\": \"b\"}\n]}}",
             3,
             3,
             "message 2: a message has no role",
         ),
-        ("{\"thread\": {\"messages\": [\"hi\"]}}", 1, 26, "message 1: a message is an object"),
-        ("{\"description\": 7, \"thread\": {\"messages\": []}}", 1, 17, "the description is a text"),
-        ("{\"created_at\": \"soon\", \"thread\": {\"messages\": []}}", 1, 16, "created_at is a time"),
+        ("{\"thread\": {\"messages\": [\"hi\"]}}", 1, 26, "message 1: a message must be an object"),
+        ("{\"description\": 7, \"thread\": {\"messages\": []}}", 1, 17, "the description must be a string"),
+        ("{\"created_at\": \"soon\", \"thread\": {\"messages\": []}}", 1, 16, "created_at must be a time"),
         (
             "{\"created_at\": \"9999-12-31T23:59:59-01:00\", \"thread\": {\"messages\": []}}",
             1,
             16,
-            "created_at is a time",
+            "created_at must be a time",
         ),
         ("{\"thread\": {\"messages\": []}} x", 1, 30, "trailing"),
     ] {
@@ -96,7 +96,7 @@ fn what_cannot_be_read_is_refused_with_its_line_column_and_reason() {
         assert_eq!((refused.line, refused.column), (line, column), "{text:?}: {refused}");
     }
     let refused = SavedSession::read(name(), b"{\n\"name\": \"\xff\"}", at(1)).unwrap_err();
-    assert_eq!((refused.line, refused.column, refused.reason.as_str()), (2, 10, "the file is no UTF-8 text"));
+    assert_eq!((refused.line, refused.column, refused.reason.as_str()), (2, 10, "the file is not UTF-8"));
     let deep = format!("{}{}", "[".repeat(JSON_DEPTH_MAX + 10), "]".repeat(JSON_DEPTH_MAX + 10));
     for (text, column) in [
         (format!("{{\"thread\": {{\"messages\": [{{\"role\": \"user\", \"content\": \"a\", \"x\": {deep}}}]}}}}"), 26),

@@ -34,7 +34,7 @@ fn checkpoint(value: &Value, channels: &[(&str, &str, Option<checkpoint::Value>)
 
 fn whole(checkpoint: Checkpoint) -> SavedThread {
     match of_checkpoint(checkpoint) {
-        Held::Thread(thread) => thread,
+        CheckpointContent::Thread(thread) => thread,
         held => panic!("{held:?}"),
     }
 }
@@ -124,14 +124,14 @@ fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_no
         // A tool's message that names no call is one nothing can go on with.
         vec![("messages", "1", list(json!([{"role": "tool", "content": "x"}])))],
     ] {
-        assert_eq!(of_checkpoint(checkpoint(&json!({}), &channels)), Held::Nothing, "{channels:?}");
+        assert_eq!(of_checkpoint(checkpoint(&json!({}), &channels)), CheckpointContent::Nothing, "{channels:?}");
     }
     let mut foreign = checkpoint(&json!({}), &[("messages", "1", good())]);
     foreign.checkpoint.t = ValueType::trusted("acme");
     whole(foreign);
     for channels in [vec![("other", "1", pickled)], vec![("messages", "1", None)], vec![]] {
         let before = checkpoint(&json!({"a": 1}), &channels);
-        let Held::State(metadata) = of_checkpoint(before.clone()) else { panic!("a state") };
+        let CheckpointContent::State(metadata) = of_checkpoint(before.clone()) else { panic!("a state") };
         // What the log says stands in a channel of its own then.
         let said = SavedThread { messages: vec![json!({"role": "user", "content": "hi"})], metadata };
         let restored = said.restored(fresh(), DateTime::UNIX_EPOCH);
@@ -210,7 +210,7 @@ proptest! {
     #[test]
     fn what_can_be_read_comes_back_as_it_was(value in any_json(), messages in any_json()) {
         let before = checkpoint(&value, &[("messages", "1", Some(json_value(&messages)))]);
-        if let Held::Thread(saved) = of_checkpoint(before.clone()) {
+        if let CheckpointContent::Thread(saved) = of_checkpoint(before.clone()) {
             let restored = saved.restored(fresh(), DateTime::UNIX_EPOCH);
             prop_assert_eq!(&restored.blobs, &before.blobs);
             let back = whole(again(restored));

@@ -87,7 +87,7 @@ impl<'de> DeserializeSeed<'de> for Packed<'_> {
     type Value = Value;
 
     fn deserialize<D: Deserializer<'de>>(self, packed: D) -> Result<Value, D::Error> {
-        *self.values = self.values.checked_sub(1).ok_or_else(|| D::Error::custom("these are too many values"))?;
+        *self.values = self.values.checked_sub(1).ok_or_else(|| D::Error::custom("too many values"))?;
         packed.deserialize_any(self)
     }
 }

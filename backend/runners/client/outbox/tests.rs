@@ -66,12 +66,12 @@ fn a_refused_message_fails_alone_and_a_lost_run_whole() {
     let mut bad = outbox.put(run, vec![event("log.info")]);
     let mut good = outbox.put(run, vec![event("log.info")]);
     sent(&mut outbox);
-    outbox.trouble(&RunnerError::new("invalid_event", "no").of(run_id(1), Some(1)));
+    outbox.error(&RunnerCode::InvalidEvent.because("no").of(run_id(1), Some(1)));
     assert!(bad.try_recv().unwrap().is_err() && !cancel.is_cancelled());
     outbox.ack(ack(2));
     assert_eq!(good.try_recv().unwrap(), Ok(()));
     let mut late = outbox.put(run, vec![event("log.info")]);
-    outbox.trouble(&RunnerError::new("lease_lost", "gone").of(run_id(1), None));
+    outbox.error(&RunnerCode::LeaseLost.because("gone").of(run_id(1), None));
     assert!(late.try_recv().unwrap().is_err() && cancel.is_cancelled());
     assert!(outbox.put(run, vec![event("log.info")]).try_recv().unwrap().is_err());
 }
@@ -83,7 +83,7 @@ fn a_run_that_ended_by_its_runners_own_word_was_stored() {
     let mut last = outbox.put(run, vec![event("run.completed")]);
     let mut late = outbox.put(run, vec![event("log.info")]);
     sent(&mut outbox);
-    outbox.trouble(&RunnerError::new("run_ended", "over").of(run_id(1), None));
+    outbox.error(&RunnerCode::RunEnded.because("over").of(run_id(1), None));
     assert_eq!(last.try_recv().unwrap(), Ok(()));
     assert!(late.try_recv().unwrap().is_err());
 }

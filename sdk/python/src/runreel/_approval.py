@@ -1,4 +1,4 @@
-"""A question to a person, and the answer out of the log: restarts of either side change nothing."""
+"""A question to a person, and its answer from the log: both survive restarts of either side."""
 
 from __future__ import annotations
 
@@ -37,11 +37,11 @@ class _Question:
         return Decision(str(event.payload.get("decision")), event.payload.get("value"))
 
     def _unanswered(self) -> RunEnded:
-        return RunEnded(f"run {self.run_id} ended before anybody answered {self.interrupt_id}")
+        return RunEnded(f"run {self.run_id} ended before {self.interrupt_id} was answered")
 
 
 class Approval(_Question):
-    """A question that was asked. `interrupt_id` is what `client.resume` answers to."""
+    """An open question. `interrupt_id` identifies it for `client.resume`."""
 
     def __init__(
         self, interrupt_id: str, target: Target, sender: Sender, open_ids: set[str], transport: Transport
@@ -50,14 +50,14 @@ class Approval(_Question):
         self._transport = transport
 
     def wait(self, timeout: float | None = None) -> Decision:
-        """Waits until somebody has answered, through restarts of the server.
+        """Waits for the answer, also across restarts of the server.
 
-        Raises `TimeoutError` after `timeout` seconds; the question stays open and may be waited for again. `RunEnded`
-        when the run ended without an answer.
+        Raises `TimeoutError` after `timeout` seconds; the question stays open and can be waited for again. Raises
+        `RunEnded` when the run ended without an answer.
         """
         deadline = None if timeout is None else time.monotonic() + timeout
         if not landed(self._sender.flush(patient=True), timeout):
-            raise TimeoutError("the question has not reached the server in time")
+            raise TimeoutError("the question did not reach the server in time")
         with closing(follow(self._transport, self._following(), deadline)) as events:
             for event in events:
                 decision = self._decision(event)
@@ -81,7 +81,7 @@ class AsyncApproval(_Question):
             return await asyncio.wait_for(self._wait(), timeout)
         except asyncio.TimeoutError:
             # Another class than the built-in one until Python 3.11.
-            raise TimeoutError("nobody answered in time") from None
+            raise TimeoutError("no answer in time") from None
 
     async def _wait(self) -> Decision:
         await landed_async(self._sender.flush(patient=True), None)

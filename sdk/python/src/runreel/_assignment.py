@@ -38,10 +38,10 @@ class Host(Protocol):
 
 
 class Assignment(Scope):
-    """A run to carry out: what `client.run` gives, and what the run was created with.
+    """A run to execute: the methods of `client.run`'s run, and the values the run was created with.
 
     `run.input`, `run.agent`, `run.thread_id`, `run.session_id`, `run.context` (title, metadata, tags, role, parent …),
-    `run.attempt`: 1 unless somebody has worked on it before. A run that answers a message of a channel has an
+    `run.attempt`: 1 unless it was assigned before. A run that answers a channel message has an
     `run.origin`: `{"channel", "chat", "user"}`. `run.trace_id` is the W3C trace it belongs to. What the handler returns
     is the run's output.
     """
@@ -69,7 +69,7 @@ class Assignment(Scope):
 
     @property
     def cancelled(self) -> bool:
-        """Whether to stop: somebody cancelled the run, or it is another runner's now. What is said then is refused."""
+        """Whether to stop: the run was cancelled or assigned to another runner. Later events are rejected."""
         return self._over is not None
 
     def complete(self, output: Any = None) -> None:
@@ -90,10 +90,10 @@ class Assignment(Scope):
         interrupt_id: str | None = None,
         timeout: float | None = None,
     ) -> Decision:
-        """Asks a person and waits. Raises RunEnded when the run is over first, TimeoutError after `timeout`.
+        """Asks a person and waits. Raises RunEnded when the run ends first, TimeoutError after `timeout`.
 
-        A run that is carried out again, because a runner died, asks its questions in the same order and gets the
-        answers that came meanwhile.
+        A run that is executed again because a runner died asks its questions in the same order and gets the answers
+        given in the meantime.
         """
         asked = self._question(prompt, details, expires_in, kind, interrupt_id)
         with self._changed:
@@ -130,7 +130,7 @@ class Assignment(Scope):
 
     def _decision(self, asked: str, done: bool) -> Decision:
         if not done:
-            raise TimeoutError(f"nobody answered {asked} in time")
+            raise TimeoutError(f"no answer to {asked} in time")
         self._asked.discard(asked)
         if asked not in self._answers:
             raise RunEnded(self._over or "the run is over")

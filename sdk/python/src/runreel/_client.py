@@ -25,18 +25,18 @@ FLUSH_INTERVAL = 0.05
 
 
 class Client:
-    """Records runs and reads them, for programs of threads. One client is enough for a program.
+    """Records and reads runs, for programs with threads. One client is enough for a program.
 
     `url` defaults to `RUNREEL_URL`, else http://127.0.0.1:7717; `token`, a JWT or an API token, to `RUNREEL_TOKEN`,
-    else none. `timeout` (seconds) bounds each wait for the network and `retries` how often a read is repeated. `verify`
-    is whom an https address is believed: True for the usual authorities (or those of `SSL_CERT_FILE` or
-    `SSL_CERT_DIR`), the path of a file or folder of certificates, an `ssl.SSLContext`, or False for anybody. For a
-    proxy, bring an `httpx.Client` as `http`: it is used for everything, as it is, and not closed.
+    else none. `timeout` (seconds) limits each network wait, `retries` how often a read is retried. `verify` configures
+    TLS verification: True for the default authorities (or those of `SSL_CERT_FILE` or `SSL_CERT_DIR`), the path of a
+    file or folder of certificates, an `ssl.SSLContext`, or False for none. For a proxy, pass an `httpx.Client` as
+    `http`: it is used for everything, unchanged, and not closed.
 
-    What is emitted waits in a queue of at most `max_queue_events` and `max_queue_bytes`, from which one thread sends
-    batches every `flush_interval` seconds. A server that is away does not hold the program up: what the queue has no
-    room for is dropped, counted in `dropped`, and warned of through the logger `runreel`. `on_error="raise"` raises
-    such an error with the next call instead, `"ignore"` says nothing. Requests that read always raise.
+    Events wait in a queue of at most `max_queue_events` and `max_queue_bytes`, from which one thread sends batches
+    every `flush_interval` seconds. An unreachable server does not block the program: events that do not fit into the
+    queue are dropped, counted in `dropped`, and reported by a warning of the logger `runreel`. `on_error="raise"`
+    raises such an error with the next call instead, `"ignore"` is silent. Requests that read always raise.
     """
 
     def __init__(
@@ -69,12 +69,12 @@ class Client:
 
     @property
     def url(self) -> str:
-        """Where the server is."""
+        """The URL of the server."""
         return self._transport.url
 
     @property
     def dropped(self) -> int:
-        """How many events will not reach the log. Deltas do not count: a stored message holds their text."""
+        """How many events will not reach the log. Deltas do not count: a stored message contains their text."""
         return self._sender.dropped
 
     def run(
@@ -96,16 +96,15 @@ class Client:
     ) -> Run:
         """`with client.run("report") as run:` — creates a run and ends it with the block.
 
-        `name` is what people read, the title, unless `title` says otherwise. It is the `agent`, too, when none is given
-        and it is a name by the contract: 1 to 128 visible ASCII characters without spaces. `parent` is a run, or the
-        id of one, that this one works for. `input` and `metadata` hold at most 64 KiB each and are cut like payloads.
-        A run whose program was killed reads as stalled `lease_ms` later: a program that lives renews the lease by
-        itself while the block runs, from a thread of its own. With None there is no lease.
+        `name` is the title, unless `title` is given. It is also the `agent`, when none is given and it is a valid name:
+        1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or its id. `input` and `metadata`
+        are at most 64 KiB each and are truncated like payloads. A run whose program was killed is reported as stalled
+        `lease_ms` later; while the block runs, a background thread renews the lease. With None there is no lease.
 
-        A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` it may be there already, and
-        the block goes on with it; `attach` below does so without creating.
+        A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
+        and the block continues it; `attach` below does so without creating.
 
-        Entering waits until the server has the run, at most 2 s, and not for one that is known to be away.
+        Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
         """
         target = creation(
             name,
@@ -125,11 +124,11 @@ class Client:
         return Run(self._sender, self._transport, target)
 
     def attach(self, run_id: str) -> Run:
-        """`with client.attach(run_id) as run:` — goes on with a run of another block, process or day, and ends it."""
+        """`with client.attach(run_id) as run:` — continues a run of another block, process or day, and ends it."""
         return Run(self._sender, self._transport, attached(run_id))
 
     def get_run(self, run_id: str) -> RunRecord:
-        """The run as it is now."""
+        """The current state of the run."""
         return cast(RunRecord, self._transport.send(_routes.run(run_id)))
 
     def list_runs(
@@ -144,9 +143,9 @@ class Client:
         since: str | None = None,
         until: str | None = None,
     ) -> Iterator[RunRecord]:
-        """Runs, newest first, fetched page by page as they are asked for.
+        """Runs, newest first, fetched page by page on demand.
 
-        `q` looks for its text in title, agent and id. `since` (inclusive) and `until` (not) are RFC 3339.
+        `q` searches title, agent and id. `since` (inclusive) and `until` (exclusive) are RFC 3339.
         """
         call = _routes.runs(
             status=_routes.words(status),
@@ -161,15 +160,15 @@ class Client:
         return _pages(self._transport, call, "runs")
 
     def delete_run(self, run_id: str) -> None:
-        """Removes an ended run with its events, for good."""
+        """Permanently deletes an ended run with its events."""
         self._transport.send(_routes.delete_run(run_id))
 
     def cancel(self, run_id: str, reason: str | None = None) -> RunRecord:
-        """Cancels a run and all its descendants. Its producer learns of it with the next event, see `Run.ended`."""
+        """Cancels a run and all its descendants. Its producer learns of it with its next event, see `Run.ended`."""
         return cast(RunRecord, self._transport.send(_routes.cancel(run_id, reason)))
 
     def resume(self, run_id: str, interrupt_id: str, decision: Answer, value: Any = UNSET) -> RunRecord:
-        """Answers an interrupt. The first answer stands: a different one is `ApiError` with `interrupt_closed`."""
+        """Answers an interrupt. The first answer counts: a different one is `ApiError` with `interrupt_closed`."""
         return cast(RunRecord, self._transport.send(_routes.resume(run_id, interrupt_id, decision, value)))
 
     def heartbeat(self, run_id: str) -> None:
@@ -177,7 +176,7 @@ class Client:
         self._transport.send(_routes.heartbeat(run_id))
 
     def events(self, run_id: str, *, after: int = 0, types: str | Iterable[str] | None = None) -> Iterator[Event]:
-        """What is stored of a run behind the seq `after`, fetched page by page; it does not wait for more.
+        """The stored events of a run after the seq `after`, fetched page by page; it does not wait for more.
 
         `types` are exact types and families such as `tool.*`.
         """
@@ -185,7 +184,7 @@ class Client:
             yield Event.of(envelope, str(envelope["seq"]))
 
     def timeline(self, run_id: str) -> Timeline:
-        """The spans of a run and what they add up to."""
+        """The spans of a run and their totals."""
         return cast(Timeline, self._transport.send(_routes.timeline(run_id)))
 
     def stream(
@@ -199,13 +198,13 @@ class Client:
         tail: int | None = None,
         on_gap: OnGap = "raise",
     ) -> Generator[Event, None, None]:
-        """Follows a run to its end: what is stored, then what happens, through cuts and restarts.
+        """Follows a run to its end: stored events, then live ones, across disconnects and restarts.
 
-        Every durable event behind `after`, a seq (or an `Event.id`, in a tree), comes once and in order. `tail=20`
-        begins with the last 20 instead. `tree=True` follows all descendants as well. `tokens=False` leaves out what is
-        never stored: deltas and texts so far, see `Event`. When something behind the cursor was deleted, `StreamGap`
-        is raised, or with `on_gap="continue"` passed over. An address that never answered raises `ConnectionFailed`
-        after the client's retries; a stream that was open once comes back for as long as it takes.
+        Every durable event after `after`, a seq (or an `Event.id`, in a tree), arrives once and in order. `tail=20`
+        starts with the last 20 instead. `tree=True` follows all descendants as well. `tokens=False` omits what is
+        never stored: deltas and texts so far, see `Event`. When events after the cursor were deleted, `StreamGap` is
+        raised, or with `on_gap="continue"` they are skipped. A server that never answered raises `ConnectionFailed`
+        after the client's retries; a stream that was open once reconnects for as long as it takes.
         """
         following = Following(
             _routes.run_stream(run_id),
@@ -263,7 +262,7 @@ class Client:
         return follow(self._transport, following)
 
     def flush(self, timeout: float | None = 30.0) -> bool:
-        """Waits until what was emitted so far is stored or refused; False after so many seconds.
+        """Waits until everything emitted so far is stored or rejected; False after `timeout` seconds.
 
         With `on_error="raise"` raises what went wrong.
         """
@@ -274,7 +273,7 @@ class Client:
         return done
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Sends what is queued, for at most so many seconds, and closes. The end of the program does so by itself."""
+        """Sends what is queued, for at most `timeout` seconds, and closes. This also happens when the program exits."""
         self._sender.close(timeout)
         self._transport.close()
         self._sender.raise_pending()
@@ -291,7 +290,7 @@ class Client:
 
 
 class Threads:
-    """What agents remember from one run to the next; see "Threads" in the wire contract."""
+    """The state that agents share between runs; see "Threads" in the wire contract."""
 
     def __init__(self, transport: Transport) -> None:
         self._transport = transport
@@ -303,22 +302,22 @@ class Threads:
     def put(
         self, thread_id: str, *, metadata: Mapping[str, Any] | Unset = UNSET, ttl_s: int | Unset | None = UNSET
     ) -> ThreadRecord:
-        """Creates the thread or changes what is given; the rest stays.
+        """Creates the thread or changes the given members; the others stay.
 
-        `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's own.
+        `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's default.
         """
         return cast(ThreadRecord, self._transport.send(_routes.put_thread(thread_id, metadata, ttl_s)))
 
     def delete(self, thread_id: str) -> None:
-        """Removes the thread with its checkpoints, values and writes. Its runs stay: they are the log."""
+        """Deletes the thread with its checkpoints, values and writes. Its runs stay in the log."""
         self._transport.send(_routes.delete_thread(thread_id))
 
     def list(self, *, q: str | None = None) -> Iterator[ThreadRecord]:
-        """Threads, newest first, fetched page by page. `q` looks for its text in the id."""
+        """Threads, newest first, fetched page by page. `q` searches the id."""
         return _pages(self._transport, _routes.threads(q), "threads")
 
     def copy(self, thread_id: str, to: str) -> ThreadRecord:
-        """Copies what the thread holds to the thread `to`, which must hold no other checkpoints."""
+        """Copies the thread's state to the thread `to`, which must have no other checkpoints."""
         return cast(ThreadRecord, self._transport.send(_routes.copy_thread(thread_id, to)))
 
     def messages(self, thread_id: str) -> Iterator[MessageRecord]:
@@ -330,7 +329,7 @@ class Threads:
         return _pages(self._transport, _routes.thread_runs(thread_id, status), "runs")
 
     def prune(self, thread_ids: Iterable[str], strategy: Literal["keep_latest", "delete"] = "keep_latest") -> Removed:
-        """Leaves the newest checkpoint of each namespace, or deletes the threads. At most 1 000 ids at a time."""
+        """Keeps only the newest checkpoint of each namespace, or deletes the threads. At most 1 000 ids at a time."""
         return cast(Removed, self._transport.send(_routes.prune_threads(thread_ids, strategy)))
 
 

@@ -1,4 +1,4 @@
-"""What comes back from the log: events, answers of people, and records as the server writes them."""
+"""What is read from the log: events, answers of people, and records as the server writes them."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ class Event:
     """One event of a run.
 
     `seq` counts 1, 2, 3 … in each run; it is None for what is never stored: deltas (`message.delta` and other types
-    that end so) and `message.snapshot`, the text so far of a span. Both carry `payload["text"]` and
+    with that suffix) and `message.snapshot`, the text so far of a span. Both carry `payload["text"]` and
     `payload["offset"]`, in characters: a delta whose offset is the length you have is appended, a snapshot replaces
     what you have (its `payload["type"]` says of which deltas), and the durable event that closes the span holds the
     whole text. `at` is RFC 3339 in UTC (None in a snapshot). `id` is the cursor to resume a stream after this event;
-    None where there is no place to resume from. `owner_id` is the principal key of whom the run belongs to.
+    None when a stream cannot resume there. `owner_id` is the principal key of the run's owner.
     """
 
     run_id: str
@@ -37,7 +37,7 @@ class Event:
 
     @classmethod
     def of(cls, envelope: Mapping[str, Any], cursor: str | None = None) -> Event:
-        """An event from the envelope the server writes; members this version does not know are left out."""
+        """An event from the envelope the server writes; members unknown to this version are ignored."""
         known = {name: envelope[name] for name in _MEMBERS if name in envelope}
         return cls(**known, id=cursor)
 
@@ -59,8 +59,8 @@ _MEMBERS = tuple(name for name in Event.__dataclass_fields__ if name != "id")
 class Decision:
     """How an interrupt was answered.
 
-    `decision` is `approve`, `reject`, `respond`, `expired` (nobody answered in time) or `cancelled` (the run was), and
-    `value` what the person sent along.
+    `decision` is `approve`, `reject`, `respond`, `expired` (no answer in time) or `cancelled` (the run was), and
+    `value` is what the person sent with it.
     """
 
     decision: str
@@ -68,12 +68,12 @@ class Decision:
 
     @property
     def approved(self) -> bool:
-        """True for `approve` and for nothing else."""
+        """True only for `approve`."""
         return self.decision == "approve"
 
 
 class RunRecord(TypedDict):
-    """A run as the server keeps it; times are RFC 3339 in UTC."""
+    """A run as stored by the server; times are RFC 3339 in UTC."""
 
     run_id: str
     root_run_id: str
@@ -100,7 +100,7 @@ class RunRecord(TypedDict):
 
 
 class ThreadRecord(TypedDict):
-    """A thread. `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's own."""
+    """A thread. `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's default."""
 
     thread_id: str
     owner_id: str
@@ -114,7 +114,7 @@ class ThreadRecord(TypedDict):
 
 
 class MessageRecord(TypedDict):
-    """A message of a thread. `text` is the text of the parts in `content` put together."""
+    """A message of a thread. `text` is the joined text of the parts in `content`."""
 
     run_id: str
     seq: int
@@ -127,7 +127,7 @@ class MessageRecord(TypedDict):
 
 
 class Timeline(TypedDict):
-    """Spans and sums, folded from the log when it is asked for; times in milliseconds."""
+    """Spans and totals, computed from the log on request; times in milliseconds."""
 
     run_id: str
     last_seq: int
@@ -138,7 +138,7 @@ class Timeline(TypedDict):
 
 
 class Removed(TypedDict):
-    """How much a prune has removed."""
+    """How much a prune removed."""
 
     threads: int
     checkpoints: int
@@ -147,7 +147,7 @@ class Removed(TypedDict):
 
 
 class ArtifactRecord(TypedDict):
-    """What the server says of an artifact. `sha256` is of its content, `url` the path it is read at."""
+    """An artifact as the server describes it. `sha256` is the hash of its content, `url` the path to read it from."""
 
     artifact_id: str
     name: str

@@ -50,7 +50,7 @@ class Following:
         retries: int = 5,
     ) -> None:
         if on_gap not in ("raise", "continue"):
-            raise ValueError('on_gap is "raise" or "continue"')
+            raise ValueError('on_gap must be "raise" or "continue"')
         self.done = False
         self._path = path
         self._cursor = None if after is None else str(after)
@@ -79,7 +79,7 @@ class Following:
         """Whether there is a stream to read. The body of any other answer has been read. Raises `ApiError`."""
         if response.status_code == 200:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
-                raise RunreelError(f"{self._path} answers, and not with a stream of events: is this Runreel?")
+                raise RunreelError(f"{self._path} did not answer with an event stream: is this a Runreel server?")
             self._opened = True
             return True
         if response.status_code == 204:
@@ -92,7 +92,7 @@ class Following:
         return False
 
     def cut(self, error: httpx.TransportError | None = None) -> None:
-        """The connection ended, or there never was one. Raises `ConnectionFailed` when nobody has ever answered."""
+        """The connection ended, or never opened. Raises `ConnectionFailed` when the server has never answered."""
         if error is not None and not self._may_come_back():
             raise unanswered(self.call(), error) from error
         self._failures += 1
@@ -123,7 +123,7 @@ class Following:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise _broken("what is no JSON object")
+            raise _broken("data that is not a JSON object")
         if frame.event.startswith("stream."):
             self._control(frame.event, data)
             return None
@@ -132,7 +132,7 @@ class Following:
         if not (_is_text(data, "run_id") and _is_text(data, "type") and isinstance(data.get("payload", {}), dict)):
             raise _broken("an event without run_id, type or payload")
         if not isinstance(data.get("seq") or 0, int):
-            raise _broken("an event whose seq is no number")
+            raise _broken("an event whose seq is not a number")
         event = Event.of(data, frame.id)
         if event.seq is None:
             return event
@@ -163,7 +163,7 @@ class Following:
 
 
 def _broken(what: str) -> RunreelError:
-    return RunreelError(f"the stream of events is broken: it brought {what}")
+    return RunreelError(f"the event stream is malformed: it contains {what}")
 
 
 def _is_text(data: dict[str, Any], name: str) -> bool:
@@ -233,5 +233,5 @@ def _left(deadline: float | None) -> float:
     """Seconds until the deadline; TimeoutError when it has passed."""
     left = math.inf if deadline is None else deadline - time.monotonic()
     if left <= 0:
-        raise TimeoutError("nothing came in time")
+        raise TimeoutError("no event in time")
     return left

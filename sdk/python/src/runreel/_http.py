@@ -68,9 +68,9 @@ def address(url: str | None) -> str:
     text = url or os.environ.get("RUNREEL_URL") or DEFAULT_URL
     parsed = httpx.URL(text)
     if parsed.scheme not in ("http", "https") or not parsed.host:
-        raise ValueError(f"not an http address: {parsed!r}")
+        raise ValueError(f"not an http or https address: {parsed!r}")
     if parsed.userinfo or parsed.query or parsed.fragment:
-        raise ValueError("the address carries more than scheme, host, port and path; give a credential as token=")
+        raise ValueError("the address has more than scheme, host, port and path; pass a credential as token=")
     return text.rstrip("/")
 
 
@@ -81,13 +81,13 @@ def standing_headers(token: str | None) -> httpx.Headers:
     if token:
         # The HTTP library would quote a malformed value in its error message.
         if not (token.isascii() and token.isprintable()) or " " in token:
-            raise ValueError("the token has characters that no credential has")
+            raise ValueError("the token contains characters that are not allowed in a credential")
         headers["authorization"] = f"Bearer {token}"
     return httpx.Headers(headers)
 
 
 def read_answer(response: httpx.Response) -> Any:
-    """The decoded JSON of a good answer (None for 204); otherwise raises `ApiError`."""
+    """The decoded JSON of a successful answer (None for 204); otherwise raises `ApiError`."""
     error = wrong(response)
     if error is not None:
         raise error
@@ -103,13 +103,13 @@ def rows(answer: Any, member: str) -> list[Any]:
 
 
 def wrong(response: httpx.Response) -> ApiError | None:
-    """The error an answer stands for, None for a good one. Its body has been read."""
+    """The error of an answer, None for a successful one. Its body has been read."""
     good = response.is_success and (response.status_code == 204 or isinstance(_decoded(response), dict))
     return None if good else refusal(response)
 
 
 def refusal(response: httpx.Response) -> ApiError:
-    """The error an answer stands for that is no good one. Its body has been read."""
+    """The error of an unsuccessful answer. Its body has been read."""
     status, problem = response.status_code, _decoded(response)
     if response.is_success:
         kind = response.headers.get("content-type") or "something else"
@@ -179,7 +179,7 @@ class Attempts:
         raise unanswered(self._call, error) from error
 
     def after_answer(self, response: httpx.Response) -> float | None:
-        """Seconds until the next attempt, or None when this answer stands."""
+        """Seconds until the next attempt, or None when this answer is final."""
         if response.status_code not in RETRIED_STATUS or not self._left or not self._call.repeatable:
             return None
         return self._next(retry_after(response))

@@ -1,4 +1,4 @@
-"""The leases of the runs that a program works on: renewed while it says nothing of them."""
+"""The leases of the runs that a program works on: renewed while it emits nothing for them."""
 
 from __future__ import annotations
 

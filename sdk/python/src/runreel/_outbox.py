@@ -1,4 +1,4 @@
-"""What waits to be sent: bounded, in order, and cut into batches. Plain data; whoever uses it brings the lock.
+"""The queue of what waits to be sent: bounded, ordered, batched. Plain data; the caller holds the lock.
 
 Events of one run leave in the order they came. Between runs the order matters in one place: a child is created while
 its parent lives. So nothing overtakes the creation of a run.
@@ -178,7 +178,7 @@ class Outbox:
         return batch
 
     def landed(self) -> None:
-        """The batch that was taken needs no more thought."""
+        """The batch that was taken is done."""
         self._in_flight = None
 
     def oldest(self) -> int | None:

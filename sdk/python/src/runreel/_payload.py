@@ -1,4 +1,4 @@
-"""What programs hand over, as JSON the server takes: any object, of any size, without an exception.
+"""Values of programs as JSON that the server accepts: any object, of any size, without an exception.
 
 The quick way is one call of the standard encoder. Only what it or the server would refuse goes the slow way, where a
 plain copy is made.

@@ -51,9 +51,9 @@ def creation(
     lease_ms: int | None,
     attach: bool,
 ) -> Target:
-    """What a client asks for, as a run that is created before anything is said of it.
+    """A run as requested from a client; it is created before its first event.
 
-    TypeError for arguments that are not what they have to be; whatever is in `input` and `metadata` will do.
+    TypeError for arguments of the wrong type; `input` and `metadata` can contain anything.
     """
     if isinstance(parent, RunScope):
         # A child is created while its parent is there.
@@ -78,7 +78,7 @@ def creation(
         body["input"] = encoded(input)
     if metadata is not None:
         if not isinstance(metadata, Mapping):
-            raise TypeError("the metadata of a run is a mapping")
+            raise TypeError("the metadata of a run must be a mapping")
         members_of_it = plain(metadata)
         body["metadata"] = encoded(members_of_it if isinstance(members_of_it, dict) else {"value": members_of_it})
     target = Target(str(members["run_id"]), beat=None if lease_ms is None else beat_of(lease_ms))
@@ -87,17 +87,17 @@ def creation(
 
 
 def attached(run_id: str) -> Target:
-    """A run that is there already. Nobody knows its lease here."""
+    """An existing run, whose lease is not known here."""
     return Target(run_id, beat=beat_of(LEASE_MS), heard=time.monotonic())
 
 
 def beat_of(lease_ms: int) -> float:
-    """How often a run with such a lease is heard of, seconds. The server takes 0 for a minute."""
+    """How often a run with such a lease must be renewed, seconds. The server treats 0 as a minute."""
     return (lease_ms or 60_000) / 1_000 / BEATS
 
 
 class RunScope(Scope):
-    """What `Run` and `AsyncRun` share: everything but waiting."""
+    """What `Run` and `AsyncRun` share: everything except waiting."""
 
     def __init__(self, sender: Sender, target: Target) -> None:
         super().__init__(self._put, target.run_id, None, self._keep)
@@ -110,14 +110,14 @@ class RunScope(Scope):
 
     @property
     def ended(self) -> bool:
-        """Whether the run takes no more events: it was ended here, or the server has said that it is over.
+        """Whether the run accepts no more events: it was ended here, or the server reported its end.
 
-        Somebody else's cancel is learned of with the first event that is refused because of it.
+        A cancellation by another client is noticed with the first event that is rejected because of it.
         """
         return self._left or self._target.over is not None
 
     def complete(self, output: Any = None) -> None:
-        """Ends the run with `run.completed`. Leaving the block does so with `output`, if nothing else ended it."""
+        """Ends the run with `run.completed`. Leaving the block does this with `output`, unless the run has ended."""
         self._end("run.completed", {"output": self.output if output is None else output})
 
     def fail(self, error: BaseException | str) -> None:
@@ -129,7 +129,7 @@ class RunScope(Scope):
         self._end("run.cancelled", {} if reason is None else {"reason": reason}, reason or "cancelled")
 
     def detach(self) -> None:
-        """Leaves the run as it is: the block does not end it, and another process may go on with `client.attach`."""
+        """Leaves the run as it is: the block does not end it, and another process can use `client.attach`."""
         self._finish_message()
         self._left = True
 
@@ -190,7 +190,7 @@ class RunScope(Scope):
         kind: str,
         interrupt_id: str | None,
     ) -> str:
-        """Emits what asks a person, and gives the interrupt's id."""
+        """Emits the question to a person, and returns the interrupt's id."""
         interrupt_id = interrupt_id or _ids.span_id("interrupt")
         payload = question(prompt, details, expires_in, kind)
         # What was said before the question is there when somebody reads it.
@@ -207,9 +207,8 @@ class RunScope(Scope):
 class Run(RunScope):
     """A run to report on, made by `Client.run` or `Client.attach`; use it with `with`.
 
-    Without a block it begins with what is said of it first, and ends with `complete`, `fail` or `cancel`.
-    `run.output = …` is what it ends with. A block that raises ends it as failed, Ctrl-C as cancelled, and the exception
-    goes on.
+    Without a block it starts with its first event, and ends with `complete`, `fail` or `cancel`. `run.output = …` sets
+    its output. A block that raises ends it as failed, Ctrl-C as cancelled, and the exception propagates.
     """
 
     def __init__(self, sender: Sender, transport: Transport, target: Target) -> None:
@@ -262,8 +261,8 @@ class Run(RunScope):
         """Asks a person: emits `interrupt.requested` and `run.interrupted`. `.wait()` gives the answer.
 
         `details` is anything that helps to decide. After `expires_in` seconds the answer is `expired`. With an
-        `interrupt_id` of your own (1 to 110 characters) a later process that has attached to the run finds the
-        question it had asked, and the answer if there is one.
+        `interrupt_id` of your own (1 to 110 characters), a later process that attaches to the run finds the same
+        question, and its answer if there is one.
         """
         interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)
         return Approval(interrupt, self._target, self._sender, self._open_approvals, self._transport)
@@ -273,7 +272,7 @@ class AsyncRun(RunScope):
     """A run to report on, made by `AsyncClient.run` or `AsyncClient.attach`; use it with `async with`.
 
     Emitting never waits, so its methods, and the blocks of steps, tools and messages, are those of `Run`. An upload
-    does: `await run.artifact(…)`.
+    is awaited: `await run.artifact(…)`.
     """
 
     def __init__(self, sender: Sender, transport: AsyncTransport, target: Target) -> None:

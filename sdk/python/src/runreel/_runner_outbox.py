@@ -1,4 +1,4 @@
-"""What a runner has said of its runs, until the server acknowledged it. Plain data; whoever uses it brings the lock."""
+"""A runner's messages about its runs, until the server acknowledges them. Plain data; the caller holds the lock."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ class Line:
 
 @dataclass(slots=True)
 class Sent:
-    """A message that was made; its number is its own for ever."""
+    """A message; its number never changes."""
 
     n: int
     lines: list[Line]
@@ -71,7 +71,7 @@ class Said:
             self.sent = max(0, self.sent - 1)
 
     def refused(self, n: int) -> None:
-        """The server will not take a message; the others it does."""
+        """The server rejected one message, but none of the others."""
         before = list(self.waiting)
         gone = [at for at, message in enumerate(before) if message.n == n]
         self.waiting = deque(message for message in before if message.n != n)

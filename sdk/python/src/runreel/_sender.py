@@ -1,7 +1,7 @@
 """The thread that sends. One for each client, also for an asynchronous one: a busy event loop does not hold it up, and
 an event loop that ends does not lose what was queued.
 
-It never raises into the program it reports on. What it could not do it counts and says once.
+It never raises into the program it reports on. Failures are counted and logged once.
 """
 
 from __future__ import annotations
@@ -47,7 +47,7 @@ class Sender:
         self, transport: Transport, *, on_error: OnError, max_events: int, max_bytes: int, flush_interval: float
     ) -> None:
         if on_error not in ("warn", "raise", "ignore"):
-            raise ValueError('on_error is "warn", "raise" or "ignore"')
+            raise ValueError('on_error must be "warn", "raise" or "ignore"')
         self._transport = transport
         self._on_error = on_error
         self._bounds = (max_events, max_bytes)
@@ -146,15 +146,15 @@ class Sender:
             raise error
 
     def upload_failed(self, name: str, error: Exception) -> None:
-        """To be called when an artifact came to nothing: it counts and is told of like an event that is lost."""
+        """To be called when an artifact was not uploaded: it is counted and reported like a dropped event."""
         self._lost(1, f"the artifact {name} was not uploaded: {error}")
         self.raise_pending()
 
     def raise_unsent(self) -> None:
-        """To be called when a flush came to nothing."""
+        """To be called when a flush failed."""
         self.raise_pending()
         if self._on_error == "raise":
-            raise self._failure or ConnectionFailed(f"{self._transport.url} did not take the events in time")
+            raise self._failure or ConnectionFailed(f"{self._transport.url} did not accept the events in time")
 
     def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Sends what is queued, for at most `timeout` seconds, and ends the thread. What is left is dropped."""
@@ -171,7 +171,7 @@ class Sender:
             lost = self._outbox.drop_all()
             _busy.discard(self)
             self._settle()
-        self._lost(lost, f"{self._transport.url} did not take them in time")
+        self._lost(lost, f"{self._transport.url} did not accept them in time")
         if self.dropped > lost and self._on_error == "warn":
             log.warning("%d events did not reach Runreel at %s", self.dropped, self._transport.url)
 
@@ -245,7 +245,7 @@ class Sender:
             self._report(error)
 
     def _insist(self, batch: Batch) -> ApiError | None:
-        """Sends until there is an answer that stands: None when it is a good one."""
+        """Sends until the answer is final: None when it is a success."""
         failures = 0
         while not self._abandon.is_set():
             call = batch.call() if isinstance(batch, Create) else batch_call(batch[0].target.run_id, batch)
@@ -274,7 +274,7 @@ class Sender:
             failures += 1
             self._fails(failure)
             self._abandon.wait(backoff(failures) if wait is None else wait)
-        self._lost(_lasting(batch), f"{self._transport.url} did not take them in time")
+        self._lost(_lasting(batch), f"{self._transport.url} did not accept them in time")
         return None
 
     # What is said about it.
@@ -286,7 +286,7 @@ class Sender:
                 if not flush.patient:
                     flush.resolve(False)
             self._flushes = [flush for flush in self._flushes if flush.patient]
-        self._say("unreachable", f"{error}; events are kept, up to a bound, until it does better")
+        self._say("unreachable", f"{error}; events are queued, up to a bound, until the server accepts them")
 
     def _recovered(self) -> None:
         if self._failure is not None:
@@ -329,7 +329,7 @@ def _lasting(batch: Batch) -> int:
 
 
 def landed(done: Future[bool], timeout: float | None) -> bool:
-    """Waits for a flush; False when it came to nothing within so many seconds."""
+    """Waits for a flush; False when it failed or timed out."""
     try:
         return done.result(timeout)
     except futures.TimeoutError:

@@ -1,7 +1,7 @@
-"""What a program says about itself: steps, tool calls, messages, log lines, within a run and within each other.
+"""What a program reports about itself: steps, tool calls, messages, log lines, within a run and within each other.
 
-Nothing here waits or knows the network: every call builds an event and hands it on. So it is the same for threads and
-for event loops. What nests in what is said by the object that is asked: `step.tool(...)` lies in `step`.
+Nothing here waits or uses the network: every call builds an event and hands it on. So it is the same for threads and
+for event loops. Nesting follows the object: `step.tool(...)` is nested in `step`.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class Emit(Protocol):
 
 
 class Scope:
-    """A run or a span of it: what is emitted here lies within."""
+    """A run or one of its spans: events emitted here belong to it."""
 
     def __init__(self, emit: Emit, run_id: str, span_id: str | None, upload: Callable[[Upload], Any]) -> None:
         self.run_id = run_id
@@ -57,28 +57,28 @@ class Scope:
     ) -> None:
         """Emits an event of any type the wire contract allows, such as `custom.indexed`.
 
-        `payload` is anything; what JSON has no form for is replaced, what is over 64 KiB is cut and says so (see the
-        README). `parent_span_id` defaults to the span this is called on. An `event_id` of your own makes a repeat, also
-        by another process, count once. Never waits.
+        `payload` is anything; values without a JSON form are replaced, values over 64 KiB are truncated and marked (see
+        the README). `parent_span_id` defaults to the span this is called on. With an `event_id` of your own, a repeat,
+        also by another process, is stored once. Never waits.
         """
         if not isinstance(type, str):
-            raise TypeError("the type of an event is a string")
+            raise TypeError("the type of an event must be a string")
         members = {"span_id": span_id, "parent_span_id": parent_span_id or self.span_id, "event_id": event_id}
         self._emit(type, payload, members=members)
 
     def step(self, name: str, *, span_id: str | None = None) -> Step:
-        """`with run.step("plan") as step:` — a step with a beginning and an end.
+        """`with run.step("plan") as step:` — a step with a start and an end.
 
-        It begins with this call. Without a block it ends with `complete` or `fail`, or with what it lies in.
+        It starts with this call. Without a block it ends with `complete` or `fail`, or with its parent.
         """
         step = Step(self, "step", name, span_id)
         step._start({"name": name})
         return step
 
     def tool(self, name: str, args: Any = None, *, span_id: str | None = None) -> Tool:
-        """`with run.tool("search", {"q": "…"}) as tool: tool.result = …` — a call of a tool.
+        """`with run.tool("search", {"q": "…"}) as tool: tool.result = …` — a tool call.
 
-        It begins and ends as a step does.
+        It starts and ends like a step.
         """
         tool = Tool(self, name, args, span_id)
         tool._start({"name": name, "args": args})
@@ -93,15 +93,15 @@ class Scope:
         model: str | None = None,
         span_id: str | None = None,
     ) -> Message:
-        """A message: at once, or piece by piece.
+        """A message: complete, or piece by piece.
 
-        With `content`, a text or parts such as `{"type": "text", "text": "…"}`, it is emitted whole. Without, it is
-        what `token` has begun here that ends, with this `usage` and `model`; and `with run.message() as message:`
-        begins one that is written with `message.token("…")`. `usage` holds numbers, such as
+        With `content`, a text or parts such as `{"type": "text", "text": "…"}`, it is emitted as a whole. Without, it
+        ends the message that `token` started here, with this `usage` and `model`; and `with run.message() as message:`
+        starts one that is written with `message.token("…")`. `usage` contains numbers, such as
         `{"input_tokens": 9, "output_tokens": 3}`.
         """
         if content is not None and not isinstance(content, (str, Sequence)):
-            raise TypeError("the content of a message is a string or a list of parts")
+            raise TypeError("the content of a message must be a string or a list of parts")
         begun, self._message = self._message, None
         if begun is not None:
             if content is None:
@@ -113,10 +113,10 @@ class Scope:
         return message
 
     def token(self, text: str) -> None:
-        """Adds a piece to the message being written here; the first one begins it.
+        """Adds a piece to the message being written here; the first one starts it.
 
-        It ends with the next `message(...)`, or with the run or span. Readers see the pieces as they come; stored is
-        the whole message.
+        It ends with the next `message(...)`, or with the run or span. Readers see the pieces live; the whole message
+        is stored.
         """
         message = self._message or Message(self, "assistant", None, None, None)
         message.token(text)
@@ -130,17 +130,17 @@ class Scope:
         path: str | Path | None = None,
         media_type: str | None = None,
     ) -> Any:
-        """Uploads what was made: `data` (a text, bytes, or anything JSON), or the file at `path`, of at most 1 GiB.
+        """Uploads an artifact: `data` (a text, bytes, or anything JSON), or the file at `path`, of at most 1 GiB.
 
-        It waits for the upload, which a file passes piece by piece, and gives what the server says of it: a dict with
-        `artifact_id`, `name`, `media_type`, `size`, `sha256` and `url`. In an async run it is to be awaited:
-        `await run.artifact(…)`. What fails is reported as for events, and the answer is None. OSError for a file that
+        It waits for the upload (a file is sent piece by piece) and returns the server's description: a dict with
+        `artifact_id`, `name`, `media_type`, `size`, `sha256` and `url`. In an async run it must be awaited:
+        `await run.artifact(…)`. Failures are reported as for events, and None is returned. OSError for a file that
         cannot be read, `ArtifactTooLarge` for one over the bound.
         """
         return self._upload(upload_of(name, data, path, media_type, self.span_id))
 
     def _finish(self, error: BaseException | str | None) -> None:
-        """Ends what is open in here, the innermost first."""
+        """Ends all open spans in here, the innermost first."""
         self._finish_message()
         for span in reversed(list(self._open)):
             span._end(error)
@@ -152,7 +152,7 @@ class Scope:
 
 
 class Log:
-    """`run.log.info("indexed", files=3)`: a line with a level, and whatever belongs to it."""
+    """`run.log.info("indexed", files=3)`: a log line with a level and fields."""
 
     def __init__(self, scope: Scope) -> None:
         self._scope = scope
@@ -161,19 +161,19 @@ class Log:
         self._scope.event(f"log.{level}", {"message": message, **fields})
 
     def debug(self, message: str, /, **fields: Any) -> None:
-        """A line for whoever looks for a fault."""
+        """A debug line."""
         self._line("debug", message, fields)
 
     def info(self, message: str, /, **fields: Any) -> None:
-        """A line about what happened."""
+        """An informational line."""
         self._line("info", message, fields)
 
     def warn(self, message: str, /, **fields: Any) -> None:
-        """A line about what is odd."""
+        """A warning."""
         self._line("warn", message, fields)
 
     def error(self, message: str, /, **fields: Any) -> None:
-        """A line about what went wrong."""
+        """An error line."""
         self._line("error", message, fields)
 
 
@@ -221,7 +221,7 @@ class Step(Scope):
 
 
 class Tool(Step):
-    """A call of a tool. Set `result` to what it gave."""
+    """A tool call. Set `result` to its result."""
 
     def __init__(self, within: Scope, name: str, args: Any, span_id: str | None) -> None:
         super().__init__(within, "tool", name, span_id)
@@ -260,9 +260,9 @@ class Message:
         return "".join(self._pieces)
 
     def token(self, text: str) -> None:
-        """Adds a piece. Readers see it within a moment; it is stored when the message ends."""
+        """Adds a piece. Readers see it almost at once; it is stored when the message ends."""
         if not isinstance(text, str):
-            raise TypeError("a piece of a message is a string")
+            raise TypeError("a piece of a message must be a string")
         if self._closed or not text:
             return
         self._pieces.append(text)
@@ -310,7 +310,7 @@ def question(prompt: str, details: Any, expires_in: float | None, kind: str) -> 
         try:
             payload["expires_at"] = (datetime.now(timezone.utc) + timedelta(seconds=expires_in)).isoformat()
         except OverflowError:
-            raise ValueError("expires_in is a number of seconds, and no date lies so far ahead") from None
+            raise ValueError("expires_in is too large: the date is out of range") from None
     return payload
 
 

@@ -50,7 +50,7 @@ class Parser:
             self._line += line
             self._size += len(line)
             if self._size > LONGEST_FRAME:
-                raise RunreelError(f"the stream of events is broken: one of them has more than {LONGEST_FRAME} bytes")
+                raise RunreelError(f"the event stream is malformed: an event has more than {LONGEST_FRAME} bytes")
             if line.endswith((b"\r", b"\n")):
                 frame = self._take(bytes(self._line.rstrip(b"\r\n")))
                 self._line.clear()

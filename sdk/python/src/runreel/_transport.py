@@ -1,4 +1,4 @@
-"""Requests that are repeated when that is safe, on connections that stay open for the next one.
+"""Requests that are retried when that is safe, on connections that are kept open.
 
 `Transport` is for threads, `AsyncTransport` for event loops; what they decide is in `_http`. The token travels in the
 `Authorization` header and appears nowhere else.
@@ -30,7 +30,7 @@ Verify = bool | str | ssl.SSLContext
 
 
 class _Settings:
-    """What both kinds have in common: where to, as whom, how patiently."""
+    """What both kinds share: address, credential and retries."""
 
     def __init__(self, url: str | None, token: str | None, timeout: float, retries: int, verify: Verify) -> None:
         self.url = address(url)
@@ -79,10 +79,10 @@ class Transport(_Settings):
     """HTTP to one server. May be shared between threads, and used on both sides of a fork.
 
     `url` defaults to `RUNREEL_URL`, else http://127.0.0.1:7717; `token` to `RUNREEL_TOKEN`, else none. `timeout`
-    (seconds) bounds each wait for the network, `retries` is how often a request is repeated. `verify` is whom an https
-    address is believed: True for the usual authorities (or those of `SSL_CERT_FILE` or `SSL_CERT_DIR`), the path of a
-    file or folder of certificates, an `ssl.SSLContext`, or False for anybody; OSError when the file cannot be read. An
-    `httpx.Client` of your own is used as it is and not closed.
+    (seconds) limits each network wait, `retries` how often a request is retried. `verify` configures TLS verification:
+    True for the default authorities (or those of `SSL_CERT_FILE` or `SSL_CERT_DIR`), the path of a file or folder of
+    certificates, an `ssl.SSLContext`, or False for none; OSError when the file cannot be read. An `httpx.Client` of
+    your own is used unchanged and not closed.
     """
 
     def __init__(
@@ -116,7 +116,7 @@ class Transport(_Settings):
         """Sends a request and gives the decoded JSON of the answer, None for 204.
 
         Connection errors and 429, 502, 503, 504 are retried, after `Retry-After` or a growing wait, for GET, PUT and
-        DELETE and for what is said to be `idempotent`. Raises `ApiError` or `ConnectionFailed`. Segments of `path` are
+        DELETE and for calls marked `idempotent`. Raises `ApiError` or `ConnectionFailed`. Segments of `path` are
         quoted by the caller, see `quote`.
         """
         return self.send(Call(method, path, params, json, content, content_type, headers or {}, idempotent))

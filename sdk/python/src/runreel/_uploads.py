@@ -65,11 +65,11 @@ class AsyncFile:
 def upload_of(
     name: str, data: Any, path: str | Path | None, media_type: str | None, parent_span_id: str | None
 ) -> Upload:
-    """What a program hands over. TypeError for a mistake in the call, OSError for a file that cannot be read."""
+    """The content to upload. TypeError for invalid arguments, OSError for a file that cannot be read."""
     if (data is None) == (path is None):
-        raise TypeError("an artifact is either data or the file at a path")
+        raise TypeError("an artifact needs either data or a path")
     if not isinstance(name, str):
-        raise TypeError("the name of an artifact is a string")
+        raise TypeError("the name of an artifact must be a string")
     guess = mimetypes.guess_type(name if path is None else str(path))[0]
     content: bytes | Path
     if path is not None:
@@ -86,5 +86,5 @@ def upload_of(
     if isinstance(content, bytes):
         size = len(content)
     if size > ARTIFACT_BYTES:
-        raise ArtifactTooLarge(f"{name} has {size} bytes, and an artifact at most {ARTIFACT_BYTES}")
+        raise ArtifactTooLarge(f"{name} has {size} bytes; an artifact can have at most {ARTIFACT_BYTES}")
     return Upload(whole_characters(name), media_type or guess, content, parent_span_id)

@@ -6,18 +6,18 @@ from typing import Any
 
 
 class RunreelError(Exception):
-    """Anything this package raises on its own account."""
+    """Base class of all exceptions of this package."""
 
 
 class ConnectionFailed(RunreelError):
-    """No answer came from the server: it is down, unreachable, or fell silent; also after all retries."""
+    """No answer from the server: it is down, unreachable, or timed out, also after all retries."""
 
 
 class ApiError(RunreelError):
     """The server refused a request (RFC 9457 problem details).
 
-    `code` is stable and meant for programs; `title`, `detail` and `hint` are for people; `field` names the member or
-    parameter that is meant. An answer that is not Runreel's, of a proxy say, has the code `http_<status>`.
+    `code` is stable and meant for programs; `title`, `detail` and `hint` are for people; `field` names the invalid
+    member or parameter. An answer that is not Runreel's, such as a proxy's, has the code `http_<status>`.
     """
 
     def __init__(
@@ -52,7 +52,7 @@ class ApiError(RunreelError):
 
 
 class StreamGap(RunreelError):
-    """Something after the reader's cursor was deleted from the log; the stream would go on behind it.
+    """Events after the reader's cursor were deleted from the log; the stream would continue after them.
 
     In the stream of one run both members are seqs. In a feed `requested_after` is a cursor and `first_seq` is None.
     """
@@ -63,12 +63,12 @@ class StreamGap(RunreelError):
         self.first_seq = first_seq
 
     def __str__(self) -> str:
-        behind = "" if self.first_seq is None else f"; the log goes on with {self.first_seq}"
+        behind = "" if self.first_seq is None else f"; the log continues with {self.first_seq}"
         return f"events after {self.requested_after} were deleted{behind}"
 
 
 class EventsDropped(RunreelError):
-    """So many events (`count`) will not reach the log: the queue was full, or the server did not take them in time."""
+    """`count` events will not reach the log: the queue was full, or the server did not accept them in time."""
 
     def __init__(self, count: int, why: str) -> None:
         super().__init__(count, why)
@@ -80,8 +80,8 @@ class EventsDropped(RunreelError):
 
 
 class ArtifactTooLarge(RunreelError):
-    """An artifact over 1 GiB, the server's bound."""
+    """An artifact over 1 GiB, the server's limit."""
 
 
 class RunEnded(RunreelError):
-    """The run ended before what was waited for could happen."""
+    """The run ended before what was awaited could happen."""

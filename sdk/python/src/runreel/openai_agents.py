@@ -1,4 +1,4 @@
-"""Traces of the OpenAI Agents SDK in Runreel, as they happen.
+"""Live traces of the OpenAI Agents SDK in Runreel.
 
 `pip install "runreel[openai-agents]"`
 
@@ -58,13 +58,13 @@ class _Recording:
 class RunreelTraceProcessor(TracingProcessor):
     """Records each trace as a run: `agents.add_trace_processor(RunreelTraceProcessor())`.
 
-    The trace's name is the title, its `group_id` the thread, its id and metadata are in the run's metadata. Agents,
-    their turns, guardrails and spans of one's own are steps, function calls tools, answers of models messages with
-    their usage, and a handoff is a `custom.handoff` event. What the user said is taken from the input of the first
-    model call. A run fails when the last of its agents did; its output is what was said last.
+    The trace's name is the title, its `group_id` the thread; its id and metadata are in the run's metadata. Agents,
+    their turns, guardrails and custom spans are steps, function calls are tools, model answers are messages with their
+    usage, and a handoff is a `custom.handoff` event. The user's message is taken from the input of the first model
+    call. A run fails when its last agent failed; its output is the last message.
 
-    Nothing here waits for the network. Without a `client` it makes one of `url`, `token`, `on_error` and `verify` (see
-    `Client`), which `shutdown` closes. Inputs and outputs are there as far as the SDK traces them, see its
+    Nothing here waits for the network. Without a `client` it creates one from `url`, `token`, `on_error` and `verify`
+    (see `Client`), which `shutdown` closes. Inputs and outputs are included as far as the SDK traces them, see its
     `trace_include_sensitive_data`.
     """
 
@@ -159,7 +159,7 @@ class RunreelTraceProcessor(TracingProcessor):
         self.client.flush()
 
     def shutdown(self) -> None:
-        """Sends what is queued and closes the client, unless that is your own."""
+        """Sends what is queued and closes the client, unless you passed it."""
         if self._closes:
             self.client.close()
 

@@ -1,4 +1,4 @@
-"""A runner: carries out queued runs of some agents, over one WebSocket that comes back by itself.
+"""A runner: executes queued runs of some agents over one WebSocket that reconnects automatically.
 
 ```python
 from runreel import Runner
@@ -52,9 +52,9 @@ Handler = Callable[[Assignment], Any] | Callable[[Assignment], Awaitable[Any]]
 class Runner:
     """`Runner(url, agents={"name": handler}).run()` — works until SIGTERM, Ctrl-C or `stop()`.
 
-    A handler is a function, which runs in a thread of its own, or a coroutine. `capacity` is how many runs are worked
-    on at a time. A server or network that is away costs time and nothing else: what was said is kept and sent again,
-    and is stored once. `grace` (seconds) is how long what is under way goes on after `stop()`; the rest is given back.
+    A handler is a function, which runs in a thread of its own, or a coroutine. `capacity` is the maximum number of
+    concurrent runs. An unreachable server or network only costs time: events are queued and resent, and stored once.
+    `grace` (seconds) is how long current runs continue after `stop()`; the others are given back.
     """
 
     def __init__(
@@ -69,7 +69,7 @@ class Runner:
         verify: bool | ssl.SSLContext = True,
     ) -> None:
         if not agents:
-            raise ValueError("a runner serves at least one agent")
+            raise ValueError("a runner must serve at least one agent")
         self.url = address(url)
         self._headers = standing_headers(token)
         self._transport = Transport(url, token=token, verify=verify)
@@ -101,7 +101,7 @@ class Runner:
         asyncio.run(serving())
 
     def stop(self) -> None:
-        """Takes nothing new; `run` returns when what is under way has ended, or after the grace. Any thread may."""
+        """Accepts no new runs; `run` returns when current runs have ended, or after the grace. Thread-safe."""
         self._stopping = True
         self._wake()
 
@@ -122,7 +122,7 @@ class Runner:
                     status = error.response.status_code
                     if status in (400, 401, 403, 404, 405, 426):
                         raise _refusal(error) from None
-                    log.info("%s does not take runners now (HTTP %d)", self.url, status)
+                    log.info("%s does not accept runners now (HTTP %d)", self.url, status)
                 except (OSError, ConnectionClosed, InvalidHandshake, asyncio.TimeoutError) as error:
                     log.info("%s cannot be reached: %s", self.url, type(error).__name__)
                 failures += 1
@@ -250,7 +250,7 @@ class Runner:
         if message.get("code") in ("lease_lost", "not_assigned", "run_ended"):
             self._forget(run, text_member(message, "detail"))
         else:
-            log.warning("an event was not taken: %s (%s)", message.get("detail"), message.get("code"))
+            log.warning("an event was rejected: %s (%s)", message.get("detail"), message.get("code"))
             if isinstance(message.get("n"), int):
                 with self._changed:
                     run._said.refused(message["n"])
@@ -261,7 +261,7 @@ class Runner:
         if known is not None:
             if known.attempt >= run.attempt:
                 return
-            self._forget(known, "the run was assigned anew")
+            self._forget(known, "the run was assigned again")
         self._runs[run.run_id] = run
         run._task = asyncio.ensure_future(self._carry_out(run))
 
@@ -327,4 +327,4 @@ def _refusal(error: InvalidStatus) -> RunreelError:
     status, detail = error.response.status_code, ""
     with suppress(ValueError):
         detail = text_member(json.loads(error.response.body or b"{}"), "detail")
-    return RunreelError(f"the server does not take this runner (HTTP {status}): {detail or 'no reason was given'}")
+    return RunreelError(f"the server rejected this runner (HTTP {status}): {detail or 'no reason was given'}")

@@ -1,4 +1,4 @@
-"""LangGraph with Runreel: its checkpoints kept by the server, its runs recorded as they happen.
+"""LangGraph with Runreel: checkpoints stored by the server, runs recorded live.
 
 `pip install "runreel[langgraph]"`
 

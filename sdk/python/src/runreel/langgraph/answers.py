@@ -1,4 +1,4 @@
-"""What people answered to the interrupts of a graph, and how it goes on from there."""
+"""People's answers to the interrupts of a graph, and how it resumes with them."""
 
 from __future__ import annotations
 
@@ -27,11 +27,11 @@ class Answers(dict[str, Decision]):
         self._requests = requests
 
     def command(self) -> Command[Any] | None:
-        """The input with which the graph goes on: `graph.invoke(answers.command(), config)`.
+        """The input that resumes the graph: `graph.invoke(answers.command(), config)`.
 
         An interrupt is answered with the value the person sent. Without one it is `True` when approved and `False`
         otherwise; LangChain's human-in-the-loop middleware gets its `{"decisions": [{"type": "approve"}]}`. None, which
-        is what LangGraph wants at a breakpoint (`interrupt_before`), where nothing was asked.
+        is what LangGraph expects at a breakpoint (`interrupt_before`), which asks no question.
         """
         resume = {
             name: _value(decision, self._requests.get(name))
@@ -42,7 +42,7 @@ class Answers(dict[str, Decision]):
 
 
 def wait_for_answers(client: Client, run_id: str, timeout: float | None) -> Answers:
-    """Waits until every interrupt that the graph last stopped for is answered. See `RunreelCallback`."""
+    """Waits until every interrupt of the graph's last stop is answered. See `RunreelCallback`."""
     deadline = None if timeout is None else time.monotonic() + timeout
     asked = _Asked()
     for event in client.events(run_id, types=_TYPES):
@@ -54,7 +54,7 @@ def wait_for_answers(client: Client, run_id: str, timeout: float | None) -> Answ
             if not asked.open:
                 break
         else:
-            raise RunEnded(f"run {run_id} ended before everything was answered")
+            raise RunEnded(f"run {run_id} ended before all interrupts were answered")
     return Answers({name: asked.decisions[name] for name in asked.waiting}, asked.requests)
 
 

@@ -1,4 +1,4 @@
-"""A LangGraph (or LangChain) run in Runreel, as it happens."""
+"""A LangGraph (or LangChain) run in Runreel, recorded live."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ from .recording import ENDS, Recording, found, goes_on, log, unfinished
 class RunreelCallback(Observer):
     """Records each outermost call of a graph as a run: `graph.invoke(input, {"callbacks": [callback], …})`.
 
-    Nodes and named subgraphs become steps, tools and retrievers tools, models messages with their tokens as they are
-    written; what a person says in the input is a message, too. The run belongs to the thread of the config, and the
-    checkpoints a `RunreelSaver` keeps meanwhile belong to the run.
+    Nodes and named subgraphs become steps, tools and retrievers become tools, models become messages with live tokens;
+    a person's input is a message, too. The run belongs to the thread of the config, and the checkpoints a
+    `RunreelSaver` stores during it belong to the run.
 
-    An interrupt is no error: the run reads `interrupted`, with an `interrupt.requested` for each question. The next
-    call of the graph on the thread with `Command(resume=…)` or None goes on with that run, in another process too; with
-    `run_id` the first call goes on with that one. An answer that came by Runreel's route is found there; one that the
-    program gives itself is put there. LangGraph runs an interrupted node again from its start. Its span, and that of a
-    tool call under way, goes on as the same one; a model that is called again is another message.
+    An interrupt is not an error: the run is `interrupted`, with an `interrupt.requested` for each question. The next
+    call of the graph on the thread with `Command(resume=…)` or None continues that run, also in another process; with
+    `run_id` the first call continues that run. An answer given through Runreel's API is read from the log; one that the
+    program gives itself is added to it. LangGraph runs an interrupted node again from its start. Its span, and that of
+    a tool call in progress, continues as the same one; a model that is called again is another message.
 
-    One callback may serve many graphs and threads at a time. `agent`, `tags` and `metadata` are said of each run.
-    Without a `client` it makes one of `url`, `token`, `on_error` and `verify` (see `Client`), which `close` closes. It
-    never breaks the graph: what goes wrong is logged, or with `on_error="raise"` raised. Nor does it hold it up: before
-    a graph goes on, the server is asked once what was before, and has 2 s for each answer.
+    One callback can serve many graphs and threads at a time. `agent`, `tags` and `metadata` are set on each run.
+    Without a `client` it creates one from `url`, `token`, `on_error` and `verify` (see `Client`), which `close` closes.
+    It never breaks the graph: errors are logged, or with `on_error="raise"` raised. Nor does it delay the graph for
+    long: before a graph resumes, the server is asked once for the earlier state, and has 2 s for each answer.
     """
 
     def __init__(
@@ -58,7 +58,7 @@ class RunreelCallback(Observer):
         self._warns = on_error == "warn"
         self.client = client or Client(url, token=token, on_error=on_error, verify=verify)
         self.run_id = run_id
-        """The run that began last, or that is to be gone on with."""
+        """The run that started last, or that is to be continued."""
         self._closes = client is None
         self._given = run_id
         self._thread_id = thread_id
@@ -68,25 +68,25 @@ class RunreelCallback(Observer):
         self._at_work: dict[str, str] = {}
 
     def run_of(self, thread_id: str) -> str | None:
-        """The run that works on a thread now. So `RunreelSaver` knows to which run a checkpoint belongs."""
+        """The run that works on a thread now. `RunreelSaver` uses it to assign a checkpoint to its run."""
         return self._at_work.get(thread_id)
 
     def wait_for_answers(self, run_id: str | None = None, *, timeout: float | None = None) -> Answers:
-        """Waits until people have answered what the graph stopped for: of this run, or of the one that began last.
+        """Waits until the interrupts of this run, or of the one that started last, are answered.
 
-        `graph.invoke(answers.command(), config)` goes on. An answer that is in the log already is returned at once,
-        also after a restart. Raises TimeoutError after `timeout` seconds, `RunEnded` when the run was cancelled
+        `graph.invoke(answers.command(), config)` resumes the graph. An answer that is already in the log is returned at
+        once, also after a restart. Raises TimeoutError after `timeout` seconds, `RunEnded` when the run was cancelled
         meanwhile. From a coroutine: `await asyncio.to_thread(callback.wait_for_answers)`.
         """
         return wait_for_answers(self.client, self._named(run_id), timeout)
 
     def wait_for_answer(self, run_id: str | None = None, *, timeout: float | None = None) -> Decision:
-        """The same for a graph that stopped for one thing; ValueError when there were several."""
+        """The same for a graph with one interrupt; ValueError when there are several."""
         (decision,) = self.wait_for_answers(run_id, timeout=timeout).values()
         return decision
 
     def close(self) -> None:
-        """Sends what is queued and closes the client, unless that is your own."""
+        """Sends what is queued and closes the client, unless you passed it."""
         if self._closes:
             self.client.close()
 
@@ -147,5 +147,5 @@ class RunreelCallback(Observer):
     def _named(self, run_id: str | None) -> str:
         named = run_id or self.run_id
         if named is None:
-            raise ValueError("no run has begun yet: say which one")
+            raise ValueError("no run has started yet: specify the run")
         return named

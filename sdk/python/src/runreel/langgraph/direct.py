@@ -80,7 +80,7 @@ class DirectTransport(Transport):
         """The request as it travels. Nothing in it can end a line: the path is quoted, the token was looked at."""
         content, headers = call.body()
         if not isinstance(content, bytes | None):
-            raise TypeError("what is read piece by piece goes another way")
+            raise TypeError("a streamed body is not supported here")
         query = urlencode(call.query(), quote_via=quote)
         lines = "".join(f"{name}: {value}\r\n" for name, value in headers.items())
         if call.method != "GET":

@@ -1,4 +1,4 @@
-"""What LangChain calls while a graph is at work, turned into spans and messages of a run."""
+"""LangChain's callbacks of a running graph, turned into spans and messages of a run."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ REMEMBERED = 10_000
 
 @dataclass(slots=True)
 class Frame:
-    """A runnable at work, and the span it lies in.
+    """A running runnable, and its span.
 
     What lies in it is emitted into `scope`: its own span's, or `within` for what is not shown. `task` is LangGraph's id
     of the node's task.
@@ -49,7 +49,7 @@ class Frame:
 
 
 class Observer(GraphCallbackHandler, Recorder):
-    """Knows which runnable is which. What a run is and when it ends is said by `RunreelCallback`."""
+    """Tracks the runnables. `RunreelCallback` decides what a run is and when it ends."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -250,7 +250,7 @@ class Observer(GraphCallbackHandler, Recorder):
     def _open(
         self, parent: Frame, kind: Literal["step", "tool"], name: str, task: str, said: Mapping[str, Any]
     ) -> Frame:
-        """Begins a span within the parent's, or goes on with the one that was interrupted."""
+        """Starts a span within the parent's, or continues the one that was interrupted."""
         within = parent.scope
         span_id, begins = parent.recording.spans.enter(kind, task[:110])
         if begins:

@@ -1,4 +1,4 @@
-"""One outermost call of a graph as a Runreel run: how it begins or goes on, what it asks, and how it ends."""
+"""One outermost call of a graph as a Runreel run: how it starts or resumes, what it asks, and how it ends."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ class Recording:
         return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id, self.run._upload)
 
     def resume(self, event: GraphResumeEvent) -> None:
-        """The graph goes on. What the program answered itself, and no person by the route, is put into the log."""
+        """The graph resumes. Answers that the program gave itself, instead of a person through the API, are logged."""
         answered = False
         for interrupt_id, value in self._answers():
             try:
@@ -106,7 +106,7 @@ class Recording:
         self.run.__exit__(type(error), error, None)
 
     def wait(self, reason: str) -> None:
-        """The graph was told to stop where it is, to go on later."""
+        """The graph was asked to stop where it is, to resume later."""
         self.run.event("run.waiting", {"reason": reason})
         self._leave()
 
@@ -150,7 +150,7 @@ class Recording:
 
     def _close_abandoned(self) -> None:
         """Ends the spans that were interrupted and that the graph never came back to."""
-        error = {"type": "Abandoned", "message": "the graph went on without it"}
+        error = {"type": "Abandoned", "message": "the graph continued without it"}
         for span_id in self.spans.paused("tool"):
             self.run.event("tool.failed", {"error": error}, span_id=span_id)
         for span_id in self.spans.paused("step"):
@@ -186,7 +186,7 @@ def _pages(client: Client, first: Call, member: str) -> Iterator[Any]:
 
 
 def _promptly(client: Client, call: Call) -> Any:
-    """The answer to one attempt. A graph is not held up for as long as the client would try."""
+    """The answer to one attempt. A graph is not delayed for as long as the client would retry."""
     try:
         with client._transport.open(call, PATIENCE) as response:
             response.read()

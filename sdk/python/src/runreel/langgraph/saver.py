@@ -1,4 +1,4 @@
-"""LangGraph's checkpoints in Runreel: the state of every thread, kept by the server and readable from any process."""
+"""LangGraph's checkpoints in Runreel: each thread's state, stored by the server and readable from any process."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ from .listing import Listing
 class RunreelSaver(BaseCheckpointSaver[str]):
     """A checkpointer for `graph.compile(checkpointer=…)`; for `invoke` and for `ainvoke`.
 
-    One saver may be shared by threads and by event loops. It keeps connections open: close it (`close`, `aclose`) or
-    use it as a context manager, `with` or `async with`. Values are serialised by `serde`, LangGraph's own when absent;
+    One saver can be shared by threads and by event loops. It keeps connections open: close it (`close`, `aclose`) or
+    use it as a context manager, `with` or `async with`. Values are serialised by `serde`, by default LangGraph's own;
     with an `EncryptedSerializer` the server sees neither values nor state. It does see ids, the names of the channels
-    and the metadata, which must be JSON: NUL characters and lone surrogates are left out, another value raises
-    TypeError or ValueError. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is left out:
-    LangGraph puts what is `configurable` there, and a service may pass its user's token on in it. The state itself is
-    kept as it is; the server refuses one with a JWT of its own in it. A checkpoint belongs to the run its metadata
-    names as `run_id`, else to the one that a `RunreelCallback` in the config records. `url`, `token`, `timeout`,
-    `retries` and `verify` are those of `Client`.
+    and the metadata, which must be JSON: NUL characters and lone surrogates are removed, another value raises
+    TypeError or ValueError. A member of the metadata that is a JWT (a compact JWS, also behind `Bearer`) is removed:
+    LangGraph copies `configurable` there, and a service may pass its user's token in it. The state itself is stored
+    unchanged; the server rejects one that contains a JWT of the server's own. A checkpoint belongs to the run named as
+    `run_id` in its metadata, else to the one that a `RunreelCallback` in the config records. `url`, `token`,
+    `timeout`, `retries` and `verify` are those of `Client`.
 
     Methods raise `ApiError` when the server refuses, `ConnectionFailed` when it does not answer after `retries`, and
     ValueError for a thread id that is not 1 to 255 characters of `A-Z a-z 0-9 . _ : @ + -`.
@@ -63,7 +63,7 @@ class RunreelSaver(BaseCheckpointSaver[str]):
         self._lock = threading.Lock()
 
     def setup(self) -> None:
-        """Does nothing: the server keeps its tables itself. Other savers want to be told."""
+        """Does nothing: the server manages its tables. Other savers need this call."""
 
     def put(
         self,
@@ -94,33 +94,33 @@ class RunreelSaver(BaseCheckpointSaver[str]):
         before: RunnableConfig | None = None,
         limit: int | None = None,
     ) -> Iterator[CheckpointTuple]:
-        """Newest first, a page at a time; without `config` of all threads of whoever the token belongs to.
+        """Newest first, a page at a time; without `config`, of all threads of the token's principal.
 
-        `filter` shows the checkpoints whose metadata contains all of it, nested objects included.
+        `filter` selects the checkpoints whose metadata contains all of it, nested objects included.
         """
         listing = Listing(self.serde, config, filter, before, limit)
         while call := listing.call():
             yield from listing.read(self._find(call))
 
     def delete_thread(self, thread_id: str) -> None:
-        """Removes a thread with all its checkpoints. Its runs stay: they are the log."""
+        """Deletes a thread with all its checkpoints. Its runs stay in the log."""
         self._find(threads.delete_call(thread_id))
 
     def delete_for_runs(self, run_ids: Sequence[str]) -> None:
-        """Removes the checkpoints whose metadata names one of these as `run_id`, with their writes."""
+        """Deletes the checkpoints whose metadata has one of these as `run_id`, with their writes."""
         for call in threads.delete_for_runs_calls(run_ids):
             self._transport.send(call)
 
     def copy_thread(self, source_thread_id: str, target_thread_id: str) -> None:
-        """Copies the whole history, if there is one. `ApiError` (`thread_exists`) when the target has another one."""
+        """Copies the whole history, if any. `ApiError` (`thread_exists`) when the target has another one."""
         self._find(threads.copy_call(source_thread_id, target_thread_id))
 
     def prune(self, thread_ids: Sequence[str], *, strategy: str = "keep_latest") -> None:
-        """Removes all but the newest checkpoint of each namespace (`keep_latest`), or the threads (`delete`).
+        """Deletes all but the newest checkpoint of each namespace (`keep_latest`), or the threads (`delete`).
 
         `keep_latest` refuses threads of graphs with a `DeltaChannel` (NotImplementedError) before anything is removed,
-        because their newest value is put together from older checkpoints. (One that begins to use one this moment is
-        not noticed.) Raises ValueError for another strategy.
+        because their newest value is assembled from older checkpoints. (A thread that begins to use one at this moment
+        is not detected.) Raises ValueError for another strategy.
         """
         calls = threads.prune_calls(thread_ids, strategy)
         if strategy == "keep_latest":
@@ -194,7 +194,7 @@ class RunreelSaver(BaseCheckpointSaver[str]):
         return f"{counted + 1:08}.{secrets.token_hex(6)}"
 
     def close(self) -> None:
-        """Closes the connections of the sync methods, which are of no use afterwards."""
+        """Closes the connections of the sync methods, which cannot be used afterwards."""
         self._transport.close()
 
     async def aclose(self) -> None:

@@ -1,4 +1,4 @@
-"""Which spans a run has had, also those of an earlier process."""
+"""The spans a run has had, also those of an earlier process."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ _NEVER = (0, "over")
 
 
 class Spans:
-    """Gives names to spans, so that each stands for one thing that happened.
+    """Assigns ids to spans, so that each represents one operation.
 
     LangGraph runs an interrupted node again from its start, as the same task, and with it the tool calls the node had
     not finished. Each goes on in the span it had: one bar, from the first start to the end. What had ended and happens
@@ -23,7 +23,7 @@ class Spans:
         self._known: dict[tuple[str, str], tuple[int, str]] = {}
 
     def enter(self, kind: str, name: str) -> tuple[str, bool]:
-        """The span's id, and whether it begins now rather than goes on."""
+        """The span's id, and whether it starts now rather than continues."""
         with self._lock:
             attempt, state = self._known.get((kind, name), _NEVER)
             goes_on = state == "paused"
@@ -49,7 +49,7 @@ class Spans:
             self._known[kind, name] = (attempt, state)
 
     def paused(self, kind: str) -> list[str]:
-        """The ids of the spans of this kind that are neither at work nor over."""
+        """The ids of the spans of this kind that are neither running nor ended."""
         with self._lock:
             known = list(self._known.items())
         return [_span_id(name, n) for (of, name), (n, state) in known if of == kind and state == "paused"]

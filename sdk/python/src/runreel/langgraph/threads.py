@@ -32,9 +32,9 @@ def delete_for_runs_calls(run_ids: Sequence[str]) -> Iterator[Call]:
 def prune_calls(thread_ids: Sequence[str], strategy: str) -> list[Call]:
     """Raises ValueError for a strategy that does not exist, TypeError for one id where a sequence is meant."""
     if isinstance(thread_ids, str):
-        raise TypeError("thread_ids is a sequence of ids, not one id")
+        raise TypeError("thread_ids must be a sequence of ids, not one id")
     if strategy not in ("keep_latest", "delete"):
-        raise ValueError(f"strategy is keep_latest or delete, not {strategy!r}")
+        raise ValueError(f"strategy must be keep_latest or delete, not {strategy!r}")
     return [
         Call("POST", "/api/threads/prune", json={"thread_ids": ids, "strategy": strategy}, idempotent=True)
         for ids in _batches([checked_thread_id(thread_id) for thread_id in thread_ids])

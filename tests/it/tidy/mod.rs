@@ -1,5 +1,8 @@
 //! The house rules that a machine can check: who may name whom, who may write, and how long a file is.
 
+mod names;
+mod rules;
+
 use std::{
     collections::BTreeSet,
     fs,
@@ -22,7 +25,7 @@ const RANKS: &[&[&str]] = &[
     &["emitters", "dispatch", "sessions"],
     &["engine"],
     &["agents"],
-    &["channels", "runners"],
+    &["channels", "runners", "faces"],
     &["http"],
     &["database"],
     &["app"],
@@ -184,40 +187,6 @@ fn holders(patterns: &[&str]) -> BTreeSet<String> {
         .collect()
 }
 
-fn set(names: &[&str]) -> BTreeSet<String> {
-    names.iter().map(|name| (*name).to_owned()).collect()
-}
-
-#[test]
-fn one_path_leads_into_the_log_and_onto_the_bus() {
-    let allowed = set(&["backend/timeline/publish.rs", "backend/timeline/relay.rs", "backend/timeline/writer.rs"]);
-    let publishers = holders(&["bus.publish(", "bus().publish(", "publisher.publish(", "Bus::publish("]);
-    assert!(publishers.is_subset(&allowed), "{publishers:?}");
-    assert!(publishers.contains("backend/timeline/publish.rs"));
-    let appends = holders(&["appender.append(", "Appender::append", ".appender("]);
-    let lane = set(&["backend/timeline/recover.rs", "backend/timeline/writer.rs"]);
-    assert!(appends.is_subset(&lane), "{appends:?}");
-    assert_eq!(holders(&["appender.append("]), set(&["backend/timeline/writer.rs"]));
-    assert_eq!(holders(&["append_events.sql", "append_to_runs.sql"]), set(&["backend/store/append.rs"]));
-    assert_eq!(holders(&["AppendRequest {"]), set(&["backend/timeline/emit.rs"]));
-}
-
-#[test]
-fn sql_stands_in_the_store_alone_and_only_one_statement_inserts_events() {
-    let mut inserts = Vec::new();
-    for path in files("backend", &[".rs", ".sql"]).iter().filter(|path| !is_test(path)) {
-        let text = code(path);
-        if text.contains("insert into store.run_event") {
-            inserts.push(name(path));
-        }
-        let sql = ["sqlx::query!", "sqlx::query_as!", "sqlx::query_scalar!", "query_file!"];
-        let in_store = name(path).starts_with("backend/store/");
-        assert!(in_store || !sql.iter().any(|macro_name| text.contains(macro_name)), "SQL in {}", name(path));
-    }
-    // One statement in two sizes, which one function carries out.
-    assert_eq!(inserts, ["backend/store/sql/append_events.sql", "backend/store/sql/append_to_runs.sql"]);
-}
-
 #[test]
 fn there_is_no_ambient_state() {
     let found = holders(&["task_local!", "thread_local!", "static mut ", "lazy_static!"]);
@@ -314,60 +283,4 @@ fn every_view_stands_in_the_sql_guide() {
         let missing: Vec<&str> = columns.split(", ").filter(|column| !text.contains(column)).collect();
         assert!(missing.is_empty(), "docs/sql.md does not tell of {missing:?} in {view}");
     }
-}
-
-/// Names that were replaced by the field's own; `ARCHITECTURE.md` has a glossary of those that stand.
-const RETIRED: [&str; 37] = [
-    "Wishes",
-    "Doorbell",
-    "Ears",
-    "Taker",
-    "Emission",
-    "Complaint",
-    "Shelf",
-    "Owed",
-    "Visit",
-    "Memos",
-    "Speaker",
-    "Track",
-    "Backlog",
-    "Passage",
-    "Glance",
-    "Gathering",
-    "Teller",
-    "Telling",
-    "Keeper",
-    "Keeping",
-    "Seized",
-    "Walls",
-    "Birth",
-    "Journal",
-    "Office",
-    "Desk",
-    "Hired",
-    "Roster",
-    "Unfit",
-    "Flaw",
-    "gist",
-    "is_passing",
-    "is_transient",
-    "is_circle",
-    "settle_pepper",
-    "shelf",
-    "doorbell",
-];
-
-#[test]
-fn a_name_that_was_retired_is_used_nowhere() {
-    let mut found = Vec::new();
-    let documents = ["README.md", "ARCHITECTURE.md", "CONTRIBUTING.md"].map(|name| root().join(name));
-    let decisions = |path: &PathBuf| name(path).starts_with("docs/adr");
-    let files = files("backend", &[".rs", ".sql"]).into_iter().chain(files("docs", &[".md"])).chain(documents);
-    for path in files.filter(|path| !decisions(path)) {
-        let text = fs::read_to_string(&path).unwrap();
-        let words = text.split(|c: char| !c.is_alphanumeric() && c != '_');
-        let used: BTreeSet<&str> = words.filter(|word| RETIRED.contains(word)).collect();
-        found.extend(used.into_iter().map(|word| format!("{} in {}", word, name(&path))));
-    }
-    assert!(found.is_empty(), "{found:#?}");
 }

@@ -13,51 +13,49 @@ use crate::{
     domain::{
         cursor::FeedCursor,
         limits::{RETRY_MS, STREAM_CHUNK_BYTES},
+        splice::ReadPosition,
     },
     timeline::{follow::StreamItem, open::OpenText},
 };
 
 /// Writes signals as frames, a chunk at a time. In a feed it counts the cursor that each frame's id tells.
-pub(super) struct Encoder {
+pub struct Encoder {
     feed: Option<FeedCursor>,
     waiting: vec::IntoIter<StreamItem>,
     /// The snapshot whose text is being written: what is left of the text, and what follows it.
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
     /// What this reader waits when it is sent away.
-    pub(super) retry_ms: u64,
+    pub retry_ms: u64,
 }
 
 impl Encoder {
-    pub(super) fn run() -> Self {
-        Self::new(None)
-    }
-
-    pub(super) fn feed(after: FeedCursor) -> Self {
-        Self::new(Some(after))
-    }
-
-    fn new(feed: Option<FeedCursor>) -> Self {
+    /// For a stream that begins at this position.
+    pub fn at(position: &ReadPosition) -> Self {
+        let feed = match position {
+            ReadPosition::Run(_) => None,
+            ReadPosition::Feed(cursor) => Some(cursor.clone()),
+        };
         Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms: RETRY_MS }
     }
 
     /// The first line of a stream.
-    pub(super) fn opening() -> Bytes {
+    pub fn opening() -> Bytes {
         Bytes::from(format!("retry: {RETRY_MS}\n\n"))
     }
 
     /// Says that the server is still there.
-    pub(super) fn ping() -> Bytes {
+    pub fn ping() -> Bytes {
         Bytes::from_static(b": ping\n\n")
     }
 
     /// Takes what is to be written next. What was taken before has been written.
-    pub(super) fn take(&mut self, signals: Vec<StreamItem>) {
+    pub fn take(&mut self, signals: Vec<StreamItem>) {
         debug_assert!(self.waiting.len() == 0 && self.text.is_none(), "nothing is passed over");
         self.waiting = signals.into_iter();
     }
 
     /// The next chunk of it; `None` when all is written.
-    pub(super) fn chunk(&mut self) -> Option<Bytes> {
+    pub fn chunk(&mut self) -> Option<Bytes> {
         if let ([StreamItem::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
             let block = frame.block().clone();
             self.waiting = Vec::new().into_iter();
@@ -139,7 +137,7 @@ fn put_escaped(chunk: &mut BytesMut, text: &str) {
 }
 
 /// All that a reader is told who is to come back later. `EventSource` knows the first line, other readers the frame.
-pub(super) fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
+pub fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
     let mut chunk = BytesMut::from(format!("retry: {retry_ms}\n").as_bytes());
     control(&mut chunk, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
     chunk.freeze()

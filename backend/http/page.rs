@@ -1,0 +1,124 @@
+//! Pages of lists: what a request asks for, and the cursor that leads to the page after it.
+//!
+//! A cursor is the list's letter and the key of the last row. Clients send it back as it was.
+
+use std::{fmt::Display, str::FromStr};
+
+use chrono::{DateTime, Datelike as _, Utc};
+
+use super::{extract::Query, problem::Problem};
+use crate::{
+    domain::{
+        artifact::ArtifactId,
+        id::{Name, RunId, Seq, ThreadId},
+        limits::{PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX},
+        session::inbound::UserId,
+        transcript::SavedName,
+    },
+    store::{checkpoints::CheckpointsAfter, page::Page},
+};
+
+/// A key that a cursor can spell.
+pub(super) trait PageKey: Sized {
+    const LETTER: char;
+
+    fn spell(&self) -> String;
+
+    fn read(text: &str) -> Option<Self>;
+}
+
+/// An id whose lists are sorted by when a row came to be, and then by it.
+trait NewestFirst: Display + FromStr {
+    const LETTER: char;
+}
+
+impl NewestFirst for RunId {
+    const LETTER: char = 'r';
+}
+
+impl NewestFirst for ThreadId {
+    const LETTER: char = 't';
+}
+
+/// The id of a session.
+impl NewestFirst for Name {
+    const LETTER: char = 's';
+}
+
+impl<I: NewestFirst> PageKey for (DateTime<Utc>, I) {
+    const LETTER: char = I::LETTER;
+
+    fn spell(&self) -> String {
+        format!("{}.{}", self.0.timestamp_micros(), self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (micros, id) = text.split_once('.')?;
+        let at = DateTime::from_timestamp_micros(micros.parse().ok()?);
+        // A time that no row can have is in no cursor of ours.
+        let at = at.filter(|at| (1970..=9999).contains(&at.year()))?;
+        Some((at, id.parse().ok()?))
+    }
+}
+
+impl PageKey for (RunId, Seq) {
+    const LETTER: char = 'm';
+
+    fn spell(&self) -> String {
+        format!("{}.{}", self.0, self.1)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (run, seq) = text.split_once('.')?;
+        Some((run.parse().ok()?, Seq::new(seq.parse().ok()?)?))
+    }
+}
+
+impl PageKey for CheckpointsAfter {
+    const LETTER: char = 'c';
+
+    fn spell(&self) -> String {
+        hex::encode(serde_json::to_vec(&(&self.checkpoint_id, &self.thread_id, &self.ns)).unwrap_or_default())
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (checkpoint_id, thread_id, ns) = serde_json::from_slice(&hex::decode(text).ok()?).ok()?;
+        Some(Self { checkpoint_id, thread_id, ns })
+    }
+}
+
+macro_rules! spelled_as_itself {
+    ($($key:ty: $letter:literal,)*) => {$(
+        impl PageKey for $key {
+            const LETTER: char = $letter;
+
+            fn spell(&self) -> String {
+                self.to_string()
+            }
+
+            fn read(text: &str) -> Option<Self> {
+                text.parse().ok()
+            }
+        }
+    )*};
+}
+
+spelled_as_itself! {
+    ArtifactId: 'a',
+    UserId: 'u',
+    SavedName: 'n',
+}
+
+impl Query {
+    /// The page that `cursor` and `limit` ask for.
+    pub(super) fn page<K: PageKey>(&self) -> Result<Page<K>, Problem> {
+        let limit = self.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+        let read = |text: &str| text.strip_prefix(K::LETTER).and_then(K::read).ok_or_else(Problem::bad_cursor);
+        Ok(Page { after: self.text("cursor").map(read).transpose()?, limit })
+    }
+}
+
+/// The cursor of the page after one that ends with `last`; `None` when there is none.
+pub(super) fn next_cursor<K: PageKey>(more: bool, last: Option<K>) -> Option<String> {
+    last.filter(|_| more).map(|key| format!("{}{}", K::LETTER, key.spell()))
+}

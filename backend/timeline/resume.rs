@@ -1,0 +1,191 @@
+//! Where a reader's stream begins, for every protocol alike: after a cursor, with the last so many events, or at the start.
+//!
+//! A cursor is admitted only if what it names is part of the log. One that the log does not reach, or of a history that was
+//! lost, is [`ResumeError::Ahead`] and never skipped over in silence. A reader that has everything of a run or tree that
+//! has ended gets no stream ([`Resumed::Ended`]).
+
+use std::sync::Arc;
+
+use super::{
+    Timeline,
+    follow::{Follower, StreamOptions},
+};
+use crate::{
+    domain::{
+        cursor::{FeedCursor, RunCursor},
+        history::{Histories, Tag},
+        id::{Malformed, RunId, Seq},
+        principal::OwnerId,
+    },
+    store::{self, feed},
+};
+
+/// Where a reader wants to begin.
+#[derive(Clone, Debug)]
+pub enum Begin {
+    /// After this id, as a stream gave it.
+    After(String),
+    /// With the last so many events.
+    Tail(i64),
+    Start,
+}
+
+/// What becomes of a request to follow.
+#[derive(Debug)]
+pub enum Resumed {
+    Stream(Box<Follower>),
+    /// The run, or the whole tree, has ended and the reader has seen all of it.
+    Ended,
+}
+
+/// Why a stream does not begin.
+#[derive(Debug)]
+pub enum ResumeError {
+    /// This is no cursor.
+    Invalid(Malformed),
+    /// The cursor is beyond the log's end, or of a history that was lost.
+    Ahead {
+        last: String,
+    },
+    /// Absent or foreign.
+    NotFound,
+    Store(store::Error),
+}
+
+impl From<store::Error> for ResumeError {
+    fn from(error: store::Error) -> Self {
+        Self::Store(error)
+    }
+}
+
+impl From<Malformed> for ResumeError {
+    fn from(malformed: Malformed) -> Self {
+        Self::Invalid(malformed)
+    }
+}
+
+/// Whether what was read is of the history under which a reader's place is admitted. If it is not, the log was set back a
+/// moment ago; what the place is worth is known as soon as this process has noticed.
+pub fn check_current(history: Tag, histories: &Histories) -> Result<(), store::Error> {
+    if history == histories.current() { Ok(()) } else { Err(store::Error::timeout()) }
+}
+
+impl Timeline {
+    /// Follows one run.
+    pub async fn resume_run(
+        &self,
+        owner: &OwnerId,
+        run: RunId,
+        begin: &Begin,
+        options: StreamOptions,
+    ) -> Result<Resumed, ResumeError> {
+        let histories = self.histories();
+        let record = self.run(owner, run).await?.ok_or(ResumeError::NotFound)?;
+        let (status, last_seq) = (record.head.status, record.head.last_seq);
+        let after = match begin {
+            Begin::After(cursor) => {
+                let cursor: RunCursor = cursor.parse()?;
+                if cursor.seq > last_seq || !self.admits(owner, run, cursor, &histories).await? {
+                    self.check_history(owner, &histories).await?;
+                    return Err(ResumeError::Ahead { last: last_seq.to_string() });
+                }
+                cursor.seq
+            }
+            Begin::Tail(count) => last_seq.back(*count),
+            Begin::Start => Seq::ZERO,
+        };
+        let has_all = after == last_seq && status.is_terminal();
+        if has_all && matches!(begin, Begin::After(_)) {
+            self.check_history(owner, &histories).await?;
+            return Ok(Resumed::Ended);
+        }
+        let context = self.shared.contexts.remember(record.context);
+        let mut follower = self.follow_run(context, after, histories, options);
+        if has_all {
+            follower.root_ended(status, last_seq);
+        }
+        Ok(Resumed::Stream(Box::new(follower)))
+    }
+
+    /// Follows a run and all its descendants.
+    pub async fn resume_tree(
+        &self,
+        owner: &OwnerId,
+        root: RunId,
+        begin: &Begin,
+        options: StreamOptions,
+    ) -> Result<Resumed, ResumeError> {
+        let histories = self.histories();
+        let head = self.run(owner, root).await?.ok_or(ResumeError::NotFound)?.head;
+        let scope = feed::Scope::Tree(root);
+        let after = self.feed_cursor(owner, &scope, begin, &histories).await?;
+        if matches!(begin, Begin::After(_)) && head.status.is_terminal() {
+            let all_ended = self.store().tree(owner, root).await?.iter().all(|(_, ended)| *ended);
+            if all_ended && self.store().feed_page(owner, &scope, &after, 1).await?.events.is_empty() {
+                self.check_history(owner, &histories).await?;
+                return Ok(Resumed::Ended);
+            }
+        }
+        let mut follower = self.feed(owner, scope, after, histories, options).await?;
+        if head.status.is_terminal() {
+            follower.root_ended(head.status, head.last_seq);
+        }
+        Ok(Resumed::Stream(Box::new(follower)))
+    }
+
+    /// Follows many runs of an owner.
+    pub async fn resume_feed(
+        &self,
+        owner: &OwnerId,
+        scope: feed::Scope,
+        begin: &Begin,
+        options: StreamOptions,
+    ) -> Result<Resumed, ResumeError> {
+        let histories = self.histories();
+        let after = self.feed_cursor(owner, &scope, begin, &histories).await?;
+        Ok(Resumed::Stream(Box::new(self.feed(owner, scope, after, histories, options).await?)))
+    }
+
+    async fn feed(
+        &self,
+        owner: &OwnerId,
+        scope: feed::Scope,
+        after: FeedCursor,
+        histories: Arc<Histories>,
+        options: StreamOptions,
+    ) -> Result<Follower, store::Error> {
+        let removed = self.store().removed(owner).await?;
+        Ok(self.follow_feed(owner.clone(), scope, after, &removed, histories, options))
+    }
+
+    async fn feed_cursor(
+        &self,
+        owner: &OwnerId,
+        scope: &feed::Scope,
+        begin: &Begin,
+        histories: &Histories,
+    ) -> Result<FeedCursor, ResumeError> {
+        match begin {
+            Begin::After(cursor) => {
+                let cursor: FeedCursor = cursor.parse()?;
+                let tail = self.store().feed_tail(owner).await?;
+                check_current(tail.history(), histories)?;
+                if !histories.admits(&cursor) || cursor.is_ahead_of(&tail) {
+                    return Err(ResumeError::Ahead { last: tail.to_string() });
+                }
+                Ok(cursor.of_history(histories.current()))
+            }
+            Begin::Tail(count) => {
+                let cursor = self.store().feed_before_tail(owner, scope, *count).await?;
+                check_current(cursor.history(), histories)?;
+                Ok(cursor)
+            }
+            Begin::Start => Ok(FeedCursor::start().of_history(histories.current())),
+        }
+    }
+
+    /// Says nothing about a place by what was read, unless the log is still in the history that it is admitted under.
+    async fn check_history(&self, owner: &OwnerId, histories: &Histories) -> Result<(), store::Error> {
+        check_current(self.store().feed_tail(owner).await?.history(), histories)
+    }
+}

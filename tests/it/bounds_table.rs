@@ -1,0 +1,384 @@
+//! The table of bounds in `docs/protocol.md` against the program's constants, number by number.
+
+use std::{collections::BTreeMap, fs};
+
+use runreel::domain::limits::*;
+
+/// 8 388 608 as `8 MiB`.
+fn bytes(count: impl TryInto<u64>) -> String {
+    let count = whole(count);
+    for (size, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
+        if count >= size && count.is_multiple_of(size) {
+            return format!("{} {unit}", grouped(count / size));
+        }
+    }
+    format!("{} bytes", grouped(count))
+}
+
+/// 65 536 KiB as `64 MiB`.
+fn kib(count: impl TryInto<u64>) -> String {
+    bytes(whole(count) * 1024)
+}
+
+/// 10000 as `10 000`.
+fn n(count: impl TryInto<u64>) -> String {
+    grouped(whole(count))
+}
+
+/// 4 500 ms as `4.5 s`.
+fn s(ms: impl TryInto<u64>) -> String {
+    let ms = whole(ms);
+    let tenths = ms % 1_000 / 100;
+    assert_eq!(ms % 100, 0, "{ms} ms are not whole tenths of a second");
+    if tenths == 0 { format!("{} s", grouped(ms / 1_000)) } else { format!("{}.{tenths} s", ms / 1_000) }
+}
+
+fn min(ms: impl TryInto<u64>) -> String {
+    format!("{} min", whole(ms) / 60_000)
+}
+
+fn hours(ms: impl TryInto<u64>) -> String {
+    format!("{} h", whole(ms) / 3_600_000)
+}
+
+fn years(seconds: impl TryInto<u64>) -> String {
+    format!("{} years", whole(seconds) / (365 * 24 * 3_600))
+}
+
+fn whole(count: impl TryInto<u64>) -> u64 {
+    count.try_into().unwrap_or_else(|_| panic!("a bound is not negative"))
+}
+
+fn grouped(count: u64) -> String {
+    let digits = count.to_string();
+    if digits.len() < 4 {
+        return digits;
+    }
+    let head = digits.len() % 3;
+    let groups = digits.as_bytes()[head..].chunks(3).map(|group| str::from_utf8(group).unwrap());
+    let all: Vec<&str> = (head > 0).then(|| &digits[..head]).into_iter().chain(groups).collect();
+    all.join(" ")
+}
+
+/// What each row has to say, in this order. What stands in backticks, and the status of a refusal, is not compared.
+fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
+    let mut rows: BTreeMap<&'static str, Vec<Vec<String>>> = BTreeMap::new();
+    let all = [requests(), threads(), channels(), sessions(), agents(), reads(), writes(), runners(), moves()];
+    for (row, values) in all.into_iter().flatten() {
+        rows.entry(row).or_default().push(values);
+    }
+    rows
+}
+
+type Rows = Vec<(&'static str, Vec<String>)>;
+
+fn requests() -> Rows {
+    vec![
+        ("request body", vec![bytes(BODY_BYTES_MAX)]),
+        ("artifact", vec![bytes(ARTIFACT_BYTES_MAX)]),
+        (
+            "name of an artifact, media type",
+            vec![format!("{} characters", n(ARTIFACT_NAME_CHARS_MAX)), bytes(MEDIA_TYPE_BYTES_MAX)],
+        ),
+        (
+            "uploads, downloads under way in a process",
+            vec![n(UPLOADS_MAX), n(DOWNLOADS_MAX), n(UPLOADS_OWN_DEFAULT), n(DOWNLOADS_OWN_DEFAULT)],
+        ),
+        ("silence in the middle of an upload", vec![s(UPLOAD_SILENCE_MS_MAX)]),
+        ("slowness of an upload", vec![s(UPLOAD_GRACE_MS), format!("{}/s", bytes(UPLOAD_BYTES_PER_S_MIN))]),
+        ("preview of a payload that became an artifact", vec![bytes(PREVIEW_BYTES_MAX)]),
+        (
+            "bytes without an artifact, uploads nobody finished, artifacts without their event",
+            vec![hours(ARTIFACT_GRACE_MS), min(ARTIFACT_SWEEP_MS)],
+        ),
+        ("events in one emit", vec![n(EMIT_EVENTS_MAX)]),
+        ("payload inside an event", vec![bytes(PAYLOAD_BYTES_MAX)]),
+        ("`input` of a run; `value` of an answer", vec![bytes(PAYLOAD_BYTES_MAX)]),
+        ("`metadata` of a run", vec![bytes(METADATA_BYTES_MAX)]),
+        ("nesting of JSON", vec![format!("{} levels", n(JSON_DEPTH_MAX))]),
+        ("event type", vec![bytes(TYPE_BYTES_MAX)]),
+        ("name (agent, session, tag)", vec![bytes(NAME_BYTES_MAX)]),
+        ("span id, event id", vec![format!("{} characters", n(KEY_CHARS_MAX))]),
+        ("title, reason", vec![format!("{} characters", n(TITLE_CHARS_MAX))]),
+        ("tags of a run", vec![n(TAGS_MAX)]),
+        ("depth of a tree of runs", vec![format!("{} levels", n(RUN_DEPTH_MAX))]),
+        (
+            "bodies under way in a process",
+            vec![
+                kib(BODIES_KIB_MAX),
+                kib(BODIES_OWN_KIB_DEFAULT),
+                kib(BODY_STEP_KIB),
+                n(BODIES_OWN_KIB_DEFAULT / BODY_STEP_KIB as usize),
+            ],
+        ),
+        ("updates of webhooks under way in a process", vec![kib(WEBHOOKS_KIB_MAX), kib(WEBHOOKS_OWN_KIB_MAX)]),
+        (
+            "time a body takes to arrive",
+            vec![s(BODY_WAIT_MS_MAX), s(BODY_GRACE_MS), format!("{}/s", bytes(BODY_BYTES_PER_S_MIN))],
+        ),
+        ("events one principal emits over HTTP", vec![]),
+        ("request head", vec![s(HEAD_MS_MAX), bytes(HEAD_BYTES_MAX)]),
+        ("data sent and not acknowledged by the peer", vec![s(PEER_SILENCE_MS_MAX)]),
+        ("life of an API token", vec![years(TOKEN_LIFE_S_MAX)]),
+        ("JWT", vec![bytes(JWT_BYTES_MAX), s(JWT_LEEWAY_S * 1_000)]),
+        ("texts of a body that look like a JWT and are verified", vec![n(BODY_JWTS_MAX)]),
+        ("drain at shutdown", vec![s(DRAIN_MS_MAX), format!("0 to {}", n(DRAIN_NOTICE_MS_MAX)), s(END_MS_MAX + 1_000)]),
+    ]
+}
+
+fn threads() -> Rows {
+    vec![
+        ("thread id", vec![bytes(THREAD_ID_BYTES_MAX)]),
+        ("body that puts a checkpoint or writes", vec![bytes(CHECKPOINT_BODY_BYTES_MAX)]),
+        ("checkpoint id, task id", vec![bytes(CHECKPOINT_ID_BYTES_MAX)]),
+        ("namespace, task path", vec![bytes(NAMESPACE_BYTES_MAX).replace("1 KiB", "1 024 bytes")]),
+        ("channel of a checkpoint", vec![bytes(CHANNEL_BYTES_MAX)]),
+        ("type of a value", vec![bytes(VALUE_TYPE_BYTES_MAX)]),
+        ("channels of a checkpoint; writes in one request", vec![n(CHANNELS_MAX)]),
+        ("`metadata` of a checkpoint or a thread", vec![bytes(METADATA_BYTES_MAX)]),
+        ("values in one page of checkpoints", vec![bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
+        ("ids in one prune or delete-for-runs", vec![n(PRUNE_IDS_MAX)]),
+        ("time to live of a thread", vec![years(THREAD_TTL_S_MAX), s(THREAD_SWEEP_MS)]),
+        ("version of a channel's value", vec![bytes(VERSION_BYTES_MAX)]),
+    ]
+}
+
+fn channels() -> Rows {
+    vec![
+        ("name of a channel", vec![bytes(CHANNEL_NAME_BYTES_MAX)]),
+        ("chat, user, message id; username", vec![format!("{} characters", n(KEY_CHARS_MAX))]),
+        ("text of a message", vec![bytes(MESSAGE_TEXT_BYTES_MAX)]),
+        ("image of a message", vec![bytes(IMAGE_BYTES_MAX), bytes(MESSAGE_INPUT_BYTES_MAX)]),
+        ("thread id that a channel makes, without its number", vec![bytes(CHANNEL_THREAD_BYTES_MAX)]),
+        ("users on a channel's list", vec![n(ALLOWED_USERS_MAX)]),
+        ("trigger", vec![format!("{} characters", n(TRIGGER_CHARS_MAX))]),
+        ("idle time of a session", vec![format!("{} minutes", IDLE_TIMEOUT_S_DEFAULT / 60), years(IDLE_TIMEOUT_S_MAX)]),
+        ("wait for the answer to a message", vec![s(MESSAGE_WAIT_MS_MAX)]),
+        ("tries of a message", vec![n(DELIVERY_ATTEMPTS_MAX), n(DELIVERIES_AT_ONCE)]),
+        ("lease of a message or an answer", vec![]),
+        ("wait for a first delivery that is on its way", vec![s(DUPLICATE_WAIT_MS_MAX)]),
+        ("tries of an answer", vec![n(REPLY_ATTEMPTS_MAX), format!("{} minutes", REPLY_PAUSE_S_MAX / 60)]),
+        ("Telegram message", vec![format!("{} UTF-16 units", n(TELEGRAM_UNITS_MAX)), n(REPLY_PARTS_MAX)]),
+        (
+            "one-time code",
+            vec![
+                format!("{} minutes", CODE_LIFE_S_DEFAULT / 60),
+                hours(CODE_LIFE_S_MAX * 1_000),
+                n(CODES_MAX),
+                n(CODE_WAITING_MAX),
+            ],
+        ),
+        ("wrong codes", vec![n(CODE_TRIES_MAX), n(CODE_CHANNEL_TRIES_MAX), format!("{} minutes", CODE_WINDOW_S / 60)]),
+    ]
+}
+
+fn sessions() -> Rows {
+    vec![
+        (
+            "line, file of a session's log",
+            vec![bytes(SESSION_LINE_BYTES_MAX), bytes(SESSION_LOG_BYTES_MAX), bytes(SESSION_LOG_TAIL_BYTES)],
+        ),
+        (
+            "name, description of a saved session",
+            vec![
+                format!("{} characters", n(SAVED_NAME_CHARS_MAX)),
+                format!("{} characters", n(SAVED_DESCRIPTION_CHARS_MAX)),
+            ],
+        ),
+        ("file of a saved session", vec![bytes(SAVED_FILE_BYTES_MAX), format!("{} messages", n(SAVED_MESSAGES_MAX))]),
+        (
+            "values of a checkpoint or a log that is saved, of a file that is read",
+            vec![n(SAVED_VALUES_MAX), n(2 * SAVED_VALUES_MAX)],
+        ),
+        ("sessions being saved in a process", vec![n(SAVED_TURNS_MAX), n(SAVED_WAITING_MAX)]),
+        (
+            "saved sessions that are read or written at once",
+            vec![n(SAVED_TURNS_MAX), n(SAVED_TURNS_OWN_MAX), n(SAVED_WAITING_MAX), n(SAVED_WAITING_OWN_MAX)],
+        ),
+        ("wait for the lock of a folder of saved sessions", vec![s(SAVED_WAIT_MS_MAX)]),
+        ("saved sessions of an owner", vec![n(SAVED_SESSIONS_MAX)]),
+        (
+            "first message in a list; request in a summary",
+            vec![format!("{} characters", n(SAVED_TEXT_CHARS_MAX)), n(SAVED_REQUESTS_MAX)],
+        ),
+    ]
+}
+
+fn agents() -> Rows {
+    vec![
+        ("answer of a model", vec![bytes(MODEL_ANSWER_BYTES_MAX), n(MODEL_TOOL_CALLS_MAX)]),
+        ("wait a model's provider may ask for before a call is made again", vec![s(MODEL_RETRY_WAIT_MS_MAX)]),
+        (
+            "result of a tool that stays with the run",
+            vec![bytes(TOOL_OUTPUT_BYTES_MAX), bytes(TOOL_HEAD_BYTES), bytes(TOOL_TAIL_BYTES)],
+        ),
+        (
+            "what an agent reads of an artifact in one call",
+            vec![bytes(ARTIFACT_READ_BYTES_MAX), bytes(ARTIFACT_SEARCH_BYTES_MAX), n(ARTIFACT_MATCHES_MAX)],
+        ),
+        ("prompt of an agent", vec![n(CONTEXT_TOKENS_DEFAULT), bytes(TOKEN_BYTES), n(IMAGE_TOKENS)]),
+        ("checkpoints of the server's own agents in one thread", vec![n(CHECKPOINTS_KEEP_DEFAULT)]),
+        ("time a late or cancelled tool has to clean up", vec![s(TOOL_GRACE_MS)]),
+        ("tools of an agent", vec![n(TOOLS_MAX), format!("1 to {}", n(TOOL_NAME_CHARS_MAX))]),
+        (
+            "message of a tool server",
+            vec![bytes(MCP_MESSAGE_BYTES_MAX), bytes(MCP_SCHEMA_BYTES_MAX), n(MCP_DESCRIPTION_CHARS_MAX)],
+        ),
+        ("configuration file", vec![bytes(CONFIG_BYTES_MAX)]),
+        ("runs a server's own agents are at work on", vec![n(RUNTIME_PLACES), n(RUNTIME_OWN_PLACES)]),
+    ]
+}
+
+fn reads() -> Rows {
+    vec![
+        ("page of a list", vec![n(PAGE_ROWS_MAX), n(PAGE_ROWS_DEFAULT), n(EVENT_PAGE_ROWS_DEFAULT)]),
+        ("page of a list", vec![bytes(LIST_PAGE_BYTES_MAX), bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
+        ("page of events", vec![bytes(EVENT_PAGE_BYTES_MAX)]),
+        ("patterns in `types`", vec![n(TYPE_PATTERNS_MAX)]),
+        ("spans in a timeline", vec![n(SPANS_MAX)]),
+        ("name in a timeline", vec![bytes(SPAN_NAME_BYTES_MAX)]),
+        ("names in each table of a timeline's `summary`", vec![n(SUMS_MAX)]),
+        (
+            "timelines made or sent at once in a process",
+            vec![n(TIMELINES_MAX), n(TIMELINES_OWN_MAX), s(TIMELINE_WAIT_MS_MAX)],
+        ),
+        (
+            "replies over 64 KiB that wait for their readers",
+            vec![
+                bytes(u64::try_from(REPLIES_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
+                bytes(u64::try_from(REPLIES_OWN_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
+                bytes(u64::from(REPLY_PAGE_STEPS) * REPLY_FREE_BYTES),
+            ],
+        ),
+        ("readers that are being given a page of the log", vec![n(REPLAYS_MAX), n(REPLAYS_OWN_MAX)]),
+        ("wait for a read", vec![s(READ_WAIT_MS_MAX), s(READ_STATEMENT_MS_MAX)]),
+        ("reads of one principal at a time", vec![n(OWN_CONNECTIONS_MIN), s(READ_SHARE_WAIT_MS_MAX)]),
+        ("open streams of a process", vec![n(STREAMS_MAX), n(STREAMS_OWN_DEFAULT)]),
+        ("frames kept for a reader that is behind", vec![n(BUS_FRAMES_DEFAULT), bytes(BUS_OWN_BYTES_MAX)]),
+        ("silence before a ping", vec![s(PING_MS)]),
+        (
+            "wait before reconnecting",
+            vec![
+                s(RETRY_MS),
+                format!("{} to {}", tenths(DRAINED_RETRY_MS.start), s(DRAINED_RETRY_MS.end)),
+                format!("{} to {}", tenths(REFUSED_RETRY_MS.start), s(REFUSED_RETRY_MS.end)),
+            ],
+        ),
+    ]
+}
+
+/// 500 ms as `0.5`.
+fn tenths(ms: u64) -> String {
+    s(ms).trim_end_matches(" s").to_owned()
+}
+
+fn writes() -> Rows {
+    vec![
+        ("runs one cancel reaches", vec![n(CANCEL_RUNS_MAX)]),
+        ("time inside a client-chosen `run_id`", vec![hours(RUN_ID_SKEW_MS_MAX)]),
+        ("text of one open span", vec![bytes(OPEN_TEXT_BYTES_MAX)]),
+        ("open spans of a run", vec![n(OPEN_SPANS_MAX), bytes(OPEN_RUN_BYTES_MAX)]),
+        (
+            "open spans of a principal, of a process",
+            vec![bytes(OPEN_OWN_BYTES_MAX), bytes(OPEN_TOTAL_BYTES_MAX), bytes(OPEN_SPAN_BYTES)],
+        ),
+        (
+            "payloads and results that become artifacts at once",
+            vec![n(TAKES_MAX), n(TAKES_OWN_MAX), s(TAKE_WAIT_MS_MAX)],
+        ),
+        ("emit requests waiting for a writer lane", vec![n(LANE_QUEUE_MAX), n(EMISSIONS_OWN_MAX)]),
+        ("one commit", vec![format!("{} events", n(COMMIT_EVENTS_MAX)), bytes(COMMIT_BYTES_MAX)]),
+        ("wait for an emit", vec![s(EMIT_WAIT_MS_MAX)]),
+        ("a try whether events can be stored", vec![s(PROBE_MS_MAX)]),
+        ("room on the volume of an embedded database", vec![bytes(VOLUME_BYTES_MIN)]),
+        ("lease", vec![s(LEASE_MS_DEFAULT), "0".to_owned(), hours(LEASE_MS_MAX)]),
+    ]
+}
+
+fn runners() -> Rows {
+    vec![
+        ("lease of a job", vec![s(JOB_LEASE_MS_DEFAULT), s(500_u64), hours(JOB_LEASE_MS_MAX)]),
+        ("holders of a job that may fall silent", vec![n(JOB_ATTEMPTS_MAX)]),
+        ("a message waits for an agent that nobody serves", vec![min(JOB_UNSERVED_MS_MAX), s(JOB_SERVED_NOTE_MS)]),
+        ("jobs of one principal that have not ended", vec![n(JOBS_OWN_MAX)]),
+        ("owners one claim looks at; jobs of each", vec![n(JOB_LOOK_OWNERS), n(JOB_LOOK_ROWS), n(JOB_LOOK_ROWS)]),
+        ("jobs one claim gives; jobs one sweep looks at", vec![n(JOB_CLAIM_MAX), n(JOB_SWEEP_ROWS)]),
+        ("connected runners of a process", vec![n(RUNNERS_MAX), n(RUNNERS_OWN_DEFAULT)]),
+        (
+            "messages of runners that arrive or wait for their commit",
+            vec![bytes(RUNNERS_BYTES_MAX), bytes(RUNNERS_OWN_BYTES_MAX), bytes(RUNNER_LARGE_BYTES)],
+        ),
+        (
+            "message of a runner",
+            vec![
+                format!("{} + {}", bytes(BODY_BYTES_MAX), bytes(RUNNER_MESSAGE_BYTES_MAX - BODY_BYTES_MAX)),
+                n(EMIT_EVENTS_MAX),
+            ],
+        ),
+        ("messages of a runner that wait for their commit", vec![bytes(RUNNER_PENDING_BYTES_MAX)]),
+        (
+            "runs a runner works on; agents it serves; runs it comes back to",
+            vec![n(RUNNER_CAPACITY_MAX), n(RUNNER_AGENTS_MAX), n(RUNNER_RESUMED_MAX)],
+        ),
+        ("a runner's `hello`; its taking of a message", vec![s(RUNNER_WAIT_MS_MAX)]),
+        ("silence of a runner's connection", vec![s(RUNNER_SILENCE_MS_MAX), s(PING_MS)]),
+    ]
+}
+
+fn moves() -> Rows {
+    vec![
+        ("line of an export", vec![bytes(EXPORT_LINE_BYTES_MAX), bytes(OWN_PAYLOAD_BYTES_MAX)]),
+        ("time inside the id of a run that is imported", vec![]),
+        ("months of the log up to which an import opens another", vec![n(IMPORT_MONTHS_MAX)]),
+        ("events in one import request", vec![n(EMIT_EVENTS_MAX), bytes(BODY_BYTES_MAX)]),
+        (
+            "imports a process works on; wait for a turn",
+            vec![n(IMPORTS_MAX), n(IMPORTS_OWN_MAX), s(IMPORT_WAIT_MS_MAX)],
+        ),
+        ("times an import looks again at a run into which others write", vec![n(IMPORT_TRIES_MAX)]),
+    ]
+}
+
+/// What a row says beside code and the statuses of refusals.
+fn said(cell: &str) -> String {
+    let text: String = cell.split('`').step_by(2).collect::<Vec<_>>().join("`");
+    [" 408 ", " 413 ", " 429 "].iter().fold(text, |text, status| text.replace(status, " "))
+}
+
+/// Where a row says this, and not a longer number that holds it.
+fn place(text: &str, value: &str) -> Option<usize> {
+    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let alone =
+        |at: &usize| !is_digit(text[..*at].chars().next_back()) && !is_digit(text[at + value.len()..].chars().next());
+    text.match_indices(value).map(|(at, _)| at).find(alone)
+}
+
+#[test]
+fn every_number_of_the_table_of_bounds_is_the_programs_own() {
+    let text = fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/docs/protocol.md")).unwrap();
+    let (_, table) = text.split_once("\n## Bounds\n").unwrap();
+    let table = table.split("\n## ").next().unwrap();
+    let mut expected = bounds();
+    let mut wrong = Vec::new();
+    for line in table.lines().filter(|line| line.starts_with("| ") && *line != "| what | bound |") {
+        let cells: Vec<&str> = line.trim_matches('|').split(" | ").map(str::trim).collect();
+        let [row, cell] = cells[..] else { panic!("a row with {} cells: {line}", cells.len()) };
+        let Some(values) = expected.get_mut(row).filter(|values| !values.is_empty()).map(|values| values.remove(0))
+        else {
+            wrong.push(format!("{row}: no constant is named for it"));
+            continue;
+        };
+        let mut rest = said(cell);
+        for value in &values {
+            match place(&rest, value) {
+                Some(at) => rest.replace_range(at..at + value.len(), "…"),
+                None => wrong.push(format!("{row}: {value} is not said by: {cell}")),
+            }
+        }
+        if rest.contains(|c: char| c.is_ascii_digit()) {
+            wrong.push(format!("{row}: says a number that no constant has: {rest}"));
+        }
+    }
+    wrong.extend(expected.iter().filter(|(_, left)| !left.is_empty()).map(|(row, _)| format!("{row}: has no row")));
+    assert!(wrong.is_empty(), "{wrong:#?}");
+}

@@ -1,0 +1,140 @@
+//! Who may append to the log, publish on the bus and speak SQL, as rules over the text of the program.
+//!
+//! The types say the most: `bus::Publisher` and `store::append::Appenders` are made once, cannot be cloned, and are held by
+//! the timeline (`tests/planted` shows what the compiler says of another way). The rules here say where those values may be
+//! made, and they are shown planted violations.
+
+use super::{code, files, heads, is_test, name};
+
+/// A file of the program: its name and its code without comments.
+struct Source {
+    name: String,
+    code: String,
+}
+
+fn sources() -> Vec<Source> {
+    let paths = files("backend", &[".rs", ".sql"]);
+    paths.iter().filter(|path| !is_test(path)).map(|path| Source { name: name(path), code: code(path) }).collect()
+}
+
+/// Words that only these files, or files of these folders (which end in `/`), may hold.
+struct Reserved {
+    words: &'static [&'static str],
+    files: &'static [&'static str],
+    instead: &'static str,
+}
+
+const RESERVED: &[Reserved] = &[
+    Reserved {
+        words: &["Appenders", "Appender", "connect_to_append"],
+        files: &["backend/store/", "backend/timeline/", "backend/app/parts.rs"],
+        instead: "only the timeline appends: call Timeline::emit_run_event",
+    },
+    Reserved {
+        words: &["AppendRequest"],
+        files: &["backend/timeline/"],
+        instead: "only the timeline appends: call Timeline::emit_run_event",
+    },
+    Reserved {
+        words: &["Bus::new", "bus::Publisher"],
+        files: &["backend/bus/", "backend/timeline/publish.rs"],
+        instead: "only the timeline's gate publishes: listeners take Timeline::bus",
+    },
+    Reserved {
+        words: &["insert into store.run_event"],
+        files: &["backend/store/sql/append_events.sql", "backend/store/sql/append_to_runs.sql"],
+        instead: "one statement, in two sizes, inserts events",
+    },
+    Reserved {
+        words: &["append_events.sql", "append_to_runs.sql"],
+        files: &["backend/store/append.rs", "backend/store/sql/"],
+        instead: "one function executes the statement that inserts events",
+    },
+];
+
+/// What of `sqlx` other modules may name: how a connection is described, and its errors. Nothing of it executes SQL.
+const SQLX_OUTSIDE: [&str; 4] = ["ConnectOptions", "Error", "error", "postgres"];
+
+fn is_one_of(files: &[&str], name: &str) -> bool {
+    files.iter().any(|file| name == *file || file.ends_with('/') && name.starts_with(file))
+}
+
+fn holds(code: &str, word: &str) -> bool {
+    let is_word = |c: char| c.is_alphanumeric() || c == '_';
+    code.match_indices(word).any(|(at, _)| {
+        let (before, after) = (code[..at].chars().next_back(), code[at + word.len()..].chars().next());
+        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+    })
+}
+
+/// What in a file breaks the rules.
+fn violations(source: &Source) -> Vec<String> {
+    let Source { name, code } = source;
+    let mut found = Vec::new();
+    for Reserved { words, files, instead } in RESERVED {
+        let used = words.iter().filter(|word| !is_one_of(files, name) && holds(code, word));
+        found.extend(used.map(|word| format!("{name} names {word}; {instead}")));
+    }
+    if !name.starts_with("backend/store/") {
+        for (at, _) in code.match_indices("sqlx") {
+            let named = match code[at + "sqlx".len()..].strip_prefix("::") {
+                Some(path) => heads(path),
+                None => vec!["*".to_owned()],
+            };
+            let executing = named.into_iter().filter(|word| !SQLX_OUTSIDE.contains(&word.as_str()));
+            found.extend(executing.map(|word| format!("{name} names sqlx::{word}; SQL is in backend/store alone")));
+        }
+    }
+    found
+}
+
+#[test]
+fn only_the_timeline_appends_and_publishes_and_only_the_store_speaks_sql() {
+    let found: Vec<String> = sources().iter().flat_map(violations).collect();
+    assert!(found.is_empty(), "{found:#?}");
+}
+
+#[test]
+fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
+    let planted = |name: &str, code: &str| {
+        let source = Source { name: name.to_owned(), code: code.to_owned() };
+        violations(&source).join("\n")
+    };
+    for (code, message) in [
+        (
+            "let (store, right) = Store::connect_to_append(settings).await?;",
+            "names connect_to_append; only the timeline appends: call Timeline::emit_run_event",
+        ),
+        ("fn second(by: &Appenders) {}", "names Appenders; only the timeline appends"),
+        ("lane.send(AppendRequest { context })", "names AppendRequest; only the timeline appends"),
+        ("let (bus, publisher) = Bus::new(8);", "names Bus::new; only the timeline's gate publishes"),
+        ("use crate::bus::{self}; fn f(p: bus::Publisher) {}", "names bus::Publisher; only the timeline's gate"),
+        (r#"sqlx::query!("select 1")"#, "names sqlx::query; SQL is in backend/store alone"),
+        (r#"sqlx::query_scalar("show x")"#, "names sqlx::query_scalar; SQL is in backend/store alone"),
+        (r#"sqlx::raw_sql("begin")"#, "names sqlx::raw_sql; SQL is in backend/store alone"),
+        (
+            "use sqlx::{Executor as _, postgres::PgConnectOptions};",
+            "names sqlx::Executor; SQL is in backend/store alone",
+        ),
+        ("use sqlx as s; s::query(text)", "names sqlx::*; SQL is in backend/store alone"),
+        ("use sqlx::*;", "names sqlx::; SQL is in backend/store alone"),
+        ("\"insert into store.run_event values (1)\"", "one statement, in two sizes, inserts events"),
+    ] {
+        let found = planted("backend/http/second.rs", code);
+        assert!(found.starts_with("backend/http/second.rs ") && found.contains(message), "{code}: {found:?}");
+    }
+    let inside = "insert into store.run_event select 1";
+    assert!(
+        planted("backend/store/sql/second.sql", inside).contains("one statement"),
+        "a second statement in the store"
+    );
+    assert_eq!(planted("backend/http/fine.rs", "use sqlx::{Error, postgres::PgConnectOptions};"), "");
+}
+
+#[test]
+fn every_reserved_word_is_used_where_it_may_be() {
+    let sources = sources();
+    let used = |word: &&str| sources.iter().any(|source| holds(&source.code, word));
+    let unused: Vec<&str> = RESERVED.iter().flat_map(|rule| rule.words).copied().filter(|word| !used(word)).collect();
+    assert!(unused.is_empty(), "nothing is called {unused:?} any more: the rule proves nothing");
+}

@@ -16,7 +16,7 @@
 //!
 //! Folders are ranks, from pure to worldly; a file names only modules of a lower rank:
 //! [`domain`] → [`store`], [`postgres`], [`bus`], [`auth`], [`artifacts`], [`client`] → [`timeline`], [`threads`] →
-//! [`emitters`], [`dispatch`], [`sessions`] → [`engine`] → [`agents`] → [`channels`], [`runners`], [`faces`] → [`http`]
+//! [`emitters`], [`dispatch`], [`saved`] → [`engine`] → [`agents`] → [`channels`], [`runners`], [`faces`] → [`http`]
 //! → [`database`], [`app`] → [`cli`].
 
 #![cfg_attr(
@@ -50,7 +50,7 @@ pub mod postgres;
 pub mod quota;
 pub mod rate;
 pub mod runners;
-pub mod sessions;
+pub mod saved;
 pub mod store;
 pub mod supervise;
 pub mod telemetry;

@@ -75,7 +75,7 @@ impl Execution {
                 Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
                     refused += u32::from(!error.is_retryable);
-                    self.warn(&error, "run interrupted by an error; will retry");
+                    self.warn(&error, "executing a run failed; will retry");
                     if cancel.run_until_cancelled(tokio::time::sleep(AGAIN_AFTER)).await.is_none() {
                         return Done::Stopped;
                     }
@@ -88,7 +88,7 @@ impl Execution {
     async fn give_up(&self, error: &HostError) -> Done {
         let failed = async { self.failed(&*self.emitter()?, &error.to_string()).await };
         failed.await.unwrap_or_else(|error| {
-            self.warn(&error, "run not failed after repeated errors");
+            self.warn(&error, "the failure of a run could not be recorded");
             Done::Stopped
         })
     }

@@ -8,7 +8,7 @@ use crate::{
     agents::{registry::Agents, runtime::Runtime},
     artifacts::{Artifacts, BlobStore, OwnBounds, disk::Disk, remote::Remote},
     auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
-    channels::{Channels, router::Router, telegram::Telegram},
+    channels::{Channels, log::SessionLog, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
     config::{
         self, ArtifactStore, Auth, File, Secrets, ServeArgs,
@@ -25,10 +25,7 @@ use crate::{
     },
     http::{self, Server},
     runners::Runners,
-    sessions::{
-        log::SessionLog,
-        saved::{SavedSessions, Talk},
-    },
+    saved::{SavedSessions, Talk},
     store::{self, Store, append::Appenders, sessions::SessionPolicy},
     supervise::Supervisor,
     telemetry,

@@ -82,6 +82,13 @@ impl Frame {
         self.block.slice(self.event_at..)
     }
 
+    /// What it takes in memory: its bytes and its ids.
+    pub(super) fn bytes(&self) -> usize {
+        let span = |id: &Option<SpanId>| id.as_ref().map_or(0, |id| id.as_str().len());
+        let key = self.event_id.as_ref().map_or(0, |id| id.as_str().len());
+        self.block.len() + span(&self.span_id) + span(&self.parent_span_id) + key
+    }
+
     /// The payload alone, as it was sent.
     pub fn payload(&self) -> Bytes {
         self.block.slice(self.payload_at..self.block.len() - "}\n\n".len())

@@ -61,7 +61,7 @@ impl OwnerQueue {
 
     /// Makes room for a frame and counts it until it was read.
     pub(super) fn keep(&mut self, frame: Arc<Frame>, bytes_max: usize) -> Arc<QueuedFrame> {
-        let bytes = frame.block().len();
+        let bytes = frame.bytes();
         self.sum.fetch_add(bytes, Ordering::Relaxed);
         while self.sum() > bytes_max {
             let Some(oldest) = self.kept.pop_front() else { break };

@@ -9,7 +9,9 @@
 //!
 //! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one answer).
 
+pub mod codes;
 mod lease;
+pub mod log;
 mod messages;
 pub mod replies;
 pub mod router;
@@ -22,6 +24,7 @@ use serde::{Deserialize, Serialize};
 use tokio::sync::{Notify, OwnedSemaphorePermit, Semaphore};
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
+use self::{codes::Code, log::SessionLog};
 use self::{
     messages::Routed,
     router::{Outcome, RouteError, Router},
@@ -37,10 +40,6 @@ use crate::{
         session::inbound::{ChannelName, Inbound},
     },
     quota::Share,
-    sessions::{
-        codes::{self, Code},
-        log::SessionLog,
-    },
     store::{
         self, Store,
         inbox::{Arrival, Enqueued},

@@ -11,6 +11,7 @@ use super::{
     token::{OwnerArgs, life},
 };
 use crate::{
+    channels::codes,
     clock::{Clock, IdSource},
     config::Secrets,
     database::Database,
@@ -21,7 +22,6 @@ use crate::{
         session::inbound::{ChannelName, UserId},
     },
     postgres::STOP_MAX,
-    sessions::codes,
     store::{Settings, Store, page::Page},
 };
 

@@ -183,8 +183,8 @@ pub struct Ack {
 }
 
 /// Why something was not done; `docs/protocol.md` has a sentence for each. A code never changes its meaning.
-#[derive(Clone, Copy, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
+#[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
+#[serde(from = "String", into = "String")]
 pub enum RunnerCode {
     Malformed,
     UnknownMessage,
@@ -202,16 +202,45 @@ pub enum RunnerCode {
     Unavailable,
     Internal,
     /// One of a later version.
-    #[serde(other)]
-    Unknown,
+    Other(String),
+}
+
+impl From<String> for RunnerCode {
+    fn from(text: String) -> Self {
+        Self::ALL.into_iter().find(|code| code.as_str() == text).unwrap_or(Self::Other(text))
+    }
+}
+
+impl From<RunnerCode> for String {
+    fn from(code: RunnerCode) -> Self {
+        code.as_str().to_owned()
+    }
 }
 
 impl RunnerCode {
+    const ALL: [Self; 15] = [
+        Self::Malformed,
+        Self::UnknownMessage,
+        Self::Unexpected,
+        Self::Unsupported,
+        Self::TooLarge,
+        Self::CredentialInBody,
+        Self::OutOfOrder,
+        Self::NotAssigned,
+        Self::LeaseLost,
+        Self::RunEnded,
+        Self::InvalidEvent,
+        Self::RoleMismatch,
+        Self::InvalidTransition,
+        Self::Unavailable,
+        Self::Internal,
+    ];
+
     pub fn because(self, detail: impl Into<String>) -> RunnerError {
         RunnerError { code: self, detail: detail.into(), run_id: None, n: None }
     }
 
-    pub fn as_str(self) -> &'static str {
+    pub fn as_str(&self) -> &str {
         match self {
             Self::Malformed => "malformed",
             Self::UnknownMessage => "unknown_message",
@@ -228,7 +257,7 @@ impl RunnerCode {
             Self::InvalidTransition => "invalid_transition",
             Self::Unavailable => "unavailable",
             Self::Internal => "internal",
-            Self::Unknown => "unknown",
+            Self::Other(text) => text,
         }
     }
 }

@@ -64,7 +64,7 @@ use crate::{
     quota::Quota,
     rate::Rate,
     runners::Runners,
-    sessions::saved::SavedSessions,
+    saved::SavedSessions,
     threads::Threads,
     timeline::Timeline,
 };

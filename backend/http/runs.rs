@@ -140,17 +140,13 @@ pub(super) async fn run_list(
     responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
-    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let is_long = record.head.last_seq.get() > NODE_DURATIONS_EVENTS_MAX;
+    let found = server.timeline.store().run_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await?;
+    let (record, times) = found.ok_or_else(Problem::not_found)?;
     let mut shown = Run::of(record, server.timeline.clock().now());
-    if !is_long {
-        // A run is told of also when its steps cannot be added up in time.
-        let times = server.timeline.store().node_times(owner, run).await.unwrap_or_default();
-        if !times.is_empty() {
-            let waiting = times.iter().map(|(node, times)| (node.clone(), times.waiting_ms)).collect();
-            let durations = times.into_iter().map(|(node, times)| (node, times.duration_ms)).collect();
-            (shown.node_durations_ms, shown.node_waiting_ms) = (Some(durations), Some(waiting));
-        }
+    if !times.is_empty() {
+        let waiting = times.iter().map(|(node, times)| (node.clone(), times.waiting_ms)).collect();
+        let durations = times.into_iter().map(|(node, times)| (node, times.duration_ms)).collect();
+        (shown.node_durations_ms, shown.node_waiting_ms) = (Some(durations), Some(waiting));
     }
     Ok(Reply(shown))
 }

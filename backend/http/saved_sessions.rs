@@ -27,7 +27,7 @@ use crate::{
         principal::Scope,
         transcript::{SavedName, SavedSession, full::values_in},
     },
-    sessions::saved::{Entry, Error},
+    saved::{Entry, Error},
     store::page::Page,
 };
 

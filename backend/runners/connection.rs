@@ -384,9 +384,9 @@ impl Connection {
 
 /// A read or a change that the database did not answer is tried again at the next look.
 fn later<T>(result: Result<T, store::Error>) -> Option<T> {
-    result
-        .inspect_err(|error| tracing::warn!(error = error as &dyn std::error::Error, "events of a runner paused"))
-        .ok()
+    let error =
+        |error: &_| tracing::warn!(error = error as &dyn std::error::Error, "poll for a runner failed; will retry");
+    result.inspect_err(error).ok()
 }
 
 /// How long a runner may take for its greeting.

@@ -67,7 +67,7 @@ pub struct Peer {
 #[derive(Clone, Debug)]
 pub struct Runners {
     dispatch: Dispatch,
-    sessions: Sessions,
+    runner_sessions: RunnerSessions,
     places: Quota,
     /// Polls of the database that a wake-up makes all of them do.
     looks: Quota,
@@ -83,7 +83,7 @@ impl Runners {
         let places = Quota::new(RUNNERS_MAX, own_max);
         let bytes = Quota::new(RUNNERS_BYTES_MAX, RUNNERS_OWN_BYTES_MAX);
         let looks = Quota::new(RUNNER_LOOKS_MAX, 1);
-        Self { dispatch, sessions: Sessions::default(), places, looks, bytes, tasks, draining }
+        Self { dispatch, runner_sessions: RunnerSessions::default(), places, looks, bytes, tasks, draining }
     }
 
     pub fn dispatch(&self) -> &Dispatch {
@@ -109,23 +109,23 @@ impl Runners {
 
 /// Which connection of this process speaks for which session: the newest.
 #[derive(Clone, Debug, Default)]
-struct Sessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
+struct RunnerSessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
 
-impl Sessions {
+impl RunnerSessions {
     /// Takes a session over; whoever had it is told to go.
     fn take(&self, session: Uuid) -> Speaking {
         let replaced = CancellationToken::new();
-        let mut sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some(older) = sessions.insert(session, replaced.clone()) {
+        let mut runner_sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some(older) = runner_sessions.insert(session, replaced.clone()) {
             older.cancel();
         }
-        Speaking { sessions: self.clone(), session, replaced }
+        Speaking { runner_sessions: self.clone(), session, replaced }
     }
 }
 
 /// Held by the connection that speaks for a session. Dropped, the session is forgotten, unless somebody took it over.
 struct Speaking {
-    sessions: Sessions,
+    runner_sessions: RunnerSessions,
     session: Uuid,
     /// Cancelled when a newer connection takes over.
     replaced: CancellationToken,
@@ -133,9 +133,9 @@ struct Speaking {
 
 impl Drop for Speaking {
     fn drop(&mut self) {
-        let mut sessions = self.sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut runner_sessions = self.runner_sessions.0.lock().unwrap_or_else(PoisonError::into_inner);
         if !self.replaced.is_cancelled() {
-            sessions.remove(&self.session);
+            runner_sessions.remove(&self.session);
         }
     }
 }

@@ -64,7 +64,7 @@ use crate::{
         limits::{CONNECTION_MS_MAX, PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
         principal::OwnerId,
     },
-    quota::Quota,
+    quota::{Quota, Share},
 };
 
 /// Connections of the program's own upkeep.
@@ -209,11 +209,33 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async { work(self.lend(payer, self.nobody.as_str()).await?).await }).await
     }
 
-    /// One of the readers' connections, of which one principal never holds all.
-    async fn lend(&self, payer: &OwnerId, owner: &str) -> Result<PooledConnection, Error> {
+    /// Executes one statement that names its owner by itself, in one round trip; again if its connection turns out to be
+    /// lost, so only one that may be executed twice.
+    async fn by_itself<T, F>(
+        &self,
+        payer: &OwnerId,
+        statement: impl Fn(PooledConnection) -> F + Send + Sync,
+    ) -> Result<T, Error>
+    where
+        F: Future<Output = Result<T, Error>> + Send,
+    {
+        let lend = || async {
+            let share = self.share(payer).await?;
+            statement(PooledConnection::new(self.pool.acquire().await?, Some(share), self.returns.clone())).await
+        };
+        self.again_on_a_lost_connection(lend).await
+    }
+
+    /// The right to one of the readers' connections, of which one principal never has all.
+    async fn share(&self, payer: &OwnerId) -> Result<Share, Error> {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
         let share = tokio::time::timeout(wait, self.readers.take(payer, 1)).await;
-        let share = share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
+        share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())
+    }
+
+    /// One of the readers' connections, for an owner.
+    async fn lend(&self, payer: &OwnerId, owner: &str) -> Result<PooledConnection, Error> {
+        let share = self.share(payer).await?;
         let take = || async {
             let mut connection = self.pool.acquire().await?;
             // Until it is lent again, when it is said anew, whatever became of this time.
@@ -230,8 +252,8 @@ impl Store {
         Tx::begin(PooledConnection::new(self.upkeep.acquire().await?, None, self.returns.clone())).await
     }
 
-    /// Carries out one statement on the readers' pool, and again when its connection turns out to have lost its server
-    /// while it rested. Only for statements that may be carried out twice.
+    /// Executes one statement on the readers' pool, and again when its connection turns out to have lost its server while
+    /// it rested. Only for statements that may be executed twice.
     async fn again_on_a_lost_connection<T, F>(&self, statement: impl Fn() -> F + Send + Sync) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>> + Send,

@@ -104,6 +104,25 @@ struct Row {
     started_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
     last_event_at: DateTime<Utc>,
+    /// By step, what it took and waited: an object of pairs.
+    node_times: Option<String>,
+}
+
+/// A query of runs. What follows the columns gives those of `store.run`, and of the run's job what a lease is known by.
+macro_rules! runs {
+    ($from:literal, $($argument:expr),+ $(,)?) => {
+        sqlx::query_as!(
+            Row,
+            r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
+                      origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
+                      metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
+                      greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
+                      output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at,
+                      node_times as "node_times?"
+               "# + $from,
+            $($argument),+
+        )
+    };
 }
 
 impl TryFrom<Row> for RunRecord {
@@ -152,38 +171,86 @@ impl TryFrom<Row> for RunRecord {
 impl Store {
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
-        self.scoped(owner, async |mut connection| {
-            let row = sqlx::query_as!(
-                Row,
-                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
-                          metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
-                          greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
-                          output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
-                   from store.run
-                   left join (select run_id, lease_ms as j_lease_ms,
-                                     lease_until - lease_ms * interval '1 millisecond' as j_heard_at
-                              from store.job) j using (run_id)
-                   where run_id = $1 and owner_id = $2"#,
-                run.uuid(),
-                owner.as_str()
-            )
-            .fetch_optional(&mut *connection)
-            .await?;
-            row.map(RunRecord::try_from).transpose()
+        self.by_itself(owner, |mut connection| async move {
+            let row = runs!(
+                r#"from (select set_config('runreel.owner', $1, true) as owner offset 0) me
+                   cross join lateral (
+                       select r.*, j.lease_ms as j_lease_ms,
+                              j.lease_until - j.lease_ms * interval '1 millisecond' as j_heard_at,
+                              null::text as node_times
+                       from store.run r left join store.job j using (run_id)
+                       where r.run_id = $2 and r.owner_id = me.owner
+                       offset 0
+                   ) run"#,
+                owner.as_str(),
+                run.uuid()
+            );
+            row.fetch_optional(&mut *connection).await?.map(RunRecord::try_from).transpose()
         })
         .await
     }
 
-    /// What the steps of a run took, by the first 256 characters of their names; a step that has not ended does not
-    /// count. As the view `node_durations`, whose migration says how.
-    pub async fn node_times(&self, owner: &OwnerId, run: RunId) -> Result<BTreeMap<String, NodeTimes>, Error> {
-        self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query_file!("backend/store/sql/node_times.sql", run.uuid(), owner.as_str())
-                .fetch_all(&mut *connection)
-                .await?;
-            let times = |duration_ms, waiting_ms| NodeTimes { duration_ms, waiting_ms };
-            Ok(rows.into_iter().map(|row| (row.node, times(row.duration_ms, row.waiting_ms))).collect())
+    /// One run of this owner, and what its steps took, by the first 256 characters of their names; a step that has not
+    /// ended does not count. As the view `node_durations`, whose migration says how. Of a run of more events than
+    /// `events_max` there is none.
+    pub async fn run_with_times(
+        &self,
+        owner: &OwnerId,
+        run: RunId,
+        events_max: i64,
+    ) -> Result<Option<(RunRecord, BTreeMap<String, NodeTimes>)>, Error> {
+        self.by_itself(owner, |mut connection| async move {
+            let row = runs!(
+                r#"from (select set_config('runreel.owner', $1, true) as owner offset 0) me
+                   cross join lateral (
+                       select r.*, j.lease_ms as j_lease_ms, j.lease_until - j.lease_ms * interval '1 millisecond' as j_heard_at,
+                              case when r.last_seq <= $3::bigint then (
+                                  select json_object_agg(t.node, json_build_array(t.duration_ms, t.waiting_ms))::text
+                                  from (
+                                      select s.node, sum(d.duration_ms) as duration_ms,
+                                             sum(greatest(s.between_ms - d.duration_ms, 0)) as waiting_ms
+                                      from (
+                                          select m.type, m.starts, m.ends, left(coalesce(m.payload ->> 'name', m.payload ->> 'title', m.span_id), 256) as node,
+                                                 greatest((extract(epoch from first_value(m.at) over ending - m.at) * 1000)::float8, 0) as between_ms,
+                                                 first_value(m.asked_ms) over ending - m.asked_ms as asked_ms,
+                                                 store.own_ms(first_value(m.payload) over ending) as own_ms
+                                          from (
+                                              select e.*, coalesce(sum(e.answered_ms) over (order by e.seq), 0) as asked_ms,
+                                                     count(*) filter (where e.type = 'step.started') over (partition by e.span_id) as starts,
+                                                     count(*) filter (where e.type in ('step.completed', 'step.failed'))
+                                                         over (partition by e.span_id order by e.seq desc) as ends
+                                              from (
+                                                  select e.*, case when e.type = 'run.resumed' and lag(e.type) over life = 'run.interrupted'
+                                                                       then greatest((extract(epoch from e.at - lag(e.at) over life) * 1000)::float8, 0) end as answered_ms
+                                                  from store.run_event e
+                                                  where e.run_id = r.run_id and e.owner_id = me.owner
+                                                    and (e.type in ('run.interrupted', 'run.waiting', 'run.resumed')
+                                                         or e.span_id is not null and e.type in ('step.started', 'step.completed', 'step.failed'))
+                                                  window life as (partition by e.type in ('run.interrupted', 'run.waiting', 'run.resumed') order by e.seq)
+                                              ) e
+                                          ) m
+                                          window ending as (partition by m.span_id, m.ends order by m.seq desc)
+                                      ) s
+                                      cross join lateral (select coalesce(s.own_ms, greatest(s.between_ms - s.asked_ms, 0)) as duration_ms) d
+                                      where s.type = 'step.started' and s.ends > 0 or s.type in ('step.completed', 'step.failed') and s.starts = 0
+                                      group by s.node
+                                  ) t
+                              ) end as node_times
+                       from store.run r
+                       left join store.job j using (run_id)
+                       where r.run_id = $2 and r.owner_id = me.owner
+                       offset 0
+                   ) run"#,
+                owner.as_str(),
+                run.uuid(),
+                events_max
+            );
+            let Some(mut row) = row.fetch_optional(&mut *connection).await? else { return Ok(None) };
+            let times: BTreeMap<String, (f64, f64)> =
+                row.node_times.take().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
+            let times = times.into_iter();
+            let times = times.map(|(node, (duration_ms, waiting_ms))| (node, NodeTimes { duration_ms, waiting_ms }));
+            Ok(Some((RunRecord::try_from(row)?, times.collect())))
         })
         .await
     }
@@ -198,17 +265,12 @@ impl Store {
         let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
         let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
         self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query_as!(
-                Row,
-                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
-                          metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
-                          greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
-                          output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at
-                   from store.run
+            let rows = runs!(
+                r#"from store.run
                    left join (select run_id, lease_ms as j_lease_ms,
                                      lease_until - lease_ms * interval '1 millisecond' as j_heard_at
                               from store.job) j using (run_id)
+                   cross join (select null::text as node_times) n
                    where owner_id = $1
                      and (cardinality($2::text[]) = 0 or status = any ($2))
                      and ($3::text is null or thread_id = $3)
@@ -258,7 +320,8 @@ impl Store {
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                           origin_channel, origin_chat, origin_user, trace_id, title, null::text as input,
                           '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
-                          null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at
+                          null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at,
+                          null::text as node_times
                    from store.run where run_id = any ($1)"#,
                 &ids
             )
@@ -272,18 +335,14 @@ impl Store {
     /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
     pub(super) async fn records(&self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
         self.maintenance(async |mut connection| {
-            let rows = sqlx::query_as!(
-                Row,
-                r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                      origin_channel, origin_chat, origin_user, trace_id, title, input::text as input, metadata::text as "metadata!",
-                      tags, lease_ms, heartbeat_at, status, last_seq, output::text as output, error::text as error,
-                      created_at, started_at, ended_at, last_event_at
-               from store.run where run_id = any ($1)"#,
+            let rows = runs!(
+                r#"from (select *, null::bigint as j_lease_ms, null::timestamptz as j_heard_at,
+                                null::text as node_times
+                         from store.run) run
+                   where run_id = any ($1)"#,
                 runs
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            rows.into_iter().map(RunRecord::try_from).collect()
+            );
+            rows.fetch_all(&mut *connection).await?.into_iter().map(RunRecord::try_from).collect()
         })
         .await
     }

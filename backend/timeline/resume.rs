@@ -99,7 +99,8 @@ impl Timeline {
             self.check_history(owner, &histories).await?;
             return Ok(Resumed::Ended);
         }
-        let context = self.shared.contexts.remember(record.context);
+        let contexts = &self.shared.contexts;
+        let context = contexts.known(run, owner.as_str()).unwrap_or_else(|| contexts.remember(record.context));
         let mut follower = self.follow_run(context, after, histories, options);
         if has_all {
             follower.root_ended(status, last_seq);

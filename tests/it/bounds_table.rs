@@ -34,15 +34,30 @@ fn s(ms: impl TryInto<u64>) -> String {
 }
 
 fn min(ms: impl TryInto<u64>) -> String {
-    format!("{} min", whole(ms) / 60_000)
+    format!("{} min", parts(ms, 60_000))
+}
+
+fn minutes(seconds: impl TryInto<u64>) -> String {
+    format!("{} minutes", parts(seconds, 60))
 }
 
 fn hours(ms: impl TryInto<u64>) -> String {
-    format!("{} h", whole(ms) / 3_600_000)
+    format!("{} h", parts(ms, 3_600_000))
+}
+
+fn days(seconds: impl TryInto<u64>) -> String {
+    format!("{} days", n(parts(seconds, 24 * 3_600)))
 }
 
 fn years(seconds: impl TryInto<u64>) -> String {
-    format!("{} years", whole(seconds) / (365 * 24 * 3_600))
+    format!("{} years", parts(seconds, 365 * 24 * 3_600))
+}
+
+/// How often a unit is in a bound, which is a whole number of them.
+fn parts(count: impl TryInto<u64>, unit: u64) -> u64 {
+    let count = whole(count);
+    assert!(count.is_multiple_of(unit), "{count} is no multiple of {unit}");
+    count / unit
 }
 
 fn whole(count: impl TryInto<u64>) -> u64 {
@@ -119,7 +134,7 @@ fn requests() -> Rows {
         ("events one principal emits over HTTP", vec![]),
         ("request head", vec![s(HEAD_MS_MAX), bytes(HEAD_BYTES_MAX)]),
         ("data sent and not acknowledged by the peer", vec![s(PEER_SILENCE_MS_MAX)]),
-        ("life of an API token", vec![years(TOKEN_LIFE_S_MAX)]),
+        ("life of an API token", vec![days(TOKEN_LIFE_S_MAX)]),
         ("JWT", vec![bytes(JWT_BYTES_MAX), s(JWT_LEEWAY_S * 1_000)]),
         ("texts of a body that look like a JWT and are verified", vec![n(BODY_JWTS_MAX)]),
         ("drain at shutdown", vec![s(DRAIN_MS_MAX), format!("0 to {}", n(DRAIN_NOTICE_MS_MAX)), s(END_MS_MAX + 1_000)]),
@@ -152,23 +167,18 @@ fn channels() -> Rows {
         ("thread id that a channel makes, without its number", vec![bytes(CHANNEL_THREAD_BYTES_MAX)]),
         ("users on a channel's list", vec![n(ALLOWED_USERS_MAX)]),
         ("trigger", vec![format!("{} characters", n(TRIGGER_CHARS_MAX))]),
-        ("idle time of a session", vec![format!("{} minutes", IDLE_TIMEOUT_S_DEFAULT / 60), years(IDLE_TIMEOUT_S_MAX)]),
+        ("idle time of a session", vec![minutes(IDLE_TIMEOUT_S_DEFAULT), years(IDLE_TIMEOUT_S_MAX)]),
         ("wait for the answer to a message", vec![s(MESSAGE_WAIT_MS_MAX)]),
         ("tries of a message", vec![n(DELIVERY_ATTEMPTS_MAX), n(DELIVERIES_AT_ONCE)]),
         ("lease of a message or an answer", vec![]),
         ("wait for a first delivery that is on its way", vec![s(DUPLICATE_WAIT_MS_MAX)]),
-        ("tries of an answer", vec![n(REPLY_ATTEMPTS_MAX), format!("{} minutes", REPLY_PAUSE_S_MAX / 60)]),
+        ("tries of an answer", vec![n(REPLY_ATTEMPTS_MAX), minutes(REPLY_PAUSE_S_MAX)]),
         ("Telegram message", vec![format!("{} UTF-16 units", n(TELEGRAM_UNITS_MAX)), n(REPLY_PARTS_MAX)]),
         (
             "one-time code",
-            vec![
-                format!("{} minutes", CODE_LIFE_S_DEFAULT / 60),
-                hours(CODE_LIFE_S_MAX * 1_000),
-                n(CODES_MAX),
-                n(CODE_WAITING_MAX),
-            ],
+            vec![minutes(CODE_LIFE_S_DEFAULT), hours(CODE_LIFE_S_MAX * 1_000), n(CODES_MAX), n(CODE_WAITING_MAX)],
         ),
-        ("wrong codes", vec![n(CODE_TRIES_MAX), n(CODE_CHANNEL_TRIES_MAX), format!("{} minutes", CODE_WINDOW_S / 60)]),
+        ("wrong codes", vec![n(CODE_TRIES_MAX), n(CODE_CHANNEL_TRIES_MAX), minutes(CODE_WINDOW_S)]),
     ]
 }
 
@@ -345,12 +355,12 @@ fn said(cell: &str) -> String {
     [" 408 ", " 413 ", " 429 "].iter().fold(text, |text, status| text.replace(status, " "))
 }
 
-/// Where a row says this, and not a longer number that holds it.
-fn place(text: &str, value: &str) -> Option<usize> {
+/// Where a row says this from there on, and not a longer number that holds it.
+fn place(text: &str, from: usize, value: &str) -> Option<usize> {
     let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
     let alone =
         |at: &usize| !is_digit(text[..*at].chars().next_back()) && !is_digit(text[at + value.len()..].chars().next());
-    text.match_indices(value).map(|(at, _)| at).find(alone)
+    text.match_indices(value).map(|(at, _)| at).find(|at| *at >= from && alone(at))
 }
 
 #[test]
@@ -368,11 +378,14 @@ fn every_number_of_the_table_of_bounds_is_the_programs_own() {
             wrong.push(format!("{row}: no constant is named for it"));
             continue;
         };
-        let mut rest = said(cell);
+        let (mut rest, mut from) = (said(cell), 0);
         for value in &values {
-            match place(&rest, value) {
-                Some(at) => rest.replace_range(at..at + value.len(), "…"),
-                None => wrong.push(format!("{row}: {value} is not said by: {cell}")),
+            match place(&rest, from, value) {
+                Some(at) => {
+                    rest.replace_range(at..at + value.len(), "…");
+                    from = at;
+                }
+                None => wrong.push(format!("{row}: {value} is not said there by: {cell}")),
             }
         }
         if rest.contains(|c: char| c.is_ascii_digit()) {

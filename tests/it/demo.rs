@@ -17,7 +17,7 @@ use crate::{
 };
 
 /// How long five agents with their tools, in a process of their own, are waited for when others keep all processors
-/// busy. It hides no lease that lapsed: half a second is what they have here.
+/// busy. It hides no lease that lapsed: two seconds is what they have here.
 const DEMO_MAX: Duration = Duration::from_mins(1);
 
 /// Jobs, and runs whose state is kept.
@@ -42,7 +42,7 @@ pub fn tree() -> tempfile::TempDir {
 
 /// A server that gives the work of a process which was killed to another one soon.
 async fn server() -> Server {
-    setup().flags(&["--lease-ms", "500", "--poll-ms", "50"]).start().await
+    setup().flags(&["--lease-ms", "2000", "--poll-ms", "50"]).start().await
 }
 
 /// A demo that ends by itself.

@@ -23,10 +23,6 @@ pub fn takes_the_gate(timeline: &Timeline) -> crate::timeline::publish::Publishe
     timeline.shared.publisher.clone() //~ field `shared` of struct `timeline::Timeline` is private
 }
 
-pub async fn opens_an_appender(store: &Store) {
-    let _ = store.appender(0).await; //~ no method named `appender` found for reference `&Store`
-}
-
 pub async fn makes_the_right_to_append(store: Store) {
     let _ = Appenders(store).open(0).await; //~ cannot initialize a tuple struct which contains private fields
 }

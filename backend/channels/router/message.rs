@@ -7,6 +7,7 @@ use sha2::{Digest, Sha256};
 
 use super::ROUTER;
 use crate::{
+    channels::codes,
     config::channels::ChannelConfig,
     domain::{
         context::{Origin, Role, RunContext},
@@ -19,7 +20,6 @@ use crate::{
             inbound::{ChannelName, Inbound},
         },
     },
-    sessions::codes,
     store::sessions::MessageSession,
 };
 

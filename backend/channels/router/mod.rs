@@ -21,6 +21,7 @@ use tokio_util::sync::CancellationToken;
 use self::{graph::RouteState, message::request_hash, telemetry::Telemetry};
 pub use self::{message::Message, outcome::Outcome};
 use crate::{
+    channels::log::SessionLog,
     clock::Stopwatch,
     config::channels::ChannelAuth,
     domain::{
@@ -35,7 +36,6 @@ use crate::{
         host::HostError,
     },
     engine::{Durability, Ended, Limits, RunEnv, visit::Question},
-    sessions::log::SessionLog,
     store::{self, Store, codes::Verification, inbox::ClaimedMessage},
     threads::Threads,
     timeline::{

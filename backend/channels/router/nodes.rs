@@ -10,6 +10,7 @@ use super::{
     outcome::Outcome,
 };
 use crate::{
+    channels::codes,
     config::channels::ChannelAuth,
     domain::{
         artifact::ArtifactId,
@@ -20,7 +21,6 @@ use crate::{
     },
     emitters::{emitter::Level, host::HostError},
     engine::{NodeContext, Stop},
-    sessions::codes,
     store::{
         codes::{Asked, Verdict, Verification},
         sessions::{Noted, SessionPolicy},

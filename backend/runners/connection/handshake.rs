@@ -23,7 +23,7 @@ impl Connection {
         tracing::info!(runner = %hello.runner, version = %described(&hello), capacity = hello.capacity, "runner connected");
         self.agents = hello.agents;
         let speaking = match &hello.resume {
-            None => self.hub.sessions.take(self.who.session),
+            None => self.hub.runner_sessions.take(self.who.session),
             Some(resume) => self.come_back(resume).await,
         };
         let dispatch = &self.hub.dispatch;
@@ -74,7 +74,7 @@ impl Connection {
         let most = usize::from(RUNNER_CAPACITY_MAX).max(RUNNER_RESUMED_MAX);
         let jobs = later(self.hub.dispatch.adopt(&who, most).await).unwrap_or_default();
         if jobs.is_empty() {
-            return self.hub.sessions.take(self.who.session);
+            return self.hub.runner_sessions.take(self.who.session);
         }
         self.who = who;
         for job in jobs {
@@ -85,7 +85,7 @@ impl Connection {
             };
             self.held.insert(job.context.run_id, HeldRun::adopted(job, acked));
         }
-        self.hub.sessions.take(self.who.session)
+        self.hub.runner_sessions.take(self.who.session)
     }
 
     /// Tells of the runs that were lost, assigns those the runner does not know of, and repeats answers.

@@ -1,5 +1,7 @@
 //! One client of one server: the calls of the tests.
 
+use std::time::Duration;
+
 use reqwest::{Method, RequestBuilder, header::HeaderMap};
 use serde_json::{Value, value::RawValue};
 
@@ -139,8 +141,21 @@ impl Api {
         reply.text.split_terminator('\n').map(str::to_owned).collect()
     }
 
+    /// A run as it is now. A server that got no connection to its database in time is asked again after the time it
+    /// names, as docs/protocol.md tells clients.
     pub async fn run(&self, run: &str) -> Value {
-        self.get(&format!("/api/runs/{run}")).await.expect(200)
+        let path = format!("/api/runs/{run}");
+        let asked = async {
+            loop {
+                let reply = self.get(&path).await;
+                let Some(after) = reply.headers.get("retry-after").filter(|_| reply.status == 503) else {
+                    return reply;
+                };
+                tokio::time::sleep(Duration::from_secs(after.to_str().unwrap().parse().unwrap())).await;
+            }
+        };
+        // On the heap: it is part of many tests' own futures.
+        patiently("the run", Box::pin(asked)).await.expect(200)
     }
 
     /// Opens a stream.

@@ -4,7 +4,7 @@
 //! the timeline (`tests/planted` shows what the compiler says of another way). The rules here say where those values may be
 //! made, and they are shown planted violations.
 
-use super::{code, files, heads, is_test, name};
+use super::{code, files, is_test, name};
 
 /// A file of the program: its name and its code without comments.
 struct Source {
@@ -31,10 +31,21 @@ const RESERVED: &[Reserved] = &[
         instead: "only the timeline appends: call Timeline::emit_run_event",
     },
     Reserved {
-        words: &["AppendRequest"],
-        files: &["backend/timeline/"],
-        instead: "only the timeline appends: call Timeline::emit_run_event",
+        words: &["AppendRequest {"],
+        files: &["backend/timeline/emit.rs"],
+        instead: "one function makes append requests: call Timeline::emit_run_event",
     },
+    Reserved {
+        words: &["Appenders("],
+        files: &["backend/store/append.rs", "backend/store/mod.rs"],
+        instead: "the right to append is made with the store",
+    },
+    Reserved {
+        words: &["appenders.open("],
+        files: &["backend/timeline/recover.rs", "backend/timeline/writer.rs"],
+        instead: "only a lane opens an appender",
+    },
+    Reserved { words: &["appender.append("], files: &["backend/timeline/writer.rs"], instead: "only a lane appends" },
     Reserved {
         words: &["Bus::new", "bus::Publisher"],
         files: &["backend/bus/", "backend/timeline/publish.rs"],
@@ -53,18 +64,37 @@ const RESERVED: &[Reserved] = &[
 ];
 
 /// What of `sqlx` other modules may name: how a connection is described, and its errors. Nothing of it executes SQL.
-const SQLX_OUTSIDE: [&str; 4] = ["ConnectOptions", "Error", "error", "postgres"];
+const SQLX_OUTSIDE: [&str; 7] =
+    ["Error", "error", "DatabaseError", "code", "postgres", "PgConnectOptions", "PgSslMode"];
+/// Where the trait is needed that tells the password of a connection.
+const SQLX_OPTIONS: &str = "backend/cli/sql/psql.rs";
 
 fn is_one_of(files: &[&str], name: &str) -> bool {
     files.iter().any(|file| name == *file || file.ends_with('/') && name.starts_with(file))
 }
 
+fn is_word(c: char) -> bool {
+    c.is_alphanumeric() || c == '_'
+}
+
 fn holds(code: &str, word: &str) -> bool {
-    let is_word = |c: char| c.is_alphanumeric() || c == '_';
     code.match_indices(word).any(|(at, _)| {
         let (before, after) = (code[..at].chars().next_back(), code[at + word.len()..].chars().next());
-        !before.is_some_and(is_word) && !after.is_some_and(is_word)
+        let goes_on = word.ends_with(is_word) && after.is_some_and(is_word);
+        !before.is_some_and(is_word) && !goes_on
     })
+}
+
+/// Every word of the path, or list of paths, that follows a module's name.
+fn words_of_path(code: &str) -> Vec<String> {
+    let Some(path) = code.strip_prefix("::") else { return vec!["*".to_owned()] };
+    let mut depth = 0;
+    let end = path.find(|c: char| {
+        depth += i32::from(c == '{') - i32::from(c == '}');
+        !(is_word(c) || matches!(c, ':' | '{' | '}' | '*') || depth > 0)
+    });
+    let words = path[..end.unwrap_or(path.len())].split(|c: char| !is_word(c) && c != '*');
+    words.filter(|word| !word.is_empty() && !matches!(*word, "as" | "_" | "self")).map(str::to_owned).collect()
 }
 
 /// What in a file breaks the rules.
@@ -77,11 +107,10 @@ fn violations(source: &Source) -> Vec<String> {
     }
     if !name.starts_with("backend/store/") {
         for (at, _) in code.match_indices("sqlx") {
-            let named = match code[at + "sqlx".len()..].strip_prefix("::") {
-                Some(path) => heads(path),
-                None => vec!["*".to_owned()],
+            let is_allowed = |word: &String| {
+                SQLX_OUTSIDE.contains(&word.as_str()) || word == "ConnectOptions" && name == SQLX_OPTIONS
             };
-            let executing = named.into_iter().filter(|word| !SQLX_OUTSIDE.contains(&word.as_str()));
+            let executing = words_of_path(&code[at + "sqlx".len()..]).into_iter().filter(|word| !is_allowed(word));
             found.extend(executing.map(|word| format!("{name} names sqlx::{word}; SQL is in backend/store alone")));
         }
     }
@@ -106,7 +135,8 @@ fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
             "names connect_to_append; only the timeline appends: call Timeline::emit_run_event",
         ),
         ("fn second(by: &Appenders) {}", "names Appenders; only the timeline appends"),
-        ("lane.send(AppendRequest { context })", "names AppendRequest; only the timeline appends"),
+        ("lane.send(AppendRequest { context })", "names AppendRequest {; one function makes append requests"),
+        ("appenders.open(0).await", "names appenders.open(; only a lane opens an appender"),
         ("let (bus, publisher) = Bus::new(8);", "names Bus::new; only the timeline's gate publishes"),
         ("use crate::bus::{self}; fn f(p: bus::Publisher) {}", "names bus::Publisher; only the timeline's gate"),
         (r#"sqlx::query!("select 1")"#, "names sqlx::query; SQL is in backend/store alone"),
@@ -117,12 +147,25 @@ fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
             "names sqlx::Executor; SQL is in backend/store alone",
         ),
         ("use sqlx as s; s::query(text)", "names sqlx::*; SQL is in backend/store alone"),
-        ("use sqlx::*;", "names sqlx::; SQL is in backend/store alone"),
+        ("use sqlx::*;", "names sqlx::*; SQL is in backend/store alone"),
+        ("sqlx::postgres::PgListener::connect(url)", "names sqlx::PgListener; SQL is in backend/store alone"),
+        (
+            "use sqlx::ConnectOptions as _; options.connect().await?.copy_in_raw(text)",
+            "names sqlx::ConnectOptions; SQL",
+        ),
         ("\"insert into store.run_event values (1)\"", "one statement, in two sizes, inserts events"),
     ] {
         let found = planted("backend/http/second.rs", code);
         assert!(found.starts_with("backend/http/second.rs ") && found.contains(message), "{code}: {found:?}");
     }
+    assert!(
+        planted("backend/timeline/import.rs", "AppendRequest { context }").contains("one function"),
+        "in the timeline"
+    );
+    assert!(
+        planted("backend/store/prune.rs", "Appenders(self.clone())").contains("made with the store"),
+        "in the store"
+    );
     let inside = "insert into store.run_event select 1";
     assert!(
         planted("backend/store/sql/second.sql", inside).contains("one statement"),

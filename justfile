@@ -113,6 +113,10 @@ sdk *args: postgres build python
     cd sdk/python && ../../.tools/python/bin/mypy
     cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
 
+# Write the Python package's `_sync` folders anew: after something in an `_async` one changed.
+unasync: python
+    .tools/python/bin/python sdk/python/tools/unasync.py
+
 # LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
 bench-checkpoints *args: postgres python
     cargo build --release --bin runreel

@@ -8,12 +8,15 @@ import time
 from typing import Any
 
 import httpx
+import httpx2
 import pytest
 
 import runreel
 from conftest import Fake, JwtServer
 from runreel import ApiError, AsyncClient, Client, ConnectionFailed
-from runreel._transport import AsyncTransport, Transport, quote
+from runreel._async.transport import AsyncTransport
+from runreel._http import quote
+from runreel._sync.transport import Transport
 
 TOKEN = "rr_" + "5ec2e7" * 10
 PROBLEM = {
@@ -171,12 +174,18 @@ def test_the_environment_says_where_and_as_whom(fake: Fake, monkeypatch: pytest.
 
 
 def test_a_client_of_ones_own_is_used_and_left_open(fake: Fake) -> None:
-    with httpx.Client(headers={"x-mine": "1"}) as http:
+    with httpx2.Client(headers={"x-mine": "1"}) as http:
         with Client(fake.url, token=TOKEN, http=http) as client:
             client.get_run("x")
         assert not http.is_closed
     assert fake.requests[0].headers["authorization"] == f"Bearer {TOKEN}"
     assert fake.requests[0].headers["x-mine"] == "1"
+
+
+def test_a_client_of_another_library_is_refused_at_once() -> None:
+    other: Any = httpx.Client()
+    with other, pytest.raises(TypeError, match="httpx2"):
+        Client(http=other)
 
 
 def test_what_json_has_no_form_for_is_an_error_where_it_is_asked_for(fake: Fake) -> None:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import logging
 import random
 import ssl
 import subprocess
 import threading
+import time
 from collections.abc import Callable, Iterator
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -18,7 +20,7 @@ from test_errors import TOKEN
 from test_stream import END, RUN, control, frame
 
 from conftest import Fake, answer
-from runreel import ApiError, AsyncClient, Client, RunreelError, _follow
+from runreel import ApiError, AsyncClient, Client, RunreelError
 from runreel._follow import SHORTEST_PAUSE, Following
 from runreel._sse import LONGEST_FRAME, Parser
 
@@ -84,7 +86,7 @@ def chain(error: BaseException | None) -> Iterator[str]:
 async def test_a_token_that_is_sent_back_is_said_nowhere(
     fake: Fake, caplog: pytest.LogCaptureFixture, how: Callable[[BaseHTTPRequestHandler], None]
 ) -> None:
-    # What httpx's own parts say of every byte, for whoever asks them to, is not ours to change.
+    # What httpx2's own parts say of every byte, for whoever asks them to, is not ours to change.
     caplog.set_level(logging.DEBUG, "runreel")
     fake.otherwise = how
     said = []
@@ -162,12 +164,12 @@ async def test_both_clients_come_back_to_a_stream_when_they_are_asked_to(
     async def pause(seconds: float) -> None:
         pauses.append(seconds)
 
-    monkeypatch.setattr(_follow.time, "sleep", pauses.append)
+    monkeypatch.setattr(time, "sleep", pauses.append)
     with Client(fake.url) as client, monkeypatch.context() as patched:
         fake.refuses(503, "unavailable", Retry_After="60").streams(frame(1) + END)
         assert len(list(client.stream(RUN))) == 1
         async with AsyncClient(fake.url) as aclient:
-            patched.setattr(_follow.asyncio, "sleep", pause)
+            patched.setattr(asyncio, "sleep", pause)
             fake.refuses(503, "unavailable", Retry_After="60").streams(frame(1) + END)
             assert len([event async for event in aclient.stream(RUN)]) == 1
     assert pauses == [60.0, 60.0]

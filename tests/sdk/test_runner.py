@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 
 import runreel
@@ -36,7 +36,7 @@ def working(url: str, **settings: Any) -> Iterator[Runner]:
 def queued(client: runreel.Client, agent: str, **members: Any) -> str:
     headers = {name: value for name, value in client._transport._headers.items() if name == "authorization"}
     body = {"agent": agent, "start": False, **members}
-    reply = httpx.post(f"{client.url}/api/runs", json=body, headers=headers, trust_env=False)
+    reply = httpx2.post(f"{client.url}/api/runs", json=body, headers=headers, trust_env=False)
     assert reply.status_code == 201, reply.text
     return str(reply.json()["run_id"])
 

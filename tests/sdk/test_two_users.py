@@ -6,7 +6,7 @@ import uuid
 from collections.abc import Iterator
 from typing import Any
 
-import httpx
+import httpx2
 import pytest
 from graphs import travel_agent
 from langchain_core.messages import AIMessage, HumanMessage
@@ -112,7 +112,7 @@ def test_what_is_somebody_elses_and_what_does_not_exist_are_refused_with_the_sam
         ("POST", "/api/threads/{thread}/copy", {"to": "loot"}),
     ]
     bearer = {"authorization": f"Bearer {jwt_server.token('mallory')}"}
-    with httpx.Client(base_url=jwt_server.url, headers=bearer, trust_env=False) as http:
+    with httpx2.Client(base_url=jwt_server.url, headers=bearer, trust_env=False) as http:
         for method, path, body in requests:
             hers, nobodys = (http.request(method, path.format(thread=thread), json=body) for thread in ("hers", "none"))
             assert (hers.status_code, hers.content) == (nobodys.status_code, nobodys.content), path

@@ -44,9 +44,9 @@ def python(built: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     (wheel,) = built.glob("*.whl")
     run(sys.executable, "-m", "pip", "--python", python, "install", "--quiet", "--no-index", "--no-deps", wheel)
     site = Path(run(python, "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip())
-    import httpx  # noqa: PLC0415
+    import httpx2  # noqa: PLC0415
 
-    (site / "dependencies.pth").write_text(str(Path(httpx.__file__).parent.parent))
+    (site / "dependencies.pth").write_text(str(Path(httpx2.__file__).parent.parent))
     return python
 
 
@@ -77,9 +77,9 @@ def test_what_is_installed_is_the_wheel_with_its_types(python: Path) -> None:
     assert run(python, "-c", version) == "True\n"
 
 
-def test_nothing_but_httpx_is_needed(python: Path) -> None:
+def test_nothing_but_httpx2_is_needed(python: Path) -> None:
     needed = "import importlib.metadata as m; print([r for r in m.requires('runreel') if 'extra' not in r])"
-    assert run(python, "-c", needed) == "['httpx<1,>=0.27']\n"
+    assert run(python, "-c", needed) == "['httpx2<3,>=2.12']\n"
 
 
 def test_the_archives_hold_the_package_and_nothing_else(built: Path) -> None:

@@ -8,11 +8,12 @@ with runreel.Client() as client, client.run("hello") as run:
 ```
 """
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
-from ._approval import Approval, AsyncApproval
-from ._async_client import AsyncClient, AsyncThreads
-from ._client import Client, Threads
+from ._async.approval import AsyncApproval
+from ._async.run import AsyncRun
+from ._async.threads import AsyncThreads
+from ._client import AsyncClient, Client
 from ._events import (
     ArtifactRecord,
     Decision,
@@ -24,8 +25,11 @@ from ._events import (
     ThreadRecord,
     Timeline,
 )
-from ._run import AsyncRun, Run
+from ._json import JsonValue
 from ._spans import Log, Message, Scope, Step, Tool
+from ._sync.approval import Approval
+from ._sync.run import Run
+from ._sync.threads import Threads
 from .errors import (
     ApiError,
     ArtifactTooLarge,
@@ -38,17 +42,18 @@ from .errors import (
 
 if TYPE_CHECKING:
     from .runner import Runner
+else:
+
+    def __getattr__(name):
+        # It needs websockets (`pip install "runreel[runner]"`), which nothing else here does.
+        if name == "Runner":
+            from .runner import Runner  # noqa: PLC0415
+
+            return Runner
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
 
 __version__ = "0.1.0"
-
-
-def __getattr__(name: str) -> Any:
-    # It needs websockets (`pip install "runreel[runner]"`), which nothing else here does.
-    if name == "Runner":
-        from .runner import Runner  # noqa: PLC0415
-
-        return Runner
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
 
 
 __all__ = [
@@ -65,6 +70,7 @@ __all__ = [
     "Decision",
     "Event",
     "EventsDropped",
+    "JsonValue",
     "Log",
     "Message",
     "MessageRecord",

@@ -6,17 +6,18 @@ import asyncio
 import logging
 import threading
 from collections.abc import Mapping
-from typing import Any, Protocol, cast
+from typing import Protocol, cast
 
-import httpx
+import httpx2
 
 from . import _ids, _routes
-from ._events import ArtifactRecord, Decision
+from ._events import Decision
+from ._json import JsonObject, JsonValue
 from ._payload import encoded
 from ._runner_outbox import Line, Said, is_terminal
 from ._spans import Scope, described, question
-from ._transport import Transport
-from ._uploads import Upload
+from ._sync.transport import Transport
+from ._uploads import AsyncStored, Stored, Upload
 from .errors import RunEnded, RunreelError
 
 log = logging.getLogger("runreel")
@@ -37,7 +38,7 @@ class Host(Protocol):
     async def _tick(self) -> None: ...
 
 
-class Assignment(Scope):
+class Assignment(Scope[Stored | AsyncStored]):
     """A run to execute: the methods of `client.run`'s run, and the values the run was created with.
 
     `run.input`, `run.agent`, `run.thread_id`, `run.session_id`, `run.context` (title, metadata, tags, role, parent …),
@@ -46,17 +47,17 @@ class Assignment(Scope):
     is the run's output.
     """
 
-    def __init__(self, runner: Host, message: Mapping[str, Any]) -> None:
+    def __init__(self, runner: Host, message: Mapping[str, JsonValue]) -> None:
         super().__init__(self._put, str(message["run_id"]), None, self._keep)
-        self.agent: str = message.get("agent") or ""
-        self.thread_id: str | None = message.get("thread_id")
-        self.input: Any = message.get("input")
-        self.context: dict[str, Any] = dict(message.get("context") or {})
-        self.session_id: str | None = self.context.get("session_id")
-        self.origin: dict[str, str] | None = self.context.get("origin")
-        self.trace_id: str | None = self.context.get("trace_id")
-        self.attempt = int(self.context.get("attempt") or 1)
-        self.output: Any = None
+        self.agent = cast(str, message.get("agent") or "")
+        self.thread_id = cast("str | None", message.get("thread_id"))
+        self.input = message.get("input")
+        self.context = dict(cast("JsonObject | None", message.get("context")) or {})
+        self.session_id = cast("str | None", self.context.get("session_id"))
+        self.origin = cast("dict[str, str] | None", self.context.get("origin"))
+        self.trace_id = cast("str | None", self.context.get("trace_id"))
+        self.attempt = int(cast("int | None", self.context.get("attempt")) or 1)
+        self.output: object = None
         self._runner = runner
         self._said = Said()
         self._changed = runner._changed
@@ -72,7 +73,7 @@ class Assignment(Scope):
         """Whether to stop: the run was cancelled or assigned to another runner. Later events are rejected."""
         return self._over is not None
 
-    def complete(self, output: Any = None) -> None:
+    def complete(self, output: object = None) -> None:
         """Ends the run with `run.completed`; returning from the handler does so, too."""
         self._end("run.completed", {"output": self.output if output is None else output}, None)
 
@@ -84,7 +85,7 @@ class Assignment(Scope):
         self,
         prompt: str,
         *,
-        details: Any = None,
+        details: object = None,
         expires_in: float | None = None,
         kind: str = "approval",
         interrupt_id: str | None = None,
@@ -104,7 +105,7 @@ class Assignment(Scope):
         self,
         prompt: str,
         *,
-        details: Any = None,
+        details: object = None,
         expires_in: float | None = None,
         kind: str = "approval",
         interrupt_id: str | None = None,
@@ -116,7 +117,7 @@ class Assignment(Scope):
         return self._decision(asked, True)
 
     def _question(
-        self, prompt: str, details: Any, expires_in: float | None, kind: str, interrupt_id: str | None
+        self, prompt: str, details: object, expires_in: float | None, kind: str, interrupt_id: str | None
     ) -> str:
         self._questions += 1
         asked = interrupt_id or f"question-{self._questions}"
@@ -136,12 +137,12 @@ class Assignment(Scope):
             raise RunEnded(self._over or "the run is over")
         return self._answers[asked]
 
-    def _end(self, type: str, payload: dict[str, Any], error: BaseException | str | None) -> None:
+    def _end(self, type: str, payload: Mapping[str, object], error: BaseException | str | None) -> None:
         if not self._ended:
             self._finish(error)
             self._put(type, payload, members={})
 
-    def _keep(self, upload: Upload) -> Any:
+    def _keep(self, upload: Upload) -> Stored | AsyncStored:
         # By a request of its own: its event may come before what was said just before.
         try:
             asyncio.get_running_loop()
@@ -150,18 +151,18 @@ class Assignment(Scope):
         # Inside a loop it is awaited, and the loop goes on meanwhile.
         return asyncio.to_thread(self._send, upload)
 
-    def _send(self, upload: Upload) -> ArtifactRecord | None:
+    def _send(self, upload: Upload) -> Stored:
         try:
             request = _routes.upload(self.run_id, upload, upload.body())
-            return cast(ArtifactRecord, self._runner._transport.send(request))
-        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
+            return cast(Stored, self._runner._transport.send(request))
+        except (RunreelError, httpx2.HTTPError, OSError, ValueError) as error:
             log.warning("the artifact %s of run %s was not stored: %s", upload.name, self.run_id, error)
             return None
 
     def _put(
-        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+        self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
     ) -> None:
-        said: dict[str, Any] = {"type": type, **{name: value for name, value in members.items() if value is not None}}
+        said = {"type": type, **{name: value for name, value in members.items() if value is not None}}
         if text is None:
             said.setdefault("event_id", _ids.event_id())
             said["at"] = _ids.now()

@@ -1,37 +1,29 @@
-"""The client for threads. Its twin for event loops is `_async_client`."""
+"""The clients: for threads and for event loops, with the same names throughout."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Mapping
-from types import TracebackType
-from typing import Any, Literal, cast
+import httpx2
 
-import httpx
+from ._async.client import AsyncBaseClient
+from ._async.transport import AsyncTransport
+from ._sender import OnError, Sender
+from ._settings import Verify
+from ._sync.client import BaseClient
+from ._sync.transport import Transport
 
-from . import _routes
-from ._events import Event, MessageRecord, Removed, RunRecord, ThreadRecord, Timeline
-from ._follow import Following, OnGap, follow
-from ._http import Call, rows
-from ._routes import UNSET, Unset
-from ._run import LEASE_MS, Run, attached, creation
-from ._sender import CLOSE_TIMEOUT, OnError, Sender, landed
-from ._spans import Scope
-from ._transport import Transport, Verify
-
-Answer = Literal["approve", "reject", "respond"]
 MAX_QUEUE_EVENTS = 10_000
 MAX_QUEUE_BYTES = 32 * 1_048_576
 FLUSH_INTERVAL = 0.05
 
 
-class Client:
+class Client(BaseClient):
     """Records and reads runs, for programs with threads. One client is enough for a program.
 
     `url` defaults to `RUNREEL_URL`, else http://127.0.0.1:7717; `token`, a JWT or an API token, to `RUNREEL_TOKEN`,
     else none. `timeout` (seconds) limits each network wait, `retries` how often a read is retried. `verify` configures
     TLS verification: True for the default authorities (or those of `SSL_CERT_FILE` or `SSL_CERT_DIR`), the path of a
-    file or folder of certificates, an `ssl.SSLContext`, or False for none. For a proxy, pass an `httpx.Client` as
-    `http`: it is used for everything, unchanged, and not closed.
+    file or folder of certificates, an `ssl.SSLContext`, or False for none. For a proxy, pass an `httpx2.Client` as
+    `http`: it is used for everything, unchanged, and not closed; TypeError for a client of another library.
 
     Events wait in a queue of at most `max_queue_events` and `max_queue_bytes`, from which one thread sends batches
     every `flush_interval` seconds. An unreachable server does not block the program: events that do not fit into the
@@ -51,291 +43,47 @@ class Client:
         max_queue_bytes: int = MAX_QUEUE_BYTES,
         flush_interval: float = FLUSH_INTERVAL,
         verify: Verify = True,
-        http: httpx.Client | None = None,
+        http: httpx2.Client | None = None,
     ) -> None:
-        self._transport = Transport(url, token=token, timeout=timeout, retries=retries, verify=verify, client=http)
-        self._retries = retries
-        self._sender = Sender(
-            self._transport,
+        transport = Transport(url, token=token, timeout=timeout, retries=retries, verify=verify, client=http)
+        sender = Sender(
+            transport,
             on_error=on_error,
             max_events=max_queue_events,
             max_bytes=max_queue_bytes,
             flush_interval=flush_interval,
         )
-        self.threads = Threads(self._transport)
+        super().__init__(transport, sender, retries)
 
-    def __repr__(self) -> str:
-        return f"Client({self.url!r})"
 
-    @property
-    def url(self) -> str:
-        """The URL of the server."""
-        return self._transport.url
+class AsyncClient(AsyncBaseClient):
+    """Records and reads runs, for event loops. The arguments and their meaning are those of `Client`, except `http`:
+    events are sent by a thread, which cannot use an `httpx2.AsyncClient`.
 
-    @property
-    def dropped(self) -> int:
-        """How many events will not reach the log. Deltas do not count: a stored message contains their text."""
-        return self._sender.dropped
+    Emitting never waits: a background thread sends, without using the loop. Methods that read are awaited, and those
+    that iterate are asynchronous generators: to leave one early, use `contextlib.aclosing`, so that its connection
+    closes at once.
+    """
 
-    def run(
+    def __init__(
         self,
-        name: str,
+        url: str | None = None,
         *,
-        agent: str | None = None,
-        thread_id: str | None = None,
-        session_id: str | None = None,
-        parent: Scope | str | None = None,
-        role: Literal["agent", "supervisor", "worker"] = "agent",
-        title: str | None = None,
-        input: Any = None,
-        metadata: Mapping[str, Any] | None = None,
-        tags: Iterable[str] = (),
-        run_id: str | None = None,
-        lease_ms: int | None = LEASE_MS,
-        attach: bool = False,
-    ) -> Run:
-        """`with client.run("report") as run:` — creates a run and ends it with the block.
-
-        `name` is the title, unless `title` is given. It is also the `agent`, when none is given and it is a valid name:
-        1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or its id. `input` and `metadata`
-        are at most 64 KiB each and are truncated like payloads. A run whose program was killed is reported as stalled
-        `lease_ms` later; while the block runs, a background thread renews the lease. With None there is no lease.
-
-        A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
-        and the block continues it; `attach` below does so without creating.
-
-        Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
-        """
-        target = creation(
-            name,
-            agent=agent,
-            thread_id=thread_id,
-            session_id=session_id,
-            parent=parent,
-            role=role,
-            shown=title,
-            input=input,
-            metadata=metadata,
-            tags=tags,
-            run_id=run_id,
-            lease_ms=lease_ms,
-            attach=attach,
+        token: str | None = None,
+        timeout: float = 30.0,
+        retries: int = 5,
+        on_error: OnError = "warn",
+        max_queue_events: int = MAX_QUEUE_EVENTS,
+        max_queue_bytes: int = MAX_QUEUE_BYTES,
+        flush_interval: float = FLUSH_INTERVAL,
+        verify: Verify = True,
+    ) -> None:
+        transport = AsyncTransport(url, token=token, timeout=timeout, retries=retries, verify=verify)
+        sender = Sender(
+            Transport(url, token=token, timeout=timeout, verify=verify),
+            on_error=on_error,
+            max_events=max_queue_events,
+            max_bytes=max_queue_bytes,
+            flush_interval=flush_interval,
         )
-        return Run(self._sender, self._transport, target)
-
-    def attach(self, run_id: str) -> Run:
-        """`with client.attach(run_id) as run:` — continues a run of another block, process or day, and ends it."""
-        return Run(self._sender, self._transport, attached(run_id))
-
-    def get_run(self, run_id: str) -> RunRecord:
-        """The current state of the run."""
-        return cast(RunRecord, self._transport.send(_routes.run(run_id)))
-
-    def list_runs(
-        self,
-        *,
-        status: str | Iterable[str] | None = None,
-        thread_id: str | None = None,
-        agent: str | None = None,
-        tag: str | None = None,
-        q: str | None = None,
-        parent_run_id: str | None = None,
-        since: str | None = None,
-        until: str | None = None,
-    ) -> Iterator[RunRecord]:
-        """Runs, newest first, fetched page by page on demand.
-
-        `q` searches title, agent and id. `since` (inclusive) and `until` (exclusive) are RFC 3339.
-        """
-        call = _routes.runs(
-            status=_routes.words(status),
-            thread_id=thread_id,
-            agent=agent,
-            tag=tag,
-            q=q,
-            parent_run_id=parent_run_id,
-            since=since,
-            until=until,
-        )
-        return _pages(self._transport, call, "runs")
-
-    def delete_run(self, run_id: str) -> None:
-        """Permanently deletes an ended run with its events."""
-        self._transport.send(_routes.delete_run(run_id))
-
-    def cancel(self, run_id: str, reason: str | None = None) -> RunRecord:
-        """Cancels a run and all its descendants. Its producer learns of it with its next event, see `Run.ended`."""
-        return cast(RunRecord, self._transport.send(_routes.cancel(run_id, reason)))
-
-    def resume(self, run_id: str, interrupt_id: str, decision: Answer, value: Any = UNSET) -> RunRecord:
-        """Answers an interrupt. The first answer counts: a different one is `ApiError` with `interrupt_closed`."""
-        return cast(RunRecord, self._transport.send(_routes.resume(run_id, interrupt_id, decision, value)))
-
-    def heartbeat(self, run_id: str) -> None:
-        """Renews the lease of a run without an event."""
-        self._transport.send(_routes.heartbeat(run_id))
-
-    def events(self, run_id: str, *, after: int = 0, types: str | Iterable[str] | None = None) -> Iterator[Event]:
-        """The stored events of a run after the seq `after`, fetched page by page; it does not wait for more.
-
-        `types` are exact types and families such as `tool.*`.
-        """
-        for envelope in _pages(self._transport, _routes.events(run_id, after, types), "events"):
-            yield Event.of(envelope, str(envelope["seq"]))
-
-    def timeline(self, run_id: str) -> Timeline:
-        """The spans of a run and their totals."""
-        return cast(Timeline, self._transport.send(_routes.timeline(run_id)))
-
-    def stream(
-        self,
-        run_id: str,
-        *,
-        after: int | str | None = None,
-        types: str | Iterable[str] | None = None,
-        tokens: bool = True,
-        tree: bool = False,
-        tail: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> Generator[Event, None, None]:
-        """Follows a run to its end: stored events, then live ones, across disconnects and restarts.
-
-        Every durable event after `after`, a seq (or an `Event.id`, in a tree), arrives once and in order. `tail=20`
-        starts with the last 20 instead. `tree=True` follows all descendants as well. `tokens=False` omits what is
-        never stored: deltas and texts so far, see `Event`. When events after the cursor were deleted, `StreamGap` is
-        raised, or with `on_gap="continue"` they are skipped. A server that never answered raises `ConnectionFailed`
-        after the client's retries; a stream that was open once reconnects for as long as it takes.
-        """
-        following = Following(
-            _routes.run_stream(run_id),
-            after=after,
-            types=types,
-            tokens=tokens,
-            tree=tree,
-            tail=tail,
-            on_gap=on_gap,
-            retries=self._retries,
-        )
-        return follow(self._transport, following)
-
-    def stream_thread(
-        self,
-        thread_id: str,
-        *,
-        after: str | None = None,
-        types: str | Iterable[str] | None = None,
-        tokens: bool = True,
-        tail: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> Generator[Event, None, None]:
-        """Follows every run of a thread, also later ones. It never ends; `after` is the `id` of an earlier event."""
-        following = Following(
-            _routes.thread_stream(thread_id),
-            after=after,
-            types=types,
-            tokens=tokens,
-            tail=tail,
-            on_gap=on_gap,
-            retries=self._retries,
-        )
-        return follow(self._transport, following)
-
-    def stream_all(
-        self,
-        *,
-        after: str | None = None,
-        types: str | Iterable[str] | None = None,
-        tokens: bool = True,
-        tail: int | None = None,
-        on_gap: OnGap = "raise",
-    ) -> Generator[Event, None, None]:
-        """Follows everything the caller owns. It never ends; `after` is the `id` of an earlier event."""
-        following = Following(
-            _routes.ALL_STREAM,
-            after=after,
-            types=types,
-            tokens=tokens,
-            tail=tail,
-            on_gap=on_gap,
-            retries=self._retries,
-        )
-        return follow(self._transport, following)
-
-    def flush(self, timeout: float | None = 30.0) -> bool:
-        """Waits until everything emitted so far is stored or rejected; False after `timeout` seconds.
-
-        With `on_error="raise"` raises what went wrong.
-        """
-        done = landed(self._sender.flush(patient=True), timeout)
-        self._sender.raise_pending()
-        if not done:
-            self._sender.raise_unsent()
-        return done
-
-    def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
-        """Sends what is queued, for at most `timeout` seconds, and closes. This also happens when the program exits."""
-        self._sender.close(timeout)
-        self._transport.close()
-        self._sender.raise_pending()
-
-    def __enter__(self) -> Client:
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        try:
-            self.close()
-        except Exception:
-            if error is None:
-                raise
-
-
-class Threads:
-    """The state that agents share between runs; see "Threads" in the wire contract."""
-
-    def __init__(self, transport: Transport) -> None:
-        self._transport = transport
-
-    def get(self, thread_id: str) -> ThreadRecord:
-        """The thread; `ApiError` with `not_found` when there is none."""
-        return cast(ThreadRecord, self._transport.send(_routes.thread(thread_id)))
-
-    def put(
-        self, thread_id: str, *, metadata: Mapping[str, Any] | Unset = UNSET, ttl_s: int | Unset | None = UNSET
-    ) -> ThreadRecord:
-        """Creates the thread or changes the given members; the others stay.
-
-        `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's default.
-        """
-        return cast(ThreadRecord, self._transport.send(_routes.put_thread(thread_id, metadata, ttl_s)))
-
-    def delete(self, thread_id: str) -> None:
-        """Deletes the thread with its checkpoints, values and writes. Its runs stay in the log."""
-        self._transport.send(_routes.delete_thread(thread_id))
-
-    def list(self, *, q: str | None = None) -> Iterator[ThreadRecord]:
-        """Threads, newest first, fetched page by page. `q` searches the id."""
-        return _pages(self._transport, _routes.threads(q), "threads")
-
-    def copy(self, thread_id: str, to: str) -> ThreadRecord:
-        """Copies the thread's state to the thread `to`, which must have no other checkpoints."""
-        return cast(ThreadRecord, self._transport.send(_routes.copy_thread(thread_id, to)))
-
-    def messages(self, thread_id: str) -> Iterator[MessageRecord]:
-        """The messages of the thread's runs, oldest first, fetched page by page."""
-        return _pages(self._transport, _routes.thread_messages(thread_id), "messages")
-
-    def runs(self, thread_id: str, *, status: str | Iterable[str] | None = None) -> Iterator[RunRecord]:
-        """The runs of the thread, newest first, fetched page by page."""
-        return _pages(self._transport, _routes.thread_runs(thread_id, status), "runs")
-
-    def prune(self, thread_ids: Iterable[str], strategy: Literal["keep_latest", "delete"] = "keep_latest") -> Removed:
-        """Keeps only the newest checkpoint of each namespace, or deletes the threads. At most 1 000 ids at a time."""
-        return cast(Removed, self._transport.send(_routes.prune_threads(thread_ids, strategy)))
-
-
-def _pages(transport: Transport, first: Call, member: str) -> Iterator[Any]:
-    call: Call | None = first
-    while call is not None:
-        answer = transport.send(call)
-        yield from rows(answer, member)
-        call = _routes.next_page(call, answer)
+        super().__init__(transport, sender, retries)

@@ -6,7 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal, TypedDict
 
+from ._json import JsonValue
+
 RunStatus = Literal["queued", "running", "waiting", "interrupted", "completed", "failed", "cancelled"]
+Answer = Literal["approve", "reject", "respond"]
 TERMINAL_TYPES = frozenset({"run.completed", "run.failed", "run.cancelled"})
 
 
@@ -32,13 +35,13 @@ class Event:
     parent_span_id: str | None = None
     event_id: str | None = None
     at: str | None = None
-    payload: dict[str, Any] = field(default_factory=dict)
+    payload: dict[str, JsonValue] = field(default_factory=dict)
     id: str | None = None
 
     @classmethod
-    def of(cls, envelope: Mapping[str, Any], cursor: str | None = None) -> Event:
+    def of(cls, envelope: Mapping[str, JsonValue], cursor: str | None = None) -> Event:
         """An event from the envelope the server writes; members unknown to this version are ignored."""
-        known = {name: envelope[name] for name in _MEMBERS if name in envelope}
+        known: dict[str, Any] = {name: envelope[name] for name in _MEMBERS if name in envelope}
         return cls(**known, id=cursor)
 
     @property
@@ -49,7 +52,8 @@ class Event:
             return text
         content = self.payload.get("content")
         parts = content if isinstance(content, list) else []
-        return "".join(part.get("text", "") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+        texts = (part.get("text") for part in parts if isinstance(part, dict) and part.get("type") == "text")
+        return "".join(text for text in texts if isinstance(text, str))
 
 
 _MEMBERS = tuple(name for name in Event.__dataclass_fields__ if name != "id")
@@ -64,7 +68,7 @@ class Decision:
     """
 
     decision: str
-    value: Any = None
+    value: JsonValue = None
 
     @property
     def approved(self) -> bool:
@@ -85,10 +89,10 @@ class RunRecord(TypedDict):
     role: str
     title: str | None
     status: RunStatus
-    input: Any
-    output: Any
-    error: Any
-    metadata: dict[str, Any]
+    input: JsonValue
+    output: JsonValue
+    error: JsonValue
+    metadata: dict[str, JsonValue]
     tags: list[str]
     last_seq: int
     created_at: str
@@ -104,7 +108,7 @@ class ThreadRecord(TypedDict):
 
     thread_id: str
     owner_id: str
-    metadata: dict[str, Any]
+    metadata: dict[str, JsonValue]
     ttl_s: int | None
     latest_checkpoint_id: str | None
     created_at: str
@@ -121,7 +125,7 @@ class MessageRecord(TypedDict):
     message_id: str | None
     role: str
     agent: str | None
-    content: Any
+    content: JsonValue
     text: str
     at: str
 
@@ -132,9 +136,9 @@ class Timeline(TypedDict):
     run_id: str
     last_seq: int
     started_at: str | None
-    spans: list[dict[str, Any]]
+    spans: list[dict[str, JsonValue]]
     spans_omitted: int
-    summary: dict[str, Any]
+    summary: dict[str, JsonValue]
 
 
 class Removed(TypedDict):

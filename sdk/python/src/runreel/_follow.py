@@ -1,4 +1,4 @@
-"""Following a stream through cuts: the rules without the I/O, and the two loops that apply them.
+"""Following a stream across disconnects: the rules without the I/O. `_async/follow.py` applies them.
 
 What is promised: every durable event after the cursor once, in order, or `StreamGap`. See "Coming back" in the wire
 contract.
@@ -6,21 +6,20 @@ contract.
 
 from __future__ import annotations
 
-import asyncio
 import json
 import math
 import random
 import time
 from collections import OrderedDict
-from collections.abc import AsyncGenerator, Generator, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from typing import Any, Literal
 
-import httpx
+import httpx2
 
 from ._events import Event
 from ._http import LONGEST_WAIT, RETRIED_STATUS, Call, refusal, retry_after, unanswered
+from ._json import JsonObject
 from ._sse import Frame, Parser
-from ._transport import AsyncTransport, Transport
 from .errors import RunreelError, StreamGap
 
 # The server says something every 10 s. Whoever hears nothing for so long talks to nobody.
@@ -75,7 +74,7 @@ class Following:
             headers["last-event-id"] = self._cursor
         return Call("GET", self._path, params=self._params, headers=headers)
 
-    def answered(self, response: httpx.Response) -> bool:
+    def answered(self, response: httpx2.Response) -> bool:
         """Whether there is a stream to read. The body of any other answer has been read. Raises `ApiError`."""
         if response.status_code == 200:
             if not response.headers.get("content-type", "").startswith("text/event-stream"):
@@ -91,7 +90,7 @@ class Following:
             raise refusal(response)
         return False
 
-    def cut(self, error: httpx.TransportError | None = None) -> None:
+    def cut(self, error: httpx2.TransportError | None = None) -> None:
         """The connection ended, or never opened. Raises `ConnectionFailed` when the server has never answered."""
         if error is not None and not self._may_come_back():
             raise unanswered(self.call(), error) from error
@@ -173,63 +172,16 @@ def _is_text(data: dict[str, Any], name: str) -> bool:
 def _snapshot(data: dict[str, Any]) -> Event:
     if not (_is_text(data, "run_id") and isinstance(data.get("text"), str)):
         raise _broken("a snapshot without run_id or text")
-    payload = {name: data[name] for name in ("text", "offset", "type") if name in data}
+    payload: JsonObject = {name: data[name] for name in ("text", "offset", "type") if name in data}
     return Event.of({**data, "type": "message.snapshot", "payload": payload})
 
 
-def follow(transport: Transport, following: Following, deadline: float | None = None) -> Generator[Event, None, None]:
-    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, a `time.monotonic()`."""
-    while True:
-        patience = _patience(deadline)
-        try:
-            with transport.open(following.call(), patience) as response:
-                if response.status_code != 200:
-                    response.read()
-                if following.answered(response):
-                    parser = Parser()
-                    for chunk in response.iter_raw():
-                        yield from following.events(parser, chunk)
-                        if following.done:
-                            return
-                        if _patience(deadline) < patience - 1.0:
-                            # A connection cannot be given less patience than it was opened with.
-                            break
-                    else:
-                        following.cut()
-        except httpx.TransportError as error:
-            following.cut(error)
-        if following.done:
-            return
-        time.sleep(min(following.pause(), _left(deadline)))
+def patience(deadline: float | None) -> float:
+    """How many seconds a peer may be silent; TimeoutError when the deadline has passed."""
+    return min(SILENCE, left(deadline))
 
 
-async def follow_async(transport: AsyncTransport, following: Following) -> AsyncGenerator[Event, None]:
-    """The same for event loops, where deadlines are the loop's business."""
-    while True:
-        try:
-            async with transport.open(following.call(), SILENCE) as response:
-                if response.status_code != 200:
-                    await response.aread()
-                if following.answered(response):
-                    parser = Parser()
-                    async for chunk in response.aiter_raw():
-                        for event in following.events(parser, chunk):
-                            yield event
-                        if following.done:
-                            return
-                    following.cut()
-        except httpx.TransportError as error:
-            following.cut(error)
-        if following.done:
-            return
-        await asyncio.sleep(following.pause())
-
-
-def _patience(deadline: float | None) -> float:
-    return min(SILENCE, _left(deadline))
-
-
-def _left(deadline: float | None) -> float:
+def left(deadline: float | None) -> float:
     """Seconds until the deadline; TimeoutError when it has passed."""
     left = math.inf if deadline is None else deadline - time.monotonic()
     if left <= 0:

@@ -7,12 +7,15 @@ import os
 import random
 from collections.abc import AsyncIterable, Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, TypeAlias
 from urllib.parse import quote as percent_encode
 
-import httpx
+import httpx2
 
+from ._json import JsonValue
 from .errors import ApiError, ConnectionFailed
+
+Parameter: TypeAlias = str | int | float | bool | None
 
 DEFAULT_URL = "http://127.0.0.1:7717"
 RETRIED_STATUS = frozenset({429, 502, 503, 504})
@@ -27,7 +30,7 @@ def quote(segment: str) -> str:
     return percent_encode(segment, safe="") if segment.strip(".") else segment.replace(".", "%2E")
 
 
-def encode(value: Any) -> bytes:
+def encode(value: object) -> bytes:
     """JSON as the server takes it: UTF-8, no white space. Raises ValueError for NaN and lone surrogates."""
     return json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":")).encode()
 
@@ -38,8 +41,8 @@ class Call:
 
     method: str
     path: str
-    params: Mapping[str, Any] | None = None
-    json: Any = None
+    params: Mapping[str, Parameter] | None = None
+    json: object = None
     content: bytes | Iterable[bytes] | AsyncIterable[bytes] | None = None
     content_type: str | None = None
     headers: Mapping[str, str] = field(default_factory=dict)
@@ -59,14 +62,14 @@ class Call:
             headers["content-type"] = self.content_type or "application/json"
         return content, headers
 
-    def query(self) -> dict[str, Any]:
+    def query(self) -> dict[str, str | int | float | bool]:
         return {name: value for name, value in (self.params or {}).items() if value is not None}
 
 
 def address(url: str | None) -> str:
     """The server's address without a slash at the end; the default is `RUNREEL_URL`, else this machine's."""
     text = url or os.environ.get("RUNREEL_URL") or DEFAULT_URL
-    parsed = httpx.URL(text)
+    parsed = httpx2.URL(text)
     if parsed.scheme not in ("http", "https") or not parsed.host:
         raise ValueError(f"not an http or https address: {parsed!r}")
     if parsed.userinfo or parsed.query or parsed.fragment:
@@ -74,8 +77,8 @@ def address(url: str | None) -> str:
     return text.rstrip("/")
 
 
-def standing_headers(token: str | None) -> httpx.Headers:
-    """What every request says. httpx hides the credential when such headers are printed."""
+def standing_headers(token: str | None) -> httpx2.Headers:
+    """The headers of every request. httpx2 hides the credential when they are printed."""
     headers = {"accept-encoding": "identity", "user-agent": "runreel-python/0.1.0"}
     token = token or os.environ.get("RUNREEL_TOKEN")
     if token:
@@ -83,10 +86,10 @@ def standing_headers(token: str | None) -> httpx.Headers:
         if not (token.isascii() and token.isprintable()) or " " in token:
             raise ValueError("the token contains characters that are not allowed in a credential")
         headers["authorization"] = f"Bearer {token}"
-    return httpx.Headers(headers)
+    return httpx2.Headers(headers)
 
 
-def read_answer(response: httpx.Response) -> Any:
+def read_answer(response: httpx2.Response) -> JsonValue:
     """The decoded JSON of a successful answer (None for 204); otherwise raises `ApiError`."""
     error = wrong(response)
     if error is not None:
@@ -94,7 +97,7 @@ def read_answer(response: httpx.Response) -> Any:
     return None if response.status_code == 204 else _decoded(response)
 
 
-def rows(answer: Any, member: str) -> list[Any]:
+def rows(answer: object, member: str) -> list[Any]:
     """The rows of a page; `ApiError` when it is no page."""
     found = answer.get(member) if isinstance(answer, dict) else None
     if not isinstance(found, list):
@@ -102,13 +105,13 @@ def rows(answer: Any, member: str) -> list[Any]:
     return found
 
 
-def wrong(response: httpx.Response) -> ApiError | None:
+def wrong(response: httpx2.Response) -> ApiError | None:
     """The error of an answer, None for a successful one. Its body has been read."""
     good = response.is_success and (response.status_code == 204 or isinstance(_decoded(response), dict))
     return None if good else refusal(response)
 
 
-def refusal(response: httpx.Response) -> ApiError:
+def refusal(response: httpx2.Response) -> ApiError:
     """The error of an unsuccessful answer. Its body has been read."""
     status, problem = response.status_code, _decoded(response)
     if response.is_success:
@@ -132,7 +135,7 @@ def refusal(response: httpx.Response) -> ApiError:
 _SAID = ("code", "title", "detail", "hint", "field")
 
 
-def _decoded(response: httpx.Response) -> Any:
+def _decoded(response: httpx2.Response) -> Any:
     """The JSON of an answer; None when it is none."""
     try:
         return json.loads(response.content)
@@ -140,18 +143,18 @@ def _decoded(response: httpx.Response) -> Any:
         return None
 
 
-def _without_token(response: httpx.Response, text: str) -> str:
+def _without_token(response: httpx2.Response, text: str) -> str:
     # Some servers and proxies repeat the headers of what they refuse.
     return redacted(text, response.request.headers)
 
 
-def redacted(text: str, headers: httpx.Headers) -> str:
+def redacted(text: str, headers: httpx2.Headers) -> str:
     """A text without the credential in these headers."""
     token = headers.get("authorization", "").removeprefix("Bearer ")
     return text.replace(token, "[token]") if token else text
 
 
-def retry_after(response: httpx.Response) -> float | None:
+def retry_after(response: httpx2.Response) -> float | None:
     """The seconds an answer asks to wait, bounded; None when it says nothing or a date."""
     text = response.headers.get("retry-after", "")
     return min(float(text), LONGEST_WAIT) if text.isdecimal() else None
@@ -170,15 +173,15 @@ class Attempts:
         self._left = retries
         self._failures = 0
 
-    def after_error(self, error: httpx.TransportError) -> float:
+    def after_error(self, error: httpx2.TransportError) -> float:
         """Seconds until the next attempt, or raises `ConnectionFailed`."""
         # A request that was never sent may be repeated, whatever it is.
-        unsent = isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout, httpx.PoolTimeout))
+        unsent = isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout))
         if self._left and (unsent or self._call.repeatable):
             return self._next(None)
         raise unanswered(self._call, error) from error
 
-    def after_answer(self, response: httpx.Response) -> float | None:
+    def after_answer(self, response: httpx2.Response) -> float | None:
         """Seconds until the next attempt, or None when this answer is final."""
         if response.status_code not in RETRIED_STATUS or not self._left or not self._call.repeatable:
             return None
@@ -190,5 +193,5 @@ class Attempts:
         return backoff(self._failures) if asked is None else asked * random.uniform(1.0, 1.1)
 
 
-def unanswered(call: Call, error: httpx.TransportError) -> ConnectionFailed:
+def unanswered(call: Call, error: httpx2.TransportError) -> ConnectionFailed:
     return ConnectionFailed(f"{call.method} {call.path}: {str(error) or type(error).__name__}")

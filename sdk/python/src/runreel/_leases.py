@@ -6,11 +6,11 @@ import time
 import weakref
 from typing import Protocol
 
-import httpx
+import httpx2
 
 from . import _routes
 from ._outbox import Target
-from ._transport import Transport
+from ._sync.transport import Transport
 
 
 class Kept(Protocol):
@@ -56,7 +56,7 @@ def renew(runs: list[Kept], transport: Transport) -> list[Kept]:
         try:
             if transport.attempt(_routes.heartbeat(run._target.run_id)).status_code == 404:
                 gone.append(run)
-        except httpx.TransportError:
+        except httpx2.TransportError:
             # A server that is away is away for all of them; what it refuses, its answers to events tell.
             break
     return gone

@@ -25,7 +25,7 @@ _NAMED_BY_STR = (UUID, datetime, date, time, Decimal, PurePath)
 _STRING_LENGTHS = (16_000, 4_000, 1_000, 200)
 
 
-def encoded(value: Any, limit: int = PAYLOAD_BYTES) -> bytes:
+def encoded(value: object, limit: int = PAYLOAD_BYTES) -> bytes:
     """`value` as JSON of at most `limit` bytes.
 
     What JSON does not know becomes its `repr` (dates, UUIDs, paths and decimals their `str`), NaN and infinities become
@@ -40,12 +40,12 @@ def encoded(value: Any, limit: int = PAYLOAD_BYTES) -> bytes:
     return data if len(data) <= limit else _cut(value, data, limit)
 
 
-def plain(value: Any) -> Any:
+def plain(value: object) -> Any:
     """A copy of nothing but dicts, lists, strings, finite numbers, booleans and None, at most 60 levels deep."""
     return _plain(value, DEPTH, None)
 
 
-def _quick(value: Any, limit: int) -> bytes | None:
+def _quick(value: object, limit: int) -> bytes | None:
     try:
         text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"), default=_stand_in)
         data = text.encode()
@@ -57,11 +57,11 @@ def _quick(value: Any, limit: int) -> bytes | None:
     return None if deep or "\\u0000" in text else data
 
 
-def _dump(value: Any) -> bytes:
+def _dump(value: object) -> bytes:
     return json.dumps(value, ensure_ascii=False, separators=(",", ":")).encode()
 
 
-def _cut(value: Any, data: bytes, limit: int) -> bytes:
+def _cut(value: object, data: bytes, limit: int) -> bytes:
     for length in _STRING_LENGTHS if _can_fit(value, limit) else ():
         shorter = _plain(value, DEPTH, length)
         if not isinstance(shorter, dict):
@@ -74,7 +74,7 @@ def _cut(value: Any, data: bytes, limit: int) -> bytes:
     return _dump({TRUNCATED: True, "$bytes": len(data), "$head": head})
 
 
-def _can_fit(value: Any, limit: int) -> bool:
+def _can_fit(value: object, limit: int) -> bool:
     """Whether there is room for what is not cut, at the least. Looks no further than the limit goes."""
     try:
         todo: list[Any] = [value]
@@ -93,7 +93,7 @@ def _can_fit(value: Any, limit: int) -> bool:
     return limit >= 0
 
 
-def _depth(value: Any) -> int:
+def _depth(value: object) -> int:
     deepest, todo = 0, [(value, 1)]
     while todo:
         item, level = todo.pop()
@@ -107,7 +107,7 @@ def _depth(value: Any) -> int:
     return deepest
 
 
-def _stand_in(value: Any) -> str:
+def _stand_in(value: object) -> str:
     """A text for what JSON has no form for."""
     try:
         return str(value) if isinstance(value, _NAMED_BY_STR) else repr(value)
@@ -115,7 +115,7 @@ def _stand_in(value: Any) -> str:
         return f"<{type(value).__name__} without a repr>"
 
 
-def _plain(value: Any, levels: int, length: int | None) -> Any:
+def _plain(value: object, levels: int, length: int | None) -> Any:
     try:
         return _copied(value, levels, length)
     except Exception:
@@ -123,7 +123,7 @@ def _plain(value: Any, levels: int, length: int | None) -> Any:
         return _text(_stand_in(value), length)
 
 
-def _copied(value: Any, levels: int, length: int | None) -> Any:
+def _copied(value: object, levels: int, length: int | None) -> Any:
     if value is None or isinstance(value, bool):
         return value
     if isinstance(value, str):
@@ -141,7 +141,7 @@ def _copied(value: Any, levels: int, length: int | None) -> Any:
     return _text(_stand_in(value), length)
 
 
-def _key(key: Any, length: int | None) -> str:
+def _key(key: object, length: int | None) -> str:
     if isinstance(key, bool) or key is None:
         return json.dumps(key)
     return _text(key if isinstance(key, str) else _stand_in(key), length)

@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from . import _ids
-from ._http import Call, quote
+from ._http import Call, Parameter, quote
 from ._uploads import Upload
 
 
@@ -22,7 +22,7 @@ class Unset:
 UNSET: Final = Unset()
 
 
-def _given(**members: Any) -> dict[str, Any]:
+def _given(**members: object) -> dict[str, object]:
     return {name: value for name, value in members.items() if value is not UNSET}
 
 
@@ -39,7 +39,7 @@ def delete_run(run_id: str) -> Call:
     return Call("DELETE", f"/api/runs/{quote(run_id)}")
 
 
-def runs(**params: Any) -> Call:
+def runs(**params: Parameter) -> Call:
     return Call("GET", "/api/runs", params=params)
 
 
@@ -48,7 +48,7 @@ def cancel(run_id: str, reason: str | None) -> Call:
     return Call("POST", f"/api/runs/{quote(run_id)}/cancel", json=body, idempotent=True)
 
 
-def resume(run_id: str, interrupt_id: str, decision: str, value: Any) -> Call:
+def resume(run_id: str, interrupt_id: str, decision: str, value: object) -> Call:
     body = {"interrupt_id": interrupt_id, "decision": decision, **_given(value=value)}
     # The first answer stands and the same again is the same, so a repeat is safe.
     return Call("POST", f"/api/runs/{quote(run_id)}/resume", json=body, idempotent=True)
@@ -96,7 +96,7 @@ def thread(thread_id: str) -> Call:
     return Call("GET", f"/api/threads/{quote(thread_id)}")
 
 
-def put_thread(thread_id: str, metadata: Mapping[str, Any] | Unset, ttl_s: int | Unset | None) -> Call:
+def put_thread(thread_id: str, metadata: Mapping[str, object] | Unset, ttl_s: int | Unset | None) -> Call:
     return Call("PUT", f"/api/threads/{quote(thread_id)}", json=_given(metadata=metadata, ttl_s=ttl_s))
 
 
@@ -125,12 +125,13 @@ def prune_threads(thread_ids: Iterable[str], strategy: str) -> Call:
     return Call("POST", "/api/threads/prune", json=body, idempotent=True)
 
 
-def next_page(call: Call, answer: Mapping[str, Any]) -> Call | None:
+def next_page(call: Call, answer: object) -> Call | None:
     """The request of the page behind this one."""
-    if answer.get("has_more"):
-        step = {"after": answer["last_id"]}
-    elif answer.get("next_cursor"):
-        step = {"cursor": answer["next_cursor"]}
+    page: Mapping[str, Any] = answer if isinstance(answer, Mapping) else {}
+    if page.get("has_more"):
+        step = {"after": page["last_id"]}
+    elif page.get("next_cursor"):
+        step = {"cursor": page["next_cursor"]}
     else:
         return None
     return replace(call, params={**(call.params or {}), **step})

@@ -7,21 +7,13 @@ import re
 import time
 from collections.abc import Iterable, Mapping
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, cast
-
-import httpx
 
 from . import _ids, _routes
-from ._approval import Approval, AsyncApproval
-from ._events import ArtifactRecord
 from ._outbox import OVERHEAD_BYTES, Create, Delta, Emission, Target
 from ._payload import encoded, plain
-from ._sender import Sender, landed, landed_async
-from ._spans import Scope, described, question
-from ._transport import AsyncTransport, Transport
+from ._sender import Sender
+from ._spans import Scope, Uploaded_co, described, question
 from ._uploads import Upload
-from .errors import ConnectionFailed, RunreelError
 
 # How long entering and leaving a run wait for a server that is slow; one that is away is not waited for.
 ENTER_TIMEOUT = 2.0
@@ -41,11 +33,11 @@ def creation(
     agent: str | None,
     thread_id: str | None,
     session_id: str | None,
-    parent: Scope | str | None,
+    parent: Scope[object] | str | None,
     role: str,
     shown: str | None,
-    input: Any,
-    metadata: Mapping[str, Any] | None,
+    input: object,
+    metadata: Mapping[str, object] | None,
     tags: Iterable[str],
     run_id: str | None,
     lease_ms: int | None,
@@ -96,12 +88,12 @@ def beat_of(lease_ms: int) -> float:
     return (lease_ms or 60_000) / 1_000 / BEATS
 
 
-class RunScope(Scope):
+class RunScope(Scope[Uploaded_co]):
     """What `Run` and `AsyncRun` share: everything except waiting."""
 
     def __init__(self, sender: Sender, target: Target) -> None:
         super().__init__(self._put, target.run_id, None, self._keep)
-        self.output: Any = None
+        self.output: object = None
         self._sender = sender
         self._target = target
         self._left = False
@@ -116,7 +108,7 @@ class RunScope(Scope):
         """
         return self._left or self._target.over is not None
 
-    def complete(self, output: Any = None) -> None:
+    def complete(self, output: object = None) -> None:
         """Ends the run with `run.completed`. Leaving the block does this with `output`, unless the run has ended."""
         self._end("run.completed", {"output": self.output if output is None else output})
 
@@ -133,7 +125,7 @@ class RunScope(Scope):
         self._finish_message()
         self._left = True
 
-    def _keep(self, upload: Upload) -> Any:
+    def _keep(self, upload: Upload) -> Uploaded_co:
         raise NotImplementedError
 
     def _begin(self) -> None:
@@ -159,14 +151,14 @@ class RunScope(Scope):
             with suppress(Exception):
                 self._leave(error)
 
-    def _end(self, type: str, payload: dict[str, Any], error: BaseException | str | None = None) -> None:
+    def _end(self, type: str, payload: Mapping[str, object], error: BaseException | str | None = None) -> None:
         if not self._left:
             self._finish(error)
             self._left = True
             self._put(type, payload, members={})
 
     def _put(
-        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+        self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
     ) -> None:
         said = {"type": type, **{name: value for name, value in members.items() if value is not None}}
         if text is not None:
@@ -185,7 +177,7 @@ class RunScope(Scope):
     def _request_approval(
         self,
         prompt: str,
-        details: Any,
+        details: object,
         expires_in: float | None,
         kind: str,
         interrupt_id: str | None,
@@ -202,126 +194,3 @@ class RunScope(Scope):
             self._put("run.interrupted", {"interrupt_id": interrupt_id}, members=members)
         self._open_approvals.add(interrupt_id)
         return interrupt_id
-
-
-class Run(RunScope):
-    """A run to report on, made by `Client.run` or `Client.attach`; use it with `with`.
-
-    Without a block it starts with its first event, and ends with `complete`, `fail` or `cancel`. `run.output = …` sets
-    its output. A block that raises ends it as failed, Ctrl-C as cancelled, and the exception propagates.
-    """
-
-    def __init__(self, sender: Sender, transport: Transport, target: Target) -> None:
-        super().__init__(sender, target)
-        self._transport = transport
-
-    def _keep(self, upload: Upload) -> ArtifactRecord | None:
-        self._begin()
-        try:
-            # What was said before is there before it; a server that is away is not waited for.
-            if not landed(self._sender.flush(patient=False), LEAVE_TIMEOUT):
-                raise ConnectionFailed(f"{self._transport.url} cannot be reached")
-            answer = self._transport.send(_routes.upload(self.run_id, upload, upload.body()))
-            return cast(ArtifactRecord, answer)
-        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
-            self._sender.upload_failed(upload.name, error)
-            return None
-
-    def __enter__(self) -> Run:
-        self._begin()
-        try:
-            if not landed(self._sender.flush(patient=False), ENTER_TIMEOUT):
-                self._sender.raise_unsent()
-            self._sender.raise_pending()
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        return self
-
-    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        try:
-            self._leave(error)
-            if not landed(self._sender.flush(patient=False), LEAVE_TIMEOUT):
-                self._sender.raise_unsent()
-            self._sender.raise_pending()
-        except Exception:
-            # The program's own exception is the one to see.
-            if error is None:
-                raise
-
-    def approval(
-        self,
-        prompt: str,
-        *,
-        details: Any = None,
-        expires_in: float | None = None,
-        kind: str = "approval",
-        interrupt_id: str | None = None,
-    ) -> Approval:
-        """Asks a person: emits `interrupt.requested` and `run.interrupted`. `.wait()` gives the answer.
-
-        `details` is anything that helps to decide. After `expires_in` seconds the answer is `expired`. With an
-        `interrupt_id` of your own (1 to 110 characters), a later process that attaches to the run finds the same
-        question, and its answer if there is one.
-        """
-        interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)
-        return Approval(interrupt, self._target, self._sender, self._open_approvals, self._transport)
-
-
-class AsyncRun(RunScope):
-    """A run to report on, made by `AsyncClient.run` or `AsyncClient.attach`; use it with `async with`.
-
-    Emitting never waits, so its methods, and the blocks of steps, tools and messages, are those of `Run`. An upload
-    is awaited: `await run.artifact(…)`.
-    """
-
-    def __init__(self, sender: Sender, transport: AsyncTransport, target: Target) -> None:
-        super().__init__(sender, target)
-        self._transport = transport
-
-    async def _keep(self, upload: Upload) -> ArtifactRecord | None:
-        self._begin()
-        try:
-            if not await landed_async(self._sender.flush(patient=False), LEAVE_TIMEOUT):
-                raise ConnectionFailed(f"{self._transport.url} cannot be reached")
-            answer = await self._transport.send(_routes.upload(self.run_id, upload, upload.async_body()))
-            return cast(ArtifactRecord, answer)
-        except (RunreelError, httpx.HTTPError, OSError, ValueError) as error:
-            self._sender.upload_failed(upload.name, error)
-            return None
-
-    async def __aenter__(self) -> AsyncRun:
-        self._begin()
-        try:
-            if not await landed_async(self._sender.flush(patient=False), ENTER_TIMEOUT):
-                self._sender.raise_unsent()
-            self._sender.raise_pending()
-        except BaseException as error:
-            self._give_up(error)
-            raise
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
-    ) -> None:
-        try:
-            self._leave(error)
-            if not await landed_async(self._sender.flush(patient=False), LEAVE_TIMEOUT):
-                self._sender.raise_unsent()
-            self._sender.raise_pending()
-        except Exception:
-            if error is None:
-                raise
-
-    def approval(
-        self,
-        prompt: str,
-        *,
-        details: Any = None,
-        expires_in: float | None = None,
-        kind: str = "approval",
-        interrupt_id: str | None = None,
-    ) -> AsyncApproval:
-        """As `Run.approval`; the answer comes with `await approval.wait()`."""
-        interrupt = self._request_approval(prompt, details, expires_in, kind, interrupt_id)
-        return AsyncApproval(interrupt, self._target, self._sender, self._open_approvals, self._transport)

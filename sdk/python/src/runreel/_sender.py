@@ -6,7 +6,6 @@ It never raises into the program it reports on. Failures are counted and logged 
 
 from __future__ import annotations
 
-import asyncio
 import atexit
 import logging
 import os
@@ -14,17 +13,17 @@ import sys
 import threading
 import time
 import weakref
-from concurrent import futures
 from concurrent.futures import Future
 from contextlib import suppress
 from typing import Literal
 
-import httpx
+import httpx2
 
 from ._http import backoff, retry_after, wrong
 from ._leases import Kept, Leases, renew
 from ._outbox import Batch, Create, Emission, Flush, Outbox, Target, batch_call
-from ._transport import Transport
+from ._sync.transport import Transport
+from ._waiting import landed
 from .errors import ApiError, ConnectionFailed, EventsDropped, RunreelError
 
 OnError = Literal["warn", "raise", "ignore"]
@@ -175,6 +174,10 @@ class Sender:
         if self.dropped > lost and self._on_error == "warn":
             log.warning("%d events did not reach Runreel at %s", self.dropped, self._transport.url)
 
+    def disconnect(self) -> None:
+        """Closes the connections it sent on. To be called after `close`, when nothing else needs them."""
+        self._transport.close()
+
     # The thread.
 
     def _start(self) -> None:
@@ -252,8 +255,8 @@ class Sender:
             wait, stored = None, True
             try:
                 response = self._transport.attempt(call)
-            except httpx.TransportError as error:
-                stored = not isinstance(error, (httpx.ConnectError, httpx.ConnectTimeout))
+            except httpx2.TransportError as error:
+                stored = not isinstance(error, (httpx2.ConnectError, httpx2.ConnectTimeout))
                 failure: RunreelError = ConnectionFailed(f"{self._transport.url}: {error or type(error).__name__}")
             else:
                 refused = wrong(response)
@@ -326,25 +329,6 @@ class Sender:
 
 def _lasting(batch: Batch) -> int:
     return sum(emission.lasting for emission in batch) if isinstance(batch, list) else 0
-
-
-def landed(done: Future[bool], timeout: float | None) -> bool:
-    """Waits for a flush; False when it failed or timed out."""
-    try:
-        return done.result(timeout)
-    except futures.TimeoutError:
-        return False
-
-
-async def landed_async(done: Future[bool], timeout: float | None) -> bool:
-    """The same for event loops."""
-    wrapped = asyncio.wrap_future(done)
-    try:
-        await asyncio.wait([wrapped], timeout=timeout)
-        return wrapped.done() and wrapped.result()
-    finally:
-        # The thread must not call into a loop that has ended by then.
-        wrapped.cancel()
 
 
 def _work(held: weakref.ref[Sender], wake: threading.Condition) -> None:

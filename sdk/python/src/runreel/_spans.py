@@ -11,16 +11,26 @@ from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, Protocol, TypeVar
+from typing import TYPE_CHECKING, Generic, Literal, Protocol
 
 from . import _ids
 from ._uploads import Upload, upload_of
+
+if TYPE_CHECKING:
+    # Every type checker brings it, and a running program does without the default.
+    from typing_extensions import TypeVar
+
+    Uploaded_co = TypeVar("Uploaded_co", default=object, covariant=True)
+else:
+    from typing import TypeVar
+
+    Uploaded_co = TypeVar("Uploaded_co", covariant=True)
 
 # The server follows a text that far while it is being written.
 STREAMED_BYTES = 1_000_000
 PIECE_CHARACTERS = 4_096
 
-Span = TypeVar("Span", bound="Step")
+Span = TypeVar("Span", bound="Step[object]")
 LogLevel = Literal["debug", "info", "warn", "error"]
 
 
@@ -28,14 +38,14 @@ class Emit(Protocol):
     """How an event is handed on. A delta is an event with a `text` and no payload."""
 
     def __call__(
-        self, type: str, payload: Any = None, *, members: Mapping[str, str | None], text: str | None = None
+        self, type: str, payload: object = None, *, members: Mapping[str, str | None], text: str | None = None
     ) -> None: ...
 
 
-class Scope:
-    """A run or one of its spans: events emitted here belong to it."""
+class Scope(Generic[Uploaded_co]):
+    """A run or one of its spans: events emitted here belong to it. `Uploaded_co` is what `artifact` returns."""
 
-    def __init__(self, emit: Emit, run_id: str, span_id: str | None, upload: Callable[[Upload], Any]) -> None:
+    def __init__(self, emit: Emit, run_id: str, span_id: str | None, upload: Callable[[Upload], Uploaded_co]) -> None:
         self.run_id = run_id
         self.span_id = span_id
         self._emit = emit
@@ -43,13 +53,13 @@ class Scope:
         self._upload = upload
         self._message: Message | None = None
         # The spans in it that have not ended, in the order they began.
-        self._open: dict[Step, None] = {}
+        self._open: dict[Step[object], None] = {}
         self.log = Log(self)
 
     def event(
         self,
         type: str,
-        payload: Any = None,
+        payload: object = None,
         *,
         span_id: str | None = None,
         parent_span_id: str | None = None,
@@ -66,7 +76,7 @@ class Scope:
         members = {"span_id": span_id, "parent_span_id": parent_span_id or self.span_id, "event_id": event_id}
         self._emit(type, payload, members=members)
 
-    def step(self, name: str, *, span_id: str | None = None) -> Step:
+    def step(self, name: str, *, span_id: str | None = None) -> Step[Uploaded_co]:
         """`with run.step("plan") as step:` — a step with a start and an end.
 
         It starts with this call. Without a block it ends with `complete` or `fail`, or with its parent.
@@ -75,7 +85,7 @@ class Scope:
         step._start({"name": name})
         return step
 
-    def tool(self, name: str, args: Any = None, *, span_id: str | None = None) -> Tool:
+    def tool(self, name: str, args: object = None, *, span_id: str | None = None) -> Tool[Uploaded_co]:
         """`with run.tool("search", {"q": "…"}) as tool: tool.result = …` — a tool call.
 
         It starts and ends like a step.
@@ -86,10 +96,10 @@ class Scope:
 
     def message(
         self,
-        content: str | Sequence[Mapping[str, Any]] | None = None,
+        content: str | Sequence[Mapping[str, object]] | None = None,
         *,
         role: str = "assistant",
-        usage: Mapping[str, Any] | None = None,
+        usage: Mapping[str, object] | None = None,
         model: str | None = None,
         span_id: str | None = None,
     ) -> Message:
@@ -125,11 +135,11 @@ class Scope:
     def artifact(
         self,
         name: str,
-        data: Any = None,
+        data: object = None,
         *,
         path: str | Path | None = None,
         media_type: str | None = None,
-    ) -> Any:
+    ) -> Uploaded_co:
         """Uploads an artifact: `data` (a text, bytes, or anything JSON), or the file at `path`, of at most 1 GiB.
 
         It waits for the upload (a file is sent piece by piece) and returns the server's description: a dict with
@@ -154,33 +164,33 @@ class Scope:
 class Log:
     """`run.log.info("indexed", files=3)`: a log line with a level and fields."""
 
-    def __init__(self, scope: Scope) -> None:
+    def __init__(self, scope: Scope[object]) -> None:
         self._scope = scope
 
-    def _line(self, level: LogLevel, message: str, fields: Mapping[str, Any]) -> None:
+    def _line(self, level: LogLevel, message: str, fields: Mapping[str, object]) -> None:
         self._scope.event(f"log.{level}", {"message": message, **fields})
 
-    def debug(self, message: str, /, **fields: Any) -> None:
+    def debug(self, message: str, /, **fields: object) -> None:
         """A debug line."""
         self._line("debug", message, fields)
 
-    def info(self, message: str, /, **fields: Any) -> None:
+    def info(self, message: str, /, **fields: object) -> None:
         """An informational line."""
         self._line("info", message, fields)
 
-    def warn(self, message: str, /, **fields: Any) -> None:
+    def warn(self, message: str, /, **fields: object) -> None:
         """A warning."""
         self._line("warn", message, fields)
 
-    def error(self, message: str, /, **fields: Any) -> None:
+    def error(self, message: str, /, **fields: object) -> None:
         """An error line."""
         self._line("error", message, fields)
 
 
-class Step(Scope):
+class Step(Scope[Uploaded_co]):
     """A span: `….started` when it is made, `….completed` or `….failed` (with `duration_ms`) when its block is left."""
 
-    def __init__(self, within: Scope, kind: str, name: str, span_id: str | None) -> None:
+    def __init__(self, within: Scope[Uploaded_co], kind: str, name: str, span_id: str | None) -> None:
         super().__init__(within._emit, within.run_id, span_id or _ids.span_id(kind), within._upload)
         self.name = name
         self._kind = kind
@@ -202,12 +212,12 @@ class Step(Scope):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self._end(error)
 
-    def _start(self, payload: dict[str, Any]) -> None:
+    def _start(self, payload: Mapping[str, object]) -> None:
         self._began = time.monotonic()
         self._within._open[self] = None
         self._emit(f"{self._kind}.started", payload, members=self._members)
 
-    def _outcome(self) -> dict[str, Any]:
+    def _outcome(self) -> dict[str, object]:
         return {}
 
     def _end(self, error: BaseException | str | None) -> None:
@@ -220,20 +230,20 @@ class Step(Scope):
         self._emit(f"{self._kind}.{word}", payload, members=self._members)
 
 
-class Tool(Step):
+class Tool(Step[Uploaded_co]):
     """A tool call. Set `result` to its result."""
 
-    def __init__(self, within: Scope, name: str, args: Any, span_id: str | None) -> None:
+    def __init__(self, within: Scope[Uploaded_co], name: str, args: object, span_id: str | None) -> None:
         super().__init__(within, "tool", name, span_id)
         self.args = args
-        self.result: Any = None
+        self.result: object = None
 
-    def complete(self, result: Any = None) -> None:
+    def complete(self, result: object = None) -> None:
         """Ends it with `tool.completed` and its result."""
         self.result = self.result if result is None else result
         self._end(None)
 
-    def _outcome(self) -> dict[str, Any]:
+    def _outcome(self) -> dict[str, object]:
         return {"result": self.result}
 
 
@@ -241,7 +251,12 @@ class Message:
     """A message that is being written. `usage` and `model` may be set until it ends."""
 
     def __init__(
-        self, within: Scope, role: str, usage: Mapping[str, Any] | None, model: str | None, span_id: str | None
+        self,
+        within: Scope[object],
+        role: str,
+        usage: Mapping[str, object] | None,
+        model: str | None,
+        span_id: str | None,
     ) -> None:
         self.span_id = span_id or _ids.span_id("message")
         self.role = role
@@ -272,7 +287,7 @@ class Message:
         for begin in range(0, len(text), PIECE_CHARACTERS):
             self._emit("message.delta", members=self._members, text=text[begin : begin + PIECE_CHARACTERS])
 
-    def close(self, content: str | Sequence[Mapping[str, Any]] | None = None) -> None:
+    def close(self, content: str | Sequence[Mapping[str, object]] | None = None) -> None:
         """Ends the message: `message.completed` with `content`, or with what was written; at most once."""
         self._close(content, None)
 
@@ -283,13 +298,13 @@ class Message:
         # The contract has no failed message: what was written stands, and says that it broke off.
         self._close(None, error)
 
-    def _close(self, content: str | Sequence[Mapping[str, Any]] | None, error: BaseException | None) -> None:
+    def _close(self, content: str | Sequence[Mapping[str, object]] | None, error: BaseException | None) -> None:
         if self._closed:
             return
         self._closed = True
         content = self.text if content is None else content
         parts = [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
-        payload: dict[str, Any] = {"role": self.role, "content": parts}
+        payload: dict[str, object] = {"role": self.role, "content": parts}
         if self.model is not None:
             payload["model"] = self.model
         if self.usage is not None:
@@ -301,9 +316,9 @@ class Message:
         self._emit("message.completed", payload, members=self._members)
 
 
-def question(prompt: str, details: Any, expires_in: float | None, kind: str) -> dict[str, Any]:
+def question(prompt: str, details: object, expires_in: float | None, kind: str) -> dict[str, object]:
     """What asks a person, as the payload of `interrupt.requested`. `expires_in` is in seconds from now."""
-    payload: dict[str, Any] = {"kind": kind, "prompt": prompt}
+    payload: dict[str, object] = {"kind": kind, "prompt": prompt}
     if details is not None:
         payload["details"] = details
     if expires_in is not None:

@@ -3,16 +3,15 @@
 from __future__ import annotations
 
 import re
-from typing import Any
 
 _THREAD_ID = re.compile(r"[A-Za-z0-9._:@+-]{1,255}")
 
 
-def is_thread_id(thread_id: Any) -> bool:
+def is_thread_id(thread_id: object) -> bool:
     return thread_id is not None and _THREAD_ID.fullmatch(str(thread_id)) is not None
 
 
-def checked_thread_id(thread_id: Any) -> str:
+def checked_thread_id(thread_id: object) -> str:
     """The id as text. Raises ValueError for one the server would refuse, before anything is sent."""
     text = str(thread_id)
     if not _THREAD_ID.fullmatch(text):

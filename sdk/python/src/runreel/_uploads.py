@@ -6,17 +6,22 @@ import asyncio
 import json
 import mimetypes
 import os
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Awaitable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeAlias
 
+from ._events import ArtifactRecord
 from ._payload import plain, whole_characters
 from .errors import ArtifactTooLarge
 
 # The server's bound.
 ARTIFACT_BYTES = 1_073_741_824
 PIECE_BYTES = 262_144
+
+# The result of an upload: the server's description of the artifact, or None if it failed.
+Stored: TypeAlias = ArtifactRecord | None
+AsyncStored: TypeAlias = Awaitable[Stored]
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +68,7 @@ class AsyncFile:
 
 
 def upload_of(
-    name: str, data: Any, path: str | Path | None, media_type: str | None, parent_span_id: str | None
+    name: str, data: object, path: str | Path | None, media_type: str | None, parent_span_id: str | None
 ) -> Upload:
     """The content to upload. TypeError for invalid arguments, OSError for a file that cannot be read."""
     if (data is None) == (path is None):

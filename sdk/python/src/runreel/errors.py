@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 
 class RunreelError(Exception):
     """Base class of all exceptions of this package."""
@@ -46,7 +44,7 @@ class ApiError(RunreelError):
             text += f" ({self.hint})"
         return text
 
-    def __reduce__(self) -> tuple[Any, ...]:
+    def __reduce__(self) -> tuple[object, ...]:
         # Exceptions travel between processes; the usual way back would not know the keywords.
         return ApiError, (self.status, self.code), self.__dict__
 

@@ -37,10 +37,10 @@ except ImportError as error:
 
 from ._client import Client
 from ._openai_messages import answered, decoded, items_of, member, parts_of
-from ._run import Run
 from ._sender import OnError
+from ._settings import Verify
+from ._sync.run import Run
 from ._thread_ids import is_thread_id
-from ._transport import Verify
 
 
 @dataclass(slots=True)
@@ -115,7 +115,7 @@ class RunreelTraceProcessor(TracingProcessor):
         else:
             recording.run.complete(recording.answer)
 
-    def on_span_start(self, span: Span[Any]) -> None:
+    def on_span_start(self, span: Span[SpanData]) -> None:
         recording = self._recordings.get(span.trace_id)
         if recording is None:
             return
@@ -126,7 +126,7 @@ class RunreelTraceProcessor(TracingProcessor):
         if shown:
             recording.run.event(f"{family}.started", {"name": _name(data)}, span_id=span.span_id, parent_span_id=parent)
 
-    def on_span_end(self, span: Span[Any]) -> None:
+    def on_span_end(self, span: Span[SpanData]) -> None:
         recording = self._recordings.get(span.trace_id)
         if recording is None:
             return
@@ -136,7 +136,7 @@ class RunreelTraceProcessor(TracingProcessor):
         if isinstance(data, AgentSpanData):
             recording.error = span.error
         family, word = _family(data), "completed"
-        if family == "message":
+        if isinstance(data, (GenerationSpanData, ResponseSpanData)):
             self._hear(recording, data.input, parent)
             payload |= answered(data)
             texts = [part["text"] for part in payload["content"] if part["type"] == "text"]
@@ -169,10 +169,10 @@ class RunreelTraceProcessor(TracingProcessor):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.shutdown()
 
-    def _parent(self, recording: _Recording, span: Span[Any]) -> str | None:
+    def _parent(self, recording: _Recording, span: Span[SpanData]) -> str | None:
         return recording.places.get(span.parent_id or "", (None, 0.0))[0]
 
-    def _hear(self, recording: _Recording, given: Any, parent: str | None) -> None:
+    def _hear(self, recording: _Recording, given: object, parent: str | None) -> None:
         """What the user has said last, once a trace."""
         if recording.heard or given is None:
             return
@@ -202,7 +202,7 @@ def _name(data: SpanData) -> str:
     return str(getattr(data, "name", None) or data.type)
 
 
-def _told(data: SpanData) -> dict[str, Any]:
+def _told(data: SpanData) -> dict[str, object]:
     """What an end says besides the name and the time."""
     if isinstance(data, FunctionSpanData):
         told = {"args": decoded(data.input), "result": data.output}
@@ -217,6 +217,6 @@ def _told(data: SpanData) -> dict[str, Any]:
     return {name: value for name, value in told.items() if value is not None}
 
 
-def _described(error: SpanError) -> dict[str, Any]:
+def _described(error: SpanError) -> dict[str, object]:
     described = {"type": "SpanError", "message": error.get("message"), "data": error.get("data")}
     return {name: value for name, value in described.items() if value is not None}

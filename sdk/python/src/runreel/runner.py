@@ -34,7 +34,7 @@ from ._assignment import Assignment
 from ._events import Decision
 from ._http import address, backoff, standing_headers
 from ._runner_outbox import message_json, text_member
-from ._transport import Transport
+from ._sync.transport import Transport
 from .errors import RunEnded, RunreelError
 
 __all__ = ["Assignment", "Handler", "Runner"]
@@ -46,7 +46,7 @@ MESSAGE_BYTES = 8 * 1_048_576
 log = logging.getLogger("runreel")
 
 
-Handler = Callable[[Assignment], Any] | Callable[[Assignment], Awaitable[Any]]
+Handler = Callable[[Assignment], object] | Callable[[Assignment], Awaitable[object]]
 
 
 class Runner:

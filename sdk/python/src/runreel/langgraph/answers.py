@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import time
 from collections.abc import Mapping
-from typing import Any
 
 from langgraph.types import Command
 
 from .. import _routes
 from .._client import Client
 from .._events import Decision, Event
-from .._follow import Following, follow
+from .._follow import Following
+from .._json import JsonValue
+from .._sync.follow import follow
 from ..errors import RunEnded
 from .spans import name_of
 
@@ -22,11 +23,11 @@ _TYPES = ("interrupt.*", "run.interrupted")
 class Answers(dict[str, Decision]):
     """Decisions by the id LangGraph gave the interrupt."""
 
-    def __init__(self, decisions: Mapping[str, Decision], requests: Mapping[str, Any]) -> None:
+    def __init__(self, decisions: Mapping[str, Decision], requests: Mapping[str, JsonValue]) -> None:
         super().__init__(decisions)
         self._requests = requests
 
-    def command(self) -> Command[Any] | None:
+    def command(self) -> Command[str] | None:
         """The input that resumes the graph: `graph.invoke(answers.command(), config)`.
 
         An interrupt is answered with the value the person sent. Without one it is `True` when approved and `False`
@@ -63,7 +64,7 @@ class _Asked:
 
     def __init__(self) -> None:
         self.waiting: list[str] = []
-        self.requests: dict[str, Any] = {}
+        self.requests: dict[str, JsonValue] = {}
         self.decisions: dict[str, Decision] = {}
         self.last_seq = 0
 
@@ -74,7 +75,8 @@ class _Asked:
     def take(self, event: Event) -> None:
         self.last_seq = event.seq or self.last_seq
         if event.type == "run.interrupted":
-            self.waiting = [name_of(span_id) for span_id in event.payload.get("interrupt_ids", [])]
+            named = event.payload.get("interrupt_ids")
+            self.waiting = [name_of(str(span_id)) for span_id in named] if isinstance(named, list) else []
         elif event.span_id is not None:
             name = name_of(event.span_id)
             if event.type == "interrupt.requested":
@@ -84,7 +86,7 @@ class _Asked:
                 self.decisions[name] = Decision(str(event.payload.get("decision")), event.payload.get("value"))
 
 
-def _value(decision: Decision, request: Any) -> Any:
+def _value(decision: Decision, request: JsonValue | None) -> JsonValue:
     if decision.value is not None:
         return decision.value
     if isinstance(request, Mapping) and isinstance(calls := request.get("action_requests"), list):

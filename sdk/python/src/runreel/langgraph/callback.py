@@ -4,15 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from types import TracebackType
-from typing import Any
 
 from langgraph.errors import GraphDrained
 
 from .._client import Client
 from .._events import Decision
 from .._sender import OnError
+from .._settings import Verify
 from .._thread_ids import is_thread_id
-from .._transport import Verify
 from ..errors import RunreelError
 from .answers import Answers, wait_for_answers
 from .messages import shown
@@ -48,7 +47,7 @@ class RunreelCallback(Observer):
         thread_id: str | None = None,
         agent: str | None = None,
         tags: Iterable[str] = (),
-        metadata: Mapping[str, Any] | None = None,
+        metadata: Mapping[str, object] | None = None,
         client: Client | None = None,
         on_error: OnError = "warn",
         verify: Verify = True,
@@ -96,7 +95,7 @@ class RunreelCallback(Observer):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.close()
 
-    def _begin(self, name: str, inputs: Any, metadata: Mapping[str, Any]) -> Recording:
+    def _begin(self, name: str, inputs: object, metadata: Mapping[str, object]) -> Recording:
         thread_id = self._thread_id or metadata.get("thread_id")
         thread_id = str(thread_id) if is_thread_id(thread_id) else None
         wanted, self._given = self._given, None
@@ -133,7 +132,7 @@ class RunreelCallback(Observer):
             self._at_work[thread_id] = recording.run_id
         return recording
 
-    def _end(self, recording: Recording, outputs: Any, error: BaseException | None) -> None:
+    def _end(self, recording: Recording, outputs: object, error: BaseException | None) -> None:
         for thread_id, run_id in list(self._at_work.items()):
             if run_id == recording.run_id:
                 self._at_work.pop(thread_id, None)

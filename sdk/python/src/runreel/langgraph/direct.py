@@ -13,10 +13,11 @@ import socket
 import threading
 from urllib.parse import quote, urlencode, urlsplit
 
-import httpx
+import httpx2
 
 from .._http import Call
-from .._transport import CONNECT_TIMEOUT, Transport, Verify
+from .._settings import CONNECT_TIMEOUT, Verify
+from .._sync.transport import Transport
 
 IDLE_CONNECTIONS = 20
 
@@ -32,36 +33,36 @@ class DirectTransport(Transport):
         standing = [("host", self._at.netloc), *self._headers.multi_items()]
         self._standing = "".join(f"{name}: {value}\r\n" for name, value in standing)
         # What an answer says it answers: whose credential is to be kept out of an error.
-        self._asked = httpx.Request("GET", self.url, headers=self._headers)
+        self._asked = httpx2.Request("GET", self.url, headers=self._headers)
         self._wait = timeout
         self._idle: list[socket.socket] = []
         self._idle_pid = os.getpid()
         self._lock = threading.Lock()
 
-    def attempt(self, call: Call) -> httpx.Response:
-        """One attempt, whatever comes of it. Raises what httpx raises."""
+    def attempt(self, call: Call) -> httpx2.Response:
+        """One attempt, whatever comes of it. Raises what httpx2 raises."""
         if self._at.scheme != "http":
             return super().attempt(call)
         with self._without_token():
             return self._exchange(self._bytes(call), call.method)
 
-    def _exchange(self, request: bytes, method: str) -> httpx.Response:
+    def _exchange(self, request: bytes, method: str) -> httpx2.Response:
         connection = self._connection()
         try:
             # At once, so that the server is woken once.
             connection.sendall(request)
             with http.client.HTTPResponse(connection, method=method) as answer:
                 answer.begin()
-                response = httpx.Response(
+                response = httpx2.Response(
                     answer.status, headers=answer.getheaders(), content=answer.read(), request=self._asked
                 )
                 stays_open = not answer.will_close
         except BaseException as error:
             connection.close()
             if isinstance(error, TimeoutError):
-                raise httpx.ReadTimeout(str(error)) from error
+                raise httpx2.ReadTimeout(str(error)) from error
             if isinstance(error, (OSError, http.client.HTTPException)):
-                raise httpx.ReadError(str(error) or type(error).__name__) from error
+                raise httpx2.ReadError(str(error) or type(error).__name__) from error
             raise
         if stays_open:
             self._keep(connection)
@@ -90,7 +91,7 @@ class DirectTransport(Transport):
 
     def _connection(self) -> socket.socket:
         """One that is open and does nothing, or a new one."""
-        if self._closed:
+        if self._connections.closed:
             raise RuntimeError("the connection to Runreel has been closed")
         with self._lock:
             if self._idle_pid != os.getpid():
@@ -105,16 +106,16 @@ class DirectTransport(Transport):
         try:
             connection = socket.create_connection(place, min(self._wait, CONNECT_TIMEOUT))
         except TimeoutError as error:
-            raise httpx.ConnectTimeout(str(error)) from error
+            raise httpx2.ConnectTimeout(str(error)) from error
         except OSError as error:
-            raise httpx.ConnectError(str(error)) from error
+            raise httpx2.ConnectError(str(error)) from error
         connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
         connection.settimeout(self._wait)
         return connection
 
     def _keep(self, connection: socket.socket) -> None:
         with self._lock:
-            if len(self._idle) < IDLE_CONNECTIONS and not self._closed:
+            if len(self._idle) < IDLE_CONNECTIONS and not self._connections.closed:
                 self._idle.append(connection)
                 return
         connection.close()

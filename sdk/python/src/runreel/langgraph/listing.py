@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from typing import Any
+from typing import cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import CheckpointTuple, get_checkpoint_id
 from langgraph.checkpoint.serde.base import SerializerProtocol
 
-from .._http import Call
+from .._http import Call, Parameter
 from .._thread_ids import checked_thread_id
-from .wire import encode, get_call, read_tuple, thread_path
+from .wire import CheckpointPage, CheckpointRow, encode, get_call, read_tuple, thread_path
 
 PAGE = 100
 
@@ -23,7 +23,7 @@ class Listing:
         self,
         serde: SerializerProtocol,
         config: RunnableConfig | None,
-        filter: Mapping[str, Any] | None,
+        filter: Mapping[str, object] | None,
         before: RunnableConfig | None,
         limit: int | None,
     ) -> None:
@@ -31,7 +31,7 @@ class Listing:
         self._left = limit
         self._filter = filter or {}
         self._before = get_checkpoint_id(before) if before else None
-        self._params: dict[str, Any] = {"before": self._before}
+        self._params: dict[str, Parameter] = {"before": self._before}
         if filter:
             self._params["filter"] = encode(filter).decode()
         self._next: Call | None
@@ -51,26 +51,28 @@ class Listing:
             return self._one
         return Call("GET", self._path, {**self._params, "limit": min(self._left or PAGE, PAGE)})
 
-    def read(self, answer: Mapping[str, Any] | None) -> Iterator[CheckpointTuple]:
+    def read(self, answer: CheckpointRow | CheckpointPage | None) -> Iterator[CheckpointTuple]:
         """The checkpoints of an answer, which is None when there is no such thread or checkpoint."""
         if answer is None or self._one is not None:
             self._done = True
-            rows = [answer] if answer is not None and self._shows(answer) else []
+            row = cast("CheckpointRow | None", answer)
+            rows = [row] if row is not None and self._shows(row) else []
         else:
-            rows = answer["checkpoints"]
-            self._params["cursor"] = answer["next_cursor"]
-            self._done = answer["next_cursor"] is None
+            page = cast(CheckpointPage, answer)
+            rows = page["checkpoints"]
+            self._params["cursor"] = page["next_cursor"]
+            self._done = page["next_cursor"] is None
         if self._left is not None:
             self._left -= len(rows)
         return (read_tuple(self._serde, row) for row in rows)
 
-    def _shows(self, row: Mapping[str, Any]) -> bool:
+    def _shows(self, row: CheckpointRow) -> bool:
         if self._before and row["checkpoint_id"] >= self._before:
             return False
         return _contains(row["metadata"], self._filter)
 
 
-def _contains(whole: Any, part: Any) -> bool:
+def _contains(whole: object, part: object) -> bool:
     """Containment as PostgreSQL's `jsonb @>` knows it."""
     if isinstance(part, Mapping):
         return isinstance(whole, Mapping) and all(k in whole and _contains(whole[k], v) for k, v in part.items())

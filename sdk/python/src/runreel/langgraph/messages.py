@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Mapping, Sequence
-from typing import Any
+from typing import cast
 
 from langchain_core.messages import AIMessage, BaseMessage, HumanMessage, ToolMessage, convert_to_messages
 from langchain_core.outputs import ChatGeneration, LLMResult
@@ -24,17 +24,21 @@ def role_of(message: BaseMessage) -> str:
     return ROLES.get(message.type.removesuffix("MessageChunk").lower(), message.type)
 
 
-def parts_of(message: BaseMessage) -> list[Any]:
+def parts_of(message: BaseMessage) -> list[Mapping[str, object]]:
     """The content of a message as parts, such as `{"type": "text", "text": "…"}` and `{"type": "tool_call", …}`."""
     try:
         return list(message.content_blocks)
     except Exception:
         # A provider's own form of content that LangChain cannot translate.
         content = message.content
-        return [{"type": "text", "text": content}] if isinstance(content, str) else list(content)
+        return (
+            [{"type": "text", "text": content}]
+            if isinstance(content, str)
+            else cast("list[Mapping[str, object]]", content)
+        )
 
 
-def completed(response: LLMResult, model: str | None) -> dict[str, Any]:
+def completed(response: LLMResult, model: str | None) -> dict[str, object]:
     """The payload of `message.completed` for what a model has answered."""
     generation = response.generations[0][0] if response.generations and response.generations[0] else None
     if not isinstance(generation, ChatGeneration):
@@ -63,7 +67,7 @@ def usage_of(message: BaseMessage) -> dict[str, int] | None:
     return flat
 
 
-def said_by_user(inputs: Any) -> list[BaseMessage]:
+def said_by_user(inputs: object) -> list[BaseMessage]:
     """What a person says in the input of a graph: the human messages after the last one of a model.
 
     A program that keeps no checkpoints sends the whole conversation each time; only its end is new.
@@ -80,7 +84,7 @@ def said_by_user(inputs: Any) -> list[BaseMessage]:
     return [message for message in messages[last + 1 :] if isinstance(message, HumanMessage)]
 
 
-def text_of(token: str | Sequence[str | Mapping[str, Any]]) -> str:
+def text_of(token: str | Sequence[str | Mapping[str, object]]) -> str:
     """The text in a token, which some models give as parts."""
     if isinstance(token, str):
         return token
@@ -88,7 +92,7 @@ def text_of(token: str | Sequence[str | Mapping[str, Any]]) -> str:
     return "".join(text for text in texts if isinstance(text, str))
 
 
-def result_of(output: Any) -> Any:
+def result_of(output: object) -> object:
     """What a tool gave, without the message around it."""
     if isinstance(output, ToolMessage):
         return output.content
@@ -99,7 +103,7 @@ def result_of(output: Any) -> Any:
     return shown(output)
 
 
-def shown(value: Any, levels: int = _LEVELS) -> Any:
+def shown(value: object, levels: int = _LEVELS) -> object:
     """A state as people want to see it: with messages as `{"role", "content"}`.
 
     Never raises: what cannot be looked into stays what it is, and is shown as it prints.
@@ -110,7 +114,7 @@ def shown(value: Any, levels: int = _LEVELS) -> Any:
         return value
 
 
-def _shown(value: Any, levels: int) -> Any:
+def _shown(value: object, levels: int) -> object:
     if isinstance(value, BaseMessage):
         return {"role": role_of(value), "content": parts_of(value)}
     if isinstance(value, Command):
@@ -128,7 +132,7 @@ def _shown(value: Any, levels: int) -> Any:
     return value
 
 
-def asked(interrupt: Interrupt) -> dict[str, Any]:
+def asked(interrupt: Interrupt) -> dict[str, object]:
     """The payload of `interrupt.requested`, but for the checkpoint that waits.
 
     `kind` is what the value itself says, `approval` for the requests of LangChain's human-in-the-loop middleware, else
@@ -148,12 +152,12 @@ def asked(interrupt: Interrupt) -> dict[str, Any]:
     return _without_none(**payload, response_schema=interrupt.response_schema)
 
 
-def _descriptions(members: Mapping[str, Any]) -> list[Any]:
+def _descriptions(members: Mapping[str, object]) -> list[object]:
     requests = members.get("action_requests")
     if not isinstance(requests, (list, tuple)):
         return []
     return [request.get("description") for request in requests if isinstance(request, Mapping)]
 
 
-def _without_none(**members: Any) -> dict[str, Any]:
+def _without_none(**members: object) -> dict[str, object]:
     return {name: member for name, member in members.items() if member is not None}

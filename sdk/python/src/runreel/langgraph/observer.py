@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Literal
 from uuid import UUID
 
 from langchain_core.documents import Document
@@ -38,8 +38,8 @@ class Frame:
     recording: Recording
     kind: Literal["run", "step", "tool", "message", "hidden"]
     name: str
-    within: Scope
-    scope: Scope
+    within: Scope[object]
+    scope: Scope[object]
     task: str
     began: float
     message: Message | None = None
@@ -58,24 +58,24 @@ class Observer(GraphCallbackHandler, Recorder):
         self._over: dict[UUID, None] = {}
         self._over_lock = threading.Lock()
 
-    def _begin(self, name: str, inputs: Any, metadata: Mapping[str, Any]) -> Recording:
+    def _begin(self, name: str, inputs: object, metadata: Mapping[str, object]) -> Recording:
         raise NotImplementedError
 
-    def _end(self, recording: Recording, outputs: Any, error: BaseException | None) -> None:
+    def _end(self, recording: Recording, outputs: object, error: BaseException | None) -> None:
         raise NotImplementedError
 
     def on_chain_start(
         self,
-        serialized: dict[str, Any] | None,
-        inputs: Any,
+        serialized: dict[str, object] | None,
+        inputs: object,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
         tags: list[str] | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        metadata: dict[str, object] | None = None,
+        **kwargs: object,
     ) -> None:
-        name = kwargs.get("name") or _UNNAMED
+        name = str(kwargs.get("name") or _UNNAMED)
         metadata = metadata or {}
         parent = self._parent(run_id, parent_run_id)
         if parent is None:
@@ -102,7 +102,7 @@ class Observer(GraphCallbackHandler, Recorder):
         task = str(metadata.get("langgraph_checkpoint_ns", "")).rpartition("|")[2].partition(":")[2] or run_id.hex
         self._frames[run_id] = self._open(parent, "step", name, task, {"step": metadata.get("langgraph_step")})
 
-    def on_chain_end(self, outputs: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_chain_end(self, outputs: object, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is None:
             return
@@ -111,7 +111,7 @@ class Observer(GraphCallbackHandler, Recorder):
         else:
             self._close(frame, {})
 
-    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_chain_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is None:
             return
@@ -122,22 +122,22 @@ class Observer(GraphCallbackHandler, Recorder):
 
     def on_tool_start(
         self,
-        serialized: dict[str, Any] | None,
+        serialized: dict[str, object] | None,
         input_str: str,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        inputs: dict[str, Any] | None = None,
-        **kwargs: Any,
+        inputs: dict[str, object] | None = None,
+        **kwargs: object,
     ) -> None:
         parent = self._parent(run_id, parent_run_id)
         if parent is not None:
-            name = kwargs.get("name") or (serialized or {}).get("name") or "tool"
+            name = str(kwargs.get("name") or (serialized or {}).get("name") or "tool")
             args = shown(inputs) if inputs is not None else input_str
-            call = kwargs.get("tool_call_id") or run_id.hex
+            call = str(kwargs.get("tool_call_id") or run_id.hex)
             self._frames[run_id] = self._open(parent, "tool", name, call, {"args": args})
 
-    def on_tool_end(self, output: Any, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_end(self, output: object, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is None:
             return
@@ -146,62 +146,69 @@ class Observer(GraphCallbackHandler, Recorder):
         else:
             self._close(frame, {"result": result_of(output)})
 
-    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_tool_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         self.on_chain_error(error, run_id=run_id)
 
     def on_retriever_start(
         self,
-        serialized: dict[str, Any] | None,
+        serialized: dict[str, object] | None,
         query: str,
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        **kwargs: Any,
+        **kwargs: object,
     ) -> None:
-        name = kwargs.get("name") or "retriever"
+        name = str(kwargs.get("name") or "retriever")
         self.on_tool_start(None, query, run_id=run_id, parent_run_id=parent_run_id, inputs={"query": query}, name=name)
 
-    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_end(self, documents: Sequence[Document], *, run_id: UUID, **kwargs: object) -> None:
         found = [{"page_content": document.page_content, "metadata": document.metadata} for document in documents]
         self.on_tool_end(found, run_id=run_id)
 
-    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_retriever_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         self.on_chain_error(error, run_id=run_id)
 
     def on_chat_model_start(
         self,
-        serialized: dict[str, Any] | None,
+        serialized: dict[str, object] | None,
         messages: list[list[BaseMessage]],
         *,
         run_id: UUID,
         parent_run_id: UUID | None = None,
-        metadata: dict[str, Any] | None = None,
-        **kwargs: Any,
+        metadata: dict[str, object] | None = None,
+        **kwargs: object,
     ) -> None:
         parent = self._parent(run_id, parent_run_id)
         if parent is not None:
-            within, model = parent.scope, (metadata or {}).get("ls_model_name") or ""
+            within, model = parent.scope, str((metadata or {}).get("ls_model_name") or "")
             message = within.message(span_id=f"message-{run_id.hex}")
             self._frames[run_id] = Frame(
                 parent.recording, "message", model, within, within, "", time.monotonic(), message
             )
 
     def on_llm_start(
-        self, serialized: dict[str, Any] | None, prompts: list[str], *, run_id: UUID, **kwargs: Any
+        self,
+        serialized: dict[str, object] | None,
+        prompts: list[str],
+        *,
+        run_id: UUID,
+        parent_run_id: UUID | None = None,
+        metadata: dict[str, object] | None = None,
+        **kwargs: object,
     ) -> None:
-        self.on_chat_model_start(serialized, [], run_id=run_id, **kwargs)
+        self.on_chat_model_start(serialized, [], run_id=run_id, parent_run_id=parent_run_id, metadata=metadata)
 
-    def on_llm_new_token(self, token: str | list[str | dict[str, Any]], *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_new_token(self, token: str | list[str | dict[str, object]], *, run_id: UUID, **kwargs: object) -> None:
         frame = self._frames.get(run_id)
         if frame is not None and frame.message is not None:
             frame.message.token(text_of(token))
 
-    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_end(self, response: LLMResult, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is not None:
             self._close_message(frame, completed(response, frame.name or None))
 
-    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: Any) -> None:
+    def on_llm_error(self, error: BaseException, *, run_id: UUID, **kwargs: object) -> None:
         frame = self._leave(run_id)
         if frame is not None and frame.message is not None:
             # The contract has no failed message: what was written stands, and says that it broke off.
@@ -248,7 +255,7 @@ class Observer(GraphCallbackHandler, Recorder):
             frame.kind, frame.scope = "step", opened.scope
 
     def _open(
-        self, parent: Frame, kind: Literal["step", "tool"], name: str, task: str, said: Mapping[str, Any]
+        self, parent: Frame, kind: Literal["step", "tool"], name: str, task: str, said: Mapping[str, object]
     ) -> Frame:
         """Starts a span within the parent's, or continues the one that was interrupted."""
         within = parent.scope
@@ -260,7 +267,7 @@ class Observer(GraphCallbackHandler, Recorder):
         return Frame(parent.recording, kind, name, within, scope, task, time.monotonic())
 
     def _close(
-        self, frame: Frame, said: Mapping[str, Any], error: BaseException | None = None, word: str = "completed"
+        self, frame: Frame, said: Mapping[str, object], error: BaseException | None = None, word: str = "completed"
     ) -> None:
         if frame.kind not in ("step", "tool") or frame.scope.span_id is None:
             return
@@ -274,7 +281,7 @@ class Observer(GraphCallbackHandler, Recorder):
         payload = {"name": frame.name, **said, "duration_ms": frame.milliseconds()}
         frame.within.event(f"{frame.kind}.{word}", payload, span_id=frame.scope.span_id)
 
-    def _close_message(self, frame: Frame, payload: dict[str, Any]) -> None:
+    def _close_message(self, frame: Frame, payload: dict[str, object]) -> None:
         if frame.message is not None:
             payload["duration_ms"] = frame.milliseconds()
             frame.within.event("message.completed", payload, span_id=frame.message.span_id)

@@ -7,7 +7,7 @@ import logging
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-import httpx
+import httpx2
 from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
 from langgraph.types import Command, Interrupt
 
@@ -16,8 +16,8 @@ from .._client import Client
 from .._events import Event, RunRecord
 from .._http import Call, read_answer, unanswered
 from .._payload import encoded
-from .._run import Run
 from .._spans import Scope
+from .._sync.run import Run
 from ..errors import ApiError
 from .answers import BREAKPOINT
 from .messages import asked, parts_of, role_of, said_by_user, shown
@@ -37,7 +37,7 @@ class Recording:
         self.run = run
         self.spans = Spans()
         self._client = client
-        self._inputs: Any = None
+        self._inputs: object = None
         self._rests = False
         self._stops: list[GraphInterruptEvent] = []
 
@@ -46,7 +46,7 @@ class Recording:
         return self.run.run_id
 
     @classmethod
-    def begun(cls, client: Client, run: Run, inputs: Any) -> Recording:
+    def begun(cls, client: Client, run: Run, inputs: object) -> Recording:
         """A run that is created now."""
         run.__enter__()
         recording = cls(client, run)
@@ -54,7 +54,7 @@ class Recording:
         return recording
 
     @classmethod
-    def gone_on(cls, client: Client, record: RunRecord, inputs: Any) -> Recording:
+    def gone_on(cls, client: Client, record: RunRecord, inputs: object) -> Recording:
         """A run that is there already. What it was doing is read from its log, or raises as `found`."""
         run_id = record["run_id"]
         recording = cls(client, client.attach(run_id))
@@ -68,7 +68,7 @@ class Recording:
             recording._take_in(inputs)
         return recording
 
-    def within(self, span_id: str | None) -> Scope:
+    def within(self, span_id: str | None) -> Scope[object]:
         """Where to emit what lies in a span, or in none."""
         return self.run if span_id is None else Scope(self.run._emit, self.run.run_id, span_id, self.run._upload)
 
@@ -92,7 +92,7 @@ class Recording:
         """The graph stops. It is said when the call ends, together with the rest of it."""
         self._stops.append(event)
 
-    def end(self, outputs: Any) -> None:
+    def end(self, outputs: object) -> None:
         """The call returned: the run is over, or it was interrupted."""
         if self._stops:
             self._stop()
@@ -110,16 +110,16 @@ class Recording:
         self.run.event("run.waiting", {"reason": reason})
         self._leave()
 
-    def _take_in(self, inputs: Any) -> None:
+    def _take_in(self, inputs: object) -> None:
         for message in said_by_user(inputs):
             self.run.message(parts_of(message), role=role_of(message))
 
-    def _resumed(self, payload: Mapping[str, Any]) -> None:
+    def _resumed(self, payload: Mapping[str, object]) -> None:
         if self._rests:
             self._rests = False
             self.run.event("run.resumed", payload)
 
-    def _answers(self) -> Iterable[tuple[str, Any]]:
+    def _answers(self) -> Iterable[tuple[str, object]]:
         """The open interrupts that the input answers, each with its value: None at a breakpoint, which asks nothing."""
         resume = self._inputs.resume if isinstance(self._inputs, Command) else None
         by_id = isinstance(resume, Mapping) and resume and all(map(_is_interrupt_id, resume))
@@ -190,17 +190,17 @@ def _promptly(client: Client, call: Call) -> Any:
     try:
         with client._transport.open(call, PATIENCE) as response:
             response.read()
-    except httpx.TransportError as error:
+    except httpx2.TransportError as error:
         raise unanswered(call, error) from error
     return read_answer(response)
 
 
-def goes_on(inputs: Any) -> bool:
+def goes_on(inputs: object) -> bool:
     """Whether this input continues what the thread was doing, rather than begins something."""
     return inputs is None or isinstance(inputs, Command)
 
 
-def _is_interrupt_id(text: Any) -> bool:
+def _is_interrupt_id(text: object) -> bool:
     return isinstance(text, str) and len(text) == 32 and all(character in "0123456789abcdef" for character in text)
 
 

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from collections.abc import Iterator, Sequence
 
 from .._http import Call
 from .._thread_ids import checked_thread_id
-from .wire import encode, thread_path
+from .wire import CheckpointPage, encode, thread_path
 
 IDS_IN_ONE_REQUEST = 1_000
 
 # Metadata that only threads of graphs with a `DeltaChannel` have, of LangGraph and of LangGraph.js.
-_DELTA_MARKS: tuple[dict[str, Any], ...] = ({"counters_since_delta_snapshot": {}}, {"delta_writes_versioned": True})
+_DELTA_MARKS: tuple[dict[str, object], ...] = ({"counters_since_delta_snapshot": {}}, {"delta_writes_versioned": True})
 
 
 def delete_call(thread_id: str) -> Call:
@@ -47,7 +46,7 @@ def delta_calls(thread_id: str) -> Iterator[Call]:
     return (Call("GET", path, {"filter": encode(mark).decode(), "limit": 1}) for mark in _DELTA_MARKS)
 
 
-def is_some(page: Mapping[str, Any] | None) -> bool:
+def is_some(page: CheckpointPage | None) -> bool:
     return page is not None and bool(page["checkpoints"])
 
 

@@ -10,7 +10,7 @@ import json
 import re
 from base64 import b64decode, b64encode
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypedDict, cast
 
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import (
@@ -64,6 +64,28 @@ class Place(NamedTuple):
         }
 
 
+class CheckpointRow(TypedDict):
+    """A checkpoint as the server returns it. A value is `{"t": type, "b": base64}`; an empty value has no `b`."""
+
+    thread_id: str
+    ns: str
+    checkpoint_id: str
+    parent_id: str | None
+    checkpoint: Mapping[str, str]
+    metadata: CheckpointMetadata
+    versions: ChannelVersions
+    blobs: Mapping[str, Mapping[str, str]]
+    # Each has a `task_id` and a `channel`, too.
+    writes: list[Mapping[str, str]]
+
+
+class CheckpointPage(TypedDict):
+    """A page of checkpoints, and where the next page starts."""
+
+    checkpoints: list[CheckpointRow]
+    next_cursor: str | None
+
+
 class Recorder:
     """A callback that knows which run works on a thread."""
 
@@ -84,8 +106,8 @@ def put_call(
 ) -> tuple[Call, RunnableConfig]:
     """The request that stores a checkpoint, and the config that points to it afterwards."""
     place = Place.of(config)
-    inline: dict[str, Any] = {}
-    blobs: dict[str, Any] = {}
+    inline: dict[str, object] = {}
+    blobs: dict[str, object] = {}
     for channel, value in checkpoint["channel_values"].items():
         if _is_short(value):
             inline[channel] = value
@@ -112,7 +134,7 @@ def put_call(
 def put_writes_call(
     serde: SerializerProtocol,
     config: RunnableConfig,
-    writes: Sequence[tuple[str, Any]],
+    writes: Sequence[tuple[str, object]],
     task_id: str,
     task_path: str,
 ) -> Call:
@@ -140,7 +162,7 @@ def get_call(config: RunnableConfig) -> Call:
     return Call("GET", f"{thread_path(place.thread_id)}/checkpoints/{which}", params)
 
 
-def read_tuple(serde: SerializerProtocol, row: Mapping[str, Any]) -> CheckpointTuple:
+def read_tuple(serde: SerializerProtocol, row: CheckpointRow) -> CheckpointTuple:
     """A checkpoint as LangGraph knows it, from one as the server gives it."""
     place = Place(row["thread_id"], row["ns"], row["checkpoint_id"])
     state = _loaded(serde, row["checkpoint"])
@@ -158,7 +180,7 @@ def read_tuple(serde: SerializerProtocol, row: Mapping[str, Any]) -> CheckpointT
     )
 
 
-def encode(body: Any) -> bytes:
+def encode(body: object) -> bytes:
     """JSON without the characters that neither the server nor its database keeps: NUL, and lone surrogates.
 
     Raises TypeError for what JSON has no form for, ValueError for NaN and infinities.
@@ -185,12 +207,12 @@ def _is_short(value: Any) -> bool:
     return value is None or kind in (bool, int, float) or (kind is str and len(value) <= INLINE_CHARACTERS)
 
 
-def _typed(serde: SerializerProtocol, value: Any) -> dict[str, str]:
+def _typed(serde: SerializerProtocol, value: object) -> dict[str, str]:
     kind, data = serde.dumps_typed(value)
     return {"t": kind, "b": b64encode(data).decode("ascii")} if data else {"t": kind}
 
 
-def _without_tokens(metadata: Mapping[str, Any]) -> dict[str, Any]:
+def _without_tokens(metadata: Mapping[str, object]) -> dict[str, object]:
     """LangGraph copies what is configurable into the metadata, also the token of a user that a service passes on."""
     return {
         name: _without_tokens(value) if isinstance(value, Mapping) else value
@@ -203,7 +225,7 @@ def _loaded(serde: SerializerProtocol, typed: Mapping[str, str]) -> Any:
     return serde.loads_typed((typed["t"], b64decode(typed.get("b", ""))))
 
 
-def _clean(value: Any) -> Any:
+def _clean(value: object) -> object:
     if isinstance(value, str):
         return _text(value, None)
     if isinstance(value, Mapping):

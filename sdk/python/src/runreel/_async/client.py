@@ -1,60 +1,39 @@
-"""The client for event loops: the same requests and the same rules as `_client`, awaited."""
+"""The methods of both kinds of client. How each is created is in `_client`."""
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncGenerator, Iterable, Mapping
 from types import TracebackType
-from typing import Any, Literal, cast
+from typing import Literal, TypeVar, cast
 
-from . import _routes
-from ._client import FLUSH_INTERVAL, MAX_QUEUE_BYTES, MAX_QUEUE_EVENTS, Answer
-from ._events import Event, MessageRecord, Removed, RunRecord, ThreadRecord, Timeline
-from ._follow import Following, OnGap, follow_async
-from ._http import Call, rows
-from ._routes import UNSET, Unset
-from ._run import LEASE_MS, AsyncRun, attached, creation
-from ._sender import CLOSE_TIMEOUT, OnError, Sender, landed_async
-from ._spans import Scope
-from ._transport import AsyncTransport, Transport, Verify
+from .. import _routes
+from .._events import Answer, Event, RunRecord, Timeline
+from .._follow import Following, OnGap
+from .._routes import UNSET
+from .._run import LEASE_MS, attached, creation
+from .._sender import CLOSE_TIMEOUT, Sender
+from .._spans import Scope
+from .._waiting import async_end, async_landed
+from .follow import async_follow
+from .pages import pages
+from .run import AsyncRun
+from .threads import AsyncThreads
+from .transport import AsyncTransport
+
+Same = TypeVar("Same", bound="AsyncBaseClient")
 
 
-class AsyncClient:
-    """Records and reads runs, for event loops. The arguments and their meaning are those of `Client`, except `http`:
-    events are sent by a thread, which cannot use an `httpx.AsyncClient`.
+class AsyncBaseClient:
+    """Records runs through a sender, and reads them through a transport."""
 
-    Emitting never waits: a background thread sends, without using the loop. Methods that read are awaited, and those
-    that iterate are asynchronous generators: to leave one early, use `contextlib.aclosing`, so that its connection
-    closes at once.
-    """
-
-    def __init__(
-        self,
-        url: str | None = None,
-        *,
-        token: str | None = None,
-        timeout: float = 30.0,
-        retries: int = 5,
-        on_error: OnError = "warn",
-        max_queue_events: int = MAX_QUEUE_EVENTS,
-        max_queue_bytes: int = MAX_QUEUE_BYTES,
-        flush_interval: float = FLUSH_INTERVAL,
-        verify: Verify = True,
-    ) -> None:
-        self._transport = AsyncTransport(url, token=token, timeout=timeout, retries=retries, verify=verify)
+    def __init__(self, transport: AsyncTransport, sender: Sender, retries: int) -> None:
+        self._transport = transport
+        self._sender = sender
         self._retries = retries
-        self._sending = Transport(url, token=token, timeout=timeout, verify=verify)
-        self._sender = Sender(
-            self._sending,
-            on_error=on_error,
-            max_events=max_queue_events,
-            max_bytes=max_queue_bytes,
-            flush_interval=flush_interval,
-        )
-        self.threads = AsyncThreads(self._transport)
+        self.threads = AsyncThreads(transport)
 
     def __repr__(self) -> str:
-        return f"AsyncClient({self.url!r})"
+        return f"{type(self).__name__}({self.url!r})"
 
     @property
     def url(self) -> str:
@@ -73,17 +52,17 @@ class AsyncClient:
         agent: str | None = None,
         thread_id: str | None = None,
         session_id: str | None = None,
-        parent: Scope | str | None = None,
+        parent: Scope[object] | str | None = None,
         role: Literal["agent", "supervisor", "worker"] = "agent",
         title: str | None = None,
-        input: Any = None,
-        metadata: Mapping[str, Any] | None = None,
+        input: object = None,
+        metadata: Mapping[str, object] | None = None,
         tags: Iterable[str] = (),
         run_id: str | None = None,
         lease_ms: int | None = LEASE_MS,
         attach: bool = False,
     ) -> AsyncRun:
-        """`with client.run("report") as run:` — creates a run and ends it with the block.
+        """`async with client.run("report") as run:` — creates a run and ends it with the block.
 
         `name` is the title, unless `title` is given. It is also the `agent`, when none is given and it is a valid name:
         1 to 128 visible ASCII characters without spaces. `parent` is the parent run, or its id. `input` and `metadata`
@@ -113,7 +92,10 @@ class AsyncClient:
         return AsyncRun(self._sender, self._transport, target)
 
     def attach(self, run_id: str) -> AsyncRun:
-        """`with client.attach(run_id) as run:` — continues a run of another block, process or day, and ends it."""
+        """`async with client.attach(run_id) as run:` — continues a run of another block, process or day.
+
+        The block ends the run.
+        """
         return AsyncRun(self._sender, self._transport, attached(run_id))
 
     async def get_run(self, run_id: str) -> RunRecord:
@@ -146,17 +128,17 @@ class AsyncClient:
             since=since,
             until=until,
         )
-        return _pages(self._transport, call, "runs")
+        return pages(self._transport, call, "runs")
 
     async def delete_run(self, run_id: str) -> None:
         """Permanently deletes an ended run with its events."""
         await self._transport.send(_routes.delete_run(run_id))
 
     async def cancel(self, run_id: str, reason: str | None = None) -> RunRecord:
-        """Cancels a run and all its descendants. Its producer learns of it with its next event, see `Run.ended`."""
+        """Cancels a run and all its descendants. Its producer learns of it with its next event: `AsyncRun.ended`."""
         return cast(RunRecord, await self._transport.send(_routes.cancel(run_id, reason)))
 
-    async def resume(self, run_id: str, interrupt_id: str, decision: Answer, value: Any = UNSET) -> RunRecord:
+    async def resume(self, run_id: str, interrupt_id: str, decision: Answer, value: object = UNSET) -> RunRecord:
         """Answers an interrupt. The first answer counts: a different one is `ApiError` with `interrupt_closed`."""
         return cast(RunRecord, await self._transport.send(_routes.resume(run_id, interrupt_id, decision, value)))
 
@@ -171,7 +153,7 @@ class AsyncClient:
 
         `types` are exact types and families such as `tool.*`.
         """
-        async for envelope in _pages(self._transport, _routes.events(run_id, after, types), "events"):
+        async for envelope in pages(self._transport, _routes.events(run_id, after, types), "events"):
             yield Event.of(envelope, str(envelope["seq"]))
 
     async def timeline(self, run_id: str) -> Timeline:
@@ -207,7 +189,7 @@ class AsyncClient:
             on_gap=on_gap,
             retries=self._retries,
         )
-        return follow_async(self._transport, following)
+        return async_follow(self._transport, following)
 
     def stream_thread(
         self,
@@ -229,7 +211,7 @@ class AsyncClient:
             on_gap=on_gap,
             retries=self._retries,
         )
-        return follow_async(self._transport, following)
+        return async_follow(self._transport, following)
 
     def stream_all(
         self,
@@ -250,14 +232,14 @@ class AsyncClient:
             on_gap=on_gap,
             retries=self._retries,
         )
-        return follow_async(self._transport, following)
+        return async_follow(self._transport, following)
 
     async def flush(self, timeout: float | None = 30.0) -> bool:
         """Waits until everything emitted so far is stored or rejected; False after `timeout` seconds.
 
         With `on_error="raise"` raises what went wrong.
         """
-        done = await landed_async(self._sender.flush(patient=True), timeout)
+        done = await async_landed(self._sender.flush(patient=True), timeout)
         self._sender.raise_pending()
         if not done:
             self._sender.raise_unsent()
@@ -265,14 +247,12 @@ class AsyncClient:
 
     async def close(self, timeout: float = CLOSE_TIMEOUT) -> None:
         """Sends what is queued, for at most `timeout` seconds, and closes. This also happens when the program exits."""
-        await landed_async(self._sender.flush(patient=True), timeout)
-        # What has not landed by now will not.
-        await asyncio.to_thread(self._sender.close, 0.0)
-        self._sending.close()
+        await async_end(self._sender, timeout)
+        self._sender.disconnect()
         await self._transport.close()
         self._sender.raise_pending()
 
-    async def __aenter__(self) -> AsyncClient:
+    async def __aenter__(self: Same) -> Same:
         return self
 
     async def __aexit__(
@@ -283,58 +263,3 @@ class AsyncClient:
         except Exception:
             if error is None:
                 raise
-
-
-class AsyncThreads:
-    """The state that agents share between runs; see "Threads" in the wire contract."""
-
-    def __init__(self, transport: AsyncTransport) -> None:
-        self._transport = transport
-
-    async def get(self, thread_id: str) -> ThreadRecord:
-        """The thread; `ApiError` with `not_found` when there is none."""
-        return cast(ThreadRecord, await self._transport.send(_routes.thread(thread_id)))
-
-    async def put(
-        self, thread_id: str, *, metadata: Mapping[str, Any] | Unset = UNSET, ttl_s: int | Unset | None = UNSET
-    ) -> ThreadRecord:
-        """Creates the thread or changes the given members; the others stay.
-
-        `ttl_s` is its time to live in seconds: 0 for "never expires", None for the server's default.
-        """
-        return cast(ThreadRecord, await self._transport.send(_routes.put_thread(thread_id, metadata, ttl_s)))
-
-    async def delete(self, thread_id: str) -> None:
-        """Deletes the thread with its checkpoints, values and writes. Its runs stay in the log."""
-        await self._transport.send(_routes.delete_thread(thread_id))
-
-    def list(self, *, q: str | None = None) -> AsyncGenerator[ThreadRecord, None]:
-        """Threads, newest first, fetched page by page. `q` searches the id."""
-        return _pages(self._transport, _routes.threads(q), "threads")
-
-    async def copy(self, thread_id: str, to: str) -> ThreadRecord:
-        """Copies the thread's state to the thread `to`, which must have no other checkpoints."""
-        return cast(ThreadRecord, await self._transport.send(_routes.copy_thread(thread_id, to)))
-
-    def messages(self, thread_id: str) -> AsyncGenerator[MessageRecord, None]:
-        """The messages of the thread's runs, oldest first, fetched page by page."""
-        return _pages(self._transport, _routes.thread_messages(thread_id), "messages")
-
-    def runs(self, thread_id: str, *, status: str | Iterable[str] | None = None) -> AsyncGenerator[RunRecord, None]:
-        """The runs of the thread, newest first, fetched page by page."""
-        return _pages(self._transport, _routes.thread_runs(thread_id, status), "runs")
-
-    async def prune(
-        self, thread_ids: Iterable[str], strategy: Literal["keep_latest", "delete"] = "keep_latest"
-    ) -> Removed:
-        """Keeps only the newest checkpoint of each namespace, or deletes the threads. At most 1 000 ids at a time."""
-        return cast(Removed, await self._transport.send(_routes.prune_threads(thread_ids, strategy)))
-
-
-async def _pages(transport: AsyncTransport, first: Call, member: str) -> AsyncGenerator[Any, None]:
-    call: Call | None = first
-    while call is not None:
-        answer = await transport.send(call)
-        for row in rows(answer, member):
-            yield row
-        call = _routes.next_page(call, answer)

@@ -1,0 +1,40 @@
+# Generated from src/runreel/_async/follow.py by `./just unasync`: change that file instead of this one.
+"""Following a stream across disconnects. The rules are in `_follow`; here they are applied."""
+
+from __future__ import annotations
+
+from collections.abc import Generator
+
+import httpx2
+
+from .._events import Event
+from .._follow import Following, left, patience
+from .._sse import Parser
+from .._waiting import sleep
+from .transport import Transport
+
+
+def follow(transport: Transport, following: Following, deadline: float | None = None) -> Generator[Event, None, None]:
+    """The events of a stream. Raises `TimeoutError` within a second of `deadline`, a `time.monotonic()`."""
+    while True:
+        patient = patience(deadline)
+        try:
+            with transport.open(following.call(), patient) as response:
+                if response.status_code != 200:
+                    response.read()
+                if following.answered(response):
+                    parser = Parser()
+                    for chunk in response.iter_raw():
+                        yield from following.events(parser, chunk)
+                        if following.done:
+                            return
+                        if patience(deadline) < patient - 1.0:
+                            # A connection cannot be given less patience than it was opened with.
+                            break
+                    else:
+                        following.cut()
+        except httpx2.TransportError as error:
+            following.cut(error)
+        if following.done:
+            return
+        sleep(min(following.pause(), left(deadline)))

@@ -70,8 +70,8 @@ impl Trouble {
     fn words(self) -> &'static [&'static str] {
         match self {
             // Postgres writes nothing on such a disk, also not the log it would start from: it goes away.
-            Self::Stands => &["reach", "silent", "in time"],
-            Self::Gone | Self::DiskReadOnly => &["reach", "silent", "read-only"],
+            Self::Stands => &["reach", "responding", "in time"],
+            Self::Gone | Self::DiskReadOnly => &["reach", "responding", "read-only"],
             Self::ReadOnly => &["read-only"],
             Self::Forbidden => &["permission", "may not", "not allowed", "privilege", "refuse"],
             Self::Full => &["full", "space", "room"],

@@ -61,6 +61,7 @@ lint: web
     cargo clippy --all-targets -- -D warnings
     cargo clippy --test chaos -- -D warnings
     tests/planted/run
+    RUSTDOCFLAGS="-D rustdoc::broken-intra-doc-links -A rustdoc::private_intra_doc_links" cargo doc --no-deps --lib --document-private-items
 
 # Unit and property tests.
 unit:

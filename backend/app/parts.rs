@@ -80,9 +80,9 @@ pub(super) async fn build(
     if database.endpoint.is_some() {
         // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
         channels.reclaim_all().await?;
-        store.reclaim_jobs(&Name::trusted(RUNTIME), plan.clock.held()).await?;
+        store.jobs().reclaim(&Name::trusted(RUNTIME), plan.clock.held()).await?;
     }
-    let raised = store.raise_counters().await?;
+    let raised = store.sessions().raise_counters().await?;
     if raised > 0 {
         tracing::warn!(raised, "chat counters raised above threads in use");
     }
@@ -183,7 +183,7 @@ fn owner_of(config: &ChannelConfig, authenticator: &Authenticator) -> OwnerId {
 impl Plan<'_> {
     /// The artifact store, in the part of the folder or bucket that is this database's.
     async fn artifacts(&self) -> anyhow::Result<Artifacts> {
-        let home = self.store.artifact_home().await?;
+        let home = self.store.artifacts().home().await?;
         let place = match self.args.artifact_store(self.secrets)? {
             ArtifactStore::Folder(dir) => BlobStore::Disk(Disk::open(&dir, home).map_err(|error| {
                 anyhow::anyhow!(

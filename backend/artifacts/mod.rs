@@ -1,7 +1,7 @@
 //! Artifacts: bytes by the hash of their content, on a disk or in an S3-compatible bucket.
 //!
 //! Invariants kept here: a content has its name only when all of it is durable; an artifact is inserted only after
-//! that; bytes are removed only while nobody can bring the same ones back ([`Store::seize_content`]). So whoever finds
+//! that; bytes are removed only while nobody can bring the same ones back ([`crate::store::artifacts::Artifacts::seize_content`]). So whoever finds
 //! an artifact finds its bytes, whatever dies when. An upload is hashed and bounded as it passes and is never whole in
 //! memory; what stops half-way leaves nothing that is not swept.
 //!
@@ -228,7 +228,7 @@ impl Artifacts {
     /// Each artifact has the hash and size of the upload beside it. What fails in between is swept.
     pub async fn keep(&self, owner: &OwnerId, uploads: Vec<(Upload, Artifact)>) -> Result<Vec<Artifact>, Error> {
         let content: Vec<(Hash, u64)> = uploads.iter().map(|(upload, _)| (upload.sha256, upload.size)).collect();
-        self.store.claim_content(&content, self.clock.now()).await?;
+        self.store.artifacts().claim_content(&content, self.clock.now()).await?;
         let publish = |(upload, artifact): (Upload, Artifact)| async move {
             assert_eq!((upload.sha256, upload.size), (artifact.sha256, artifact.size), "an artifact is what arrived");
             self.blobs.publish(upload.staged, artifact.sha256).await?;
@@ -236,7 +236,7 @@ impl Artifacts {
         };
         let artifacts: Vec<Artifact> =
             futures::stream::iter(uploads).map(publish).buffered(PUBLISH_AT_ONCE).try_collect().await?;
-        if self.store.insert_artifacts(owner, &artifacts).await? {
+        if self.store.artifacts().insert(owner, &artifacts).await? {
             metrics::counter!("runreel_artifacts_created_total").increment(artifacts.len() as u64);
             return Ok(artifacts);
         }
@@ -246,7 +246,7 @@ impl Artifacts {
 
     /// Gives up artifacts whose event was refused.
     pub async fn forget(&self, owner: &OwnerId, artifacts: &[ArtifactId]) {
-        if let Err(error) = self.store.forget_artifacts(owner, artifacts).await {
+        if let Err(error) = self.store.artifacts().forget(owner, artifacts).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events left to the sweep");
         }
     }

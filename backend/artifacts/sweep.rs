@@ -34,14 +34,14 @@ impl Artifacts {
         let before = self.clock.now() - TimeDelta::milliseconds(ARTIFACT_GRACE_MS);
         let mut swept = SweepResult::default();
         loop {
-            let reconciled = self.store.reconcile_artifacts(before, ARTIFACT_SWEEP_ROWS).await?;
+            let reconciled = self.store.artifacts().reconcile(before, ARTIFACT_SWEEP_ROWS).await?;
             swept.artifacts += reconciled.removed;
             if reconciled.kept + reconciled.removed < ARTIFACT_SWEEP_ROWS.unsigned_abs() {
                 break;
             }
         }
         loop {
-            let loose = self.store.loose_content(before, ARTIFACT_SWEEP_ROWS).await?;
+            let loose = self.store.artifacts().loose_content(before, ARTIFACT_SWEEP_ROWS).await?;
             let mut done = 0;
             for hash in loose.iter().take_while(|_| !stop.is_cancelled()) {
                 done += u64::from(self.remove(*hash, before).await?);
@@ -59,7 +59,7 @@ impl Artifacts {
 
     /// Removes a content that is nobody's; `false` when it is somebody's after all.
     async fn remove(&self, hash: Hash, before: DateTime<Utc>) -> Result<bool, Error> {
-        let Some(seized) = self.store.seize_content(hash, before).await? else { return Ok(false) };
+        let Some(seized) = self.store.artifacts().seize_content(hash, before).await? else { return Ok(false) };
         self.blobs.remove(hash).await?;
         seized.gone().await?;
         Ok(true)
@@ -72,7 +72,7 @@ impl Artifacts {
         while let Some(stored) = listed.try_next().await? {
             let content: Vec<(Hash, u64)> = stored.iter().map(|stored| (stored.hash, stored.size)).collect();
             if !content.is_empty() {
-                noted += self.store.note_content(&content, self.clock.now()).await?;
+                noted += self.store.artifacts().note_content(&content, self.clock.now()).await?;
             }
         }
         Ok(noted)

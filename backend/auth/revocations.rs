@@ -54,7 +54,7 @@ impl Revocations {
                 if ids.is_empty() {
                     continue;
                 }
-                let Ok(revoked) = store.revoked_tokens(&ids).await else { continue };
+                let Ok(revoked) = store.tokens().revoked(&ids).await else { continue };
                 let live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
                 for (_, token) in revoked.iter().filter_map(|id| live.get(id)) {
                     token.cancel();

@@ -35,7 +35,7 @@ pub async fn issue(
     let secret = format!("{PREFIX}{}", hex::encode(ids.secret()));
     let record =
         TokenRecord { token_id: ids.uuid(), owner_id, name, scopes, run_id, created_at, expires_at, revoked_at: None };
-    store.keep_token(&record, &digest(&secret)).await?;
+    store.tokens().insert(&record, &digest(&secret)).await?;
     Ok(Issued { record, secret })
 }
 
@@ -43,7 +43,7 @@ pub async fn issue(
 pub(super) async fn verify(store: &Store, presented: &str, now: DateTime<Utc>) -> Result<Caller, Error> {
     const UNKNOWN: Error = Error::Invalid("the API token is unknown, expired or revoked");
     // The look-up is by hash, so its time tells nothing about the secrets that exist.
-    let record = store.token_by_secret(&digest(presented)).await?.ok_or(UNKNOWN)?;
+    let record = store.tokens().by_secret(&digest(presented)).await?.ok_or(UNKNOWN)?;
     if record.revoked_at.is_some() || record.expires_at.is_some_and(|expires_at| expires_at <= now) {
         return Err(UNKNOWN);
     }

@@ -34,7 +34,7 @@ pub async fn make(
 ) -> Result<Option<Code>, store::Error> {
     let plain = random(ids);
     let expires_at = now + TimeDelta::seconds(life_s);
-    let added = store.add_code(owner, channel, &hash(key, owner, channel, &plain), (now, expires_at)).await?;
+    let added = store.codes().add(owner, channel, &hash(key, owner, channel, &plain), (now, expires_at)).await?;
     let text = format!("{}-{}", &plain[..CODE_CHARS / 2], &plain[CODE_CHARS / 2..]);
     Ok(added.then_some(Code { text, expires_at }))
 }

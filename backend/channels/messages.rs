@@ -37,7 +37,7 @@ impl Channels {
     /// Carries out a message that was taken up, and gives it back when it cannot be done now.
     pub(super) async fn process(&self, taken: ClaimedMessage) -> Result<Routed, RouteError> {
         let (store, attempts) = (self.store(), taken.attempts);
-        let renew = || store.renew_inbound(&taken, self.lease_until());
+        let renew = || store.deliveries().renew_inbound(&taken, self.lease_until());
         let Some(done) = lease::keep(self.shared.lease, Box::pin(self.route(&taken)), renew).await else {
             tracing::info!(router_run_id = %taken.router_run_id, "lease lost: message taken over by another worker");
             return Err(RouteError::Later("lease lost".to_owned()));
@@ -49,10 +49,10 @@ impl Channels {
             metrics::counter!("runreel_messages_given_up_total").increment(1);
             tracing::error!(router_run_id = %taken.router_run_id, "message abandoned");
             self.shared.router.give_up(&taken, &error.to_string()).await;
-            store.finish_inbound(&taken, Done::Failed).await
+            store.inbox().finish(&taken, Done::Failed).await
         } else {
             let pause = TimeDelta::seconds(1 << attempts.clamp(0, 8));
-            store.release_inbound(&taken, self.now() + pause).await
+            store.inbox().release(&taken, self.now() + pause).await
         };
         if let Err(error) = kept {
             // Its lease will lapse.
@@ -70,6 +70,7 @@ impl Channels {
         if let (Some(body), Some(target)) = (outcome.reason().and_then(Reason::reply), &target) {
             let what = Promised::Text { inbound_no: taken.inbound_no, body };
             store
+                .outbox()
                 .promise(NewReply { owner, channel, user_id: &user, what, target: Some(target), now: self.now() })
                 .await?;
             self.shared.outbox.notify_one();
@@ -82,14 +83,16 @@ impl Channels {
         // First the held one waits no more, then its code is put away: a crash in between repeats the code, and loses
         // nothing.
         let held = match outcome {
-            Outcome::Released { held_no: Some(held_no) } => store.take_held(owner, held_no, self.lease_until()).await?,
+            Outcome::Released { held_no: Some(held_no) } => {
+                store.inbox().claim_held(owner, held_no, self.lease_until()).await?
+            }
             _ => None,
         };
         if let Some(done) = done {
-            store.finish_inbound(taken, done).await?;
+            store.inbox().finish(taken, done).await?;
         }
         if let Outcome::Released { held_no: Some(_) } = outcome {
-            store.let_go(owner, channel, &user).await?;
+            store.codes().release(owner, channel, &user).await?;
         }
         match held {
             Some(held) => Box::pin(self.process(held)).await,
@@ -103,7 +106,7 @@ impl Channels {
         while known.stands == DeliveryState::Open && began.elapsed() < Duration::from_millis(DUPLICATE_WAIT_MS_MAX) {
             tokio::time::sleep(Duration::from_millis(pause_ms)).await;
             pause_ms = (pause_ms * 2).min(pause_ms_max);
-            let Some(now) = self.store().delivery(owner, known.inbound_no).await? else { break };
+            let Some(now) = self.store().inbox().state(owner, known.inbound_no).await? else { break };
             known = now;
         }
         let Delivery { router_run_id, run_id, stands, .. } = known;
@@ -155,7 +158,7 @@ impl Channels {
             let mut room = free_places(&self.shared.routing).await;
             let times = (self.now(), self.lease_until());
             let most = i64::try_from(room.num_permits()).unwrap_or(i64::MAX);
-            let waiting = match self.store().take_waiting(times, most).await {
+            let waiting = match self.store().inbox().claim_waiting(times, most).await {
                 Ok(waiting) => waiting,
                 Err(error) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "reading the inbox failed");

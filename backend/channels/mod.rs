@@ -127,7 +127,7 @@ impl Channels {
         let now = self.now();
         // The server before may have been told another length.
         let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
-        let count = self.store().take_back_deliveries(now, now + longest).await?;
+        let count = self.store().deliveries().reclaim(now, now + longest).await?;
         if count > 0 {
             tracing::info!(count, "deliveries of the previous process taken over");
         }
@@ -221,7 +221,7 @@ impl Channels {
             lease_until: self.lease_until(),
             for_later,
         };
-        self.store().arrive(arrival).await
+        self.store().inbox().enqueue(arrival).await
     }
 
     /// Looks into the inbox and the outbox, when something may be there and now and then, until `stop`.
@@ -260,7 +260,7 @@ impl Channels {
             loop {
                 every.tick().await;
                 let before = self.now() - REMEMBERED;
-                if let Err(error) = self.store().forget_deliveries(before, FORGET_ROWS).await {
+                if let Err(error) = self.store().deliveries().forget(before, FORGET_ROWS).await {
                     tracing::warn!(error = &error as &dyn std::error::Error, "inbox cleanup failed");
                 }
             }

@@ -88,7 +88,7 @@ impl Channels {
                 let channels = self.clone();
                 let _ = self.shared.tasks.spawn(async move { channels.attempt(&owed).await }).await;
             }
-            let is_answered = self.store().is_answered(owner, run).await;
+            let is_answered = self.store().outbox().is_answered(owner, run).await;
             if !matches!(is_answered, Ok(false)) || began.elapsed() > Duration::from_millis(LOGGED_WAIT_MS_MAX) {
                 return;
             }
@@ -126,7 +126,7 @@ impl Channels {
     async fn take_owed(&self, only: Option<RunId>, can_send: bool, most: usize) -> Vec<PendingReply> {
         let times = (self.now(), self.lease_until());
         let most = i64::try_from(most).unwrap_or(i64::MAX);
-        let owed = self.store().take_owed(only, can_send, times, most).await;
+        let owed = self.store().outbox().claim(only, can_send, times, most).await;
         owed.unwrap_or_else(|error| {
             tracing::warn!(error = &error as &dyn std::error::Error, "reading the outbox failed");
             Vec::new()
@@ -135,7 +135,7 @@ impl Channels {
 
     /// Gives an answer, unless somebody else has taken it up meanwhile.
     async fn attempt(&self, owed: &PendingReply) {
-        let renew = || self.store().renew_reply(owed, self.lease_until());
+        let renew = || self.store().deliveries().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
             tracing::info!(reply_no = owed.reply_no, "lease lost: reply taken over by another worker");
         }
@@ -147,20 +147,20 @@ impl Channels {
         let given = Box::pin(self.give(owed)).await;
         let noted = match given {
             Ok(DeliveryResult::Logged) => Ok(()),
-            Ok(DeliveryResult::Done) => store.finish_reply(owed, None, now).await,
+            Ok(DeliveryResult::Done) => store.outbox().finish(owed, None, now).await,
             Ok(DeliveryResult::Refused(reason)) => {
                 tracing::warn!(reason, reply_no = owed.reply_no, "reply not deliverable");
-                store.finish_reply(owed, Some(&reason), now).await
+                store.outbox().finish(owed, Some(&reason), now).await
             }
             Ok(DeliveryResult::Again { reason, .. }) if owed.attempts >= REPLY_ATTEMPTS_MAX => {
                 metrics::counter!("runreel_replies_given_up_total").increment(1);
                 tracing::error!(reason, reply_no = owed.reply_no, "reply abandoned");
-                store.finish_reply(owed, Some(&reason), now).await
+                store.outbox().finish(owed, Some(&reason), now).await
             }
             Ok(DeliveryResult::Again { reason, after_s }) => {
                 let pause_s = after_s.unwrap_or_else(|| 1 << owed.attempts.clamp(0, 10)).clamp(0, REPLY_PAUSE_S_MAX);
                 tracing::info!(reason, pause_s, reply_no = owed.reply_no, "reply not delivered; will retry");
-                store.put_off(owed, self.now() + TimeDelta::seconds(pause_s)).await
+                store.outbox().reschedule(owed, self.now() + TimeDelta::seconds(pause_s)).await
             }
             Err(error) => Err(error),
         };
@@ -184,7 +184,7 @@ impl Channels {
             let at = record.and_then(|record| record.head.ended_at).unwrap_or(now);
             let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
             self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
-            self.store().note_logged(owed, (thread, &line), now).await?;
+            self.store().outbox().note_logged(owed, (thread, &line), now).await?;
             if owed.target.is_none() {
                 return Ok(DeliveryResult::Logged);
             }
@@ -201,7 +201,7 @@ impl Channels {
                 return Ok(DeliveryResult::Again { reason: "sending takes too long".to_owned(), after_s: Some(0) });
             }
             match telegram.send(target, part, n == 0).await {
-                Ok(()) => self.store().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
+                Ok(()) => self.store().outbox().note_sent(owed, i32::try_from(n + 1).unwrap_or(i32::MAX)).await?,
                 Err(error) if error.is_retryable => {
                     return Ok(DeliveryResult::Again { reason: error.reason, after_s: error.after_s });
                 }
@@ -232,7 +232,7 @@ impl Channels {
         if let Some(text) = output.as_ref().and_then(said) {
             return Ok(Some(text));
         }
-        let message = self.store().last_message(owner, record.context.run_id).await?;
+        let message = self.store().outbox().last_message(owner, record.context.run_id).await?;
         Ok(answer(output.as_ref(), message.as_ref().and_then(value).as_ref()))
     }
 }

@@ -98,7 +98,7 @@ async fn act(command: &Command, store: &Store, whose: &OwnerArgs) -> anyhow::Res
         Command::Users { channel, .. } => {
             let mut page = Page { after: None, limit: PAGE_ROWS_MAX };
             loop {
-                let (users, more) = store.verified_users(&owner, channel, None, &page).await?;
+                let (users, more) = store.codes().users(&owner, channel, None, &page).await?;
                 for user in &users {
                     print(&format!("{}  since {}\n", clean(user.user_id.as_str()), timestamp(user.verified_at)))?;
                 }
@@ -109,7 +109,7 @@ async fn act(command: &Command, store: &Store, whose: &OwnerArgs) -> anyhow::Res
             }
         }
         Command::Revoke { channel, user, .. } => {
-            if !store.revoke_user(&owner, channel, user).await? {
+            if !store.codes().revoke(&owner, channel, user).await? {
                 let hint = "runreel channel users lists them (--sub, --iss)";
                 return Err(CliError::not_found("no such user of this channel has entered a code", hint).into());
             }

@@ -155,7 +155,7 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
             print(&format!("{}\n", issued.secret))?;
         }
         Command::List(_) => {
-            for token in store.tokens(&owner).await? {
+            for token in store.tokens().list(&owner).await? {
                 let until = token
                     .expires_at
                     .map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));
@@ -167,7 +167,7 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
             }
         }
         Command::Revoke { token_id, .. } => {
-            if !store.revoke_token(&owner, *token_id, now).await? {
+            if !store.tokens().revoke(&owner, *token_id, now).await? {
                 let hint = "runreel token list lists the tokens of a subject (--sub, --iss)";
                 return Err(CliError::not_found("this subject has no such token", hint).into());
             }

@@ -8,7 +8,7 @@
 //! follows from the status of its run and from nothing else; a holder that gives a job back spends no attempt. A wake-up is
 //! only a reason to look, and a poll looks without one, so a lost wake-up costs a moment and never a job.
 //!
-//! Start reading at [`Dispatch::claim`], then [`keep`] (holding a lease inside this process) and `sweep`.
+//! Start reading at [`Dispatch::claim`], then [`renew`] (holding a lease inside this process) and `sweep`.
 
 pub mod renew;
 mod sweep;
@@ -116,7 +116,7 @@ impl Dispatch {
     ///
     /// Runs that are created with `start: false` and an agent are jobs by that alone.
     pub async fn enqueue(&self, context: &RunContext) -> Result<bool, store::Error> {
-        let done = self.timeline.store().enqueue_job(&context.owner_id, context.run_id).await?;
+        let done = self.timeline.store().jobs().enqueue(&context.owner_id, context.run_id).await?;
         self.wake();
         Ok(done)
     }
@@ -133,7 +133,7 @@ impl Dispatch {
         }
         let leases: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
         let asked_at = Instant::now();
-        let jobs = self.timeline.store().claim_jobs(who, agents, &leases, self.term()).await?;
+        let jobs = self.timeline.store().jobs().claim(who, agents, &leases, self.term()).await?;
         self.looked.store(u64::try_from(asked_at.elapsed().as_micros()).unwrap_or(u64::MAX), Ordering::Relaxed);
         for job in &jobs {
             let kind = if job.attempt == 1 { "first" } else { "again" };
@@ -158,7 +158,7 @@ impl Dispatch {
         if due.is_empty() {
             Ok(())
         } else {
-            self.timeline.store().note_served(&due, self.timeline.clock().held()).await
+            self.timeline.store().jobs().note_served(&due, self.timeline.clock().held()).await
         }
     }
 
@@ -166,7 +166,7 @@ impl Dispatch {
     pub async fn adopt(&self, who: &Claimer, most: usize) -> Result<Vec<Assignment>, store::Error> {
         let fresh: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
         let asked_at = Instant::now();
-        let leased = self.timeline.store().adopt_jobs(who, &fresh, self.term()).await?;
+        let leased = self.timeline.store().jobs().adopt(who, &fresh, self.term()).await?;
         Ok(leased.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
     }
 
@@ -175,7 +175,7 @@ impl Dispatch {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
-        let renewed = self.timeline.store().renew_jobs(leases, self.term()).await?;
+        let renewed = self.timeline.store().jobs().renew(leases, self.term()).await?;
         Ok(leases.iter().filter(|lease| !renewed.contains(lease)).copied().collect())
     }
 
@@ -183,19 +183,19 @@ impl Dispatch {
     ///
     /// `false` when the lease is not that holder's any more.
     pub async fn release(&self, lease: Uuid) -> Result<bool, store::Error> {
-        let done = self.timeline.store().release_job(lease).await?;
+        let done = self.timeline.store().jobs().release(lease).await?;
         self.wake();
         Ok(done)
     }
 
     /// Says that the run has ended: the job goes. `false`, and nothing happens, when it has not.
     pub async fn finish(&self, lease: Uuid) -> Result<bool, store::Error> {
-        self.timeline.store().finish_job(lease).await
+        self.timeline.store().jobs().finish(lease).await
     }
 
     /// Where held jobs stand: whether the lease still is the holder's, and the status of the run.
     pub async fn standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, store::Error> {
-        if held.is_empty() { Ok(Vec::new()) } else { self.timeline.store().job_standings(held).await }
+        if held.is_empty() { Ok(Vec::new()) } else { self.timeline.store().jobs().states(held).await }
     }
 
     /// Something to wait with between two claims.

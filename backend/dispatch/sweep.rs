@@ -42,11 +42,11 @@ impl Dispatch {
 
     /// One look at a bounded number of jobs; says where the next one begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
-        let swept = self.timeline.store().sweep_jobs(after, self.timeline.clock().held()).await?;
+        let swept = self.timeline.store().jobs().sweep(after, self.timeline.clock().held()).await?;
         self.fail_unserved(swept.unserved).await?;
         // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
-            if let Err(error) = self.timeline.store().delete_threads(&owner, &[own_thread(run)]).await {
+            if let Err(error) = self.timeline.store().threads().delete(&owner, &[own_thread(run)]).await {
                 tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");
             }
         }

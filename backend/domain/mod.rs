@@ -4,7 +4,7 @@
 //! randomness in this folder, so every rule of the product can be tested as a function.
 //!
 //! Invariant kept here: what a type admits is valid everywhere else. Strings become [`id::RunId`], [`event::EventType`]
-//! or [`cursor::Cursor`] at the door and are never checked again.
+//! or [`cursor`] at the door and are never checked again.
 //!
 //! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
 

@@ -89,7 +89,7 @@ async fn list(
 ) -> Result<Reply<ArtifactList>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let (found, more) = server.timeline.store().artifacts(owner, run, &query.page()?).await?;
+    let (found, more) = server.timeline.store().artifacts().list(owner, run, &query.page()?).await?;
     let next_cursor = next_cursor(more, found.last().map(|(last, _)| last.artifact_id));
     let artifacts = found.into_iter().map(|(record, seq)| RunArtifact {
         created_at: timestamp(record.created_at),

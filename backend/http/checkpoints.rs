@@ -116,7 +116,7 @@ async fn put(
     let run_id = run_id.or_else(|| metadata.member("run_id"));
     let new = NewCheckpoint { ns, checkpoint_id, parent_id, run_id, checkpoint, metadata, versions, blobs };
     let now = server.threads.now();
-    let put = server.threads.store().put_checkpoint(owner, &thread_id, &new, now).await;
+    let put = server.threads.store().checkpoints().put(owner, &thread_id, &new, now).await;
     let (created, created_at) = put.map_err(Problem::of_change)?;
     let NewCheckpoint { ns, checkpoint_id, parent_id, run_id, .. } = new;
     let answer = PutAnswer { thread_id, ns, checkpoint_id, parent_id, run_id, created_at: timestamp(created_at) };
@@ -192,7 +192,7 @@ async fn put_writes(
     let value = |(idx, write): (i32, PutWrite)| (idx, write.channel, Value { t: write.t, b: write.b });
     let writes = places.into_iter().map(value).collect();
     let new = NewWrites { ns, checkpoint_id, task_id, task_path, upsert, writes };
-    let stored = server.threads.store().put_writes(owner, &thread_id, &new, server.threads.now()).await;
+    let stored = server.threads.store().checkpoints().put_writes(owner, &thread_id, &new, server.threads.now()).await;
     Ok(Reply(Stored { stored: stored.map_err(Problem::of_change)? }))
 }
 
@@ -208,7 +208,7 @@ async fn show(
 ) -> Result<Reply<Checkpoint>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let ns = query.parsed::<Namespace>("ns")?.unwrap_or_default();
-    let found = server.threads.store().checkpoint(owner, &thread, &ns, Some(&checkpoint), None).await?;
+    let found = server.threads.store().checkpoints().get(owner, &thread, &ns, Some(&checkpoint), None).await?;
     Ok(Reply(found.ok_or_else(Problem::not_found)?))
 }
 
@@ -226,7 +226,7 @@ async fn latest(
     let owner = caller.needs_all(Scope::Read)?.owner();
     let ns = query.parsed::<Namespace>("ns")?.unwrap_or_default();
     let run = query.parsed::<MadeBy>("run_id")?;
-    let found = server.threads.store().checkpoint(owner, &thread, &ns, None, run.as_ref()).await?;
+    let found = server.threads.store().checkpoints().get(owner, &thread, &ns, None, run.as_ref()).await?;
     Ok(Reply(found.ok_or_else(Problem::not_found)?))
 }
 
@@ -255,7 +255,7 @@ async fn list(
 ) -> Result<Reply<CheckpointList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let page = page(&server, owner, Some(thread.clone()), &query).await?;
-    if page.checkpoints.is_empty() && server.threads.store().thread(owner, &thread).await?.is_none() {
+    if page.checkpoints.is_empty() && server.threads.store().threads().get(owner, &thread).await?.is_none() {
         return Err(Problem::not_found());
     }
     Ok(Reply(page))
@@ -300,7 +300,7 @@ async fn page(
         run_id: query.parsed("run_id")?,
         metadata,
     };
-    let (checkpoints, more) = server.threads.store().checkpoints(owner, &filter, &page).await?;
+    let (checkpoints, more) = server.threads.store().checkpoints().list(owner, &filter, &page).await?;
     let next_cursor = next_cursor(more, checkpoints.last().map(CheckpointsAfter::from));
     Ok(CheckpointList { checkpoints, next_cursor })
 }

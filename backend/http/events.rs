@@ -306,7 +306,8 @@ async fn page(
     let histories = server.timeline.histories();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let page = server.timeline.store().run_page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
+    let page =
+        server.timeline.store().events().page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     if after > page.last_seq || !server.timeline.admits(&owner, run, cursor, &histories).await? {
         let detail = format!("the run's last seq is {}", page.last_seq);
@@ -340,7 +341,7 @@ fn ndjson(
         let _room = room;
         let mut after = after;
         loop {
-            let page = timeline.store().run_page(&owner, run, after, REPLAY_ROWS).await?;
+            let page = timeline.store().events().page(&owner, run, after, REPLAY_ROWS).await?;
             let Some(page) = page else { return };
             if page.history != history {
                 Err(store::Error::timeout())?;

@@ -47,7 +47,7 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let last = record.head.last_seq;
-    let first = server.timeline.store().run_page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
+    let first = server.timeline.store().events().page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
     let first = first.ok_or_else(Problem::not_found)?;
     if first.events.first().is_none_or(|(place, _)| place.seq != Seq::ZERO.next()) {
         let detail = "the beginning of this run's log was removed, and a part of a log cannot be verified";
@@ -95,7 +95,7 @@ fn lines(
             }
             yield chunk.split().freeze();
             let wanted = REPLAY_ROWS.min(last.get() - told.get());
-            page = timeline.store().run_page(&owner, run, told, wanted).await?.ok_or(Cut::Hole)?;
+            page = timeline.store().events().page(&owner, run, told, wanted).await?.ok_or(Cut::Hole)?;
             if page.events.is_empty() || page.history != history {
                 Err(Cut::Hole)?;
             }

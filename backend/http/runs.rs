@@ -71,7 +71,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     let trace = trace.0.or_else(|| parent.as_ref().and_then(|parent| parent.trace_id.clone()));
     let trace_id = trace.unwrap_or_else(|| timeline.ids().uuid().simple().to_string());
     let spec = request.into_spec(owner, run, parent.as_deref(), trace_id)?;
-    if spec.is_job() && timeline.store().has_jobs(owner, JOBS_OWN_MAX).await? {
+    if spec.is_job() && timeline.store().jobs().has_any(owner, JOBS_OWN_MAX).await? {
         let detail = format!("{JOBS_OWN_MAX} runs of this principal are queued for agents or in progress");
         return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));
     }
@@ -127,8 +127,8 @@ pub(super) async fn run_list(
     };
     let store = server.timeline.store();
     // The tail first: a run created in between shows up in the page, in the stream, or in both.
-    let stream_cursor = store.feed_tail(owner).await?.to_string();
-    let (records, more) = store.runs(owner, &filter, &page).await?;
+    let stream_cursor = store.feeds().tail(owner).await?.to_string();
+    let (records, more) = store.runs().list(owner, &filter, &page).await?;
     let next_cursor = next_cursor(more, records.last().map(|last| (last.head.created_at, last.context.run_id)));
     let now = server.timeline.clock().now();
     let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
@@ -140,7 +140,7 @@ pub(super) async fn run_list(
     responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(Scope::Read, run)?.owner();
-    let found = server.timeline.store().run_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await?;
+    let found = server.timeline.store().runs().get_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await?;
     let (record, times) = found.ok_or_else(Problem::not_found)?;
     let mut shown = Run::of(record, server.timeline.clock().now());
     if !times.is_empty() {
@@ -201,6 +201,6 @@ async fn cancel(
 async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(Scope::Emit, run)?.owner();
     let now = server.timeline.clock().now();
-    let found = server.timeline.store().heartbeat(owner, run, now).await?;
+    let found = server.timeline.store().runs().heartbeat(owner, run, now).await?;
     if found { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
 }

@@ -94,13 +94,13 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let owner = caller.needs_all(Scope::Read)?.owner();
     let page = query.page()?;
     let filter = SessionFilter { channel: query.parsed("channel")?, chat_id: query.parsed("chat_id")? };
-    let (records, more) = server.timeline.store().sessions(owner, &filter, &page).await?;
+    let (records, more) = server.timeline.store().sessions().list(owner, &filter, &page).await?;
     let next_cursor = next_cursor(more, records.last().map(|last| (last.started_at, last.session_id.clone())));
     Ok(Reply(SessionList { sessions: records.into_iter().map(Session::from).collect(), next_cursor }))
 }
 
 async fn existing(server: &Server, owner: &OwnerId, session: &Name) -> Result<SessionRecord, Problem> {
-    server.timeline.store().session(owner, session).await?.ok_or_else(Problem::not_found)
+    server.timeline.store().sessions().get(owner, session).await?.ok_or_else(Problem::not_found)
 }
 
 /// Get a session.
@@ -128,7 +128,7 @@ async fn end(
     let config = server.channels.config(&found.channel);
     let thread_per_session = config.is_none_or(|config| config.thread_per_session);
     let now = server.timeline.clock().now();
-    let ended = server.timeline.store().end_session(owner, &session, thread_per_session, now).await;
+    let ended = server.timeline.store().sessions().end(owner, &session, thread_per_session, now).await;
     let record = ended.map_err(Problem::of_change)?.ok_or_else(Problem::not_found)?;
     Ok(Reply(record.into()))
 }
@@ -148,12 +148,12 @@ async fn log(
     let thread = existing(&server, &owner, &session).await?.thread_id;
     let store = server.timeline.store().clone();
     // A failure of the first page is told as such; one of a later page cuts the answer short, which clients notice.
-    let first = store.lines(&owner, &thread, 0).await?;
+    let first = store.sessions().lines(&owner, &thread, 0).await?;
     let later = futures::stream::try_unfold(first.next, move |next| {
         let (store, owner, thread) = (store.clone(), owner.clone(), thread.clone());
         async move {
             let Some(after) = next else { return Ok(None) };
-            let page = store.lines(&owner, &thread, after).await?;
+            let page = store.sessions().lines(&owner, &thread, after).await?;
             Ok::<_, store::Error>(Some((page.text, page.next)))
         }
     });

@@ -104,7 +104,7 @@ async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Res
     let search = query.parsed::<Title>("q")?;
     let store = server.threads.store();
     let search = search.as_ref().map(Title::as_str);
-    let (records, more) = store.threads(owner, search, &page).await?;
+    let (records, more) = store.threads().list(owner, search, &page).await?;
     let next_cursor = next_cursor(more, records.last().map(|last| (last.created_at, last.thread_id.clone())));
     let threads = records.into_iter().map(|record| Thread::of(record, &server.threads)).collect();
     Ok(Reply(ThreadList { threads, next_cursor }))
@@ -123,7 +123,7 @@ async fn show(
 }
 
 async fn existing(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<ThreadRecord, Problem> {
-    server.threads.store().thread(owner, thread).await?.ok_or_else(Problem::not_found)
+    server.threads.store().threads().get(owner, thread).await?.ok_or_else(Problem::not_found)
 }
 
 /// What to change in a thread; absent members stay unchanged.
@@ -164,7 +164,7 @@ async fn put(
         return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
     }
     let change = ThreadChange { metadata, ttl };
-    let created = server.threads.store().put_thread(owner, &thread, &change, server.threads.now()).await;
+    let created = server.threads.store().threads().put(owner, &thread, &change, server.threads.now()).await;
     let created = created.map_err(Problem::of_change)?;
     let thread = Thread::of(existing(&server, owner, &thread).await?, &server.threads);
     Ok((created_or_ok(created), Reply(thread)).into_response())
@@ -223,7 +223,7 @@ async fn copy(
     if to == thread {
         return Err(Problem::new(Code::InvalidRequest, "a thread cannot be copied into itself").field("to"));
     }
-    let copied = server.threads.store().copy_thread(owner, &thread, &to, server.threads.now()).await;
+    let copied = server.threads.store().threads().copy(owner, &thread, &to, server.threads.now()).await;
     match copied.map_err(Problem::of_change)? {
         Copied::Absent => Err(Problem::not_found()),
         Copied::Taken => Err(Problem::new(Code::ThreadExists, "the target thread has other checkpoints")
@@ -356,7 +356,7 @@ async fn messages(
 ) -> Result<Reply<MessageList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     existing(&server, owner, &thread).await?;
-    let (found, more) = server.threads.store().messages(owner, &thread, &query.page()?).await?;
+    let (found, more) = server.threads.store().threads().messages(owner, &thread, &query.page()?).await?;
     let next_cursor = next_cursor(more, found.last().map(|last| (last.run_id, last.seq)));
     Ok(Reply(MessageList { messages: found.into_iter().map(ThreadMessage::from).collect(), next_cursor }))
 }

@@ -60,8 +60,13 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     let mut timeline = Timeline::new(run, zero);
     let mut after = Seq::ZERO;
     loop {
-        let page =
-            server.timeline.store().run_page(owner, run, after, REPLAY_ROWS).await?.ok_or_else(Problem::not_found)?;
+        let page = server
+            .timeline
+            .store()
+            .events()
+            .page(owner, run, after, REPLAY_ROWS)
+            .await?
+            .ok_or_else(Problem::not_found)?;
         for (place, event) in &page.events {
             after = place.seq;
             timeline.take(event);

@@ -33,7 +33,7 @@ impl Runners {
         if runs.is_empty() {
             return Ok(interrupts);
         }
-        for asked in self.dispatch.timeline().store().asked_interrupts(owner, runs).await? {
+        for asked in self.dispatch.timeline().store().interrupts().asked(owner, runs).await? {
             match answered(&asked) {
                 Some(answer) => interrupts.answered.push(answer),
                 None => _ = interrupts.open.insert((asked.run_id, asked.interrupt_id)),

@@ -235,7 +235,7 @@ impl Job {
         let (store, context) = (self.dispatch.timeline().store(), &self.job.context);
         let (mut after, mut has_rested) = (self.last_seq.back(ANSWERS_LOOKED_AT), false);
         loop {
-            let page = store.run_page(&context.owner_id, context.run_id, after, ANSWERS_LOOKED_AT).await;
+            let page = store.events().page(&context.owner_id, context.run_id, after, ANSWERS_LOOKED_AT).await;
             let Ok(Some(page)) = page else { return false };
             let mut said = page.events.iter().rev().map(|(_, event)| event);
             if let Some(last) = said.find(|event| event.event_type.as_str() != "interrupt.resolved") {

@@ -30,10 +30,10 @@ pub(super) async fn thread_of(
     owner: &OwnerId,
     thread: &ThreadId,
 ) -> Result<SavedThread, Error> {
-    let latest = store.checkpoint(owner, thread, &Namespace::default(), None, None).await?;
+    let latest = store.checkpoints().get(owner, thread, &Namespace::default(), None, None).await?;
     let held = match latest {
         Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(checkpoint))).await?,
-        None if !store.has_thread(owner, thread).await? => return Err(Error::NotFound),
+        None if !store.threads().exists(owner, thread).await? => return Err(Error::NotFound),
         None => CheckpointContent::Nothing,
     };
     if let CheckpointContent::Thread(thread) = held {
@@ -58,7 +58,7 @@ async fn said_in(
 ) -> Result<Vec<Value>, Error> {
     let (mut gathering, mut last) = (MessageBuilder::default(), None);
     loop {
-        let talks = store.talks(owner, thread, last).await?;
+        let talks = store.threads().runs(owner, thread, last).await?;
         last = talks.last().copied();
         if last.is_none() {
             return Ok(gathering.finish());
@@ -66,7 +66,7 @@ async fn said_in(
         let runs: Vec<RunId> = talks.into_iter().map(|(_, run)| run).collect();
         let mut after = (1, Seq::default());
         loop {
-            let (page, next) = store.said(owner, &runs, after).await?;
+            let (page, next) = store.threads().logged(owner, &runs, after).await?;
             for mut logged in page {
                 whole(store, artifacts, owner, &mut logged).await;
                 gathering.push(logged);
@@ -91,7 +91,7 @@ async fn said_in(
 async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &mut Logged) {
     let Some(id) = logged.payload["$artifact"]["artifact_id"].as_str().and_then(|id| id.parse().ok()) else { return };
     let loaded = async {
-        let artifact = store.artifact(owner, id).await.ok()??;
+        let artifact = store.artifacts().get(owner, id).await.ok()??;
         if artifact.size > SAVED_FILE_BYTES_MAX as u64 {
             return None;
         }

@@ -63,7 +63,7 @@ impl SavedSessions {
             versions: restored.versions,
             blobs: restored.blobs,
         };
-        let begun = self.store.begin_thread(owner, &thread_id, &new, called_like.as_ref(), now).await?;
+        let begun = self.store.sessions().begin_thread(owner, &thread_id, &new, called_like.as_ref(), now).await?;
         let session_id = begun.ok_or(Error::ThreadTaken)?;
         Ok(Thread { thread_id, checkpoint_id: new.checkpoint_id, message_count, fallback, session_id })
     }

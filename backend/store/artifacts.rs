@@ -2,13 +2,13 @@
 //!
 //! The order that keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the
 //! artifact is inserted (which the foreign key refuses once the content is gone), and only then its event is emitted.
-//! What stops half-way is found by [`Store::reconcile_artifacts`] and [`super::content`].
+//! What stops half-way is found by [`Artifacts::reconcile`] and [`super::content`].
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    Error, Store, bounded,
+    Error, bounded,
     content::signed,
     page::{Page, page},
 };
@@ -79,9 +79,14 @@ impl From<Row> for Artifact {
     }
 }
 
-impl Store {
+repository! {
+    /// Artifacts, and the contents they refer to.
+    Artifacts, artifacts
+}
+
+impl Artifacts<'_> {
     /// The name of this database's part of an artifact store.
-    pub async fn artifact_home(&self) -> Result<Uuid, Error> {
+    pub async fn home(self) -> Result<Uuid, Error> {
         self.maintenance(async |mut connection| {
             Ok(sqlx::query_scalar!("select home from store.artifact_home").fetch_one(&mut *connection).await?)
         })
@@ -89,7 +94,7 @@ impl Store {
     }
 
     /// Inserts artifacts whose bytes are durable; `false`, and nothing done, when one of the contents is gone again.
-    pub async fn insert_artifacts(&self, owner: &OwnerId, artifacts: &[Artifact]) -> Result<bool, Error> {
+    pub async fn insert(self, owner: &OwnerId, artifacts: &[Artifact]) -> Result<bool, Error> {
         let column = |text: fn(&Artifact) -> String| artifacts.iter().map(text).collect::<Vec<_>>();
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.artifact_id.uuid()).collect();
         let runs: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.run_id.uuid()).collect();
@@ -129,8 +134,8 @@ impl Store {
 
     /// Artifacts that earlier tries of the same events have left: with such an event id and such a content. They stay
     /// for a while longer.
-    pub async fn reuse_artifacts(
-        &self,
+    pub async fn reuse(
+        self,
         owner: &OwnerId,
         run: RunId,
         wanted: &[(EventId, Hash)],
@@ -159,7 +164,7 @@ impl Store {
     }
 
     /// The artifacts that were brought for events with these ids.
-    pub async fn artifacts_for(&self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
+    pub async fn of_events(self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
         let events: Vec<String> = events.iter().map(|event| event.as_str().to_owned()).collect();
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
@@ -178,7 +183,7 @@ impl Store {
     }
 
     /// Removes those of these artifacts that no event tells of.
-    pub async fn forget_artifacts(&self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
+    pub async fn forget(self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
@@ -196,7 +201,7 @@ impl Store {
     }
 
     /// One artifact of this owner.
-    pub async fn artifact(&self, owner: &OwnerId, artifact: ArtifactId) -> Result<Option<Artifact>, Error> {
+    pub async fn get(self, owner: &OwnerId, artifact: ArtifactId) -> Result<Option<Artifact>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
@@ -213,7 +218,7 @@ impl Store {
     }
 
     /// The artifact that an event of a run tells of.
-    pub async fn artifact_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
+    pub async fn of_event(self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
@@ -233,8 +238,8 @@ impl Store {
     }
 
     /// The artifacts that a run's log tells of, newest first, each with its event's seq.
-    pub async fn artifacts(
-        &self,
+    pub async fn list(
+        self,
         owner: &OwnerId,
         run: RunId,
         wanted: &Page<ArtifactId>,
@@ -271,7 +276,7 @@ impl Store {
     }
 
     /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
-    pub async fn reconcile_artifacts(&self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
+    pub async fn reconcile(self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.upkeep_transaction().await?;
             let old = sqlx::query_scalar!(

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use sqlx::PgExecutor;
 
-use super::{Error, Store, page::Page};
+use super::{Error, page::Page};
 use crate::domain::{
     checkpoint::{
         Blob, Bytes64, Channel, Channels, Checkpoint, CheckpointId, MadeBy, Namespace, TaskId, TaskPath, Value,
@@ -149,11 +149,16 @@ impl From<Row> for Checkpoint {
     }
 }
 
-impl Store {
+repository! {
+    /// Checkpoints of threads, their values and writes.
+    Checkpoints, checkpoints
+}
+
+impl Checkpoints<'_> {
     /// Keeps a checkpoint and the values that are new, and makes the thread if there is none; says whether the
     /// checkpoint is new, and since when it is there.
-    pub async fn put_checkpoint(
-        &self,
+    pub async fn put(
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         new: &NewCheckpoint,
@@ -164,7 +169,7 @@ impl Store {
 
     /// Keeps what a task has written, and makes the thread if there is none; says how many were stored.
     pub async fn put_writes(
-        &self,
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         new: &NewWrites,
@@ -197,8 +202,8 @@ impl Store {
 
     /// Checkpoints of this owner, newest first; says besides whether there are more. A page also ends before its values
     /// are too many bytes, but has one checkpoint at least.
-    pub async fn checkpoints(
-        &self,
+    pub async fn list(
+        self,
         owner: &OwnerId,
         filter: &CheckpointFilter,
         wanted: &Page<CheckpointsAfter>,
@@ -242,8 +247,8 @@ impl Store {
     }
 
     /// The newest checkpoint of a namespace, or the newest that `run_id` made there, or exactly `checkpoint_id`.
-    pub async fn checkpoint(
-        &self,
+    pub async fn get(
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         ns: &Namespace,
@@ -256,7 +261,7 @@ impl Store {
     }
 }
 
-/// Keeps a checkpoint, as [`Store::put_checkpoint`] tells.
+/// Keeps a checkpoint, as [`Checkpoints::put`] tells.
 pub(super) async fn put(
     database: impl PgExecutor<'_>,
     owner: &OwnerId,

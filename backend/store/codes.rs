@@ -2,7 +2,7 @@
 
 use chrono::{DateTime, TimeDelta, Utc};
 
-use super::{Error, Store, transaction::Tx};
+use super::{Error, transaction::Tx};
 use crate::domain::{
     limits::{CODE_CHANNEL_TRIES_MAX, CODE_TRIES_MAX, CODE_WAITING_MAX, CODE_WINDOW_S, CODES_MAX},
     principal::OwnerId,
@@ -50,10 +50,15 @@ pub enum Verdict {
     Blocked,
 }
 
-impl Store {
+repository! {
+    /// One-time codes, and the users who have entered one.
+    Codes, codes
+}
+
+impl Codes<'_> {
     /// What is known of a user who wrote this message. Who gave a code at `expired_until` or before has to give one again.
-    pub async fn standing(
-        &self,
+    pub async fn verification(
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         user: &UserId,
@@ -86,7 +91,7 @@ impl Store {
 
     /// Lets a message wait until its user, who is asked for a code, has given one.
     pub async fn hold(
-        &self,
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         user: &UserId,
@@ -137,8 +142,8 @@ impl Store {
     }
 
     /// Tries the code that this message of a user's is. A good one is good once, and the message remembers that it was.
-    pub async fn try_code(
-        &self,
+    pub async fn attempt(
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         (user, inbound_no): (&UserId, i64),
@@ -212,8 +217,8 @@ impl Store {
     }
 
     /// Whether this is a code of the channel's, spent or not; it is spent now. For a user who needs none any more.
-    pub async fn spend_code(
-        &self,
+    pub async fn spend(
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         code_hash: &[u8],
@@ -236,7 +241,7 @@ impl Store {
     }
 
     /// The message that waited for the code has gone its way.
-    pub async fn let_go(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
+    pub async fn release(self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"update store.channel_user set held_no = null
@@ -253,8 +258,8 @@ impl Store {
     }
 
     /// Keeps a code's hash; `false` when the channel has too many that are good. Old ones go.
-    pub async fn add_code(
-        &self,
+    pub async fn add(
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         code_hash: &[u8],

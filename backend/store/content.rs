@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 
-use super::{Error, Store, bounded};
+use super::{Error, artifacts::Artifacts, bounded};
 use crate::domain::{artifact::Hash, limits::READ_WAIT_MS_MAX};
 
 /// A content that nobody else can claim while this lives.
@@ -12,11 +12,11 @@ pub struct LockedContent {
     connection: PgConnection,
 }
 
-impl Store {
+impl Artifacts<'_> {
     /// Says that these bytes are about to get their names; from now on nobody removes them for a while.
     ///
     /// Waits for whoever is removing one of them at this moment.
-    pub async fn claim_content(&self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn claim_content(self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<(), Error> {
         let mut content = content.to_vec();
         content.sort_unstable();
         content.dedup();
@@ -39,7 +39,7 @@ impl Store {
     }
 
     /// Takes note of bytes that are in the store and that the database does not know; says how many there were.
-    pub async fn note_content(&self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<u64, Error> {
+    pub async fn note_content(self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<u64, Error> {
         let hashes: Vec<Vec<u8>> = content.iter().map(|(hash, _)| hash.as_bytes().to_vec()).collect();
         let sizes: Vec<i64> = content.iter().map(|(_, size)| signed(*size)).collect();
         self.maintenance(async |mut connection| {
@@ -59,7 +59,7 @@ impl Store {
     }
 
     /// Contents that perhaps no artifact has any more, since before then, oldest first.
-    pub async fn loose_content(&self, before: DateTime<Utc>, limit: i64) -> Result<Vec<Hash>, Error> {
+    pub async fn loose_content(self, before: DateTime<Utc>, limit: i64) -> Result<Vec<Hash>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_scalar!(
                 "select sha256 from store.content where loose_since < $1 order by loose_since limit $2",
@@ -77,7 +77,7 @@ impl Store {
     /// another process is at it.
     ///
     /// A connection of its own, because it is held while the bytes go.
-    pub async fn seize_content(&self, hash: Hash, before: DateTime<Utc>) -> Result<Option<LockedContent>, Error> {
+    pub async fn seize_content(self, hash: Hash, before: DateTime<Utc>) -> Result<Option<LockedContent>, Error> {
         let mut connection = self.dedicated("runreel_writer").await?;
         bounded(READ_WAIT_MS_MAX, async {
             // By hand, because the transaction outlives this function; a connection that is dropped rolls it back.

@@ -2,11 +2,16 @@
 
 use chrono::{DateTime, Utc};
 
-use super::{Error, Store, inbox::ClaimedMessage, outbox::PendingReply};
+use super::{Error, inbox::ClaimedMessage, outbox::PendingReply};
 
-impl Store {
+repository! {
+    /// What inbox and outbox share: leases, and what is forgotten.
+    Deliveries, deliveries
+}
+
+impl Deliveries<'_> {
     /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
-    pub async fn renew_inbound(&self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn renew_inbound(self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(&taken.owner_id, async |mut connection| {
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
@@ -25,7 +30,7 @@ impl Store {
     }
 
     /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
-    pub async fn renew_reply(&self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn renew_reply(self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
             // How often it was taken up tells who has it.
             let renewed = sqlx::query!(
@@ -44,7 +49,7 @@ impl Store {
 
     /// Takes messages and answers from whoever had them under way, of all owners; only where nobody can be left who
     /// has. What was put off for longer than a lease stays so.
-    pub async fn take_back_deliveries(&self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
+    pub async fn reclaim(self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
                 "update store.inbound set lease_until = $1 where state = 'open' and lease_until > $1 and lease_until <= $2",
@@ -66,7 +71,7 @@ impl Store {
     }
 
     /// Forgets messages and answers that were done before then; says how many.
-    pub async fn forget_deliveries(&self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
+    pub async fn forget(self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
                 r#"delete from store.inbound where inbound_no = any (array(

@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use futures::{Stream, TryStreamExt};
 use uuid::Uuid;
 
-use super::{Error, Store, error::known};
+use super::{Error, error::known};
 use crate::domain::{
     context::Role,
     event::{EventType, Recorded},
@@ -139,15 +139,14 @@ impl TryFrom<Row> for PositionedEvent {
     }
 }
 
-impl Store {
+repository! {
+    /// The log of one run.
+    Events, events
+}
+
+impl Events<'_> {
     /// Up to `limit` events of a run after `after`; `None` when the owner has no such run.
-    pub async fn run_page(
-        &self,
-        owner: &OwnerId,
-        run: RunId,
-        after: Seq,
-        limit: i64,
-    ) -> Result<Option<RunPage>, Error> {
+    pub async fn page(self, owner: &OwnerId, run: RunId, after: Seq, limit: i64) -> Result<Option<RunPage>, Error> {
         self.scoped(owner, async |mut connection| {
             // The head first: events committed after it only make the page longer than the head says, never shorter.
             let head = sqlx::query!(
@@ -193,7 +192,7 @@ impl Store {
     }
 
     /// Where an event of a run stands: its lane and its position.
-    pub async fn place_of(&self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
+    pub async fn position_of(self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(
                 "select lane, position from store.run_event where run_id = $1 and owner_id = $2 and seq = $3",
@@ -209,7 +208,7 @@ impl Store {
     }
 
     /// The event of a run that has this `event_id`.
-    pub async fn event_of(&self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Recorded>, Error> {
+    pub async fn by_key(self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Recorded>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
@@ -228,7 +227,7 @@ impl Store {
     }
 
     /// The request and, if there is one, the resolution of an interrupt.
-    pub async fn interrupt(&self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
+    pub async fn interrupt(self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Row,

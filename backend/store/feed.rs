@@ -7,7 +7,7 @@
 use uuid::Uuid;
 
 use super::{
-    Error, Store,
+    Error,
     events::{Filling, PositionedEvent, Row},
     pieces::PIECE_POSITIONS,
 };
@@ -50,9 +50,14 @@ struct Part {
     end: Option<i64>,
 }
 
-impl Store {
+repository! {
+    /// The log across runs: of an owner, a thread or a tree.
+    Feeds, feeds
+}
+
+impl Feeds<'_> {
     /// Where all lanes stand now.
-    pub async fn feed_tail(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
+    pub async fn tail(self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         self.unscoped(owner, async |mut connection| {
             let rows = sqlx::query!("select position, history from store.lane order by lane")
                 .fetch_all(&mut *connection)
@@ -64,14 +69,8 @@ impl Store {
     }
 
     /// Up to `limit` events of an owner's feed after `after`, one lane at a time.
-    pub async fn feed_page(
-        &self,
-        owner: &OwnerId,
-        scope: &Scope,
-        after: &FeedCursor,
-        limit: i64,
-    ) -> Result<FeedPage, Error> {
-        let tail = self.feed_tail(owner).await?;
+    pub async fn page(self, owner: &OwnerId, scope: &Scope, after: &FeedCursor, limit: i64) -> Result<FeedPage, Error> {
+        let tail = self.tail(owner).await?;
         let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
         let mut filling = Filling::new(limit);
         for (lane, position) in tail.lanes() {
@@ -105,7 +104,7 @@ impl Store {
 
     /// The events of an owner in a range of positions; says how far it looked.
     async fn owner_range(
-        &self,
+        self,
         owner: &OwnerId,
         lane: u8,
         from: i64,
@@ -157,7 +156,7 @@ impl Store {
     }
 
     /// The runs a feed shows; `None` for all of the owner's.
-    async fn scope_runs(&self, owner: &OwnerId, scope: &Scope) -> Result<Option<Vec<Uuid>>, Error> {
+    async fn scope_runs(self, owner: &OwnerId, scope: &Scope) -> Result<Option<Vec<Uuid>>, Error> {
         Ok(match scope {
             Scope::Everything => None,
             Scope::Tree(root) => Some(self.tree(owner, *root).await?.into_iter().map(|(run, _)| run.uuid()).collect()),
@@ -166,7 +165,7 @@ impl Store {
     }
 
     /// The first position after `from` at which one of these runs has an event.
-    async fn first_of_runs(&self, owner: &OwnerId, runs: &[Uuid], lane: u8, from: i64) -> Result<Option<i64>, Error> {
+    async fn first_of_runs(self, owner: &OwnerId, runs: &[Uuid], lane: u8, from: i64) -> Result<Option<i64>, Error> {
         self.scoped(owner, async |mut connection| {
             let first = sqlx::query_scalar!(
                 r#"select min(e.position) from store.run r
@@ -189,7 +188,7 @@ impl Store {
     }
 
     /// A run and its descendants, with whether each has ended; empty when the owner has no such run.
-    pub async fn tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
+    pub async fn tree(self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"with recursive tree as (
@@ -210,8 +209,8 @@ impl Store {
     }
 
     /// The cursor after which the last `count` events of a feed follow, in each lane.
-    pub async fn feed_before_tail(&self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
-        let tail = self.feed_tail(owner).await?;
+    pub async fn before_tail(self, owner: &OwnerId, scope: &Scope, count: i64) -> Result<FeedCursor, Error> {
+        let tail = self.tail(owner).await?;
         let runs = self.scope_runs(owner, scope).await?;
         let mut cursor = FeedCursor::start().of_history(tail.history());
         for (lane, position) in tail.lanes() {
@@ -225,7 +224,7 @@ impl Store {
     }
 
     /// Where the last `count` events of an owner in a lane begin.
-    async fn last_of_owner(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Option<i64>, Error> {
+    async fn last_of_owner(self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Option<i64>, Error> {
         let (mut first, mut to, mut count) = (None, to, count);
         loop {
             let part = self.last_of_owner_in_part(owner, lane, to, count).await?;
@@ -239,7 +238,7 @@ impl Store {
     }
 
     /// The same in the last pieces up to a position, as many as one statement looks at.
-    async fn last_of_owner_in_part(&self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
+    async fn last_of_owner_in_part(self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
         self.scoped(owner, async |mut connection| {
             let part = sqlx::query_as!(
                 Part,
@@ -273,7 +272,7 @@ impl Store {
 
     /// The same of some runs. The last events are in the runs that were the last to have one, so it looks at no others.
     async fn last_of_runs(
-        &self,
+        self,
         owner: &OwnerId,
         runs: &[Uuid],
         lane: u8,
@@ -307,7 +306,7 @@ impl Store {
         .await
     }
 
-    async fn thread_runs(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Vec<Uuid>, Error> {
+    async fn thread_runs(self, owner: &OwnerId, thread: &ThreadId) -> Result<Vec<Uuid>, Error> {
         self.scoped(owner, async |mut connection| {
             let runs = sqlx::query_scalar!(
                 "select run_id from store.run where owner_id = $1 and thread_id = $2",
@@ -322,7 +321,7 @@ impl Store {
     }
 
     /// How far retention has removed events of this owner, per lane.
-    pub async fn removed(&self, owner: &OwnerId) -> Result<FeedCursor, Error> {
+    pub async fn removed(self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!("select lane, position from store.removed where owner_id = $1", owner.as_str())
                 .fetch_all(&mut *connection)
@@ -342,7 +341,7 @@ impl Store {
     /// depends on what is returned rather than on how long the runs are. The inner `select` makes Postgres bisect once
     /// per run: under row-level security it would otherwise do so for every row.
     async fn runs_range(
-        &self,
+        self,
         owner: &OwnerId,
         runs: &[Uuid],
         lane: u8,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::{
     id::RunId,
     json::Json,
@@ -151,11 +151,16 @@ impl From<Known> for Delivery {
     }
 }
 
-impl Store {
+repository! {
+    /// Messages that were accepted, until they are processed.
+    Inbox, inbox
+}
+
+impl Inbox<'_> {
     /// Puts a message into the inbox and takes it up, unless it is there already and not left lying.
     ///
     /// One statement decides: of two deliveries at once one is taken and the other is known.
-    pub async fn arrive(&self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
+    pub async fn enqueue(self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
         let key = key(&arrival);
         self.scoped(arrival.owner, async |mut connection| {
             let taken = sqlx::query_as!(
@@ -204,7 +209,7 @@ impl Store {
     }
 
     /// A delivery as it stands now.
-    pub async fn delivery(&self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
+    pub async fn state(self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
         self.scoped(owner, async |mut connection| {
             let known = sqlx::query_as!(
                 Known,
@@ -221,8 +226,8 @@ impl Store {
     }
 
     /// Takes up messages that wait, of all owners; of each chat the oldest, so that they keep their order.
-    pub async fn take_waiting(
-        &self,
+    pub async fn claim_waiting(
+        self,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
         most: i64,
     ) -> Result<Vec<ClaimedMessage>, Error> {
@@ -251,8 +256,8 @@ impl Store {
     }
 
     /// A message that was held back until its user had given a code; it is the caller's now.
-    pub async fn take_held(
-        &self,
+    pub async fn claim_held(
+        self,
         owner: &OwnerId,
         inbound_no: i64,
         lease_until: DateTime<Utc>,
@@ -276,7 +281,7 @@ impl Store {
     }
 
     /// The message is carried out; its content goes. Said by somebody who has it no more, it changes nothing.
-    pub async fn finish_inbound(&self, taken: &ClaimedMessage, done: Done) -> Result<(), Error> {
+    pub async fn finish(self, taken: &ClaimedMessage, done: Done) -> Result<(), Error> {
         let (state, reason) = match done {
             Done::Accepted => ("done", None),
             Done::Filtered(reason) => ("done", Some(reason.as_str())),
@@ -300,7 +305,7 @@ impl Store {
     }
 
     /// Gives a message back: the next one may take it up from then on.
-    pub async fn release_inbound(&self, taken: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
-        self.renew_inbound(taken, again_at).await.map(drop)
+    pub async fn release(self, taken: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
+        self.deliveries().renew_inbound(taken, again_at).await.map(drop)
     }
 }

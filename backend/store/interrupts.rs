@@ -2,7 +2,7 @@
 
 use uuid::Uuid;
 
-use super::{Error, Store, append::IMPORTED};
+use super::{Error, append::IMPORTED};
 use crate::domain::{
     checkpoint::{CheckpointId, Namespace},
     id::{RunId, SpanId, ThreadId},
@@ -33,9 +33,14 @@ pub struct AskedInterrupt {
     pub resumed: Option<Json>,
 }
 
-impl Store {
+repository! {
+    /// Open interrupts.
+    Interrupts, interrupts
+}
+
+impl Interrupts<'_> {
     /// The interrupts that these runs of one owner have asked, oldest first.
-    pub async fn asked_interrupts(&self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
+    pub async fn asked(self, owner: &OwnerId, runs: &[RunId]) -> Result<Vec<AskedInterrupt>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
@@ -68,7 +73,7 @@ impl Store {
     }
 
     /// The open interrupts of one run, oldest first.
-    pub async fn open_interrupts(&self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
+    pub async fn open(self, owner: &OwnerId, run: RunId) -> Result<Vec<SpanId>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_scalar!(
                 r#"select span_id as "span_id!" from store.run_event
@@ -88,7 +93,7 @@ impl Store {
 
     /// The newest checkpoint that a run has put into its thread, of the root namespace if it has put any there.
     pub async fn checkpoint_of_run(
-        &self,
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         run: RunId,
@@ -113,7 +118,7 @@ impl Store {
 
     /// Open interrupts of all owners' runs that say when they expire, after the given one; not narrowed to an owner, so
     /// only the sweep asks. Those of imported runs are left to people.
-    pub(crate) async fn expiring_interrupts(&self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
+    pub(crate) async fn expiring(self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
                 r#"select r.owner_id, e.run_id, min(e.seq) as "seq!", e.span_id as "span_id!",

@@ -8,7 +8,7 @@ use std::collections::HashMap;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store, error::known, runs::RunRecord};
+use super::{Error, error::known, runs::RunRecord};
 use crate::domain::{
     id::{Name, RunId, Seq},
     job::Claimer,
@@ -64,9 +64,14 @@ pub struct SweepResult {
     pub next: Option<Uuid>,
 }
 
-impl Store {
+repository! {
+    /// The queue of runs that wait for an executor.
+    Jobs, jobs
+}
+
+impl Jobs<'_> {
     /// Makes a queued run a job; `false` when there is nothing to do.
-    pub async fn enqueue_job(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
+    pub async fn enqueue(self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
                 .execute(&mut *connection)
@@ -77,7 +82,7 @@ impl Store {
     }
 
     /// Whether the owner has so many jobs.
-    pub async fn has_jobs(&self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
+    pub async fn has_any(self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let reached = sqlx::query_scalar!(
                 r#"select exists (select from store.job where owner_id = $1 offset $2) as "reached!""#,
@@ -92,7 +97,7 @@ impl Store {
     }
 
     /// Notes that somebody serves these agents.
-    pub async fn note_served(&self, agents: &[Name], now: Option<DateTime<Utc>>) -> Result<(), Error> {
+    pub async fn note_served(self, agents: &[Name], now: Option<DateTime<Utc>>) -> Result<(), Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
         self.maintenance(async |mut connection| {
             // In one order everywhere, since other processes note the same rows.
@@ -111,7 +116,7 @@ impl Store {
     }
 
     /// Ends the leases of a holder that is known to be no more; how many it had.
-    pub async fn reclaim_jobs(&self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
+    pub async fn reclaim(self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"update store.job set lease_until = coalesce($1, now())
@@ -127,8 +132,8 @@ impl Store {
     }
 
     /// Gives jobs to a claimer: as many as there are lease ids, or fewer. Owners take turns; of one the oldest is first.
-    pub async fn claim_jobs(
-        &self,
+    pub async fn claim(
+        self,
         who: &Claimer,
         agents: &[Name],
         lease_ids: &[Uuid],
@@ -158,13 +163,13 @@ impl Store {
         let jobs = self.with_runs(leases).await;
         if jobs.is_err() {
             // Nobody knows of these leases, so nobody falls silent.
-            self.release_jobs(lease_ids).await?;
+            self.release_all(lease_ids).await?;
         }
         jobs
     }
 
     /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
-    pub async fn adopt_jobs(&self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
+    pub async fn adopt(self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
         let leases = self.maintenance(async |mut connection| {
             let leases = sqlx::query_as!(
                 Lease,
@@ -195,7 +200,7 @@ impl Store {
     }
 
     /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
-    pub async fn renew_jobs(&self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
+    pub async fn renew(self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
         self.maintenance(async |mut connection| {
             let renewed = sqlx::query_scalar!(
                 r#"update store.job
@@ -217,11 +222,11 @@ impl Store {
     }
 
     /// Gives a job back without spending an attempt; `false` when the lease is not that holder's any more.
-    pub async fn release_job(&self, lease: Uuid) -> Result<bool, Error> {
-        Ok(self.release_jobs(&[lease]).await? == 1)
+    pub async fn release(self, lease: Uuid) -> Result<bool, Error> {
+        Ok(self.release_all(&[lease]).await? == 1)
     }
 
-    async fn release_jobs(&self, leases: &[Uuid]) -> Result<u64, Error> {
+    async fn release_all(self, leases: &[Uuid]) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 "update store.job set lease_id = null, runner = null, session_id = null where lease_id = any ($1)",
@@ -233,12 +238,12 @@ impl Store {
     }
 
     /// Leases with their runs, the oldest run first.
-    async fn with_runs(&self, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
+    async fn with_runs(self, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
         if leases.is_empty() {
             return Ok(Vec::new());
         }
         let ids: Vec<Uuid> = leases.iter().map(|lease| lease.run_id).collect();
-        let runs = self.records(&ids).await?;
+        let runs = self.runs().records(&ids).await?;
         let mut runs: HashMap<Uuid, RunRecord> = runs.into_iter().map(|run| (run.context.run_id.uuid(), run)).collect();
         let jobs = leases.into_iter().filter_map(|lease| {
             let Lease { run_id, lease_id, attempt, lapses, lease_until } = lease;
@@ -250,7 +255,7 @@ impl Store {
     }
 
     /// Removes the job of a run that has ended; `false` when it has not, or the lease is somebody else's.
-    pub async fn finish_job(&self, lease: Uuid) -> Result<bool, Error> {
+    pub async fn finish(self, lease: Uuid) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"delete from store.job j using store.run r
@@ -264,7 +269,7 @@ impl Store {
     }
 
     /// Where held jobs stand.
-    pub async fn job_standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, Error> {
+    pub async fn states(self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, Error> {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
@@ -295,7 +300,7 @@ impl Store {
 
     /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
     /// that fell silent, and gives those that have spent their attempts.
-    pub async fn sweep_jobs(&self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
+    pub async fn sweep(self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
         self.maintenance(async |mut connection| {
             let page = sqlx::query_scalar!(
                 "select run_id from store.job where run_id > $1 order by run_id limit $2",

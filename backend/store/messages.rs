@@ -1,9 +1,10 @@
 //! What was said in a thread, out of the log.
 
+use crate::store::threads::Threads;
 use chrono::{DateTime, Utc};
 use serde_json::Value;
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::{
     id::{RunId, Seq, ThreadId},
     limits::{SAID_ROWS, SAID_RUNS},
@@ -11,10 +12,10 @@ use crate::domain::{
     transcript::fallback::Logged,
 };
 
-impl Store {
+impl Threads<'_> {
     /// A thread's own runs after one of them, oldest first; an empty page is the end. `None` is the beginning.
-    pub async fn talks(
-        &self,
+    pub async fn runs(
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         after: Option<(DateTime<Utc>, RunId)>,
@@ -38,8 +39,8 @@ impl Store {
 
     /// Messages and tool calls of these runs after a place, in their order, and the place after them; an empty page is
     /// the end. A place is a run's in the list, from 1, and a seq.
-    pub async fn said(
-        &self,
+    pub async fn logged(
+        self,
         owner: &OwnerId,
         runs: &[RunId],
         (place, seq): (i64, Seq),
@@ -63,7 +64,7 @@ impl Store {
     }
 
     /// Whether the thread has a row or a run.
-    pub async fn has_thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<bool, Error> {
+    pub async fn exists(self, owner: &OwnerId, thread: &ThreadId) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let there = sqlx::query_scalar!(
                 r#"select exists (select from store.thread where owner_id = $1 and thread_id = $2)

@@ -10,6 +10,29 @@
 //!
 //! Start reading at [`append`], the one statement that writes the log.
 
+/// A part of the store: the queries about one thing.
+macro_rules! repository {
+    ($(#[$about:meta])* $name:ident, $accessor:ident) => {
+        $(#[$about])*
+        #[derive(Clone, Copy, Debug)]
+        pub struct $name<'a>(&'a crate::store::Store);
+
+        impl crate::store::Store {
+            pub fn $accessor(&self) -> $name<'_> {
+                $name(self)
+            }
+        }
+
+        impl std::ops::Deref for $name<'_> {
+            type Target = crate::store::Store;
+
+            fn deref(&self) -> &crate::store::Store {
+                self.0
+            }
+        }
+    };
+}
+
 pub mod append;
 pub mod artifacts;
 pub mod checkpoints;

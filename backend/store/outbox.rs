@@ -4,7 +4,7 @@ use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
 use uuid::Uuid;
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::{
     id::{Name, RunId, ThreadId},
     json::Json,
@@ -85,16 +85,21 @@ impl From<Row> for PendingReply {
     }
 }
 
-impl Store {
+repository! {
+    /// Replies that are due, until they are delivered.
+    Outbox, outbox
+}
+
+impl Outbox<'_> {
     /// Notes that an answer will be owed; once, however often it is said.
-    pub async fn promise(&self, reply: NewReply<'_>) -> Result<(), Error> {
+    pub async fn promise(self, reply: NewReply<'_>) -> Result<(), Error> {
         self.scoped(reply.owner, async |mut connection| insert_reply(&mut connection, &reply).await).await
     }
 
     /// Takes up answers that can be given now, of all owners or of one run: their runs have ended, or are gone. Without
     /// `can_send` only those that go nowhere.
-    pub async fn take_owed(
-        &self,
+    pub async fn claim(
+        self,
         only: Option<RunId>,
         can_send: bool,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
@@ -133,7 +138,7 @@ impl Store {
 
     /// The answer stands in the session's log, and counts in its session. One that goes nowhere is given with it.
     pub async fn note_logged(
-        &self,
+        self,
         owed: &PendingReply,
         (thread, line): (&ThreadId, &str),
         now: DateTime<Utc>,
@@ -165,7 +170,7 @@ impl Store {
     }
 
     /// So many parts of the answer have been acknowledged by the other side.
-    pub async fn note_sent(&self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
+    pub async fn note_sent(self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
                 "update store.reply set parts_sent = greatest(parts_sent, $3) where reply_no = $1 and owner_id = $2",
@@ -181,12 +186,7 @@ impl Store {
     }
 
     /// The answer is given, or given up for this reason.
-    pub async fn finish_reply(
-        &self,
-        owed: &PendingReply,
-        failure: Option<&str>,
-        now: DateTime<Utc>,
-    ) -> Result<(), Error> {
+    pub async fn finish(self, owed: &PendingReply, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
                 r#"update store.reply set done_at = $3, failure = $4, body = null
@@ -204,12 +204,12 @@ impl Store {
     }
 
     /// Puts the next try off until then.
-    pub async fn put_off(&self, owed: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
-        self.renew_reply(owed, until).await.map(drop)
+    pub async fn reschedule(self, owed: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
+        self.deliveries().renew_reply(owed, until).await.map(drop)
     }
 
     /// Whether the run's answer stands in its session's log, or never will.
-    pub async fn is_answered(&self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
+    pub async fn is_answered(self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let open = sqlx::query_scalar!(
                 r#"select exists (select from store.reply where owner_id = $1 and reply_key = $2
@@ -225,7 +225,7 @@ impl Store {
     }
 
     /// The payload of the last message that the run's agent completed.
-    pub async fn last_message(&self, owner: &OwnerId, run: RunId) -> Result<Option<Json>, Error> {
+    pub async fn last_message(self, owner: &OwnerId, run: RunId) -> Result<Option<Json>, Error> {
         self.scoped(owner, async |mut connection| {
             let payload = sqlx::query_scalar!(
                 r#"select payload::text as "payload!" from store.run_event

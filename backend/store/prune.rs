@@ -5,12 +5,13 @@
 
 mod old;
 
+use crate::store::threads::Threads;
 use std::ops::AddAssign;
 
 use chrono::{DateTime, Utc};
 use sqlx::PgConnection;
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::{checkpoint::MadeBy, id::ThreadId, principal::OwnerId};
 
 /// How much went.
@@ -42,9 +43,9 @@ pub enum Copied {
     Taken,
 }
 
-impl Store {
+impl Threads<'_> {
     /// Deletes threads with all they hold; ids that name nothing of the owner's are passed over.
-    pub async fn delete_threads(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
+    pub async fn delete(self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         self.transaction(owner, async |mut tx| {
             let numbers = lock(&mut tx, owner, &ids).await?;
@@ -56,7 +57,7 @@ impl Store {
     }
 
     /// Leaves the newest checkpoint of each namespace of these threads, with its values and writes.
-    pub async fn keep_latest(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
+    pub async fn keep_latest(self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         self.transaction(owner, async |mut tx| {
             let numbers = lock(&mut tx, owner, &ids).await?;
@@ -94,7 +95,7 @@ impl Store {
     }
 
     /// Removes the checkpoints that these runs made, with their writes.
-    pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, Error> {
+    pub async fn delete_for_runs(self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, Error> {
         let runs: Vec<String> = runs.iter().map(|run| run.as_str().to_owned()).collect();
         self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
@@ -133,8 +134,8 @@ impl Store {
     }
 
     /// Copies what a thread holds into another one, which must hold nothing else. Doing it again changes nothing.
-    pub async fn copy_thread(
-        &self,
+    pub async fn copy(
+        self,
         owner: &OwnerId,
         from: &ThreadId,
         to: &ThreadId,
@@ -199,12 +200,7 @@ impl Store {
 
     /// Removes up to `limit` threads of all owners that have rested for longer than their time to live (`ttl_s` when
     /// they have none of their own; `None` never) and have no run that has not ended.
-    pub async fn delete_expired_threads(
-        &self,
-        ttl_s: Option<i64>,
-        now: DateTime<Utc>,
-        limit: i64,
-    ) -> Result<Pruned, Error> {
+    pub async fn delete_expired(self, ttl_s: Option<i64>, now: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let expired = self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
                 r#"select owner_id, thread_no from store.thread
@@ -237,7 +233,7 @@ impl Store {
     /// Looks once more under the lock, and without waiting for it: somebody may be using the thread again, or another
     /// process may be removing it.
     async fn delete_if_expired(
-        &self,
+        self,
         owner: &OwnerId,
         thread_no: i64,
         ttl_s: Option<i64>,

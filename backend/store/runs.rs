@@ -6,7 +6,7 @@ use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
 use super::{
-    Error, Store,
+    Error,
     error::known,
     page::{Page, page},
 };
@@ -168,9 +168,14 @@ impl TryFrom<Row> for RunRecord {
     }
 }
 
-impl Store {
+repository! {
+    /// Runs: their heads, and what they were created with.
+    Runs, runs
+}
+
+impl Runs<'_> {
     /// One run of this owner.
-    pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
+    pub async fn get(self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, Error> {
         self.by_itself(owner, |mut connection| async move {
             let row = runs!(
                 r#"from (select set_config('runreel.owner', $1, true) as owner offset 0) me
@@ -193,8 +198,8 @@ impl Store {
     /// One run of this owner, and what its steps took, by the first 256 characters of their names; a step that has not
     /// ended does not count. As the view `node_durations`, whose migration says how. Of a run of more events than
     /// `events_max` there is none.
-    pub async fn run_with_times(
-        &self,
+    pub async fn get_with_times(
+        self,
         owner: &OwnerId,
         run: RunId,
         events_max: i64,
@@ -256,8 +261,8 @@ impl Store {
     }
 
     /// Runs of this owner, newest first, and whether there are more.
-    pub async fn runs(
-        &self,
+    pub async fn list(
+        self,
         owner: &OwnerId,
         filter: &RunFilter,
         wanted: &Page<(DateTime<Utc>, RunId)>,
@@ -312,7 +317,7 @@ impl Store {
 
     /// The contexts of these runs, for frames of many runs; not narrowed to an owner, so only the relay asks,
     /// and whoever looks whether a principal may answer for it.
-    pub(crate) async fn contexts(&self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
+    pub(crate) async fn contexts(self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
@@ -333,7 +338,7 @@ impl Store {
     }
 
     /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
-    pub(super) async fn records(&self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
+    pub(super) async fn records(self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
         self.maintenance(async |mut connection| {
             let rows = runs!(
                 r#"from (select *, null::bigint as j_lease_ms, null::timestamptz as j_heard_at,
@@ -348,7 +353,7 @@ impl Store {
     }
 
     /// The descendants of a run that have not ended, the run itself first.
-    pub async fn live_tree(&self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
+    pub async fn live_tree(self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_scalar!(
                 r#"with recursive tree as (
@@ -371,7 +376,7 @@ impl Store {
     }
 
     /// Renews a producer's lease; `false` when the owner has no such run.
-    pub async fn heartbeat(&self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn heartbeat(self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.heartbeats.take(owner, 1)).await;
         let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;

@@ -8,7 +8,7 @@ use chrono::{DateTime, Utc};
 
 use self::{chat::Locked, lines::insert_line};
 use super::{
-    Error, Store,
+    Error,
     error::known,
     outbox::{NewReply, Promised, insert_reply},
     page::{Page, page},
@@ -136,14 +136,19 @@ impl TryFrom<Row> for SessionRecord {
     }
 }
 
-impl Store {
+repository! {
+    /// Sessions of chats, and their logs.
+    Sessions, sessions
+}
+
+impl Sessions<'_> {
     /// Finds or makes the session that a message belongs to, counts the message in it, and notes that an answer will be
     /// owed.
     ///
     /// The message remembers the answer, so asking again for the same one changes nothing. Messages of one chat take
     /// turns.
-    pub async fn resolve_session(
-        &self,
+    pub async fn resolve(
+        self,
         owner: &OwnerId,
         chat: &Chat,
         inbound_no: i64,
@@ -191,13 +196,7 @@ impl Store {
     }
 
     /// Ends the chat's session, if there is one, and raises its counter. The message remembers that it did.
-    pub async fn reset_chat(
-        &self,
-        owner: &OwnerId,
-        chat: &Chat,
-        inbound_no: i64,
-        now: DateTime<Utc>,
-    ) -> Result<(), Error> {
+    pub async fn reset(self, owner: &OwnerId, chat: &Chat, inbound_no: i64, now: DateTime<Utc>) -> Result<(), Error> {
         self.transaction(owner, async |tx| {
             let mut locked = Locked::take(tx, owner, chat).await?;
             let first = sqlx::query!(
@@ -218,14 +217,14 @@ impl Store {
     }
 
     /// Ends a session; one that has ended stays as it is. `None` when the owner has no such session.
-    pub async fn end_session(
-        &self,
+    pub async fn end(
+        self,
         owner: &OwnerId,
         session: &Name,
         thread_per_session: bool,
         now: DateTime<Utc>,
     ) -> Result<Option<SessionRecord>, Error> {
-        let Some(found) = self.session(owner, session).await? else { return Ok(None) };
+        let Some(found) = self.get(owner, session).await? else { return Ok(None) };
         let chat = Chat { channel: found.channel, chat_id: found.chat_id };
         self.transaction(owner, async |tx| {
             let mut locked = Locked::take(tx, owner, &chat).await?;
@@ -237,11 +236,11 @@ impl Store {
             locked.commit().await
         })
         .await?;
-        self.session(owner, session).await
+        self.get(owner, session).await
     }
 
     /// One session of this owner.
-    pub async fn session(&self, owner: &OwnerId, session: &Name) -> Result<Option<SessionRecord>, Error> {
+    pub async fn get(self, owner: &OwnerId, session: &Name) -> Result<Option<SessionRecord>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
@@ -259,8 +258,8 @@ impl Store {
     }
 
     /// Sessions of this owner, newest first.
-    pub async fn sessions(
-        &self,
+    pub async fn list(
+        self,
         owner: &OwnerId,
         filter: &SessionFilter,
         wanted: &Page<(DateTime<Utc>, Name)>,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    Error, Store,
+    Error,
     page::{Page, page},
 };
 use crate::domain::{
@@ -81,9 +81,14 @@ impl From<Row> for ThreadRecord {
     }
 }
 
-impl Store {
+repository! {
+    /// Threads, and what was said in them.
+    Threads, threads
+}
+
+impl Threads<'_> {
     /// Makes sure that the thread is there and notes that it is in use.
-    pub async fn touch_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn touch(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
@@ -100,7 +105,7 @@ impl Store {
     }
 
     /// Notes that a thread is in use, if it is there.
-    pub async fn renew_thread(&self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn renew(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
                 r#"update store.thread set updated_at = greatest(updated_at, $3)
@@ -117,8 +122,8 @@ impl Store {
     }
 
     /// Creates a thread or changes one; says whether it is new.
-    pub async fn put_thread(
-        &self,
+    pub async fn put(
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         change: &ThreadChange,
@@ -148,7 +153,7 @@ impl Store {
     }
 
     /// One thread of this owner.
-    pub async fn thread(&self, owner: &OwnerId, thread: &ThreadId) -> Result<Option<ThreadRecord>, Error> {
+    pub async fn get(self, owner: &OwnerId, thread: &ThreadId) -> Result<Option<ThreadRecord>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
                 Row,
@@ -168,8 +173,8 @@ impl Store {
     }
 
     /// Threads of this owner, newest first; `search` is text their ids contain.
-    pub async fn threads(
-        &self,
+    pub async fn list(
+        self,
         owner: &OwnerId,
         search: Option<&str>,
         wanted: &Page<(DateTime<Utc>, ThreadId)>,
@@ -200,7 +205,7 @@ impl Store {
 
     /// The durable messages of a thread's runs after the given one, oldest first.
     pub async fn messages(
-        &self,
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         wanted: &Page<(RunId, Seq)>,

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, Store};
+use super::Error;
 use crate::domain::{
     id::RunId,
     principal::{OwnerId, Scope},
@@ -36,9 +36,14 @@ fn scopes(words: &[String]) -> Vec<Scope> {
     all.into_iter().filter(|scope| words.iter().any(|word| word == scope_word(*scope))).collect()
 }
 
-impl Store {
+repository! {
+    /// API tokens, by the hashes of their secrets.
+    Tokens, tokens
+}
+
+impl Tokens<'_> {
     /// Keeps a new token; `secret` is the SHA-256 of what its holder has.
-    pub async fn keep_token(&self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
+    pub async fn insert(self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
         self.scoped(&token.owner_id, async |mut connection| {
             sqlx::query!(
@@ -62,7 +67,7 @@ impl Store {
     }
 
     /// The token whose secret hashes to this, whoever owns it.
-    pub async fn token_by_secret(&self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
+    pub async fn by_secret(self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
         // One that was good lately is its owner's to pay for, so that those who guess keep nobody out but each other.
         let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
         self.unscoped(&payer, async |mut connection| {
@@ -92,7 +97,7 @@ impl Store {
     }
 
     /// The tokens of an owner, newest first.
-    pub async fn tokens(&self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
+    pub async fn list(self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
                 r#"select token_id, owner_id, name, scopes, run_id, created_at, expires_at, revoked_at
@@ -119,7 +124,7 @@ impl Store {
     }
 
     /// Revokes a token; `false` when the owner has no such token.
-    pub async fn revoke_token(&self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
+    pub async fn revoke(self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(
                 r#"update store.api_token set revoked_at = coalesce(revoked_at, $3)
@@ -136,7 +141,7 @@ impl Store {
     }
 
     /// Which of these tokens have been revoked.
-    pub async fn revoked_tokens(&self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
+    pub async fn revoked(self, ids: &[Uuid]) -> Result<Vec<Uuid>, Error> {
         self.unscoped(&self.nobody, async |mut connection| {
             let ids = sqlx::query_scalar!(r#"select id as "id!" from store.revoked_tokens($1) as id"#, ids)
                 .fetch_all(&mut *connection)

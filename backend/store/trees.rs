@@ -4,7 +4,7 @@
 //! stored with it counts from the topmost run there was. Whoever wants to know walks, up and down; both walks end
 //! whatever the parents say.
 
-use super::{Error, Store, error::known};
+use super::{Error, error::known, runs::Runs};
 use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, run::Status};
 
 /// What is above and below a run that is about to come.
@@ -21,9 +21,9 @@ pub struct TreePlace {
     pub has_other_root: bool,
 }
 
-impl Store {
+impl Runs<'_> {
     /// The place that a run with this context has.
-    pub async fn place_in_tree(&self, context: &RunContext) -> Result<TreePlace, Error> {
+    pub async fn place_in_tree(self, context: &RunContext) -> Result<TreePlace, Error> {
         self.scoped(&context.owner_id, async |mut connection| {
             let row = sqlx::query!(
                 r#"with recursive above (run_id, parent_run_id, root_run_id, status, level) as (

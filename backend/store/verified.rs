@@ -3,7 +3,8 @@
 use chrono::{DateTime, Utc};
 
 use super::{
-    Error, Store,
+    Error,
+    codes::Codes,
     page::{Page, page},
 };
 use crate::domain::{
@@ -18,10 +19,10 @@ pub struct VerifiedUser {
     pub verified_at: DateTime<Utc>,
 }
 
-impl Store {
+impl Codes<'_> {
     /// Users of a channel who have given a code after `expired_until`, by their ids.
-    pub async fn verified_users(
-        &self,
+    pub async fn users(
+        self,
         owner: &OwnerId,
         channel: &ChannelName,
         expired_until: Option<DateTime<Utc>>,
@@ -47,7 +48,7 @@ impl Store {
     }
 
     /// Forgets that a user has given a code; `false` when none has. A message of the user's that still waits is not forgotten.
-    pub async fn revoke_user(&self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
+    pub async fn revoke(self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
         self.transaction(owner, async |mut tx| {
             let gone = sqlx::query!(
                 r#"delete from store.channel_user

@@ -80,7 +80,7 @@ impl Threads {
         let own = own_thread(run);
         // It goes with the run, not with time: a run may wait for a person longer than threads live.
         let for_ever = ThreadChange { ttl: TtlChange::To(0), ..ThreadChange::default() };
-        self.store.put_thread(owner, &own, &for_ever, self.clock.now()).await?;
+        self.store.threads().put(owner, &own, &for_ever, self.clock.now()).await?;
         Ok(own)
     }
 
@@ -92,7 +92,7 @@ impl Threads {
 
     /// Deletes threads with all they hold. Their runs stay: they are the log.
     pub async fn delete(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, store::Error> {
-        let gone = self.store.delete_threads(owner, threads).await?;
+        let gone = self.store.threads().delete(owner, threads).await?;
         count(gone, "deleted");
         Ok(gone)
     }
@@ -101,7 +101,7 @@ impl Threads {
         match how {
             Strategy::Delete => self.delete(owner, threads).await,
             Strategy::KeepLatest => {
-                let gone = self.store.keep_latest(owner, threads).await?;
+                let gone = self.store.threads().keep_latest(owner, threads).await?;
                 count(gone, "pruned");
                 Ok(gone)
             }
@@ -110,7 +110,7 @@ impl Threads {
 
     /// Removes the checkpoints that these runs made.
     pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, store::Error> {
-        let gone = self.store.delete_for_runs(owner, runs).await?;
+        let gone = self.store.threads().delete_for_runs(owner, runs).await?;
         count(gone, "pruned");
         Ok(gone)
     }
@@ -119,7 +119,7 @@ impl Threads {
     pub async fn sweep(&self) -> Result<Pruned, store::Error> {
         let mut all = Pruned::default();
         loop {
-            let gone = self.store.delete_expired_threads(self.ttl_s, self.clock.now(), THREAD_SWEEP_ROWS).await?;
+            let gone = self.store.threads().delete_expired(self.ttl_s, self.clock.now(), THREAD_SWEEP_ROWS).await?;
             count(gone, "expired");
             all += gone;
             // What another process holds is that one's to remove.
@@ -135,7 +135,7 @@ impl Threads {
             return Ok(Pruned::default());
         }
         let since = self.clock.now() - TimeDelta::milliseconds(CHECKPOINT_SWEEP_BACK_MS);
-        let gone = self.store.prune_old(i64::from(self.keep), since, CHECKPOINT_SWEEP_ROWS).await?;
+        let gone = self.store.threads().prune_old(i64::from(self.keep), since, CHECKPOINT_SWEEP_ROWS).await?;
         count(gone, "old");
         Ok(gone)
     }

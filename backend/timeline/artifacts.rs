@@ -111,7 +111,12 @@ impl Timeline {
     ) -> Result<StoredArtifact, KeepError> {
         let owner = &context.owner_id;
         let earlier = async |event: &EventId| {
-            let found = self.store().artifact_of(owner, context.run_id, event).await.map_err(artifacts::Error::from)?;
+            let found = self
+                .store()
+                .artifacts()
+                .of_event(owner, context.run_id, event)
+                .await
+                .map_err(artifacts::Error::from)?;
             Ok::<_, KeepError>(found.map(|artifact| StoredArtifact { artifact, already_kept: true }))
         };
         if let Some(event_id) = &draft.event_id
@@ -160,7 +165,7 @@ impl Timeline {
         upload: Upload,
         artifact: Artifact,
     ) -> Result<StoredArtifact, KeepError> {
-        let told = self.store().event_of(owner, artifact.run_id, &artifact.event_id).await;
+        let told = self.store().events().by_key(owner, artifact.run_id, &artifact.event_id).await;
         if let Some(event) = told.map_err(artifacts::Error::from)? {
             match mention(&event) {
                 Some(mention) if artifact.is_told_by(&mention) => {}
@@ -173,7 +178,7 @@ impl Timeline {
         let is_same = |found: &Artifact| Artifact { created_at: artifact.created_at, ..found.clone() } == artifact;
         let key = (artifact.event_id.clone(), artifact.sha256);
         let (store, run, now) = (self.store(), artifact.run_id, artifact.created_at);
-        let found = store.reuse_artifacts(owner, run, &[key], now).await.map_err(artifacts::Error::from)?;
+        let found = store.artifacts().reuse(owner, run, &[key], now).await.map_err(artifacts::Error::from)?;
         if found.iter().any(is_same) {
             return Ok(StoredArtifact { artifact, already_kept: true });
         }
@@ -181,7 +186,7 @@ impl Timeline {
             Ok(_) => Ok(StoredArtifact { artifact, already_kept: false }),
             // The id is taken: by another import of the same, by something else, by somebody else.
             Err(artifacts::Error::Database(store::Error::Conflict(_))) => {
-                let found = store.artifact(owner, artifact.artifact_id).await.map_err(artifacts::Error::from)?;
+                let found = store.artifacts().get(owner, artifact.artifact_id).await.map_err(artifacts::Error::from)?;
                 let is_here = found.as_ref().is_some_and(is_same);
                 if is_here {
                     Ok(StoredArtifact { artifact, already_kept: true })
@@ -267,7 +272,7 @@ impl Timeline {
         }
         let keys: Vec<(EventId, Hash)> = wanted.iter().map(|(_, key)| key.clone()).collect();
         let (owner, run) = (&context.owner_id, context.run_id);
-        let found = self.store().reuse_artifacts(owner, run, &keys, self.clock().now()).await?;
+        let found = self.store().artifacts().reuse(owner, run, &keys, self.clock().now()).await?;
         let of = |key: &(EventId, Hash)| found.iter().find(|found| (&found.event_id, found.sha256) == (&key.0, key.1));
         Ok(wanted.iter().filter_map(|(index, key)| Some((*index, of(key)?.clone()))).collect())
     }

@@ -18,7 +18,7 @@ impl Timeline {
     /// meantime stay as they ended.
     pub async fn cancel_run(&self, owner: &OwnerId, run: RunId, reason: Option<&Title>) -> Result<(), EmitError> {
         self.context(owner, run).await?.ok_or(EmitError::NotFound)?;
-        for member in self.store().live_tree(owner, run).await?.into_iter().rev() {
+        for member in self.store().runs().live_tree(owner, run).await?.into_iter().rev() {
             self.cancel_one(owner, member, reason).await?;
         }
         Ok(())
@@ -26,7 +26,8 @@ impl Timeline {
 
     /// Cancels every run below one that has not ended, and leaves the run itself alone.
     pub async fn cancel_below(&self, owner: &OwnerId, run: RunId, reason: Option<&Title>) -> Result<(), EmitError> {
-        for member in self.store().live_tree(owner, run).await?.into_iter().rev().filter(|member| *member != run) {
+        for member in self.store().runs().live_tree(owner, run).await?.into_iter().rev().filter(|member| *member != run)
+        {
             self.cancel_one(owner, member, reason).await?;
         }
         Ok(())

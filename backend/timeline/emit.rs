@@ -156,7 +156,7 @@ impl Timeline {
         let ends = |event: &NewEvent| Status::after(&event.event_type).is_some_and(Status::is_terminal);
         if let Some(thread) = context.thread_id.as_ref().filter(|_| events.iter().any(ends)) {
             // A thread rests from the end of its last run on, so it must not expire at that very moment.
-            self.store().renew_thread(&context.owner_id, thread, self.clock().now()).await?;
+            self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await?;
         }
         let answer = self.submit(Arc::clone(context), None, events, None).await;
         if !fresh.is_empty() {
@@ -183,7 +183,7 @@ impl Timeline {
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
         // After the run, so that a refused one makes no thread. Until then the run itself keeps a thread from expiring.
         if let Some(thread) = &context.thread_id {
-            self.store().touch_thread(&context.owner_id, thread, self.clock().now()).await?;
+            self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
         }
         if !ack.already_open {
             self.shared.contexts.remember((*context).clone());
@@ -193,7 +193,7 @@ impl Timeline {
 
     /// The depth of a run whose parent must be here.
     async fn depth_below(&self, context: &RunContext) -> Result<i16, EmitError> {
-        let place = self.store().place_in_tree(context).await?;
+        let place = self.store().runs().place_in_tree(context).await?;
         let status = place.parent.ok_or(EmitError::NotFound)?;
         // A tree that has ended stays ended: readers of it have been told so.
         if status.is_terminal() {

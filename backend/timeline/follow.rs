@@ -187,7 +187,7 @@ impl Follower {
         self.take_place().await;
         // The tree before the page: a run that ends in between then still counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
-            match self.timeline.store().tree(&self.owner, root).await {
+            match self.timeline.store().feeds().tree(&self.owner, root).await {
                 Ok(tree) => self.learn_tree(&tree),
                 Err(error) => return self.pause(&error).await,
             }

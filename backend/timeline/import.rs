@@ -127,7 +127,7 @@ impl Timeline {
             let after = event.seq.unwrap_or_default().back(1);
             let wanted = (piece.events.len() - compared) as i64;
             let wanted = wanted.min(record.head.last_seq.get() - after.get());
-            let page = self.store().run_page(owner, piece.subject.run_id, after, wanted.min(REPLAY_ROWS)).await?;
+            let page = self.store().events().page(owner, piece.subject.run_id, after, wanted.min(REPLAY_ROWS)).await?;
             let page = page.filter(|page| !page.events.is_empty()).ok_or(ImportError::NotThere)?;
             for ((place, stored), event) in page.events.iter().zip(&piece.events[compared..]) {
                 if stored != event {
@@ -157,7 +157,7 @@ impl Timeline {
                             && event.span_id.as_ref() == Some(&answer.interrupt_id)
                     });
                     if asked.is_none() && !before {
-                        let known = self.store().asked_interrupts(owner, &[run]).await?;
+                        let known = self.store().interrupts().asked(owner, &[run]).await?;
                         asked = Some(known.into_iter().map(|known| known.interrupt_id).collect());
                     }
                     if !before && !asked.as_ref().is_some_and(|asked| asked.contains(&answer.interrupt_id)) {
@@ -178,7 +178,7 @@ impl Timeline {
         let mentions: Vec<Mention> = events.iter().filter_map(mention).collect();
         let Some(first) = mentions.first() else { return Ok(()) };
         let keys: Vec<EventId> = mentions.iter().map(|mention| mention.event_id.clone()).collect();
-        for here in self.store().artifacts_for(owner, first.enclosed.run_id, &keys).await? {
+        for here in self.store().artifacts().of_events(owner, first.enclosed.run_id, &keys).await? {
             let told = mentions.iter().find(|mention| mention.event_id == here.event_id);
             // One with another id was meant for some other event, and is swept.
             let told = told.filter(|mention| mention.enclosed.artifact_id == here.artifact_id);
@@ -192,7 +192,7 @@ impl Timeline {
     /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
     async fn birth(&self, spec: &Spec) -> Result<NewRunRow, ImportError> {
         let context = &spec.context;
-        let depth = depth_at(self.store().place_in_tree(context).await?)?;
+        let depth = depth_at(self.store().runs().place_in_tree(context).await?)?;
         if !self.store().ensure_partition_of(context.run_id).await? {
             return Err(ImportError::TooManyMonths);
         }
@@ -206,7 +206,7 @@ impl Timeline {
         }
         let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
         if let Some(thread) = context.thread_id.as_ref().filter(|_| is_new || events.iter().any(moves)) {
-            self.store().touch_thread(&context.owner_id, thread, self.clock().now()).await?;
+            self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
         }
         Ok(())
     }

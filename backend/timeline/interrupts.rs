@@ -62,7 +62,7 @@ impl Timeline {
     pub async fn expire_interrupts(&self) -> Result<usize, store::Error> {
         let (mut expired, mut after) = (0, (uuid::Uuid::nil(), 0));
         loop {
-            let page = self.store().expiring_interrupts(after).await?;
+            let page = self.store().interrupts().expiring(after).await?;
             let Some((seq, last)) = page.last() else { return Ok(expired) };
             after = (last.run_id.uuid(), *seq);
             for (_, open) in page {
@@ -92,7 +92,7 @@ impl Timeline {
 
     /// The events that close a run's open interrupts when it is cancelled.
     pub async fn cancelled_interrupts(&self, context: &RunContext) -> Result<Vec<NewEvent>, store::Error> {
-        let open = self.store().open_interrupts(&context.owner_id, context.run_id).await?;
+        let open = self.store().interrupts().open(&context.owner_id, context.run_id).await?;
         let nobody = open.into_iter().map(|id| Answer::of_nobody(id, Decision::Cancelled));
         Ok(nobody.map(|answer| resolved_event(&answer)).collect())
     }
@@ -113,7 +113,7 @@ impl Timeline {
 
     /// The request and, if there is one, the resolution of the interrupt an answer is for.
     async fn known(&self, context: &RunContext, answer: &Answer) -> Result<Vec<Recorded>, store::Error> {
-        self.store().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str()).await
+        self.store().events().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str()).await
     }
 
     /// Emits the answer and, for an interrupted run, that it goes on. The keys make both the only ones.
@@ -152,7 +152,7 @@ impl Timeline {
     ) -> Result<(), AnswerError> {
         let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
         if record.head.status != Status::Interrupted
-            || !self.store().open_interrupts(&context.owner_id, context.run_id).await?.is_empty()
+            || !self.store().interrupts().open(&context.owner_id, context.run_id).await?.is_empty()
         {
             return Ok(());
         }
@@ -179,7 +179,9 @@ impl Timeline {
             return Ok(Resumed { interrupt_id, checkpoint_id: named, ns: Some(ns.unwrap_or_default()) });
         }
         let newest = match &context.thread_id {
-            Some(thread) => self.store().checkpoint_of_run(&context.owner_id, thread, context.run_id).await?,
+            Some(thread) => {
+                self.store().interrupts().checkpoint_of_run(&context.owner_id, thread, context.run_id).await?
+            }
             None => None,
         };
         let (ns, checkpoint_id) = newest.unzip();

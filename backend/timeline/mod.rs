@@ -114,7 +114,7 @@ impl Timeline {
         supervisor: Supervisor,
         draining: CancellationToken,
     ) -> Result<Self, store::Error> {
-        let marks = Marks::of(&settings.marks_dir, &store.artifact_home().await?.simple().to_string());
+        let marks = Marks::of(&settings.marks_dir, &store.artifacts().home().await?.simple().to_string());
         let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
         let publisher = Publisher::new(settings.bus_frames, &standing.tail, standing.histories);
         let contexts = Contexts::new(store.clone());
@@ -203,13 +203,13 @@ impl Timeline {
         if let Some(context) = self.shared.contexts.known(run, owner.as_str()) {
             return Ok(Some(context));
         }
-        let record = self.shared.store.run(owner, run).await?;
+        let record = self.shared.store.runs().get(owner, run).await?;
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
     }
 
     /// The identity of a run of whomever; for callers that decide themselves whether it may be known.
     pub async fn any_context(&self, run: RunId) -> Result<Option<RunContext>, store::Error> {
-        Ok(self.shared.store.contexts(&[run]).await?.pop())
+        Ok(self.shared.store.runs().contexts(&[run]).await?.pop())
     }
 
     /// The histories of the log as this process knows it.
@@ -233,7 +233,7 @@ impl Timeline {
         if histories.current().is_first() || cursor.seq == Seq::ZERO {
             return Ok(histories.contains(cursor.history));
         }
-        let place = self.shared.store.place_of(owner, run, cursor.seq).await?;
+        let place = self.shared.store.events().position_of(owner, run, cursor.seq).await?;
         // Of an event that is not there, or not any more, nobody knows in which of them it was written.
         let written = place.map_or(histories.current(), |(lane, position)| histories.of_position(lane, position));
         Ok(written == cursor.history)
@@ -241,7 +241,7 @@ impl Timeline {
 
     /// One run of this owner.
     pub async fn run(&self, owner: &OwnerId, run: RunId) -> Result<Option<RunRecord>, store::Error> {
-        self.shared.store.run(owner, run).await
+        self.shared.store.runs().get(owner, run).await
     }
 
     /// Deletes an ended run and everything this process remembers of it.
@@ -303,7 +303,7 @@ impl Contexts {
         missing.sort_unstable();
         missing.dedup();
         if !missing.is_empty() {
-            for context in self.store.contexts(&missing).await? {
+            for context in self.store.runs().contexts(&missing).await? {
                 self.remember(context);
             }
         }

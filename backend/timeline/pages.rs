@@ -36,7 +36,7 @@ impl Timeline {
     ) -> Result<Option<Page>, store::Error> {
         match (scope, track) {
             (Scope::Run(context), ReadPosition::Run(after)) => {
-                let page = self.store().run_page(owner, context.run_id, *after, limit).await?;
+                let page = self.store().events().page(owner, context.run_id, *after, limit).await?;
                 let Some(page) = page else { return Ok(None) };
                 let mut floor = FeedCursor::start().of_history(page.history);
                 floor.advance(page.lane, page.lane_position);
@@ -46,7 +46,7 @@ impl Timeline {
                 Ok(Some(Page::new(frames, None, floor, page.complete)))
             }
             (Scope::Feed(scope), ReadPosition::Feed(after)) => {
-                let page = self.store().feed_page(owner, scope, after, limit).await?;
+                let page = self.store().feeds().page(owner, scope, after, limit).await?;
                 let frames = self.frames(page.events, histories).await?;
                 Ok(Some(Page::new(frames, Some(page.tail.clone()), page.tail, page.complete)))
             }

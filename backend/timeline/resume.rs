@@ -121,8 +121,8 @@ impl Timeline {
         let scope = feed::Scope::Tree(root);
         let after = self.feed_cursor(owner, &scope, begin, &histories).await?;
         if matches!(begin, Begin::After(_)) && head.status.is_terminal() {
-            let all_ended = self.store().tree(owner, root).await?.iter().all(|(_, ended)| *ended);
-            if all_ended && self.store().feed_page(owner, &scope, &after, 1).await?.events.is_empty() {
+            let all_ended = self.store().feeds().tree(owner, root).await?.iter().all(|(_, ended)| *ended);
+            if all_ended && self.store().feeds().page(owner, &scope, &after, 1).await?.events.is_empty() {
                 self.check_history(owner, &histories).await?;
                 return Ok(Resumed::Ended);
             }
@@ -155,7 +155,7 @@ impl Timeline {
         histories: Arc<Histories>,
         options: StreamOptions,
     ) -> Result<Follower, store::Error> {
-        let removed = self.store().removed(owner).await?;
+        let removed = self.store().feeds().removed(owner).await?;
         Ok(self.follow_feed(owner.clone(), scope, after, &removed, histories, options))
     }
 
@@ -169,7 +169,7 @@ impl Timeline {
         match begin {
             Begin::After(cursor) => {
                 let cursor: FeedCursor = cursor.parse()?;
-                let tail = self.store().feed_tail(owner).await?;
+                let tail = self.store().feeds().tail(owner).await?;
                 check_current(tail.history(), histories)?;
                 if !histories.admits(&cursor) || cursor.is_ahead_of(&tail) {
                     return Err(ResumeError::Ahead { last: tail.to_string() });
@@ -177,7 +177,7 @@ impl Timeline {
                 Ok(cursor.of_history(histories.current()))
             }
             Begin::Tail(count) => {
-                let cursor = self.store().feed_before_tail(owner, scope, *count).await?;
+                let cursor = self.store().feeds().before_tail(owner, scope, *count).await?;
                 check_current(cursor.history(), histories)?;
                 Ok(cursor)
             }
@@ -187,6 +187,6 @@ impl Timeline {
 
     /// Says nothing about a place by what was read, unless the log is still in the history that it is admitted under.
     async fn check_history(&self, owner: &OwnerId, histories: &Histories) -> Result<(), store::Error> {
-        check_current(self.store().feed_tail(owner).await?.history(), histories)
+        check_current(self.store().feeds().tail(owner).await?.history(), histories)
     }
 }

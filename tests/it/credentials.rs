@@ -141,8 +141,8 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     }
     let (store, authenticator) = (server.inner.timeline.store(), &server.inner.authenticator);
     let now = server.clock.now();
-    assert!(!store.revoke_token(&authenticator.owner("", "bob"), id, now).await.unwrap(), "another's token stays");
-    assert!(store.revoke_token(&authenticator.owner("", "alice"), id, now).await.unwrap());
+    assert!(!store.tokens().revoke(&authenticator.owner("", "bob"), id, now).await.unwrap(), "another's token stays");
+    assert!(store.tokens().revoke(&authenticator.owner("", "alice"), id, now).await.unwrap());
     let began = std::time::Instant::now();
     for stream in &mut streams {
         assert_eq!(stream.rest().await, []);

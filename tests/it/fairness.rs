@@ -46,7 +46,7 @@ async fn a_feed_passes_over_what_others_have_in_one_step() {
         let read = async |from: FeedCursor| {
             let (mut after, mut seen, mut pages) = (from, Vec::new(), 0);
             loop {
-                let page = store.feed_page(&owner, &scope, &after, 1_000).await.unwrap();
+                let page = store.feeds().page(&owner, &scope, &after, 1_000).await.unwrap();
                 seen.extend(page.events.iter().map(|(place, event)| (event.run_id.to_string(), place.seq.get())));
                 (after, pages) = (page.tail, pages + 1);
                 if page.complete {
@@ -61,7 +61,7 @@ async fn a_feed_passes_over_what_others_have_in_one_step() {
         // Of runs, one page up to what others have and one behind it.
         assert!(pages <= if scope == Scope::Everything { 1 } else { 2 }, "{scope:?} took {pages} pages");
         // The last three events begin on the other side of it.
-        let (seen, _) = read(store.feed_before_tail(&owner, &scope, 3).await.unwrap()).await;
+        let (seen, _) = read(store.feeds().before_tail(&owner, &scope, 3).await.unwrap()).await;
         assert_eq!(seen, all[1..], "{scope:?}");
     }
 }

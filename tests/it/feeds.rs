@@ -284,7 +284,7 @@ async fn a_page_looks_into_so_many_pieces_of_the_log_and_not_more() {
     let store = server.inner.timeline.store();
     let (mut place, mut pages, mut events) = (FeedCursor::start(), 0, 0);
     loop {
-        let page = store.feed_page(&owner, &Scope::Everything, &place, 1_000).await.unwrap();
+        let page = store.feeds().page(&owner, &Scope::Everything, &place, 1_000).await.unwrap();
         (pages, events) = (pages + 1, events + page.events.len());
         assert!(page.tail.at(0) - place.at(0) < 60_000, "{} to {}", place, page.tail);
         place = page.tail;
@@ -294,7 +294,7 @@ async fn a_page_looks_into_so_many_pieces_of_the_log_and_not_more() {
     }
     assert_eq!((pages, events), (11, 12));
     for (count, before) in [(0, 511_999), (5, 7), (1_000, 0)] {
-        let cursor = store.feed_before_tail(&owner, &Scope::Everything, count).await.unwrap();
+        let cursor = store.feeds().before_tail(&owner, &Scope::Everything, count).await.unwrap();
         assert_eq!(cursor.at(0), before, "the last {count}");
     }
 }

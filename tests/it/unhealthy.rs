@@ -186,7 +186,7 @@ async fn a_read_that_is_given_up_leaves_no_transaction_open() {
     let server = Server::start().await;
     let (store, owner) = (server.inner.timeline.store(), OwnerId::trusted("somebody"));
     for step in 0..400 {
-        let _ = tokio::time::timeout(Duration::from_micros(step * 5), store.feed_tail(&owner)).await;
+        let _ = tokio::time::timeout(Duration::from_micros(step * 5), store.feeds().tail(&owner)).await;
     }
     let open = "select count(*) from pg_stat_activity where datname = current_database() and state like 'idle in%'";
     server.db.until_number("every transaction to end", open, 0).await;

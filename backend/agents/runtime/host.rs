@@ -62,7 +62,7 @@ impl LocalHost {
     }
 
     async fn end_of(&self, run_id: RunId) -> Result<Option<ChildEnd>, HostError> {
-        let Some(record) = self.store().run(&self.context.owner_id, run_id).await? else { return Ok(None) };
+        let Some(record) = self.store().runs().get(&self.context.owner_id, run_id).await? else { return Ok(None) };
         let head = record.head;
         let value = |json: Option<Json>| json.and_then(|json| serde_json::from_str(json.as_str()).ok());
         Ok(head.ended_at.map(|ended_at| ChildEnd {
@@ -106,7 +106,7 @@ impl RunHost for LocalHost {
     fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>> {
         Box::pin(async move {
             let RunContext { owner_id, run_id, .. } = &*self.context;
-            let known = self.store().interrupt(owner_id, *run_id, interrupt.as_str()).await?;
+            let known = self.store().events().interrupt(owner_id, *run_id, interrupt.as_str()).await?;
             let resolved = known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved");
             Ok(resolved.and_then(|event| {
                 let decision: Decision = event.payload.member("decision")?;
@@ -175,14 +175,14 @@ impl RunHost for LocalHost {
     fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>> {
         Box::pin(async move {
             let (owner, thread) = (&self.context.owner_id, state_thread(&self.context));
-            Ok(self.store().checkpoint(owner, &thread, &Namespace::default(), None, None).await?)
+            Ok(self.store().checkpoints().get(owner, &thread, &Namespace::default(), None, None).await?)
         })
     }
 
     fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()> {
         Box::pin(async move {
             let (owner, thread) = (&self.context.owner_id, state_thread(&self.context));
-            self.store().put_checkpoint(owner, &thread, &new, self.timeline.clock().now()).await?;
+            self.store().checkpoints().put(owner, &thread, &new, self.timeline.clock().now()).await?;
             Ok(())
         })
     }
@@ -190,7 +190,7 @@ impl RunHost for LocalHost {
     fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()> {
         Box::pin(async move {
             let (owner, thread) = (&self.context.owner_id, state_thread(&self.context));
-            self.store().put_writes(owner, &thread, &new, self.timeline.clock().now()).await?;
+            self.store().checkpoints().put_writes(owner, &thread, &new, self.timeline.clock().now()).await?;
             Ok(())
         })
     }
@@ -239,7 +239,7 @@ impl RunHost for LocalHost {
     fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>> {
         Box::pin(async move {
             let (owner, Ok(id)) = (&self.context.owner_id, artifact_id.parse::<ArtifactId>()) else { return Ok(None) };
-            let Some(found) = self.store().artifact(owner, id).await? else { return Ok(None) };
+            let Some(found) = self.store().artifacts().get(owner, id).await? else { return Ok(None) };
             let (size, media_type) = (found.size, found.media_type.to_string());
             let length = size.saturating_sub(from).min(bytes_max as u64);
             if length == 0 {

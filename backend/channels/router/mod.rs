@@ -110,7 +110,7 @@ impl Router {
         let mut waited = way.telemetry.found == Some(Status::Interrupted);
         if waited {
             let Message { owner, router_run_id, .. } = &*way.message;
-            let asked = self.store().open_interrupts(owner, *router_run_id).await?;
+            let asked = self.store().interrupts().open(owner, *router_run_id).await?;
             way.answer(&asked).await?;
         }
         loop {
@@ -233,7 +233,7 @@ impl RoutedMessage {
             return Ok(true);
         }
         let expired_until = config.expired_until(self.router.timeline.clock().now());
-        let standing = store.standing(owner, channel, &inbound.user_id, *inbound_no, expired_until).await?;
+        let standing = store.codes().verification(owner, channel, &inbound.user_id, *inbound_no, expired_until).await?;
         Ok(matches!(standing, Verification::Verified { .. }))
     }
 }

@@ -49,8 +49,11 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
     }
     let (code, expired_until) = (message.code(), config.expired_until(now));
     let another = |held_no: &i64| *held_no != message.inbound_no;
-    let standing =
-        store.standing(owner, channel, user, message.inbound_no, expired_until).await.map_err(HostError::from)?;
+    let standing = store
+        .codes()
+        .verification(owner, channel, user, message.inbound_no, expired_until)
+        .await
+        .map_err(HostError::from)?;
     let another_waits = match standing {
         // A code that was good, given again after a crash.
         Verification::Verified { by_this, held_no } => {
@@ -59,7 +62,7 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
             let is_code = match &code {
                 Some(code) if !by_this && held_no.is_none() => {
                     let hash = codes::hash(&router.key, owner, channel, code);
-                    store.spend_code(owner, channel, &hash, now).await.map_err(HostError::from)?
+                    store.codes().spend(owner, channel, &hash, now).await.map_err(HostError::from)?
                 }
                 _ => false,
             };
@@ -73,7 +76,8 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
         let hash = codes::hash(&router.key, owner, channel, &code);
         // A good one is spent, a wrong one counts.
         return match store
-            .try_code(owner, channel, (user, message.inbound_no), &hash, now)
+            .codes()
+            .attempt(owner, channel, (user, message.inbound_no), &hash, now)
             .await
             .map_err(HostError::from)?
         {
@@ -87,7 +91,7 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
         return Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted }));
     }
     // Held first: what is held and not asked for yet is asked for when its user writes again.
-    let asked = store.hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
+    let asked = store.codes().hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
     match asked.map_err(HostError::from)? {
         Asked::Verified => Ok(identified),
         Asked::Another => Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted })),
@@ -108,7 +112,7 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     let (chat, now) = (message.chat(), router.timeline.clock().now());
     let filtered = |reason| Ok(RouteState::ends(Outcome::Filtered { reason }));
     if session::is_reset(inbound, config.trigger.as_deref(), config.bot()) {
-        store.reset_chat(&message.owner, &chat, message.inbound_no, now).await.map_err(HostError::from)?;
+        store.sessions().reset(&message.owner, &chat, message.inbound_no, now).await.map_err(HostError::from)?;
         return filtered(Reason::SessionReset);
     }
     let Some(text) = session::heard(inbound, config.trigger.as_deref()) else { return filtered(Reason::NoTrigger) };
@@ -120,7 +124,8 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     let fresh = Name::trusted(&router.timeline.ids().uuid().to_string());
     let (line, target) = (message.line(text), message.target.as_ref());
     let noted = Noted { line: &line, run_id: message.run_id, user_id: &inbound.user_id, target };
-    let session = store.resolve_session(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
+    let session =
+        store.sessions().resolve(&message.owner, &chat, message.inbound_no, keeping, noted, (now, fresh)).await;
     let session = session.map_err(HostError::from)?;
     let input = way.input(&visit, text).await?;
     let resolved = Some(Resolved { session, text: text.to_owned(), input });

@@ -2,9 +2,9 @@
 //!
 //! Invariants kept here: nothing that a checkpoint holds is ever carried out, its messages are read as data and the
 //! rest goes by as bytes ([`plain`]); whatever a reader may put into a file is either usable or refused with its line
-//! ([`file`]); and each refused name is told the one rule it broke ([`name`]).
+//! ([`mod@file`]); and each refused name is told the one rule it broke ([`name`]).
 //!
-//! Start reading at [`file`] (what is kept), then [`full`] (from a checkpoint and back), and [`fallback`] and
+//! Start reading at [`mod@file`] (what is kept), then [`full`] (from a checkpoint and back), and [`fallback`] and
 //! [`summary`] (where a checkpoint says nothing).
 
 pub mod fallback;

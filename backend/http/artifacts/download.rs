@@ -48,7 +48,7 @@ pub(super) async fn download(
 ) -> Result<Response<Body>, Problem> {
     // The scope first: afterwards an artifact of another run is as absent as any.
     let owner = caller.needs(Scope::Read)?.owner();
-    let artifact = server.timeline.store().artifact(owner, id).await?.ok_or_else(Problem::not_found)?;
+    let artifact = server.timeline.store().artifacts().get(owner, id).await?.ok_or_else(Problem::not_found)?;
     caller.needs_run(Scope::Read, artifact.run_id)?;
     let etag = format!("\"{}\"", artifact.sha256);
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());

@@ -148,7 +148,7 @@ async fn check_live(server: &Server, context: &RunContext, event: Option<&EventI
         return Ok(());
     }
     if let Some(event) = event
-        && server.timeline.store().artifact_of(owner, run, event).await?.is_some()
+        && server.timeline.store().artifacts().of_event(owner, run, event).await?.is_some()
     {
         return Ok(());
     }

@@ -51,7 +51,7 @@ pub(super) async fn list(
     let page = query.page()?;
     let (store, now) = (server.timeline.store(), server.timeline.clock().now());
     let expired_until = config.expired_until(now);
-    let (known, more) = store.verified_users(owner, &channel, expired_until, &page).await?;
+    let (known, more) = store.codes().users(owner, &channel, expired_until, &page).await?;
     let next_cursor = next_cursor(more, known.last().map(|last| last.user_id.clone()));
     let expires_at = |at| config.verified_for.map(|Ttl(life_s)| timestamp(at + chrono::TimeDelta::seconds(life_s)));
     let users: Vec<ChannelUser> = known
@@ -77,6 +77,6 @@ pub(super) async fn revoke(
 ) -> Result<StatusCode, Problem> {
     let owner = caller.needs_all(Scope::Admin)?.owner();
     server.channels.config(&channel).ok_or_else(Problem::not_found)?;
-    let revoked = server.timeline.store().revoke_user(owner, &channel, &user).await;
+    let revoked = server.timeline.store().codes().revoke(owner, &channel, &user).await;
     if revoked.map_err(Problem::of_change)? { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }
 }

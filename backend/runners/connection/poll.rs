@@ -115,7 +115,7 @@ impl Connection {
             return Some(format!("the run is {}", status.as_str()));
         }
         let store = self.hub.dispatch.timeline().store();
-        let last = store.run_page(&self.peer.owner, run_id, standing.last_seq.back(1), 1).await.ok()??;
+        let last = store.events().page(&self.peer.owner, run_id, standing.last_seq.back(1), 1).await.ok()??;
         last.events.first().and_then(|(_, event)| event.payload.member("reason"))
     }
 }

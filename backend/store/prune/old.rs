@@ -1,17 +1,15 @@
 //! Checkpoints that the engine has left behind in threads that go on.
 
+use crate::store::threads::Threads;
 use chrono::{DateTime, Utc};
 
 use super::{Pruned, drop_unused_blobs};
-use crate::{
-    domain::principal::OwnerId,
-    store::{Error, Store},
-};
+use crate::{domain::principal::OwnerId, store::Error};
 
-impl Store {
+impl Threads<'_> {
     /// Leaves, of the checkpoints that the engine made, the newest `keep` of each thread, and the newest of every run that
     /// has not ended. Looks at up to `limit` threads of all owners that were used since then.
-    pub async fn prune_old(&self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
+    pub async fn prune_old(self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let threads = self
             .maintenance(async |mut connection| {
                 let threads = sqlx::query!(
@@ -38,7 +36,7 @@ impl Store {
     }
 
     /// Does not wait for a thread that somebody uses at this moment: it is looked at again.
-    async fn prune_thread(&self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
+    async fn prune_thread(self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
         self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
                 "select thread_no from store.thread where thread_no = $2 and owner_id = $1 for update skip locked",

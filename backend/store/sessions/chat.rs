@@ -1,5 +1,6 @@
 //! A chat while its row is locked: its open session and its counter.
 
+use crate::store::sessions::Sessions;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{EndReason, MessageSession, SessionPolicy};
@@ -12,7 +13,7 @@ use crate::{
             thread::{ThreadBase, counter_above},
         },
     },
-    store::{Error, Store, transaction::Tx},
+    store::{Error, transaction::Tx},
 };
 
 /// A chat whose row is locked until the transaction ends.
@@ -26,9 +27,9 @@ pub(super) struct Locked<'a> {
     pub(super) counter: i64,
 }
 
-impl Store {
+impl Sessions<'_> {
     /// Raises every counter above what is in use, as a database that was restored or edited may need it. Says how many.
-    pub async fn raise_counters(&self) -> Result<u64, Error> {
+    pub async fn raise_counters(self) -> Result<u64, Error> {
         let (mut raised, mut after) = (0, (String::new(), String::new(), String::new()));
         loop {
             let mut connection = self.upkeep.acquire().await?;

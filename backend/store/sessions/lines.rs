@@ -1,8 +1,9 @@
 //! What was said in a conversation, line by line, as every server tells it.
 
+use crate::store::sessions::Sessions;
 use crate::{
     domain::{id::ThreadId, limits::SESSION_LINES_PAGE_ROWS, principal::OwnerId},
-    store::{Error, Store, page::page, transaction::Tx},
+    store::{Error, page::page, transaction::Tx},
 };
 
 /// Lines in their order, and where the next page begins.
@@ -19,9 +20,9 @@ struct Line {
     line: String,
 }
 
-impl Store {
+impl Sessions<'_> {
     /// A page of a thread's lines behind a place, 0 at first.
-    pub async fn lines(&self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
+    pub async fn lines(self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
                 Line,

@@ -1,5 +1,6 @@
 //! A thread that begins with a state from elsewhere, and the session of the chat that it is called like.
 
+use crate::store::sessions::Sessions;
 use chrono::{DateTime, TimeDelta, Utc};
 
 use super::{EndReason, SessionPolicy, chat::Locked};
@@ -10,7 +11,7 @@ use crate::{
         session::{Chat, is_idle},
     },
     store::{
-        Error, Store,
+        Error,
         checkpoints::{NewCheckpoint, put},
         transaction::Tx,
     },
@@ -27,11 +28,11 @@ pub struct CalledLike {
     pub fresh: Name,
 }
 
-impl Store {
+impl Sessions<'_> {
     /// Keeps the first checkpoint of a thread, and lets the chat go on with the thread, unless it has an open session
     /// on another. All or nothing; `None` when the thread holds checkpoints already, else the chat's session on it.
     pub async fn begin_thread(
-        &self,
+        self,
         owner: &OwnerId,
         thread: &ThreadId,
         new: &NewCheckpoint,

@@ -78,8 +78,12 @@ async fn an_upload_waits_for_the_removal_of_the_same_bytes_and_brings_them_anew(
     execute(&mut server.db.connect().await, "delete from store.artifact".to_owned()).await;
     server.pass(LONG);
     let before = server.clock.now() - chrono::TimeDelta::hours(1);
-    let seized = store(&server).seize_content(digest(b"bytes"), before).await.unwrap().expect("it is loose");
-    assert!(store(&server).seize_content(digest(b"bytes"), before).await.unwrap().is_none(), "one at a time");
+    let seized =
+        store(&server).artifacts().seize_content(digest(b"bytes"), before).await.unwrap().expect("it is loose");
+    assert!(
+        store(&server).artifacts().seize_content(digest(b"bytes"), before).await.unwrap().is_none(),
+        "one at a time"
+    );
     let upload = server.upload(&run, "second", "bytes");
     let removal = async {
         let waiting = "select count(*) from pg_stat_activity where datname = current_database()
@@ -102,7 +106,7 @@ async fn a_removal_passes_over_bytes_that_an_upload_has_claimed_or_is_inserting(
     execute(&mut connection, "create table copy as table store.artifact; delete from store.artifact".to_owned()).await;
     server.pass(LONG);
     // Claimed a moment ago.
-    store(&server).claim_content(&[(digest(b"bytes"), 5)], server.clock.now()).await.unwrap();
+    store(&server).artifacts().claim_content(&[(digest(b"bytes"), 5)], server.clock.now()).await.unwrap();
     assert_eq!(sweep(&server).await.contents, 0);
     // Claimed long ago, and inserted at this moment.
     server.pass(LONG);
@@ -134,7 +138,7 @@ async fn an_artifact_is_not_inserted_once_its_bytes_are_gone() {
     let run = server.start_run().await;
     let owner = server.run(&run).await["owner_id"].as_str().map(runreel::domain::principal::OwnerId::trusted).unwrap();
     let late = artifact(&server, &run, "e", b"late");
-    assert!(!store(&server).insert_artifacts(&owner, std::slice::from_ref(&late)).await.unwrap());
+    assert!(!store(&server).artifacts().insert(&owner, std::slice::from_ref(&late)).await.unwrap());
     assert_eq!(server.db.number("select count(*) from store.artifact").await, 0);
 }
 
@@ -147,9 +151,9 @@ async fn an_artifact_whose_event_never_came_goes_when_it_is_old() {
     server.emit(&run, json!({ "type": "log.info", "event_id": "another" })).await;
     // As a server leaves them that dies between the insert and the emit, and one whose repeat found an earlier event.
     for event in ["never", "another"] {
-        store(&server).claim_content(&[(digest(b"untold"), 6)], server.clock.now()).await.unwrap();
+        store(&server).artifacts().claim_content(&[(digest(b"untold"), 6)], server.clock.now()).await.unwrap();
         let untold = [artifact(&server, &run, event, b"untold")];
-        assert!(store(&server).insert_artifacts(&owner, &untold).await.unwrap());
+        assert!(store(&server).artifacts().insert(&owner, &untold).await.unwrap());
     }
     assert_eq!(server.artifacts(&run).await.len(), 1, "only what the log tells of is listed");
     assert_eq!(server.db.number("select count(*) from runreel.artifacts").await, 1);

@@ -5,8 +5,8 @@
 //! short transaction; events are inserted and never changed.
 //!
 //! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
-//! the columns are not already a value; begin with [`Store::scoped`] when it is for somebody; return `Ok(None)` for
-//! absence; run `just sqlx` and commit `.sqlx`.
+//! the columns are not already a value; begin with [`Store::scoped`] when it is for an owner; return `Ok(None)` for
+//! absence; run `just sqlx` and commit `.sqlx`. Each noun has a repository, such as [`runs::Runs`] ([`Store::runs`]).
 //!
 //! Start reading at [`append`], the one statement that writes the log.
 

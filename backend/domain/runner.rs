@@ -184,7 +184,7 @@ pub struct Ack {
 
 /// Why something was not done; `docs/protocol.md` has a sentence for each. A code never changes its meaning.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
-#[serde(from = "String", into = "String")]
+#[serde(rename_all = "snake_case")]
 pub enum RunnerCode {
     Malformed,
     UnknownMessage,
@@ -202,40 +202,11 @@ pub enum RunnerCode {
     Unavailable,
     Internal,
     /// One of a later version.
+    #[serde(untagged)]
     Other(String),
 }
 
-impl From<String> for RunnerCode {
-    fn from(text: String) -> Self {
-        Self::ALL.into_iter().find(|code| code.as_str() == text).unwrap_or(Self::Other(text))
-    }
-}
-
-impl From<RunnerCode> for String {
-    fn from(code: RunnerCode) -> Self {
-        code.as_str().to_owned()
-    }
-}
-
 impl RunnerCode {
-    const ALL: [Self; 15] = [
-        Self::Malformed,
-        Self::UnknownMessage,
-        Self::Unexpected,
-        Self::Unsupported,
-        Self::TooLarge,
-        Self::CredentialInBody,
-        Self::OutOfOrder,
-        Self::NotAssigned,
-        Self::LeaseLost,
-        Self::RunEnded,
-        Self::InvalidEvent,
-        Self::RoleMismatch,
-        Self::InvalidTransition,
-        Self::Unavailable,
-        Self::Internal,
-    ];
-
     pub fn because(self, detail: impl Into<String>) -> RunnerError {
         RunnerError { code: self, detail: detail.into(), run_id: None, n: None }
     }

@@ -164,7 +164,8 @@ impl Checkpoints<'_> {
         new: &NewCheckpoint,
         now: DateTime<Utc>,
     ) -> Result<(bool, DateTime<Utc>), Error> {
-        self.again_on_a_lost_connection(|| put(&self.pool, owner, thread, new, now)).await
+        self.by_itself(owner, |mut connection| async move { put(&mut *connection, owner, thread, new, now).await })
+            .await
     }
 
     /// Keeps what a task has written, and makes the thread if there is none; says how many were stored.
@@ -179,7 +180,8 @@ impl Checkpoints<'_> {
         let channels: Vec<String> = new.writes.iter().map(|(_, channel, _)| channel.as_str().to_owned()).collect();
         let types: Vec<String> = new.writes.iter().map(|(_, _, value)| value.t.as_str().to_owned()).collect();
         let bytes: Vec<&[u8]> = new.writes.iter().map(|(_, _, value)| value.b.0.as_slice()).collect();
-        self.again_on_a_lost_connection(|| async {
+        let (idxs, channels, types, bytes) = (&idxs, &channels, &types, &bytes);
+        self.by_itself(owner, |mut connection| async move {
             let stored = sqlx::query_file!(
                 "backend/store/sql/put_writes.sql",
                 owner.as_str(),
@@ -190,12 +192,12 @@ impl Checkpoints<'_> {
                 new.task_id.as_str(),
                 new.task_path.as_str(),
                 new.upsert,
-                &idxs,
-                &channels,
-                &types,
-                &bytes as &[&[u8]]
+                idxs,
+                channels,
+                types,
+                bytes as &[&[u8]]
             );
-            Ok(stored.execute(&self.pool).await?.rows_affected())
+            Ok(stored.execute(&mut *connection).await?.rows_affected())
         })
         .await
     }
@@ -256,7 +258,12 @@ impl Checkpoints<'_> {
         run_id: Option<&MadeBy>,
     ) -> Result<Option<Checkpoint>, Error> {
         let one = One { thread, ns, checkpoint_id, run_id };
-        let found = self.again_on_a_lost_connection(|| whole(&self.pool, owner, Vec::new(), Some(&one))).await?;
+        let one = &one;
+        let found =
+            self.by_itself(owner, |mut connection| async move {
+                whole(&mut *connection, owner, Vec::new(), Some(one)).await
+            })
+            .await?;
         Ok(found.into_iter().next())
     }
 }

@@ -10,28 +10,8 @@
 //!
 //! Start reading at [`append`], the one statement that writes the log.
 
-/// A part of the store: the queries about one thing.
-macro_rules! repository {
-    ($(#[$about:meta])* $name:ident, $accessor:ident) => {
-        $(#[$about])*
-        #[derive(Clone, Copy, Debug)]
-        pub struct $name<'a>(&'a crate::store::Store);
-
-        impl crate::store::Store {
-            pub fn $accessor(&self) -> $name<'_> {
-                $name(self)
-            }
-        }
-
-        impl std::ops::Deref for $name<'_> {
-            type Target = crate::store::Store;
-
-            fn deref(&self) -> &crate::store::Store {
-                self.0
-            }
-        }
-    };
-}
+#[macro_use]
+mod repository;
 
 pub mod append;
 pub mod artifacts;
@@ -84,7 +64,10 @@ use self::{
 };
 use crate::{
     domain::{
-        limits::{CONNECTION_MS_MAX, PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX},
+        limits::{
+            CONNECTION_MS_MAX, PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX,
+            REMOVALS_MAX, REMOVALS_OWN_MAX,
+        },
         principal::OwnerId,
     },
     quota::{Quota, Share},
@@ -115,6 +98,8 @@ pub struct Database {
     tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
     /// Heartbeats of producers, which must not have all connections of the upkeep.
     heartbeats: Quota,
+    /// Deletions of runs, each with a connection of its own.
+    removals: Quota,
     /// Connections on their way back to their pool.
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the probe of readiness.
@@ -191,6 +176,7 @@ impl Store {
             nobody: OwnerId::trusted(""),
             tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
             heartbeats: Quota::new(1, 1),
+            removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
             returns: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
             options,
@@ -251,9 +237,7 @@ impl Store {
 
     /// The right to one of the readers' connections, of which one principal never has all.
     async fn share(&self, payer: &OwnerId) -> Result<Share, Error> {
-        let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
-        let share = tokio::time::timeout(wait, self.readers.take(payer, 1)).await;
-        share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())
+        wait_for_share(&self.readers, payer).await
     }
 
     /// One of the readers' connections, for an owner.
@@ -363,6 +347,13 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         // Compiling a statement takes longer than any of them.
         ("jit", "off"),
     ])
+}
+
+/// One of what principals share; too late is [`Error::Busy`].
+async fn wait_for_share(quota: &Quota, payer: &OwnerId) -> Result<Share, Error> {
+    let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
+    let share = tokio::time::timeout(wait, quota.take(payer, 1)).await;
+    share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())
 }
 
 /// Gives a database use its bound: what does not answer in time is unavailable.

@@ -3,7 +3,7 @@
 use chrono::{DateTime, Months, Utc};
 use sqlx::Connection as _;
 
-use super::{Error, Store, bounded};
+use super::{Error, Store, bounded, wait_for_share};
 use crate::domain::{
     id::RunId,
     limits::{IMPORT_MONTHS_MAX, READ_WAIT_MS_MAX},
@@ -25,6 +25,17 @@ impl Store {
     ///
     /// Writers keep no heads of ended runs in memory, so none can append to a run that is gone.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
+        // Its connection is not the pool's, so there are few of them, and none for a run that cannot be deleted.
+        match self.runs().get(owner, run).await? {
+            None => return Ok(Removal::Absent),
+            Some(record) if !record.head.status.is_terminal() => return Ok(Removal::StillLive),
+            Some(_) => {}
+        }
+        let _turn = wait_for_share(&self.removals, owner).await?;
+        self.remove_run(owner, run).await
+    }
+
+    async fn remove_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.dedicated("runreel_retention").await?;
             let mut tx = connection.begin().await?;
@@ -132,6 +143,8 @@ impl Store {
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
+            // As above: there is time for another try.
+            sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut owner).await?;
             let _ = owner.close().await;
             Ok(made.unwrap_or(0))

@@ -104,7 +104,7 @@ struct Row {
     started_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
     last_event_at: DateTime<Utc>,
-    /// By step, what it took and waited: an object of pairs.
+    /// By step, what it took and waited: an object of pairs of numbers as texts, which lose nothing on the way.
     node_times: Option<String>,
 }
 
@@ -210,7 +210,7 @@ impl Runs<'_> {
                    cross join lateral (
                        select r.*, j.lease_ms as j_lease_ms, j.lease_until - j.lease_ms * interval '1 millisecond' as j_heard_at,
                               case when r.last_seq <= $3::bigint then (
-                                  select json_object_agg(t.node, json_build_array(t.duration_ms, t.waiting_ms))::text
+                                  select json_object_agg(t.node, json_build_array(t.duration_ms::text, t.waiting_ms::text))::text
                                   from (
                                       select s.node, sum(d.duration_ms) as duration_ms,
                                              sum(greatest(s.between_ms - d.duration_ms, 0)) as waiting_ms
@@ -228,7 +228,7 @@ impl Runs<'_> {
                                                   select e.*, case when e.type = 'run.resumed' and lag(e.type) over life = 'run.interrupted'
                                                                        then greatest((extract(epoch from e.at - lag(e.at) over life) * 1000)::float8, 0) end as answered_ms
                                                   from store.run_event e
-                                                  where e.run_id = r.run_id and e.owner_id = me.owner
+                                                  where e.run_id = $2 and e.owner_id = me.owner
                                                     and (e.type in ('run.interrupted', 'run.waiting', 'run.resumed')
                                                          or e.span_id is not null and e.type in ('step.started', 'step.completed', 'step.failed'))
                                                   window life as (partition by e.type in ('run.interrupted', 'run.waiting', 'run.resumed') order by e.seq)
@@ -251,10 +251,12 @@ impl Runs<'_> {
                 events_max
             );
             let Some(mut row) = row.fetch_optional(&mut *connection).await? else { return Ok(None) };
-            let times: BTreeMap<String, (f64, f64)> =
+            let times: BTreeMap<String, (String, String)> =
                 row.node_times.take().and_then(|json| serde_json::from_str(&json).ok()).unwrap_or_default();
-            let times = times.into_iter();
-            let times = times.map(|(node, (duration_ms, waiting_ms))| (node, NodeTimes { duration_ms, waiting_ms }));
+            let ms = |text: &str| text.parse().unwrap_or_default();
+            let times = times.into_iter().map(|(node, (duration, waiting))| {
+                (node, NodeTimes { duration_ms: ms(&duration), waiting_ms: ms(&waiting) })
+            });
             Ok(Some((RunRecord::try_from(row)?, times.collect())))
         })
         .await

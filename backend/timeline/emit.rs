@@ -116,8 +116,8 @@ pub(crate) struct AppendRequest {
     pub arrived: Instant,
     /// Taken when the answer is given.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
-    /// Of what its principal may have waiting.
-    pub _place: Option<Share>,
+    /// Of what its principal may have waiting: requests, and KiB.
+    pub _place: Option<(Share, Share)>,
 }
 
 impl AppendRequest {
@@ -129,8 +129,12 @@ impl AppendRequest {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.events.iter().map(|event| event.payload.as_str().len() + 128).sum()
+        bytes_of(&self.events)
     }
+}
+
+fn bytes_of(events: &[NewEvent]) -> usize {
+    events.iter().map(|event| event.payload.as_str().len() + 128).sum()
 }
 
 /// How a run begins.
@@ -211,7 +215,10 @@ impl Timeline {
         first_seq: Option<Seq>,
     ) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
-        let place = Some(self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?);
+        // The events outlive the request that brought them, if its client leaves.
+        let kib = u32::try_from(bytes_of(&events) / 1024 + 1).map_err(|_| EmitError::Busy)?;
+        let place = self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?;
+        let room = self.shared.waiting_kib.try_take(&context.owner_id, kib).map_err(|_| EmitError::Busy)?;
         let lane = lane_of(context.run_id, self.shared.lanes.len());
         let emission = AppendRequest {
             context,
@@ -220,7 +227,7 @@ impl Timeline {
             first_seq,
             arrived: Instant::now(),
             reply: Some(reply),
-            _place: place,
+            _place: Some((place, room)),
         };
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,

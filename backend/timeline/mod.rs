@@ -51,7 +51,10 @@ use crate::{
         event::Recorded,
         history::Histories,
         id::{RunId, Seq},
-        limits::{CONTEXTS_MAX, EMISSIONS_OWN_MAX, LANE_QUEUE_MAX, REPLAYS_MAX, REPLAYS_OWN_MAX},
+        limits::{
+            CONTEXTS_MAX, EMISSIONS_KIB_MAX, EMISSIONS_OWN_KIB_MAX, EMISSIONS_OWN_MAX, LANE_QUEUE_MAX, REPLAYS_MAX,
+            REPLAYS_OWN_MAX,
+        },
         principal::OwnerId,
     },
     quota::Quota,
@@ -89,6 +92,8 @@ struct Shared {
     lanes: Vec<mpsc::Sender<AppendRequest>>,
     /// What principals have waiting for the lanes.
     waiting: Quota,
+    /// And how much that is, KiB.
+    waiting_kib: Quota,
     /// Readers that have a page of the log before them.
     replays: Quota,
     clock: Clock,
@@ -160,6 +165,7 @@ impl Timeline {
             contexts,
             lanes,
             waiting: Quota::new(Semaphore::MAX_PERMITS, EMISSIONS_OWN_MAX),
+            waiting_kib: Quota::new(EMISSIONS_KIB_MAX, EMISSIONS_OWN_KIB_MAX),
             replays: Quota::new(REPLAYS_MAX, REPLAYS_OWN_MAX),
             clock,
             ids,

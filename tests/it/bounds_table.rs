@@ -1,79 +1,12 @@
 //! The table of bounds in `docs/protocol.md` against the program's constants, number by number.
 
+mod spelled;
+
 use std::{collections::BTreeMap, fs};
 
 use runreel::domain::limits::*;
 
-/// 8 388 608 as `8 MiB`.
-fn bytes(count: impl TryInto<u64>) -> String {
-    let count = whole(count);
-    for (size, unit) in [(1 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")] {
-        if count >= size && count.is_multiple_of(size) {
-            return format!("{} {unit}", grouped(count / size));
-        }
-    }
-    format!("{} bytes", grouped(count))
-}
-
-/// 65 536 KiB as `64 MiB`.
-fn kib(count: impl TryInto<u64>) -> String {
-    bytes(whole(count) * 1024)
-}
-
-/// 10000 as `10 000`.
-fn n(count: impl TryInto<u64>) -> String {
-    grouped(whole(count))
-}
-
-/// 4 500 ms as `4.5 s`.
-fn s(ms: impl TryInto<u64>) -> String {
-    let ms = whole(ms);
-    let tenths = ms % 1_000 / 100;
-    assert_eq!(ms % 100, 0, "{ms} ms are not whole tenths of a second");
-    if tenths == 0 { format!("{} s", grouped(ms / 1_000)) } else { format!("{}.{tenths} s", ms / 1_000) }
-}
-
-fn min(ms: impl TryInto<u64>) -> String {
-    format!("{} min", parts(ms, 60_000))
-}
-
-fn minutes(seconds: impl TryInto<u64>) -> String {
-    format!("{} minutes", parts(seconds, 60))
-}
-
-fn hours(ms: impl TryInto<u64>) -> String {
-    format!("{} h", parts(ms, 3_600_000))
-}
-
-fn days(seconds: impl TryInto<u64>) -> String {
-    format!("{} days", n(parts(seconds, 24 * 3_600)))
-}
-
-fn years(seconds: impl TryInto<u64>) -> String {
-    format!("{} years", parts(seconds, 365 * 24 * 3_600))
-}
-
-/// How often a unit is in a bound, which is a whole number of them.
-fn parts(count: impl TryInto<u64>, unit: u64) -> u64 {
-    let count = whole(count);
-    assert!(count.is_multiple_of(unit), "{count} is no multiple of {unit}");
-    count / unit
-}
-
-fn whole(count: impl TryInto<u64>) -> u64 {
-    count.try_into().unwrap_or_else(|_| panic!("a bound is not negative"))
-}
-
-fn grouped(count: u64) -> String {
-    let digits = count.to_string();
-    if digits.len() < 4 {
-        return digits;
-    }
-    let head = digits.len() % 3;
-    let groups = digits.as_bytes()[head..].chunks(3).map(|group| str::from_utf8(group).unwrap());
-    let all: Vec<&str> = (head > 0).then(|| &digits[..head]).into_iter().chain(groups).collect();
-    all.join(" ")
-}
+use self::spelled::{bytes, days, hours, kib, min, minutes, n, s, years};
 
 /// What each row has to say, in this order. What stands in backticks, and the status of a refusal, is not compared.
 fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
@@ -285,6 +218,7 @@ fn tenths(ms: u64) -> String {
 fn writes() -> Rows {
     vec![
         ("runs one cancel reaches", vec![n(CANCEL_RUNS_MAX)]),
+        ("runs being deleted in a process", vec![n(REMOVALS_MAX), n(REMOVALS_OWN_MAX), s(READ_SHARE_WAIT_MS_MAX)]),
         ("time inside a client-chosen `run_id`", vec![hours(RUN_ID_SKEW_MS_MAX)]),
         ("text of one open span", vec![bytes(OPEN_TEXT_BYTES_MAX)]),
         ("open spans of a run", vec![n(OPEN_SPANS_MAX), bytes(OPEN_RUN_BYTES_MAX)]),
@@ -296,7 +230,10 @@ fn writes() -> Rows {
             "payloads and results that become artifacts at once",
             vec![n(TAKES_MAX), n(TAKES_OWN_MAX), s(TAKE_WAIT_MS_MAX)],
         ),
-        ("emit requests waiting for a writer lane", vec![n(LANE_QUEUE_MAX), n(EMISSIONS_OWN_MAX)]),
+        (
+            "emit requests waiting for a writer lane",
+            vec![n(LANE_QUEUE_MAX), n(EMISSIONS_OWN_MAX), kib(EMISSIONS_KIB_MAX), kib(EMISSIONS_OWN_KIB_MAX)],
+        ),
         ("one commit", vec![format!("{} events", n(COMMIT_EVENTS_MAX)), bytes(COMMIT_BYTES_MAX)]),
         ("wait for an emit", vec![s(EMIT_WAIT_MS_MAX)]),
         ("a try whether events can be stored", vec![s(PROBE_MS_MAX)]),
@@ -357,9 +294,14 @@ fn said(cell: &str) -> String {
 
 /// Where a row says this from there on, and not a longer number that holds it.
 fn place(text: &str, from: usize, value: &str) -> Option<usize> {
-    let is_digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
-    let alone =
-        |at: &usize| !is_digit(text[..*at].chars().next_back()) && !is_digit(text[at + value.len()..].chars().next());
+    let goes_on = |before: Option<char>, after: Option<char>| {
+        let both = |kind: fn(&char) -> bool| before.as_ref().is_some_and(kind) && after.as_ref().is_some_and(kind);
+        both(char::is_ascii_digit) || both(char::is_ascii_alphabetic)
+    };
+    let alone = |at: &usize| {
+        let (before, after) = (text[..*at].chars().next_back(), text[at + value.len()..].chars().next());
+        !goes_on(before, value.chars().next()) && !goes_on(value.chars().next_back(), after)
+    };
     text.match_indices(value).map(|(at, _)| at).find(|at| *at >= from && alone(at))
 }
 

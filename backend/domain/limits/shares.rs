@@ -72,5 +72,13 @@ pub const SAVED_WAITING_MAX: usize = 64;
 pub const SAVED_WAITING_OWN_MAX: usize = 48;
 /// Emits of one principal that may wait for a writer.
 pub const EMISSIONS_OWN_MAX: usize = 2_048;
+/// What all emits that wait for a writer may hold together, KiB; also those whose clients have left.
+pub const EMISSIONS_KIB_MAX: usize = 512 * 1024;
+/// Of these, those of one principal, KiB.
+pub const EMISSIONS_OWN_KIB_MAX: usize = 128 * 1024;
+/// Runs that one process deletes at a time; each takes a connection of its own.
+pub const REMOVALS_MAX: usize = 4;
+/// Of these, those of one principal.
+pub const REMOVALS_OWN_MAX: usize = 1;
 /// Runners of one process that look for what is new to them at the same time, one of each principal.
 pub const RUNNER_LOOKS_MAX: usize = 2;

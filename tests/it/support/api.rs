@@ -148,9 +148,11 @@ impl Api {
         let asked = async {
             loop {
                 let reply = self.get(&path).await;
-                let Some(after) = reply.headers.get("retry-after").filter(|_| reply.status == 503) else {
+                let is_asked_again = reply.status == 503 && reply.json()["code"] == "unavailable";
+                let Some(after) = reply.headers.get("retry-after").filter(|_| is_asked_again) else {
                     return reply;
                 };
+                eprintln!("no connection to the database in time: {path} is asked again");
                 tokio::time::sleep(Duration::from_secs(after.to_str().unwrap().parse().unwrap())).await;
             }
         };

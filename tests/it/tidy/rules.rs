@@ -4,6 +4,8 @@
 //! the timeline (`tests/planted` shows what the compiler says of another way). The rules here say where those values may be
 //! made, and they are shown planted violations.
 
+use std::fs;
+
 use super::{code, files, is_test, name};
 
 /// A file of the program: its name and its code without comments.
@@ -69,6 +71,9 @@ const SQLX_OUTSIDE: [&str; 7] =
 /// Where the trait is needed that tells the password of a connection.
 const SQLX_OPTIONS: &str = "backend/cli/sql/psql.rs";
 
+/// What a statement holds that is executed on a connection which still has the owner it served last.
+const NAMES_ITS_OWNER: &str = "select set_config('runreel.owner', $1, true) as owner";
+
 fn is_one_of(files: &[&str], name: &str) -> bool {
     files.iter().any(|file| name == *file || file.ends_with('/') && name.starts_with(file))
 }
@@ -93,7 +98,17 @@ fn words_of_path(code: &str) -> Vec<String> {
         depth += i32::from(c == '{') - i32::from(c == '}');
         !(is_word(c) || matches!(c, ':' | '{' | '}' | '*') || depth > 0)
     });
-    let words = path[..end.unwrap_or(path.len())].split(|c: char| !is_word(c) && c != '*');
+    let path = &path[..end.unwrap_or(path.len())];
+    // A module that is imported as such could be used under its own or another name.
+    if ["postgres", "error"].iter().any(|module| {
+        path.match_indices(module).any(|(at, _)| {
+            let rest = &path[at + module.len()..];
+            !rest.starts_with("::") || rest.contains("self")
+        })
+    }) {
+        return vec!["a whole module".to_owned()];
+    }
+    let words = path.split(|c: char| !is_word(c) && c != '*');
     words.filter(|word| !word.is_empty() && !matches!(*word, "as" | "_" | "self")).map(str::to_owned).collect()
 }
 
@@ -113,6 +128,13 @@ fn violations(source: &Source) -> Vec<String> {
             let executing = words_of_path(&code[at + "sqlx".len()..]).into_iter().filter(|word| !is_allowed(word));
             found.extend(executing.map(|word| format!("{name} names sqlx::{word}; SQL is in backend/store alone")));
         }
+    }
+    let count = |text: &str| code.matches(text).count();
+    let in_files = files("backend/store/sql", &[".sql"]).into_iter().filter(|path| {
+        code.contains(&super::name(path)) && fs::read_to_string(path).is_ok_and(|sql| sql.contains(NAMES_ITS_OWNER))
+    });
+    if count(".by_itself(") > count(NAMES_ITS_OWNER) + in_files.count() {
+        found.push(format!("{name} has a statement by itself that does not begin with {NAMES_ITS_OWNER}"));
     }
     found
 }
@@ -148,6 +170,14 @@ fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
         ),
         ("use sqlx as s; s::query(text)", "names sqlx::*; SQL is in backend/store alone"),
         ("use sqlx::*;", "names sqlx::*; SQL is in backend/store alone"),
+        (
+            "use sqlx::postgres as pg; pg::PgPool::connect(url)",
+            "names sqlx::a whole module; SQL is in backend/store alone",
+        ),
+        (
+            "use sqlx::{postgres::{self, PgSslMode}}; postgres::PgPool::connect(url)",
+            "names sqlx::a whole module; SQL is",
+        ),
         ("sqlx::postgres::PgListener::connect(url)", "names sqlx::PgListener; SQL is in backend/store alone"),
         (
             "use sqlx::ConnectOptions as _; options.connect().await?.copy_in_raw(text)",
@@ -166,6 +196,8 @@ fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
         planted("backend/store/prune.rs", "Appenders(self.clone())").contains("made with the store"),
         "in the store"
     );
+    let unnamed = "self.by_itself(owner, |c| async { query!(\"select 1 from store.run\") })";
+    assert!(planted("backend/store/second.rs", unnamed).contains("does not begin with"), "of nobody");
     let inside = "insert into store.run_event select 1";
     assert!(
         planted("backend/store/sql/second.sql", inside).contains("one statement"),

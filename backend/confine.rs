@@ -166,8 +166,8 @@ mod tests {
             kill -0 $PPID && echo signalled";
         let mut command = Command::new("sh");
         command.arg("-c").arg(script).current_dir(scratch.path()).stdout(std::process::Stdio::piped());
-        let walls = Confinement::around([scratch.path().join("data")]);
-        let child = walls.spawn(command, Some(&scratch.path().join("data/files/mine"))).await.unwrap();
+        let confinement = Confinement::around([scratch.path().join("data")]);
+        let child = confinement.spawn(command, Some(&scratch.path().join("data/files/mine"))).await.unwrap();
         let output = child.wait_with_output().await.unwrap();
         assert_eq!(String::from_utf8(output.stdout).unwrap(), "new\ntext");
         assert!(scratch.path().join("data/secret").exists() && !scratch.path().join("data/new").exists());

@@ -43,7 +43,7 @@ pub enum ResolveError {
     #[error("there is no agent named {0}")]
     Unknown(String),
     #[error("agent {agent}: {why}")]
-    InvalidIdentity { agent: String, why: String },
+    InvalidAgent { agent: String, why: String },
 }
 
 /// The agents of the configuration. Cloning shares the connections.
@@ -54,7 +54,7 @@ pub struct Agents {
     path: Option<std::ffi::OsString>,
     web: Web,
     servers: Servers,
-    walls: Confinement,
+    confinement: Confinement,
     admission: Admission,
     locks: Locks,
 }
@@ -62,30 +62,30 @@ pub struct Agents {
 impl Agents {
     /// Makes every agent once, so that what is wrong is found at the start. Tool servers are not started yet.
     ///
-    /// `path` is the `PATH` of commands and tool servers, `walls` what they cannot reach.
+    /// `path` is the `PATH` of commands and tool servers, `confinement` what they cannot reach.
     pub fn new(
         file: File,
         data_dir: PathBuf,
         path: Option<std::ffi::OsString>,
-        walls: Confinement,
+        confinement: Confinement,
     ) -> Result<Self, ResolveError> {
-        let web = Web::new().map_err(|why| ResolveError::InvalidIdentity { agent: "(any)".to_owned(), why })?;
-        let servers = Servers::new(web.clone(), path.clone(), walls.clone());
+        let web = Web::new().map_err(|why| ResolveError::InvalidAgent { agent: "(any)".to_owned(), why })?;
+        let servers = Servers::new(web.clone(), path.clone(), confinement.clone());
         let agents = Self {
             file: Arc::new(file),
             data_dir,
             servers,
             path,
             web,
-            walls,
+            confinement,
             admission: Admission::default(),
             locks: Locks::default(),
         };
         for (name, agent) in &agents.file.sections.agents {
-            let unfit = |why| ResolveError::InvalidIdentity { agent: name.clone(), why };
-            agents.model(agent).map_err(unfit)?;
-            agents.file.system(agent).map_err(|error| unfit(error.to_string()))?;
-            Toolbox::checked(agents.own_tools(agent).map_err(unfit)?).map_err(unfit)?;
+            let invalid = |why| ResolveError::InvalidAgent { agent: name.clone(), why };
+            agents.model(agent).map_err(invalid)?;
+            agents.file.system(agent).map_err(|error| invalid(error.to_string()))?;
+            Toolbox::checked(agents.own_tools(agent).map_err(invalid)?).map_err(invalid)?;
         }
         Ok(agents)
     }
@@ -94,14 +94,14 @@ impl Agents {
     pub async fn assistant(&self, name: &str) -> Result<Assistant, ResolveError> {
         let agent = self.file.sections.agents.get(name);
         let agent = agent.ok_or_else(|| ResolveError::Unknown(name.to_owned()))?;
-        let unfit = |why: String| ResolveError::InvalidIdentity { agent: name.to_owned(), why };
-        let parse = |name: &str| name.parse::<Name>().map_err(|_| unfit(format!("{name} is not a valid agent name")));
-        let (model, config) = self.model(agent).map_err(unfit)?;
-        let mut tools = self.own_tools(agent).map_err(unfit)?;
+        let invalid = |why: String| ResolveError::InvalidAgent { agent: name.to_owned(), why };
+        let parse = |name: &str| name.parse::<Name>().map_err(|_| invalid(format!("{name} is not a valid agent name")));
+        let (model, config) = self.model(agent).map_err(invalid)?;
+        let mut tools = self.own_tools(agent).map_err(invalid)?;
         let servers = agent.tools.iter().filter_map(|name| Some((name, self.file.sections.mcp.get(name)?)));
         let listed = servers.map(|(name, config)| self.servers.tools(name, config, &self.file));
         for listed in futures::future::join_all(listed).await {
-            tools.extend(listed.map_err(unfit)?);
+            tools.extend(listed.map_err(invalid)?);
         }
         // A step of the model and one of its tools are two steps of the graph.
         let limits = Limits {
@@ -109,9 +109,9 @@ impl Agents {
             node_time_max: Duration::from_secs(agent.timeout_s),
         };
         Ok(Assistant {
-            system: self.file.system(agent).map_err(|error| unfit(error.to_string()))?,
+            system: self.file.system(agent).map_err(|error| invalid(error.to_string()))?,
             model,
-            toolbox: Toolbox::checked(tools).map_err(unfit)?,
+            toolbox: Toolbox::checked(tools).map_err(invalid)?,
             locks: self.locks.clone(),
             workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
             parallel_max: agent.parallel,
@@ -181,7 +181,7 @@ impl Agents {
         let time_max = section.timeout_s.map_or(TIME_MAX_DEFAULT, Duration::from_secs);
         let bytes_max = section.bytes_max.unwrap_or(BYTES_MAX_DEFAULT);
         // Without a folder of the operator's choice every owner has one of their own.
-        let held = section.root.as_ref().and_then(|root| self.walls.within(&self.file.path(root)));
+        let held = section.root.as_ref().and_then(|root| self.confinement.within(&self.file.path(root)));
         if let Some(held) = held {
             return Err(format!(
                 "its folder contains {}, which belongs to the server: set another root",
@@ -206,7 +206,7 @@ impl Agents {
                 path: self.path.clone(),
                 output_bytes_max: bytes_max,
                 time_max,
-                walls: self.walls.clone(),
+                confinement: self.confinement.clone(),
             }))],
         })
     }

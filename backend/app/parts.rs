@@ -296,14 +296,14 @@ impl Plan<'_> {
 
     /// What carries out the runs of the configured agents.
     fn runtime(&self, dispatch: &Dispatch, threads: &Threads, admission: &Admission) -> anyhow::Result<Runtime> {
-        let walls = Confinement::around(self.args.kept(&self.file, self.secrets)?);
+        let confinement = Confinement::around(self.args.kept(&self.file, self.secrets)?);
         if self.file.starts_programs() && !confine::hold() {
             tracing::warn!(
                 "this kernel has no Landlock, so programs started by tools can reach this server's database and \
                  secrets: run agents with such tools in a runner under another user (runreel runner --config)"
             );
         }
-        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), walls)?;
+        let agents = Agents::new(self.file.clone(), self.args.data.data_dir()?, config::path(), confinement)?;
         Ok(Runtime {
             dispatch: dispatch.clone(),
             threads: threads.clone(),

@@ -68,7 +68,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         findings.tell("data directory", &machine::data_dir(&args.data))?;
         findings.tell("postgres programs", &machine::programs(&args.data).await)?;
         findings.tell("database", &machine::database(&args.data).await)?;
-        findings.tell("walls", &machine::walls(&args.data).await)?;
+        findings.tell("confinement", &machine::confinement(&args.data).await)?;
     }
     findings.tell("server", way.server())?;
     findings.tell("resume", &way.resume().await)?;

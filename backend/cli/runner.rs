@@ -99,8 +99,8 @@ pub(super) struct Args {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
     if let Some(command) = args.exec.clone() {
-        let walls = Confinement::around(args.data().kept(&File::default())?);
-        let exec = Exec { command, url: args.connection.url.clone(), walls };
+        let confinement = Confinement::around(args.data().kept(&File::default())?);
+        let exec = Exec { command, url: args.connection.url.clone(), confinement };
         let settings = args.settings(args.agents.clone(), EXEC_CAPACITY)?;
         return work(settings, exec).await;
     }
@@ -169,8 +169,8 @@ impl Args {
 
 /// The agents of a configuration, made of what this machine has.
 pub(super) fn known_agents(file: File, data: &DataArgs) -> anyhow::Result<Arc<dyn AgentResolver>> {
-    let walls = Confinement::around(data.kept(&file)?);
-    let agents = registry::Agents::new(file, data.data_dir()?, config::path(), walls);
+    let confinement = Confinement::around(data.kept(&file)?);
+    let agents = registry::Agents::new(file, data.data_dir()?, config::path(), confinement);
     Ok(Arc::new(agents.map_err(|error| CliError::usage(error.to_string()))?))
 }
 

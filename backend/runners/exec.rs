@@ -42,7 +42,7 @@ pub struct Exec {
     /// The server's address, for the command.
     pub url: String,
     /// What the command cannot reach.
-    pub walls: Confinement,
+    pub confinement: Confinement,
 }
 
 /// A line of stdout that is an event.
@@ -77,7 +77,7 @@ impl Exec {
             _ = work.answers.wait_for(|answers| answers.len() >= announced) => {}
             () = work.cancel.cancelled() => return Ok(()),
         }
-        let child = self.walls.spawn(self.command(&work), None).await;
+        let child = self.confinement.spawn(self.command(&work), None).await;
         let mut child = match child {
             Ok(child) => child,
             Err(error) => {

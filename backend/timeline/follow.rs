@@ -232,14 +232,14 @@ impl Follower {
     /// Empties the queue, then goes live at a moment at which nothing can slip between.
     async fn go_live(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
-        let mut progress = self.timeline.shared.publisher.progress();
+        let mut progress = self.timeline.shared.gate.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Phase::GoLive {
             return signals;
         }
         let wanted = |context: &RunContext| self.options.tokens && self.wants(context) && self.shows(context);
-        let publisher = &self.timeline.shared.publisher;
-        let Some(texts) = publisher.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
+        let gate = &self.timeline.shared.gate;
+        let Some(texts) = gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
             // Committed, not yet published: that is a matter of moments, unless another process's wake-up was lost.
             tokio::select! {
                 _ = progress.changed() => {}

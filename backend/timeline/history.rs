@@ -7,7 +7,7 @@
 //! a new history begins there (`domain::history`). Readers are ended and come back with their cursors, which say of which
 //! history they are.
 
-use super::{Contexts, health::Health, marks::Marks, publish::Publisher};
+use super::{Contexts, health::Health, marks::Marks, publish::Gate};
 use crate::{
     clock::IdSource,
     domain::{
@@ -45,7 +45,7 @@ pub(super) fn judge(known: &Histories, seen: &FeedCursor, standing: &LogState) -
 #[derive(Clone, Debug)]
 pub(super) struct Forks {
     pub store: Store,
-    pub publisher: Publisher,
+    pub gate: Gate,
     pub contexts: Contexts,
     pub marks: Marks,
     pub ids: IdSource,
@@ -67,10 +67,10 @@ impl Forks {
     }
 
     async fn try_reconcile(&self) -> Result<(), store::Error> {
-        let turns = self.publisher.all_turns().await;
-        let known = self.publisher.histories();
+        let turns = self.gate.all_turns().await;
+        let known = self.gate.histories();
         let standing = self.store.log_standing().await?;
-        let published = self.publisher.tail();
+        let published = self.gate.tail();
         let standing = match judge(&known, &published, &standing) {
             Verdict::Same => return Ok(()),
             Verdict::SetBack => begin(&self.store, &self.ids, &standing, &known, &published).await?,
@@ -81,7 +81,7 @@ impl Forks {
         };
         self.contexts.forget_all();
         self.marks.replace(&standing.tail, &standing.histories);
-        self.publisher.reset(&turns, &standing.tail, standing.histories);
+        self.gate.reset(&turns, &standing.tail, standing.histories);
         metrics::counter!("runreel_histories_total").increment(1);
         Ok(())
     }

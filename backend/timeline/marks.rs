@@ -16,7 +16,7 @@ use std::{
 use serde::{Deserialize, Serialize};
 use tokio_util::sync::CancellationToken;
 
-use super::publish::Publisher;
+use super::publish::Gate;
 use crate::domain::{cursor::FeedCursor, history::Histories};
 
 /// Pause between two notes.
@@ -75,11 +75,11 @@ impl Marks {
     }
 
     /// Notes what is published, until `stop`.
-    pub(super) async fn keep(self, publisher: Publisher, stop: CancellationToken) {
-        let mut progress = publisher.progress();
+    pub(super) async fn keep(self, gate: Gate, stop: CancellationToken) {
+        let mut progress = gate.progress();
         let work = async {
             while progress.changed().await.is_ok() {
-                let (marks, tail, histories) = (self.clone(), publisher.tail(), publisher.histories());
+                let (marks, tail, histories) = (self.clone(), gate.tail(), gate.histories());
                 // On a thread for such things: a disk may be slow.
                 let noted = tokio::task::spawn_blocking(move || marks.replace(&tail, &histories)).await;
                 if noted.is_err() {
@@ -90,7 +90,7 @@ impl Marks {
             }
         };
         stop.run_until_cancelled(work).await;
-        self.replace(&publisher.tail(), &publisher.histories());
+        self.replace(&gate.tail(), &gate.histories());
     }
 }
 

@@ -38,9 +38,7 @@ use std::{path::PathBuf, sync::Arc, time::Duration};
 use tokio::sync::{Mutex, Semaphore, mpsc, watch};
 use tokio_util::sync::CancellationToken;
 
-use self::{
-    emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Publisher, write_queue::WriteQueue,
-};
+use self::{emit::AppendRequest, health::Health, history::Forks, marks::Marks, publish::Gate, write_queue::WriteQueue};
 use crate::{
     artifacts::Artifacts,
     bus::Bus,
@@ -87,7 +85,7 @@ pub struct Timeline {
 struct Shared {
     store: Store,
     artifacts: Artifacts,
-    publisher: Publisher,
+    gate: Gate,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<AppendRequest>>,
     /// What principals have waiting for the lanes.
@@ -121,12 +119,12 @@ impl Timeline {
     ) -> Result<Self, store::Error> {
         let marks = Marks::of(&settings.marks_dir, &store.artifacts().home().await?.simple().to_string());
         let standing = history::at_start(&store, &marks, &ids, settings.new_history).await?;
-        let publisher = Publisher::new(settings.bus_frames, &standing.tail, standing.histories);
+        let gate = Gate::new(settings.bus_frames, &standing.tail, standing.histories);
         let contexts = Contexts::new(store.clone());
         let health = Health::new(standing.tail.lanes().count());
         let forks = Forks {
             store: store.clone(),
-            publisher: publisher.clone(),
+            gate: gate.clone(),
             contexts: contexts.clone(),
             marks: marks.clone(),
             ids: ids.clone(),
@@ -135,10 +133,10 @@ impl Timeline {
         let parts = writer::Parts {
             store: store.clone(),
             appenders: Arc::new(appenders),
-            publisher: publisher.clone(),
+            gate: gate.clone(),
             contexts: contexts.clone(),
             clock: clock.clone(),
-            wakeup: relay::Wakeup::default(),
+            wakeup: relay::WakeupSender::default(),
             health: health.clone(),
             forks: forks.clone(),
         };
@@ -154,14 +152,14 @@ impl Timeline {
             move || relay.clone().listen(settings.poll, stop.clone())
         });
         supervisor.keep("marks", {
-            let (publisher, stop) = (publisher.clone(), stop.clone());
-            move || marks.clone().keep(publisher.clone(), stop.clone())
+            let (gate, stop) = (gate.clone(), stop.clone());
+            move || marks.clone().keep(gate.clone(), stop.clone())
         });
         let births = Mutex::new(());
         let shared = Shared {
             store,
             artifacts,
-            publisher,
+            gate,
             contexts,
             lanes,
             waiting: Quota::new(Semaphore::MAX_PERMITS, EMISSIONS_OWN_MAX),
@@ -188,7 +186,7 @@ impl Timeline {
     }
 
     pub fn bus(&self) -> &Bus {
-        self.shared.publisher.bus()
+        self.shared.gate.bus()
     }
 
     pub fn clock(&self) -> &Clock {
@@ -201,7 +199,7 @@ impl Timeline {
 
     /// Changes when the life of some run may have, of any owner and in any process: a reason to look, and no more.
     pub fn run_changes(&self) -> watch::Receiver<()> {
-        self.shared.publisher.run_changes()
+        self.shared.gate.run_changes()
     }
 
     /// The identity of a run of this owner; `None` alike for an absent run and somebody else's.
@@ -223,7 +221,7 @@ impl Timeline {
     /// Whoever answers a reader takes them once, before anything else is read: its place is admitted under them and its
     /// ids are written under them, and what turns out to be of another history is not for this reader.
     pub fn histories(&self) -> Arc<Histories> {
-        self.shared.publisher.histories()
+        self.shared.gate.histories()
     }
 
     /// Whether what a reader of a run claims to have seen is part of its log under these histories.

@@ -42,7 +42,7 @@ pub(crate) type Turn = OwnedMutexGuard<()>;
 pub(super) struct AllTurns(#[expect(dead_code, reason = "held, and given back by being dropped")] Vec<Turn>);
 
 #[derive(Debug)]
-struct Gate {
+struct GateState {
     /// In here, so that nothing is published but under the gate's lock.
     bus: bus::Publisher,
     published: FeedCursor,
@@ -73,20 +73,20 @@ impl Ended {
 
 /// Publishes what was committed. Cheap to clone.
 #[derive(Clone, Debug)]
-pub(crate) struct Publisher {
+pub(crate) struct Gate {
     bus: Bus,
-    gate: Arc<Mutex<Gate>>,
+    state: Arc<Mutex<GateState>>,
     turns: Arc<Vec<Arc<tokio::sync::Mutex<()>>>>,
     progress: Arc<watch::Sender<()>>,
     run_changes: Arc<watch::Sender<()>>,
 }
 
-impl Publisher {
-    /// A publisher for which everything up to `tail` counts as published.
+impl Gate {
+    /// A gate for which everything up to `tail` counts as published.
     pub(crate) fn new(bus_frames: usize, tail: &FeedCursor, histories: Histories) -> Self {
         let (bus, to_bus) = Bus::new(bus_frames);
         let ended = tail.lanes().map(|_| Ended::NONE).collect();
-        let gate = Gate {
+        let state = GateState {
             bus: to_bus,
             published: tail.clone(),
             histories: Arc::new(histories),
@@ -96,7 +96,7 @@ impl Publisher {
         let turns = tail.lanes().map(|_| Arc::default()).collect();
         Self {
             bus,
-            gate: Arc::new(Mutex::new(gate)),
+            state: Arc::new(Mutex::new(state)),
             turns: Arc::new(turns),
             progress: Arc::default(),
             run_changes: Arc::default(),
@@ -107,8 +107,8 @@ impl Publisher {
         &self.bus
     }
 
-    fn gate(&self) -> MutexGuard<'_, Gate> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    fn state(&self) -> MutexGuard<'_, GateState> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     /// Whether this process knows the lane.
@@ -133,35 +133,35 @@ impl Publisher {
 
     /// How far everything has been published, in which history.
     pub(crate) fn tail(&self) -> FeedCursor {
-        self.gate().published.clone()
+        self.state().published.clone()
     }
 
     /// The histories of the log that is published.
     pub(crate) fn histories(&self) -> Arc<Histories> {
-        Arc::clone(&self.gate().histories)
+        Arc::clone(&self.state().histories)
     }
 
     /// Begins anew at `tail`, which may be behind what was published: the database was set back.
     pub(super) fn reset(&self, _turns: &AllTurns, tail: &FeedCursor, histories: Histories) {
-        let mut gate = self.gate();
-        gate.published = tail.clone();
-        gate.histories = Arc::new(histories);
-        gate.open.clear();
-        gate.bus.reset();
-        drop(gate);
+        let mut state = self.state();
+        state.published = tail.clone();
+        state.histories = Arc::new(histories);
+        state.open.clear();
+        state.bus.reset();
+        drop(state);
         self.progress.send_replace(());
         self.run_changes.send_replace(());
     }
 
     /// How far a lane has been published.
     pub(crate) fn published(&self, lane: u8) -> i64 {
-        self.gate().published.at(lane)
+        self.state().published.at(lane)
     }
 
     /// The runs of a lane that have ended since the last time, in whichever process.
     pub(crate) fn take_ended(&self, lane: u8) -> Ended {
-        let mut gate = self.gate();
-        gate.ended.get_mut(usize::from(lane)).map_or(Ended::NONE, |ended| std::mem::replace(ended, Ended::NONE))
+        let mut state = self.state();
+        state.ended.get_mut(usize::from(lane)).map_or(Ended::NONE, |ended| std::mem::replace(ended, Ended::NONE))
     }
 
     /// Changes whenever something was published.
@@ -182,37 +182,37 @@ impl Publisher {
         up_to: i64,
         publications: impl Iterator<Item = (Arc<RunContext>, Publication)>,
     ) {
-        let mut gate = self.gate();
+        let mut state = self.state();
         let mut of_life = false;
         for (context, publication) in publications {
             match publication {
                 Publication::Durable(place, event) => {
                     of_life |= is_of_life(&context, &event.event_type);
-                    let expected = gate.published.at(lane) + 1;
+                    let expected = state.published.at(lane) + 1;
                     assert_eq!(place.position, expected, "a lane is published without a hole");
-                    gate.published.advance(lane, place.position);
-                    gate.open.close(context.run_id, &event.event_type, event.span_id.as_ref());
+                    state.published.advance(lane, place.position);
+                    state.open.close(context.run_id, &event.event_type, event.span_id.as_ref());
                     if Status::after(&event.event_type).is_some_and(Status::is_terminal) {
-                        gate.ended[usize::from(lane)].note(context.run_id);
+                        state.ended[usize::from(lane)].note(context.run_id);
                     }
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
-                        let history = gate.histories.current();
-                        gate.bus.publish(Frame::new(context, &event, Some(place), history));
+                        let history = state.histories.current();
+                        state.bus.publish(Frame::new(context, &event, Some(place), history));
                     }
                 }
                 Publication::Delta(event, span_id, text) => {
                     // A span that is full was refused when the commit was planned.
-                    let Ok(offset) = gate.open.add(&context, &event.event_type, &span_id, &text) else { continue };
+                    let Ok(offset) = state.open.add(&context, &event.event_type, &span_id, &text) else { continue };
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
-                        gate.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
+                        state.bus.publish(Frame::new(context, &event, None, Tag::FIRST));
                     }
                 }
             }
         }
-        assert!(gate.published.at(lane) <= up_to, "nothing beyond the piece was published");
-        gate.published.advance(lane, up_to);
-        drop(gate);
+        assert!(state.published.at(lane) <= up_to, "nothing beyond the piece was published");
+        state.published.advance(lane, up_to);
+        drop(state);
         self.progress.send_replace(());
         if of_life {
             self.run_changes.send_replace(());
@@ -221,25 +221,25 @@ impl Publisher {
 
     /// Passes over a piece of a lane that is too long to publish; every reader looks into the database instead.
     pub(crate) fn skip(&self, _turn: &Turn, lane: u8, up_to: i64) {
-        let mut gate = self.gate();
-        gate.published.advance(lane, up_to);
+        let mut state = self.state();
+        state.published.advance(lane, up_to);
         // Whatever ended in that piece is not known here, so no text may be shown as still open.
-        gate.open.clear();
-        gate.ended[usize::from(lane)] = Ended::Any;
-        gate.bus.skip();
-        drop(gate);
+        state.open.clear();
+        state.ended[usize::from(lane)] = Ended::Any;
+        state.bus.skip();
+        drop(state);
         self.progress.send_replace(());
         self.run_changes.send_replace(());
     }
 
     /// Whether nobody listens and no text is open: then a publication would change nothing.
     pub(crate) fn is_idle(&self) -> bool {
-        self.bus.topics_count() == 0 && self.gate().open.is_empty()
+        self.bus.topics_count() == 0 && self.state().open.is_empty()
     }
 
     /// How much a run has open, and how much of it is this span's; `None` when that is not open.
     pub(crate) fn open(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
-        self.gate().open.lengths(run, span_id)
+        self.state().open.lengths(run, span_id)
     }
 
     /// The moment a reader goes live: nothing waits for it and everything up to `floor` has been published.
@@ -253,11 +253,11 @@ impl Publisher {
         owner: &OwnerId,
         wanted: impl Fn(&RunContext) -> bool,
     ) -> Option<Vec<OpenText>> {
-        let gate = self.gate();
-        if !subscription.is_empty() || floor.is_ahead_of(&gate.published) {
+        let state = self.state();
+        if !subscription.is_empty() || floor.is_ahead_of(&state.published) {
             return None;
         }
-        Some(gate.open.of(owner, wanted))
+        Some(state.open.of(owner, wanted))
     }
 }
 

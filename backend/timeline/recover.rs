@@ -68,7 +68,7 @@ impl Lane {
     ) -> Option<Committed> {
         loop {
             let appenders = Arc::clone(&self.parts.appenders);
-            let (lane, least) = (self.lane, self.parts.publisher.published(self.lane));
+            let (lane, least) = (self.lane, self.parts.gate.published(self.lane));
             let mut looking = pin!(async {
                 let mut appender = appenders.open(lane).await?;
                 let committed = appender.resolve(&plan.batch, least).await?;

@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 use super::{
     Contexts,
     history::{Forks, Verdict, judge},
-    publish::{Publication, Publisher, Turn},
+    publish::{Gate, Publication, Turn},
 };
 use crate::{
     domain::{context::RunContext, cursor::FeedCursor, limits::REPLAY_ROWS},
@@ -25,15 +25,15 @@ const PAUSE: Duration = Duration::from_millis(250);
 
 /// How far this process has committed; ringing twice while nobody looked is ringing once.
 #[derive(Clone, Debug)]
-pub(crate) struct Wakeup(Arc<watch::Sender<FeedCursor>>);
+pub(crate) struct WakeupSender(Arc<watch::Sender<FeedCursor>>);
 
-impl Default for Wakeup {
+impl Default for WakeupSender {
     fn default() -> Self {
         Self(Arc::new(watch::Sender::new(FeedCursor::start())))
     }
 }
 
-impl Wakeup {
+impl WakeupSender {
     pub(crate) fn send(&self, lane: u8, position: i64) {
         self.0.send_modify(|tail| tail.advance(lane, position.max(tail.at(lane))));
     }
@@ -48,7 +48,7 @@ pub(crate) struct Relay {
 
 impl Relay {
     /// Passes this process's rings on to the others.
-    pub(crate) async fn send_wakeups(self, wakeup: Wakeup, stop: CancellationToken) {
+    pub(crate) async fn send_wakeups(self, wakeup: WakeupSender, stop: CancellationToken) {
         let mut tails = wakeup.0.subscribe();
         let work = async {
             loop {
@@ -93,9 +93,9 @@ impl Relay {
 
     /// Publishes whatever is committed and not published yet.
     async fn look(&self) {
-        let Forks { store, publisher, contexts, health, .. } = &self.forks;
+        let Forks { store, gate, contexts, health, .. } = &self.forks;
         // What is published before the look cannot be missing in it, unless the database was set back.
-        let (known, published) = (publisher.histories(), publisher.tail());
+        let (known, published) = (gate.histories(), gate.tail());
         let Ok(standing) = store.log_standing().await else { return };
         if judge(&known, &published, &standing) != Verdict::Same {
             // What went wrong is logged, and tried again at the next look.
@@ -103,15 +103,15 @@ impl Relay {
             return;
         }
         health.reconciled(Ok(()));
-        for (lane, _) in standing.tail.lanes().filter(|(lane, position)| *position > publisher.published(*lane)) {
-            if !publisher.has_lane(lane) {
+        for (lane, _) in standing.tail.lanes().filter(|(lane, position)| *position > gate.published(*lane)) {
+            if !gate.has_lane(lane) {
                 continue;
             }
-            let turn = publisher.turn(lane).await;
+            let turn = gate.turn(lane).await;
             // The lane may have published it meanwhile; what stands behind it now is the others'.
             let Ok(LogState { tail, .. }) = store.log_standing().await else { return };
-            if tail.history() == publisher.histories().current() {
-                catch_up(store, publisher, contexts, &turn, lane, tail.at(lane)).await;
+            if tail.history() == gate.histories().current() {
+                catch_up(store, gate, contexts, &turn, lane, tail.at(lane)).await;
             }
         }
     }
@@ -120,32 +120,25 @@ impl Relay {
 /// Publishes a lane up to and including a committed position, from the table.
 ///
 /// What cannot be published event by event is passed over, and every reader pages it: that is always right, only slower.
-pub(super) async fn catch_up(
-    store: &Store,
-    publisher: &Publisher,
-    contexts: &Contexts,
-    turn: &Turn,
-    lane: u8,
-    up_to: i64,
-) {
-    while publisher.published(lane) < up_to {
-        let from = publisher.published(lane);
-        if publisher.is_idle() || up_to - from > CATCH_UP_EVENTS_MAX {
-            publisher.skip(turn, lane, up_to);
+pub(super) async fn catch_up(store: &Store, gate: &Gate, contexts: &Contexts, turn: &Turn, lane: u8, up_to: i64) {
+    while gate.published(lane) < up_to {
+        let from = gate.published(lane);
+        if gate.is_idle() || up_to - from > CATCH_UP_EVENTS_MAX {
+            gate.skip(turn, lane, up_to);
             return;
         }
         match piece(store, contexts, lane, from, REPLAY_ROWS.min(up_to - from)).await {
             Ok(Some(publications)) => {
                 let last = from + publications.len() as i64;
-                publisher.publish(turn, lane, last, publications.into_iter());
+                gate.publish(turn, lane, last, publications.into_iter());
             }
-            Ok(None) => publisher.skip(turn, lane, up_to),
+            Ok(None) => gate.skip(turn, lane, up_to),
             Err(error) => {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "relay read failed; readers fall back to the database"
                 );
-                publisher.skip(turn, lane, up_to);
+                gate.skip(turn, lane, up_to);
             }
         }
     }

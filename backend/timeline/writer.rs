@@ -20,8 +20,8 @@ use super::{
     health::Health,
     history::Forks,
     plan::{self, Item, Known, Plan},
-    publish::{Ended, Publication, Publisher, Turn},
-    relay::{self, Wakeup},
+    publish::{Ended, Gate, Publication, Turn},
+    relay::{self, WakeupSender},
     write_queue::WriteQueue,
 };
 use crate::{
@@ -55,10 +55,10 @@ const REPEATERS_MAX: usize = 1_000;
 pub(super) struct Parts {
     pub store: Store,
     pub appenders: Arc<Appenders>,
-    pub publisher: Publisher,
+    pub gate: Gate,
     pub contexts: Contexts,
     pub clock: Clock,
-    pub wakeup: Wakeup,
+    pub wakeup: WakeupSender,
     pub health: Health,
     pub forks: Forks,
 }
@@ -101,7 +101,7 @@ impl Lane {
     pub(super) fn new(lane: u8, parts: Parts) -> Self {
         let most = |count| NonZeroUsize::new(count).unwrap_or(NonZeroUsize::MIN);
         let (heads, repeaters) = (LruCache::new(most(HEADS_MAX)), LruCache::new(most(REPEATERS_MAX)));
-        let history = parts.publisher.histories().current();
+        let history = parts.gate.histories().current();
         Self { lane, parts, appender: None, heads, repeaters, history }
     }
 
@@ -110,7 +110,7 @@ impl Lane {
         while backlog.wait(&stop).await {
             let emissions = backlog.take(COMMIT_EVENTS_MAX, COMMIT_BYTES_MAX);
             if !emissions.is_empty() {
-                let turn = self.parts.publisher.turn(self.lane).await;
+                let turn = self.parts.gate.turn(self.lane).await;
                 Box::pin(self.commit(turn, emissions, backlog)).await;
             }
         }
@@ -215,15 +215,15 @@ impl Lane {
         emissions: &mut Vec<AppendRequest>,
         deadline: Instant,
     ) -> Result<Attempt, Failure> {
-        let publisher = self.parts.publisher.clone();
-        let (history, least) = (publisher.histories().current(), publisher.published(self.lane));
+        let gate = self.parts.gate.clone();
+        let (history, least) = (gate.histories().current(), gate.published(self.lane));
         if self.history != history {
             // What a connection remembers is of the history it wrote.
             self.heads.clear();
             self.appender = None;
             self.history = history;
         }
-        match publisher.take_ended(self.lane) {
+        match gate.take_ended(self.lane) {
             Ended::These(runs) => runs.iter().for_each(|run| _ = self.heads.pop(run)),
             Ended::Any => self.heads.clear(),
         }
@@ -237,12 +237,8 @@ impl Lane {
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
-        let known = Known {
-            heads: &heads,
-            keys: &keys,
-            open: &|run, span| publisher.open(run, span),
-            now: self.parts.clock.now(),
-        };
+        let known =
+            Known { heads: &heads, keys: &keys, open: &|run, span| gate.open(run, span), now: self.parts.clock.now() };
         let mut plan = plan::plan(emissions, &known);
         // A head that was remembered refuses nothing: another process may have written since, and what it wrote may allow
         // it.
@@ -319,7 +315,7 @@ impl Lane {
     /// After the commit: heads advance, readers see, then the producers are answered.
     async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<AppendRequest>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
-        let Parts { store, publisher, contexts, wakeup, health, .. } = &self.parts;
+        let Parts { store, gate, contexts, wakeup, health, .. } = &self.parts;
         if stored > 0 {
             health.wrote(self.lane);
         }
@@ -334,8 +330,8 @@ impl Lane {
                 self.heads.put(run, head);
             }
         }
-        if stored > 0 && publisher.published(self.lane) + 1 < first_position {
-            relay::catch_up(store, publisher, contexts, turn, self.lane, first_position - 1).await;
+        if stored > 0 && gate.published(self.lane) + 1 < first_position {
+            relay::catch_up(store, gate, contexts, turn, self.lane, first_position - 1).await;
         }
         let mut events = plan.batch.events.into_iter().map(Some).collect::<Vec<_>>();
         let mut publications = Vec::with_capacity(events.len());
@@ -361,8 +357,8 @@ impl Lane {
                 publications.push((Arc::clone(&emission.context), publication));
             }
         }
-        let up_to = if stored > 0 { first_position + stored - 1 } else { publisher.published(self.lane) };
-        publisher.publish(turn, self.lane, up_to, publications.into_iter());
+        let up_to = if stored > 0 { first_position + stored - 1 } else { gate.published(self.lane) };
+        gate.publish(turn, self.lane, up_to, publications.into_iter());
         for (mut emission, outcome) in emissions.drain(..).zip(plan.outcomes) {
             emission.answer(outcome.map(|accepted| accepted.ack));
         }

@@ -55,7 +55,7 @@ use crate::{
 
 /// What can be run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-enum ScriptedCall {
+enum Scenario {
     /// Every scenario, small.
     Quick,
     /// Every scenario at full scale.
@@ -81,26 +81,26 @@ enum ScriptedCall {
     Truthful,
 }
 
-const SCENARIOS: [ScriptedCall; 19] = [
-    ScriptedCall::SelfCheck,
-    ScriptedCall::Kills,
-    ScriptedCall::TwoWriters,
-    ScriptedCall::SameEventId,
-    ScriptedCall::TwoProcesses,
-    ScriptedCall::PostgresKills,
-    ScriptedCall::PostgresStop,
-    ScriptedCall::Drain,
-    ScriptedCall::StalledReaders,
-    ScriptedCall::GraphKills,
-    ScriptedCall::TalkKills,
-    ScriptedCall::SaveKills,
-    ScriptedCall::Demo,
-    ScriptedCall::Freeze,
-    ScriptedCall::BlackHole,
-    ScriptedCall::SetBack,
-    ScriptedCall::Skew,
-    ScriptedCall::Floods,
-    ScriptedCall::Truthful,
+const SCENARIOS: [Scenario; 19] = [
+    Scenario::SelfCheck,
+    Scenario::Kills,
+    Scenario::TwoWriters,
+    Scenario::SameEventId,
+    Scenario::TwoProcesses,
+    Scenario::PostgresKills,
+    Scenario::PostgresStop,
+    Scenario::Drain,
+    Scenario::StalledReaders,
+    Scenario::GraphKills,
+    Scenario::TalkKills,
+    Scenario::SaveKills,
+    Scenario::Demo,
+    Scenario::Freeze,
+    Scenario::BlackHole,
+    Scenario::SetBack,
+    Scenario::Skew,
+    Scenario::Floods,
+    Scenario::Truthful,
 ];
 
 /// Breaks things on purpose and counts what should not have happened.
@@ -108,7 +108,7 @@ const SCENARIOS: [ScriptedCall; 19] = [
 struct Args {
     /// What to run; a scenario alone runs at full scale.
     #[arg(value_enum, default_value = "quick")]
-    wanted: ScriptedCall,
+    wanted: Scenario,
     /// Everything random follows from it; printed, so that a run can be repeated.
     #[arg(long)]
     seed: Option<u64>,
@@ -162,13 +162,13 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let seed = args.seed.unwrap_or_else(rand::random);
     let mut out = std::io::stdout();
     writeln!(out, "chaos seed {seed}, server {}", args.server.display())?;
-    let small = args.small || args.wanted == ScriptedCall::Quick;
-    let all = matches!(args.wanted, ScriptedCall::Quick | ScriptedCall::Full);
+    let small = args.small || args.wanted == Scenario::Quick;
+    let all = matches!(args.wanted, Scenario::Quick | Scenario::Full);
     let (mut score, began) = (Score::default(), Instant::now());
     for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
         let began = Instant::now();
         // Each flood is told when it is over: all of them together take a quarter of an hour.
-        for kind in floods::kinds(args.kind, small).filter(|_| scenario == ScriptedCall::Floods) {
+        for kind in floods::kinds(args.kind, small).filter(|_| scenario == Scenario::Floods) {
             progress(format_args!("floods ({})", kind.name()))?;
             score.tell(&format!("floods ({})", kind.name()), floods::run(&args.server, kind, small).await)?;
         }
@@ -212,7 +212,7 @@ impl Score {
 
 type Played = Vec<(String, anyhow::Result<Verdict>)>;
 
-async fn play(args: &Args, scenario: ScriptedCall, small: bool, seed: u64) -> Played {
+async fn play(args: &Args, scenario: Scenario, small: bool, seed: u64) -> Played {
     let name = scenario.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned());
     let _ = writeln!(std::io::stderr(), "{name}");
     let program: &Path = &args.server;
@@ -228,12 +228,12 @@ async fn play(args: &Args, scenario: ScriptedCall, small: bool, seed: u64) -> Pl
     };
     let faults = |few, many| args.faults.unwrap_or(pick(few, many));
     let plan = match scenario {
-        ScriptedCall::Kills => Plan { faults: faults(5, 20), ..base },
-        ScriptedCall::TwoProcesses => Plan { processes: 2, faults: faults(3, 8), readers: pick(12, 20), ..base },
-        ScriptedCall::PostgresKills => {
+        Scenario::Kills => Plan { faults: faults(5, 20), ..base },
+        Scenario::TwoProcesses => Plan { processes: 2, faults: faults(3, 8), readers: pick(12, 20), ..base },
+        Scenario::PostgresKills => {
             Plan { fault: Fault::KillPostgres, faults: faults(2, 6), readers: pick(8, 12), ..base }
         }
-        ScriptedCall::PostgresStop => {
+        Scenario::PostgresStop => {
             let fault = Fault::StopPostgres(Duration::from_secs(6));
             Plan { fault, faults: faults(1, 3), readers: pick(8, 12), ..base }
         }
@@ -242,12 +242,12 @@ async fn play(args: &Args, scenario: ScriptedCall, small: bool, seed: u64) -> Pl
     vec![(name, storm(program, seed, plan).await)]
 }
 
-async fn play_other(args: &Args, scenario: ScriptedCall, small: bool, seed: u64, name: String) -> Played {
+async fn play_other(args: &Args, scenario: Scenario, small: bool, seed: u64, name: String) -> Played {
     let program: &Path = &args.server;
     let pick = |few: usize, many: usize| if small { few } else { many };
     let verdict = match scenario {
-        ScriptedCall::SelfCheck => self_check::run(),
-        ScriptedCall::TwoWriters => {
+        Scenario::SelfCheck => self_check::run(),
+        Scenario::TwoWriters => {
             let mut played = Vec::new();
             for processes in args.processes.map_or(vec![1, 2], |processes| vec![processes]) {
                 let verdict = scenarios::two_writers(program, seed, processes, pick(1_000, 10_000)).await;
@@ -255,22 +255,22 @@ async fn play_other(args: &Args, scenario: ScriptedCall, small: bool, seed: u64,
             }
             return played;
         }
-        ScriptedCall::SameEventId => scenarios::same_event_id(program, seed).await,
-        ScriptedCall::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
-        ScriptedCall::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
-        ScriptedCall::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(24, 150))).await,
-        ScriptedCall::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
-        ScriptedCall::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(4, 100))).await,
-        ScriptedCall::Demo => demo::run(program, seed, args.faults.unwrap_or(pick(2, 20))).await,
-        ScriptedCall::BlackHole if !args.alone => Ok(Verdict::cannot(alone::MISSING)),
-        ScriptedCall::Freeze | ScriptedCall::BlackHole => {
-            let loss = if scenario == ScriptedCall::Freeze { Loss::Freeze } else { Loss::BlackHole };
+        Scenario::SameEventId => scenarios::same_event_id(program, seed).await,
+        Scenario::Drain => scenarios::drain(program, seed, pick(100, 200)).await,
+        Scenario::StalledReaders => scenarios::stalled_readers(program, seed, pick(10, 20), pick(4, 40)).await,
+        Scenario::GraphKills => graph::run(seed, args.faults.unwrap_or(pick(24, 150))).await,
+        Scenario::TalkKills => talk::run(program, seed, args.faults.unwrap_or(pick(6, 50))).await,
+        Scenario::SaveKills => save::run(program, seed, args.faults.unwrap_or(pick(4, 100))).await,
+        Scenario::Demo => demo::run(program, seed, args.faults.unwrap_or(pick(2, 20))).await,
+        Scenario::BlackHole if !args.alone => Ok(Verdict::cannot(alone::MISSING)),
+        Scenario::Freeze | Scenario::BlackHole => {
+            let loss = if scenario == Scenario::Freeze { Loss::Freeze } else { Loss::BlackHole };
             let held = Duration::from_secs(pick(6, 8) as u64);
             peers::peers(program, seed, loss, (args.faults.unwrap_or(pick(1, 20)), held)).await
         }
-        ScriptedCall::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
-        ScriptedCall::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
-        ScriptedCall::Truthful => match truthful::run(program, small, args.alone).await {
+        Scenario::SetBack => setback::run(program, seed, args.faults.unwrap_or(pick(1, 20))).await,
+        Scenario::Skew => skew::run(program, pick(1, 5), pick(6, 24)).await,
+        Scenario::Truthful => match truthful::run(program, small, args.alone).await {
             Ok(played) => return played,
             Err(error) => Err(error),
         },

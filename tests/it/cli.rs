@@ -253,7 +253,7 @@ async fn doctor_checks_everything_and_names_the_remedy() {
             "data directory",
             "postgres programs",
             "database",
-            "walls",
+            "confinement",
             "server",
             "resume",
             "bodies",

@@ -4,10 +4,14 @@ use serde_json::json;
 
 use crate::support::{
     api::stream_of,
-    cluster::Db,
+    cluster::{Db, execute},
     runs::{assert_contiguous, new_run_id, numbered},
     server::{Server, setup},
 };
+
+/// Deletions that wait for a lock, each on a connection of its own.
+const WAITING: &str = "select count(*) from pg_stat_activity
+    where datname = current_database() and wait_event_type = 'Lock' and query ilike '%delete from store.run%'";
 
 async fn delete(server: &Server, run: &str) -> u16 {
     server.delete(&format!("/api/runs/{run}")).await.status
@@ -94,4 +98,31 @@ async fn what_feeds_look_into_goes_with_the_last_events_in_it() {
     let next = server.start_run().await;
     assert_eq!(server.stream("/api/stream/runs").await.durable(2).await.len(), 2);
     assert_eq!(server.events(&next).await.len(), 2);
+}
+
+#[tokio::test]
+async fn deletions_wait_for_each_other_and_those_in_vain_for_none() {
+    let server = Server::start().await;
+    let mut runs = Vec::new();
+    for _ in 0..6 {
+        let run = server.start_run().await;
+        server.complete(&run).await;
+        runs.push(run);
+    }
+    // Whoever deletes holds the row, and with it the only place of its principal.
+    let mut holder = server.db.connect().await;
+    execute(&mut holder, format!("begin; select from store.run where run_id = '{}' for update", runs[0])).await;
+    let (stuck, others) = tokio::join!(delete(&server, &runs[0]), async {
+        server.db.until_number("the deletion", WAITING, 1).await;
+        let live = server.start_run().await;
+        let in_vain = (delete(&server, &new_run_id()).await, delete(&server, &live).await);
+        let refused = server.delete(&format!("/api/runs/{}", runs[1])).await;
+        execute(&mut holder, "rollback".to_owned()).await;
+        (in_vain, refused)
+    });
+    let (in_vain, refused) = others;
+    refused.refused(429, "busy");
+    assert_eq!((stuck, in_vain), (204, (404, 409)));
+    let gone = futures::future::join_all(runs[1..].iter().map(|run| delete(&server, run))).await;
+    assert_eq!(gone, [204; 5]);
 }

@@ -250,3 +250,21 @@ async fn a_database_that_forgets_in_a_power_loss_is_refused() {
     owner.close().await.unwrap();
     cluster.stop(STOP_MAX).await.unwrap();
 }
+
+#[tokio::test]
+async fn partitions_that_cannot_be_made_at_once_hold_up_no_emit() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    // As pg_dump does, for as long as it runs.
+    let mut dump = server.db.connect().await;
+    execute(&mut dump, "begin; lock table store.run_event in access share mode".to_owned()).await;
+    let store = server.inner.timeline.store().clone();
+    let later = chrono::Utc::now() + chrono::TimeDelta::days(400);
+    let making = tokio::spawn(async move { store.ensure_partitions(later).await });
+    while !making.is_finished() {
+        server.emit(&run, numbered(0)).await;
+    }
+    assert!(making.await.unwrap().is_err(), "it is left to the next time");
+    execute(&mut dump, "rollback".to_owned()).await;
+    assert!(server.inner.timeline.store().ensure_partitions(later).await.unwrap() > 0);
+}

@@ -19,8 +19,8 @@ pub fn copies_a_publisher(publisher: &Publisher) -> Publisher {
     publisher.clone() //~ mismatched types
 }
 
-pub fn takes_the_gate(timeline: &Timeline) -> crate::timeline::publish::Publisher { //~ module `publish` is private
-    timeline.shared.publisher.clone() //~ field `shared` of struct `timeline::Timeline` is private
+pub fn takes_the_gate(timeline: &Timeline) -> crate::timeline::publish::Gate { //~ module `publish` is private
+    timeline.shared.gate.clone() //~ field `shared` of struct `timeline::Timeline` is private
 }
 
 pub async fn makes_the_right_to_append(store: Store) {

@@ -35,7 +35,7 @@ pub struct Settings {
     pub output_bytes_max: usize,
     pub time_max: Duration,
     /// What they cannot reach.
-    pub walls: Confinement,
+    pub confinement: Confinement,
 }
 
 /// The tool.
@@ -108,7 +108,7 @@ impl Shell {
         shell.env("HOME", dir).env("LANG", "C.UTF-8").env("PATH", self.0.path.clone().unwrap_or_default());
         shell.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         shell.process_group(0).kill_on_drop(true);
-        let mut child = self.0.walls.spawn(shell, Some(dir)).await.map_err(failed)?;
+        let mut child = self.0.confinement.spawn(shell, Some(dir)).await.map_err(failed)?;
         let pid = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let group = Group(pid);
         let (mut out, mut err) = (Captured::new(self.0.output_bytes_max), Captured::new(self.0.output_bytes_max));
@@ -184,7 +184,7 @@ mod tests {
             path: Some("/usr/bin:/bin".into()),
             output_bytes_max: 100,
             time_max: Duration::from_secs(5),
-            walls: Confinement::default(),
+            confinement: Confinement::default(),
         })
     }
 

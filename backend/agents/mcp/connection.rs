@@ -42,7 +42,7 @@ pub(super) struct Connection {
 pub(super) struct LaunchOptions<'a> {
     /// Their `PATH`.
     pub(super) path: Option<&'a OsString>,
-    pub(super) walls: &'a Confinement,
+    pub(super) confinement: &'a Confinement,
     /// Where their complaints are heard.
     pub(super) tasks: &'a TaskTracker,
 }
@@ -76,7 +76,7 @@ impl Connection {
         file: &File,
         means: LaunchOptions<'_>,
     ) -> Result<Self, String> {
-        let LaunchOptions { path, walls, tasks } = means;
+        let LaunchOptions { path, confinement, tasks } = means;
         let dir = file.path(config.dir.as_deref().unwrap_or_else(|| std::path::Path::new(".")));
         // A path with a slash is the file's own; a bare word is looked for in PATH.
         let program = if command.contains('/') { file.path(command.as_ref()) } else { command.into() };
@@ -89,7 +89,7 @@ impl Connection {
         }
         program.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped());
         program.process_group(0).kill_on_drop(true);
-        let child = walls.spawn(program, None).await;
+        let child = confinement.spawn(program, None).await;
         let mut child = child.map_err(|error| format!("{command} cannot be started: {error}"))?;
         let group = child.id().and_then(|pid| i32::try_from(pid).ok()).and_then(Pid::from_raw);
         let (stdin, stdout, stderr) = (child.stdin.take(), child.stdout.take(), child.stderr.take());

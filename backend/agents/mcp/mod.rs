@@ -33,14 +33,14 @@ pub struct Servers {
     slots: Arc<Mutex<BTreeMap<String, ConnectionSlot>>>,
     web: Web,
     path: Option<OsString>,
-    walls: Confinement,
+    confinement: Confinement,
     tasks: TaskTracker,
 }
 
 impl Servers {
-    /// `path` is the `PATH` of the programs that are started, `walls` what they cannot reach.
-    pub fn new(web: Web, path: Option<OsString>, walls: Confinement) -> Self {
-        Self { slots: Arc::default(), web, path, walls, tasks: TaskTracker::new() }
+    /// `path` is the `PATH` of the programs that are started, `confinement` what they cannot reach.
+    pub fn new(web: Web, path: Option<OsString>, confinement: Confinement) -> Self {
+        Self { slots: Arc::default(), web, path, confinement, tasks: TaskTracker::new() }
     }
 
     /// The server's tools as they are now; it is started when it is not there.
@@ -73,7 +73,8 @@ impl Servers {
     async fn connect(&self, name: &str, config: &Mcp, file: &File) -> Result<Connection, String> {
         match (&config.command, &config.url) {
             (Some(command), _) => {
-                let means = LaunchOptions { path: self.path.as_ref(), walls: &self.walls, tasks: &self.tasks };
+                let means =
+                    LaunchOptions { path: self.path.as_ref(), confinement: &self.confinement, tasks: &self.tasks };
                 Connection::start(name, command, config, file, means).await
             }
             (None, Some(url)) => Connection::reach(url, config, &self.web).await,

@@ -63,7 +63,7 @@ pub(super) async fn programs(data: &DataArgs) -> CheckResult {
 }
 
 /// What keeps programs that tools start from the data.
-pub(super) async fn walls(data: &DataArgs) -> CheckResult {
+pub(super) async fn confinement(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     if let Some(database) = running {
         let open = database.options.password("");

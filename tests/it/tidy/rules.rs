@@ -106,7 +106,7 @@ fn words_of_path(code: &str) -> Vec<String> {
             !rest.starts_with("::") || rest.contains("self")
         })
     }) {
-        return vec!["a whole module".to_owned()];
+        return vec!["postgres::*".to_owned()];
     }
     let words = path.split(|c: char| !is_word(c) && c != '*');
     words.filter(|word| !word.is_empty() && !matches!(*word, "as" | "_" | "self")).map(str::to_owned).collect()
@@ -172,12 +172,9 @@ fn a_planted_violation_is_found_and_the_message_says_what_to_do_instead() {
         ("use sqlx::*;", "names sqlx::*; SQL is in backend/store alone"),
         (
             "use sqlx::postgres as pg; pg::PgPool::connect(url)",
-            "names sqlx::a whole module; SQL is in backend/store alone",
+            "names sqlx::postgres::*; SQL is in backend/store alone",
         ),
-        (
-            "use sqlx::{postgres::{self, PgSslMode}}; postgres::PgPool::connect(url)",
-            "names sqlx::a whole module; SQL is",
-        ),
+        ("use sqlx::{postgres::{self, PgSslMode}}; postgres::PgPool::connect(url)", "names sqlx::postgres::*; SQL is"),
         ("sqlx::postgres::PgListener::connect(url)", "names sqlx::PgListener; SQL is in backend/store alone"),
         (
             "use sqlx::ConnectOptions as _; options.connect().await?.copy_in_raw(text)",

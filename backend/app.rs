@@ -1,4 +1,4 @@
-//! The composition root: the only place where the parts meet.
+//! The composition root: the only place that wires the parts together.
 
 mod parts;
 
@@ -20,21 +20,21 @@ use crate::{
     timeline::Timeline,
 };
 
-/// How often the partitions of the coming months are looked after.
+/// How often the partitions of the coming months are maintained.
 const PARTITIONS_EVERY: Duration = Duration::from_hours(6);
-/// How often the server looks at the database's clock.
+/// How often the server reads the database's clock.
 const TIME_EVERY: Duration = Duration::from_mins(1);
-/// How often the metrics' histograms are tidied.
+/// How often the upkeep of the metrics' histograms runs.
 const METRICS_EVERY: Duration = Duration::from_secs(5);
 
-/// A server that has its database and its port, and serves once [`App::run`] is called.
+/// A server with its database and its port, which serves once [`App::run`] is called.
 pub struct App {
     listener: TcpListener,
     server: Server,
     database: Database,
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// How long a server that is told to stop still takes connections.
+    /// How long the server still accepts connections after a request to stop.
     notice: Duration,
 }
 
@@ -45,10 +45,10 @@ impl App {
         Self::start_with(args, secrets, clock.clone(), IdSource::random(clock)).await
     }
 
-    /// As [`App::start`], with a clock and ids of the caller's.
+    /// Like [`App::start`], with the caller's clock and ids.
     pub async fn start_with(args: &ServeArgs, secrets: &Secrets, clock: Clock, ids: IdSource) -> anyhow::Result<Self> {
         args.check(secrets)?;
-        // The port first: a second server on it should say so before it touches a database.
+        // The port first: a second server on the same port should fail before it touches a database.
         let listener = TcpListener::bind(args.listen).await.map_err(|error| {
             anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen)
         })?;
@@ -59,14 +59,14 @@ impl App {
                 Ok(Self { listener, server, database, tasks, stop, notice })
             }
             Err(error) => {
-                // A server that does not come up leaves no database running.
+                // A server that fails to start leaves no database running.
                 database.leave(STOP_MAX).await?;
                 Err(error)
             }
         }
     }
 
-    /// Where the server listens.
+    /// The address on which the server listens.
     pub fn address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
     }
@@ -81,8 +81,9 @@ impl App {
         &self.database
     }
 
-    /// Serves until `shutdown`, says for a while that it will go, then drains: streams are told to come back, emits in flight finish, the rest is closed.
-    /// From `shutdown` to the end it takes [`END_MS_MAX`] and half a second at most.
+    /// Serves until `shutdown`, reports for a while that it is not ready, then drains: streams end with a hint to
+    /// reconnect, emits in flight finish, the rest is closed. From `shutdown` to the end it takes at most
+    /// [`END_MS_MAX`] and half a second.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
         let Self { listener, server, database, tasks, stop, notice } = self;
         let (leaving, draining) = (server.leaving.clone(), server.draining.clone());
@@ -114,7 +115,7 @@ impl App {
     }
 }
 
-/// Housekeeping that nobody waits for.
+/// Periodic housekeeping.
 async fn look_after(
     timeline: Timeline,
     metrics: metrics_exporter_prometheus::PrometheusHandle,

@@ -12,47 +12,47 @@ use chrono::{DateTime, TimeDelta, Utc};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-/// A time that only grows, counted from any start.
+/// A monotonic time, counted from an arbitrary start.
 pub type Stopwatch = Arc<dyn Fn() -> Duration + Send + Sync>;
 
-/// The runtime's monotonic clock; a test that pauses it pauses this one.
+/// The runtime's monotonic clock; a test that pauses tokio's time pauses it too.
 pub fn monotonic() -> Stopwatch {
     let start = Instant::now();
     Arc::new(move || start.elapsed())
 }
 
-/// Where the time comes from. Cheap to clone.
+/// The source of wall-clock time. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub enum Clock {
     /// The machine's wall clock.
     #[default]
     System,
-    /// The database's clock, as [`Clock::follow`] was last told it, carried on by the machine's monotonic one. However
-    /// wrong the machine's wall clock is, and whoever sets it, this time is the same for all servers of a database.
+    /// The database's clock as last passed to [`Clock::follow`], advanced by the machine's monotonic clock. It is the
+    /// same for all servers of a database, however wrong the machine's wall clock is or becomes.
     Database(Arc<Followed>),
-    /// A clock that a test moves by hand, microseconds since the Unix epoch.
+    /// A clock that a test moves, microseconds since the Unix epoch.
     Manual(Arc<AtomicI64>),
 }
 
-/// A time that was told, and a time that only grows since.
+/// The state of [`Clock::Database`]: a known time and the monotonic time since.
 #[derive(Debug)]
 pub struct Followed {
     began: Instant,
-    /// The time told, less what had passed by then; microseconds since the Unix epoch.
+    /// The last known time minus what had passed since `began`; microseconds since the Unix epoch.
     micros_at_begin: AtomicI64,
 }
 
-/// A smaller difference comes from the asking.
+/// Smaller differences are ignored: they come from the latency of the query.
 const FOLLOWED_FROM_MICROS: u64 = 50_000;
 
 impl Clock {
-    /// A clock that begins as the machine's wall clock, and follows the database once it is told its time.
+    /// A clock that begins with the machine's wall clock and follows the database from the first [`Clock::follow`].
     pub fn database() -> Self {
         let micros_at_begin = AtomicI64::new(Self::System.now().timestamp_micros());
         Self::Database(Arc::new(Followed { began: Instant::now(), micros_at_begin }))
     }
 
-    /// Tells what time it is in the database. Clocks that follow nobody go on as they are.
+    /// Sets the time to the database's. Has no effect on clocks of other kinds.
     pub fn follow(&self, now: DateTime<Utc>) {
         let Self::Database(followed) = self else { return };
         let off = now.timestamp_micros() - self.now().timestamp_micros();
@@ -61,17 +61,17 @@ impl Clock {
         }
     }
 
-    /// The time that a test holds; `None` leaves it to the database's own `now()`, for what may not be off at all.
+    /// The time a test has set; `None` means the database's own `now()`, for what must be exact.
     pub fn held(&self) -> Option<DateTime<Utc>> {
         matches!(self, Self::Manual(_)).then(|| self.now())
     }
 
-    /// A clock that stands still at `at` until [`Clock::advance`].
+    /// A clock that stays at `at` until [`Clock::advance`].
     pub fn manual(at: DateTime<Utc>) -> Self {
         Self::Manual(Arc::new(AtomicI64::new(at.timestamp_micros())))
     }
 
-    /// Now, cut to the microseconds the table keeps, so that a live frame and its replay carry the same time.
+    /// Now, truncated to the table's microseconds, so that a live frame and its replay carry the same time.
     #[expect(clippy::disallowed_methods, reason = "the one place that reads the wall clock")]
     pub fn now(&self) -> DateTime<Utc> {
         let micros = match self {
@@ -85,7 +85,7 @@ impl Clock {
         DateTime::from_timestamp_micros(micros).unwrap_or(DateTime::UNIX_EPOCH)
     }
 
-    /// Moves a manual clock; the wall clock moves by itself.
+    /// Moves a manual clock; has no effect on the others.
     pub fn advance(&self, by: TimeDelta) {
         if let Self::Manual(micros) = self {
             micros.fetch_add(by.num_microseconds().unwrap_or(0), Ordering::SeqCst);
@@ -93,7 +93,7 @@ impl Clock {
     }
 }
 
-/// Where new ids come from. Cheap to clone.
+/// The source of new ids. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct IdSource {
     clock: Clock,
@@ -107,12 +107,12 @@ enum Seed {
 }
 
 impl IdSource {
-    /// Random ids, as a server makes them.
+    /// Random ids, as a server uses them.
     pub fn random(clock: Clock) -> Self {
         Self { clock, seed: Seed::Random }
     }
 
-    /// Ids that a test can foretell.
+    /// Ids that a test can predict.
     pub fn counting(clock: Clock) -> Self {
         Self { clock, seed: Seed::Counter(Arc::new(AtomicU64::new(1))) }
     }
@@ -130,7 +130,7 @@ impl IdSource {
         uuid::Builder::from_unix_timestamp_millis(millis, &tail).into_uuid()
     }
 
-    /// 32 bytes nobody can guess.
+    /// 32 unguessable bytes.
     pub fn secret(&self) -> [u8; 32] {
         let mut secret = [0u8; 32];
         match &self.seed {
@@ -155,7 +155,7 @@ mod tests {
         assert_eq!(clock.now(), told);
         tokio::time::advance(Duration::from_secs(7)).await;
         assert_eq!(clock.now(), told + TimeDelta::seconds(7));
-        // What comes from the asking alone does not move it.
+        // A difference within the latency of the query does not move it.
         clock.follow(told + TimeDelta::milliseconds(6_990));
         assert_eq!(clock.now(), told + TimeDelta::seconds(7));
         clock.follow(told - TimeDelta::days(300));

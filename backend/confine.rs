@@ -1,11 +1,11 @@
-//! What the programs of tools cannot reach, although they are of the server's own user: its data and its secrets.
+//! The sandbox that keeps tool programs, which run as the server's own user, away from its data and its secrets.
 //!
-//! Invariant kept here: a program that is started through [`Confinement`] opens nothing of what they are around, save the one
-//! folder it was given, looks into no process outside and signals none; nor do those that it starts, ever. Linux sees to
-//! that (Landlock). Where the kernel has none, nothing is kept and [`hold`] says so.
+//! Invariant: a program started through [`Confinement`] cannot open the protected paths, except for the one folder it
+//! was given, and can neither inspect nor signal a process outside the sandbox; nor can its descendants. The kernel
+//! enforces this (Landlock). Without Landlock nothing is protected, and [`hold`] returns `false`.
 //!
-//! The rules can only allow, so everything beside what is kept is allowed one by one. What follows from it: in the
-//! folders above what is kept, a program uses what is there when it starts, and lists, makes and removes nothing.
+//! Landlock rules can only allow, so everything beside the protected paths is allowed one by one. Consequently, in the
+//! folders above them a program can use what existed when it started, but cannot list, create or remove entries.
 
 use std::{
     io,
@@ -19,7 +19,7 @@ use tokio::{
     sync::oneshot,
 };
 
-/// Around files and folders that programs of tools cannot reach. Cheap to clone.
+/// The files and folders that tool programs cannot reach. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Confinement {
     kept: Arc<[PathBuf]>,
@@ -30,29 +30,29 @@ impl Confinement {
         Self { kept: kept.into_iter().collect() }
     }
 
-    /// Something of what is kept that lies in `folder`.
+    /// A protected path inside `folder`, if there is one.
     pub fn within(&self, folder: &Path) -> Option<&Path> {
         let folder = folder.canonicalize().ok()?;
         let lies_in = |path: &&PathBuf| path.canonicalize().is_ok_and(|path| path.starts_with(&folder));
         self.kept.iter().find(lies_in).map(PathBuf::as_path)
     }
 
-    /// Starts a program outside. `open` is a folder that it may use although it lies within.
+    /// Starts a program in the sandbox. `open` is a folder that it may use although it is inside a protected one.
     pub async fn spawn(&self, mut command: Command, open: Option<&Path>) -> io::Result<Child> {
         let (kept, open, runtime) = (Arc::clone(&self.kept), open.map(Path::to_owned), Handle::current());
         let (sender, started) = oneshot::channel();
-        // A thread is confined for the rest of its life, and what it starts with it. So it is one for this alone.
+        // Landlock confines a thread and what it starts for the rest of its life, so each start uses a new thread.
         std::thread::Builder::new().name("launch".to_owned()).spawn(move || {
             let _runtime = runtime.enter();
             let child = kernel::confine(&kept, open.as_deref()).and_then(|()| command.spawn());
-            // When nobody waits any more, the child goes with its handle.
+            // If the caller no longer waits, the child ends with its handle.
             let _ = sender.send(child);
         })?;
         started.await.map_err(io::Error::other)?
     }
 }
 
-/// Whether this kernel keeps programs out.
+/// Whether this kernel can enforce the sandbox.
 pub fn hold() -> bool {
     kernel::can_confine()
 }
@@ -66,7 +66,7 @@ mod kernel {
         Scope,
     };
 
-    /// What newer kernels can refuse is refused there.
+    /// The newest ABI known; on an older kernel the rules cover what that kernel supports.
     const NEWEST: ABI = ABI::V9;
 
     pub(super) fn can_confine() -> bool {
@@ -75,7 +75,7 @@ mod kernel {
     }
 
     pub(super) fn confine(kept: &[std::path::PathBuf], open: Option<&Path>) -> io::Result<()> {
-        // What is not there needs no wall; other processes always do.
+        // A path that does not exist needs no protection; other processes always do.
         let kept: Vec<_> = kept.iter().filter_map(|path| path.canonicalize().ok()).collect();
         let mut allowed = Vec::new();
         super::beside(Path::new("/"), &kept, &mut allowed);
@@ -86,7 +86,7 @@ mod kernel {
         }
         let rules = allowed.iter().filter_map(|path| {
             let rights = if path.is_dir() { AccessFs::from_all(NEWEST) } else { AccessFs::from_file(NEWEST) };
-            // It may be gone by now.
+            // The path may no longer exist.
             PathFd::new(path).ok().map(|path| Ok(PathBeneath::new(path, rights)))
         });
         let confined = Ruleset::default()
@@ -112,7 +112,7 @@ mod kernel {
     }
 }
 
-/// Everything below `folder` that neither is kept nor holds something that is.
+/// Adds to `allowed` everything below `folder` that is neither protected nor contains something protected.
 #[expect(clippy::disallowed_methods, reason = "the folders above what is kept are listed, to allow the rest of them")]
 fn beside(folder: &Path, kept: &[PathBuf], allowed: &mut Vec<PathBuf>) {
     if kept.iter().any(|path| path == folder) {
@@ -122,7 +122,7 @@ fn beside(folder: &Path, kept: &[PathBuf], allowed: &mut Vec<PathBuf>) {
         return allowed.push(folder.to_owned());
     }
     for entry in std::fs::read_dir(folder).into_iter().flatten().flatten() {
-        // What a link leads to is allowed where it is, or kept.
+        // The target of a link is allowed or protected at its own path.
         if entry.file_type().is_ok_and(|kind| !kind.is_symlink()) {
             beside(&entry.path(), kept, allowed);
         }

@@ -1,5 +1,5 @@
-//! Which database a command works on: one of the operator's, the embedded one that runs already, or the embedded one
-//! started for it.
+//! Selects the database a command works on: the operator's own, the embedded one that already runs, or the embedded
+//! one, started for the command.
 
 use std::{path::Path, str::FromStr, time::Duration};
 
@@ -29,7 +29,7 @@ impl Database {
         Ok(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: Some(cluster) })
     }
 
-    /// For a command: uses the cluster a server runs, and starts it only when none does.
+    /// For a command: uses the cluster of a running server, and starts it only if no server runs it.
     pub async fn visit(data: &DataArgs) -> anyhow::Result<Self> {
         if let Some(database) = Self::given(data)? {
             return Ok(database);
@@ -47,20 +47,20 @@ impl Database {
         Ok(Some(Self { options, cluster: None, endpoint: None }))
     }
 
-    /// The embedded database of a server that is running now.
+    /// The embedded database of a running server.
     pub fn running(data_dir: &Path) -> Option<Self> {
         let endpoint = running_endpoint(data_dir)?;
         Some(Self { options: options(&endpoint), endpoint: Some(endpoint), cluster: None })
     }
 
-    /// How a person's own query connects: on the embedded database as the role it reads as, which may log in there
-    /// with the same password.
+    /// How a user's own SQL query connects: on the embedded database as the reading role, which may log in there with
+    /// the same password.
     pub fn reader(&self, role: &str) -> PgConnectOptions {
         let options = self.options.clone();
         if self.endpoint.is_some() { options.username(role) } else { options }
     }
 
-    /// Stops the cluster if this process started it: after `max` at once, which is as safe as a crash.
+    /// Stops the cluster if this process started it; after `max` immediately, which is as safe as a crash.
     pub async fn leave(self, max: Duration) -> anyhow::Result<()> {
         if let Some(cluster) = self.cluster {
             cluster.stop(max).await?;
@@ -69,7 +69,7 @@ impl Database {
     }
 }
 
-/// Everything named, so that no `PG…` variable of the environment has a say.
+/// Sets every option, so that no `PG…` environment variable has an effect.
 fn options(endpoint: &Endpoint) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass()
         .socket(&endpoint.socket_dir)

@@ -1,11 +1,11 @@
-//! The program: parse, run, exit code.
+//! The program: parses the arguments, runs the command, returns its exit code.
 
 use std::{process::ExitCode, time::Duration};
 
 use clap::Parser;
 use runreel::cli::{self, Cli};
 
-/// Gives memory back once it is no longer used, which the system's allocator does not: docs/performance.md.
+/// Returns unused memory to the system, which the system's allocator does not: docs/performance.md.
 #[global_allocator]
 static MEMORY: tikv_jemallocator::Jemalloc = tikv_jemallocator::Jemalloc;
 
@@ -16,7 +16,7 @@ fn main() -> ExitCode {
         Err(error) => return cli::exit::report(&anyhow::Error::new(error).context("cannot start the async runtime")),
     };
     let code = runtime.block_on(cli::run(cli));
-    // A thread that still reads or writes a file, or waits for a key, holds nobody up.
+    // A thread that still reads or writes a file, or waits for a key, does not delay the exit.
     runtime.shutdown_timeout(Duration::from_millis(100));
     code
 }

@@ -1,7 +1,7 @@
-//! A bounded resource that principals share: at most so much altogether, and at most so much for one of them.
+//! A bounded resource that principals share: one bound for all of them together and one for each.
 //!
-//! Invariant kept here: nobody holds more than the bound of one, so the rest is always left to the others. Whoever waits
-//! waits behind their own first, and only then in the line of all, first come first served.
+//! Invariant: no principal holds more than the bound for one, so the rest is always left to the others. A waiter queues
+//! behind its own principal's waiters first, and only then in the queue of all, first come, first served.
 
 use std::{
     collections::HashMap,
@@ -12,19 +12,19 @@ use tokio::sync::{AcquireError, OwnedSemaphorePermit, Semaphore};
 
 use crate::domain::principal::OwnerId;
 
-/// What a quota keeps in memory of principals that hold nothing, at most this many before it forgets them.
+/// Entries of principals that hold nothing are removed when there are more than about this many.
 const IDLE_MAX: usize = 64;
 
-/// Why something was not given.
+/// Why an amount was not granted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Full {
-    /// The principal holds all that one may hold.
+    /// The bound for one principal is reached.
     Own,
-    /// All principals together do.
+    /// The bound for all principals is reached.
     All,
 }
 
-/// How much there is, for all and for one. Cheap to clone; clones share.
+/// The bounds, for all and for one, and what is in use. Cheap to clone; clones share.
 #[derive(Clone, Debug)]
 pub struct Quota {
     all: Arc<Semaphore>,
@@ -35,11 +35,11 @@ pub struct Quota {
 #[derive(Debug, Default)]
 struct Owners {
     own: HashMap<OwnerId, Weak<Semaphore>>,
-    /// The size at which those who hold nothing are forgotten.
+    /// The size at which entries of principals that hold nothing are removed.
     sweep_at: usize,
 }
 
-/// What a principal holds until it is dropped.
+/// An amount a principal holds until this is dropped.
 #[derive(Debug)]
 pub struct Share {
     own: OwnedSemaphorePermit,
@@ -47,18 +47,18 @@ pub struct Share {
 }
 
 impl Share {
-    /// How much it is.
+    /// The amount held.
     pub fn amount(&self) -> usize {
         self.all.num_permits()
     }
 
-    /// Takes in another share of the same principal.
+    /// Merges another share of the same principal into this one.
     pub fn join(&mut self, other: Self) {
         self.own.merge(other.own);
         self.all.merge(other.all);
     }
 
-    /// Gives back what is over `amount`.
+    /// Releases what exceeds `amount`.
     pub fn shrink(&mut self, amount: usize) {
         let over = self.amount().saturating_sub(amount);
         drop((self.own.split(over), self.all.split(over)));
@@ -66,26 +66,26 @@ impl Share {
 }
 
 impl Quota {
-    /// So much for all principals together, and so much for one.
+    /// A quota with a bound for all principals together and one for each.
     pub fn new(all_max: usize, own_max: usize) -> Self {
         Self { all: Arc::new(Semaphore::new(all_max)), own_max, owners: Arc::default() }
     }
 
-    /// Takes `amount` for a principal, or tells whose bound is reached.
+    /// Takes `amount` for a principal, or returns which bound is reached.
     pub fn try_take(&self, owner: &OwnerId, amount: u32) -> Result<Share, Full> {
         let own = self.own(owner).try_acquire_many_owned(amount).map_err(|_| Full::Own)?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(amount).map_err(|_| Full::All)?;
         Ok(Share { own, all })
     }
 
-    /// Waits until `amount` can be taken. Waits for ever when it is more than one may hold.
+    /// Waits until `amount` can be taken: forever if it exceeds a bound.
     pub async fn take(&self, owner: &OwnerId, amount: u32) -> Result<Share, AcquireError> {
         let own = self.own(owner).acquire_many_owned(amount).await?;
         let all = Arc::clone(&self.all).acquire_many_owned(amount).await?;
         Ok(Share { own, all })
     }
 
-    /// Takes `amount` more into a share, or leaves it as it was.
+    /// Adds `amount` to a share, or leaves it unchanged.
     pub fn grow(&self, share: &mut Share, amount: u32) -> Result<(), Full> {
         let own = Arc::clone(share.own.semaphore()).try_acquire_many_owned(amount).map_err(|_| Full::Own)?;
         let all = Arc::clone(&self.all).try_acquire_many_owned(amount).map_err(|_| Full::All)?;
@@ -94,7 +94,7 @@ impl Quota {
     }
 
     fn own(&self, owner: &OwnerId) -> Arc<Semaphore> {
-        // The map stays whole whatever a panicking thread did: every change to it is a single call.
+        // A panicking thread cannot leave the map inconsistent: every change to it is a single call.
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some(own) = owners.own.get(owner).and_then(Weak::upgrade) {
             return own;

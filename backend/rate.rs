@@ -1,7 +1,7 @@
-//! How often principals may do something: a rate on average, and what falls into one second at once.
+//! Rate limits per principal: an average rate, with a burst of one second.
 //!
-//! Whoever is within it may go on with whatever is at hand, however much that is, and waits longer afterwards. So a
-//! rate never makes anything impossible, only slow.
+//! A principal within its rate may do any amount at once, and then waits accordingly longer. So a rate limit never
+//! makes anything impossible, only slow.
 
 use std::{
     collections::HashMap,
@@ -11,15 +11,15 @@ use std::{
 
 use crate::{clock::Stopwatch, domain::principal::OwnerId};
 
-/// What may be done ahead of the rate.
+/// How far ahead of the rate a principal may be.
 const BURST: Duration = Duration::from_secs(1);
-/// What is kept in memory of principals that are within the rate, at most this many before it forgets them.
+/// Entries of principals within the rate are removed when there are more than about this many.
 const IDLE_MAX: usize = 64;
 
-/// A rate for each principal. Cheap to clone; clones share.
+/// A rate limit for each principal. Cheap to clone; clones share.
 #[derive(Clone)]
 pub struct Rate {
-    /// 0 for none.
+    /// 0 for no limit.
     per_second: u32,
     stopwatch: Stopwatch,
     owners: Arc<Mutex<Owners>>,
@@ -27,25 +27,25 @@ pub struct Rate {
 
 #[derive(Debug, Default)]
 struct Owners {
-    /// When all that was done so far would have been done at just this rate.
+    /// When everything done so far would be finished at exactly this rate.
     paid_at: HashMap<OwnerId, Duration>,
-    /// The size at which those who are within the rate are forgotten.
+    /// The size at which entries of principals within the rate are removed.
     sweep_at: usize,
 }
 
 impl Rate {
-    /// So many a second for each; 0 for as many as there are.
+    /// A limit per second for each principal; 0 for none.
     pub fn new(per_second: u32, stopwatch: Stopwatch) -> Self {
         Self { per_second, stopwatch, owners: Arc::default() }
     }
 
-    /// Counts `amount`, or tells how long to wait before the next try.
+    /// Counts `amount`, or returns how long to wait before the next try.
     pub fn take(&self, owner: &OwnerId, amount: usize) -> Result<(), Duration> {
         if self.per_second == 0 {
             return Ok(());
         }
         let now = (self.stopwatch)();
-        // The map stays whole whatever a panicking thread did: every change to it is a single call.
+        // A panicking thread cannot leave the map inconsistent: every change to it is a single call.
         let mut owners = self.owners.lock().unwrap_or_else(PoisonError::into_inner);
         if owners.paid_at.len() >= owners.sweep_at {
             owners.paid_at.retain(|_, paid_at| *paid_at > now);

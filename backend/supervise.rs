@@ -1,7 +1,8 @@
 //! Tasks that live as long as the server does.
 //!
-//! A task that panics, or ends before it was told to, is a bug, and the server survives it: that is logged and counted,
-//! the task begins again, and until it has been at work for a while [`Supervisor::failing`] names it, so that readiness tells the truth.
+//! A task that panics, or ends before it is stopped, is a bug, and the server survives it: the failure is logged and
+//! counted, the task is restarted, and until it has run for a while [`Supervisor::failing`] names it, so that
+//! readiness reports it.
 
 use std::{
     collections::BTreeMap,
@@ -13,17 +14,17 @@ use std::{
 use futures::FutureExt as _;
 use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
-/// Pause before a task that failed begins again.
+/// Pause before a failed task is restarted.
 const PAUSE: Duration = Duration::from_millis(500);
-/// How long a task that began again must be at work before it counts as well.
+/// How long a restarted task must run before it no longer counts as failing.
 const PROOF: Duration = Duration::from_secs(2);
 
-/// Starts tasks, and starts them again. Cheap to clone.
+/// Starts tasks and restarts them. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Supervisor {
     tasks: TaskTracker,
     stop: CancellationToken,
-    /// Tasks that failed, by name and how many of that name.
+    /// The number of failing tasks by name.
     failing: Arc<Mutex<BTreeMap<&'static str, usize>>>,
 }
 
@@ -37,18 +38,18 @@ impl Supervisor {
         &self.tasks
     }
 
-    /// Cancelled when the tasks shall end.
+    /// Cancelled when the tasks are to end.
     pub fn stop(&self) -> &CancellationToken {
         &self.stop
     }
 
-    /// A task that failed and has not proved itself since.
+    /// The name of a task that failed and has not run long enough since.
     pub fn failing(&self) -> Option<&'static str> {
         let failing = self.failing.lock().unwrap_or_else(PoisonError::into_inner);
         failing.first_key_value().map(|(name, _)| *name)
     }
 
-    /// Keeps a task at work until it shall stop: what `begin` makes is made again when it panics or ends before that.
+    /// Runs the future of `begin` until `stop`, and begins again when it panics or ends before that.
     pub fn keep<F>(&self, name: &'static str, begin: impl Fn() -> F + Send + Sync + 'static)
     where
         F: Future<Output = ()> + Send + 'static,
@@ -110,7 +111,7 @@ mod tests {
             let (begun, stop) = (Arc::clone(&begun), stop.clone());
             move || {
                 let (nth, stop) = (begun.fetch_add(1, Ordering::SeqCst), stop.clone());
-                // One of the first three fails before there is a task, one in it, and one ends.
+                // Of the first three, one panics before there is a future, one in the future, and one ends.
                 assert!(nth > 0, "the first fails");
                 async move {
                     assert!(nth > 1, "the second fails");

@@ -7,20 +7,20 @@ use tracing_subscriber::{EnvFilter, layer::SubscriberExt, util::SubscriberInitEx
 
 use crate::config::{self, LogFormat};
 
-/// Upper bounds of latency buckets, seconds.
+/// Upper bounds of the latency buckets, seconds.
 const SECONDS: &[f64] = &[0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0];
 
-/// Starts logging. `RUNREEL_LOG` filters, in the syntax of `tracing`'s `EnvFilter`.
+/// Starts logging. `RUNREEL_LOG` is the filter, in the syntax of `tracing`'s `EnvFilter`.
 pub fn logs(format: LogFormat) {
     let wanted = config::variable("RUNREEL_LOG").map(EnvFilter::try_new);
     let malformed = matches!(wanted, Some(Err(_)));
     let filter = wanted.and_then(Result::ok).unwrap_or_else(|| EnvFilter::new("warn,runreel=info"));
-    // The library for models logs what providers answer, conversations and repeated keys included.
+    // `genai` logs the responses of providers, including conversations and keys they quote.
     let filter = "genai=off".parse().map_or(filter.clone(), |quiet| filter.add_directive(quiet));
     let colors = std::io::stderr().is_terminal() && config::variable("NO_COLOR").is_none();
     let registry = tracing_subscriber::registry().with(filter);
     let layer = tracing_subscriber::fmt::layer().with_writer(std::io::stderr).with_ansi(colors).with_target(false);
-    // A second subscriber in one process is a test's business, not an error.
+    // A second subscriber in one process occurs only in tests and is not an error.
     let _ = match format {
         LogFormat::Text => registry.with(layer).try_init(),
         LogFormat::Json => registry.with(layer.json()).try_init(),
@@ -40,7 +40,7 @@ pub fn metrics() -> PrometheusHandle {
                 .unwrap_or_else(|_| PrometheusBuilder::new());
             let recorder = builder.build_recorder();
             let handle = recorder.handle();
-            // Losing the race means that another recorder counts; this handle then renders nothing.
+            // If another recorder was installed first, that one counts and this handle renders nothing.
             let _ = metrics::set_global_recorder(recorder);
             describe();
             handle

@@ -1,4 +1,4 @@
-//! [`Agent`]: whoever can work on a run, wherever that is: in the server, or at a runner.
+//! [`Agent`]: works on a run, in the server or at a runner.
 
 use std::{sync::Arc, time::Duration};
 
@@ -11,13 +11,13 @@ use crate::{
     engine::{Ended, RunEnv},
 };
 
-/// Whoever can work on a run.
+/// Something that can work on a run.
 pub trait Agent: Send + Sync {
-    /// Works until the run has ended or waits; called again it goes on. What completes is the run's output. The error is
-    /// the host's and may pass; it says nothing about the run.
+    /// Works until the run has ended or waits; called again, it continues. What completes is the run's output. The
+    /// error is the host's and may be temporary; it says nothing about the run.
     fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>>;
 
-    /// Longest time of the run at work; time it waits does not count.
+    /// Longest time a run may be at work; time it waits does not count.
     fn time_max(&self) -> Duration;
 }
 
@@ -25,10 +25,10 @@ pub trait Agent: Send + Sync {
 pub trait AgentResolver: Send + Sync {
     fn names(&self) -> Vec<Name>;
 
-    /// What an agent is made of, resolved for one run: models, tools and their credentials as they are now. The error is
-    /// for the person who reads the failed run.
+    /// Resolves an agent for one run: its models, tools and their credentials as they are now. The error is for the
+    /// person who reads the failed run.
     fn resolve<'a>(&'a self, agent: &'a Name, run: &'a RunContext) -> BoxFuture<'a, Result<Arc<dyn Agent>, String>>;
 
-    /// Ends what was started for the agents.
+    /// Stops what was started for the agents.
     fn close(&self) -> BoxFuture<'_, ()>;
 }

@@ -1,4 +1,4 @@
-//! [`Locks`]: which calls of tools are never made at the same time, in whatever runs of this process.
+//! [`Locks`]: which tool calls are never made at the same time, across all runs of this process.
 
 use std::{
     collections::HashMap,
@@ -7,12 +7,12 @@ use std::{
 
 use tokio::sync::{Mutex as Lock, OwnedMutexGuard};
 
-/// One lock for each thing that tools share, as long as somebody holds it or waits for it. Cloning shares them.
+/// One lock for each thing that tools share, kept while it is held or waited for. Clones share them.
 #[derive(Clone, Default)]
 pub struct Locks(Arc<Mutex<HashMap<String, Weak<Lock<()>>>>>);
 
 impl Locks {
-    /// Waits until nobody else uses it; those who wait get it in the order they came.
+    /// Waits for exclusive use; waiters are served in the order in which they came.
     pub async fn lock(&self, shared: &str) -> OwnedMutexGuard<()> {
         self.of(shared).lock_owned().await
     }

@@ -1,8 +1,8 @@
-//! [`Execution`]: brings one run as far as it goes, in the server as at a runner.
+//! [`Execution`]: executes one run as far as it can go, in the server or at a runner.
 //!
-//! What differs between the two is the [`RunHost`]. A run is failed only by its own agent, never because its host was
-//! away for a moment; what works for a run ends before it does; and an answer that comes just before the run says that it
-//! waits lets it go on.
+//! Only the [`RunHost`] differs between the two. A run is failed only by its own agent, never because its host was away
+//! for a moment; its workers end before it does; and an answer that comes just before the run reports that it waits
+//! lets it continue.
 
 use std::{sync::Arc, time::Duration};
 
@@ -29,29 +29,29 @@ use crate::{
     engine::{Durability, Ended, RunEnv, visit::Question},
 };
 
-/// Wait before a run is worked on again after its host was away.
+/// Pause before a run is tried again after its host was unavailable.
 const AGAIN_AFTER: Duration = Duration::from_secs(1);
 
-/// Tries of what is refused, and not out of reach, before the run is failed.
+/// Retries of what was refused, rather than unreachable, before the run is failed.
 const REFUSED_MAX: u32 = 1;
 
-/// How far a run came.
+/// How far a run got.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
     /// The run has ended.
     Ended,
-    /// It waits, and is anybody's when it can go on.
+    /// It waits; any process may take it once it can continue.
     Suspended,
-    /// The work was cancelled: it is somebody else's now, or nobody's.
+    /// The work was cancelled: another holder has the run, or none.
     Stopped,
 }
 
-/// One run in the hands of whoever has its lease.
+/// One run, in the hands of the holder of its lease.
 pub struct Execution {
     pub host: Arc<dyn RunHost>,
-    /// As the run was created.
+    /// The input the run was created with.
     pub input: Option<Json>,
-    /// As the run stood when it was taken, if that is known.
+    /// The status of the run when it was claimed, if known.
     pub status: Option<Status>,
     /// 1 for the first holder of the run.
     pub attempt: i32,
@@ -61,7 +61,7 @@ pub struct Execution {
 }
 
 impl Execution {
-    /// Works until the run has ended or waits, or `cancel`; what is away is waited for.
+    /// Works until the run has ended or waits, or `cancel`; waits for what is unavailable.
     pub async fn run(&self, cancel: &CancellationToken) -> Done {
         let (mut asked, mut refused, mut taken) = (Vec::new(), 0, self.status);
         loop {
@@ -70,7 +70,7 @@ impl Execution {
                 Ok(Some(done)) => return done,
                 Ok(None) => refused = 0,
                 Err(_) if cancel.is_cancelled() => return Done::Stopped,
-                // Its run stands elsewhere by now.
+                // The status of the run has changed since it was claimed.
                 Err(error) if !error.is_retryable && as_taken.is_some() => {}
                 Err(error) if !error.is_retryable && refused >= REFUSED_MAX => return self.give_up(&error).await,
                 Err(error) => {
@@ -84,7 +84,7 @@ impl Execution {
         }
     }
 
-    /// Fails a run whose events or state are refused again and again: nobody could carry it further.
+    /// Fails a run whose events or state are refused repeatedly: no process could continue it.
     async fn give_up(&self, error: &HostError) -> Done {
         let failed = async { self.failed(&*self.emitter()?, &error.to_string()).await };
         failed.await.unwrap_or_else(|error| {
@@ -93,7 +93,7 @@ impl Execution {
         })
     }
 
-    /// Removes the state of a run that has ended, if nobody can go on from it.
+    /// Removes the state of a run that has ended, if no other run can continue from it.
     pub async fn forget(&self) {
         if let Err(error) = self.host.drop_state().await {
             self.warn(&error, "state of an ended run not removed");
@@ -104,9 +104,8 @@ impl Execution {
         tracing::warn!(run_id = %self.host.context().run_id, %error, "{what}");
     }
 
-    /// One attempt; `None` when the run can go on at once. `asked` holds the questions of the attempt before, `taken`
-    /// how the
-    /// run stood a moment ago.
+    /// One attempt; `None` if the run can continue at once. `asked` holds the questions of the previous attempt,
+    /// `taken` the status of the run a moment ago.
     async fn once(
         &self,
         cancel: &CancellationToken,
@@ -172,26 +171,26 @@ impl Execution {
         self.input.as_ref().map_or(Value::Null, read)
     }
 
-    /// Lets the run go on if an answer came after the graph had looked for it and before the run said that it waits:
-    /// whoever answered then found a run at work.
+    /// Lets the run continue if an answer came after the graph had looked for it and before the run reported that it
+    /// waits: when it was given, the run was still running.
     async fn answered_meanwhile(&self, asked: &[SpanId]) -> Result<Option<Done>, HostError> {
         for interrupt in asked {
             if self.host.answer(interrupt).await?.is_none() {
                 continue;
             }
-            // The event's id is the answer's, so that it is there once whoever says it.
+            // The event's id is the answer's, so that it is stored once, whichever process emits it.
             let id = Answer::of_nobody(interrupt.clone(), Decision::Expired).resumed_event_id();
             let resumed = NewEvent::new("run.resumed", Json::of(&json!({"interrupt_id": interrupt}))).event_id(id);
             return match self.host.emit(vec![resumed]).await {
                 Err(error) if error.is_retryable => Err(error),
-                // A run that goes on already refuses it; its status says so.
+                // A run that already continues refuses it; its status shows that.
                 Ok(()) | Err(_) => Ok(None),
             };
         }
         Ok(Some(Done::Suspended))
     }
 
-    /// Fails the run, and cancels what works for it first: the end of a run is the last word of its tree.
+    /// Fails the run, after cancelling its workers: the end of a run is the last event of its tree.
     async fn failed(&self, emitter: &dyn Emitter, reason: &str) -> Result<Done, HostError> {
         self.host.cancel_below("the run it worked for failed").await?;
         emitter.run_failed(reason).await?;
@@ -199,7 +198,7 @@ impl Execution {
     }
 
     fn emitter(&self) -> Result<Arc<dyn Emitter>, HostError> {
-        // A try after an outage must not take the ids of the try before it.
+        // An attempt after an outage must not reuse the ids of the one before it.
         let prefix = format!("attempt{}-{}", self.attempt, self.ids.uuid().simple());
         let host = Arc::clone(&self.host);
         let emitter: Result<Arc<dyn Emitter>, InvalidIdentity> = match host.context().role {
@@ -212,7 +211,7 @@ impl Execution {
     }
 }
 
-/// Says why a run rests: for questions to people, and without any for other runs.
+/// Emits why a run is suspended: for questions to people or, without any, for other runs.
 async fn suspend(
     emitter: &dyn Emitter,
     questions: &[Question],

@@ -1,8 +1,7 @@
 //! What acts inside a run: agents, their models and tools.
 //!
-//! Invariant kept here: whom something acts for is an argument. A [`RunContext`](crate::domain::context::RunContext)
-//! and an [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point. Time, ids and randomness are
-//! passed in as well.
+//! Invariant kept here: identity is an argument. A [`RunContext`](crate::domain::context::RunContext) and an
+//! [`Emitter`](crate::emitters::emitter::Emitter) are passed to every entry point, and so are time, ids and randomness.
 //!
 //! Start reading at [`agent`] and [`execution`], then [`tools`] and [`step`] (how an agent acts), then [`assistant`].
 

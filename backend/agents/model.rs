@@ -1,8 +1,7 @@
-//! [`Model`]: messages in, a streamed answer out, in words that belong to no provider.
+//! [`Model`]: messages in, a streamed answer out, in types that belong to no provider.
 //!
-//! The types here are kept: conversations lie in checkpoints, and the content of a message stands in
-//! `message.completed` events. So their JSON is a contract: members are added, never renamed, and what is missing has
-//! a default.
+//! The types here are stored: conversations in checkpoints, and the content of a message in `message.completed` events.
+//! So their JSON is a contract: members are added, never renamed, and a missing one has a default.
 
 use std::{fmt, ops::AddAssign, time::Duration};
 
@@ -11,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use tokio_util::sync::CancellationToken;
 
-/// Who says a message.
+/// The author of a message.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum MessageRole {
@@ -26,11 +25,11 @@ pub enum MessageRole {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ImageSource {
-    /// Base64, as in a data URI behind the comma.
+    /// Base64, as after the comma of a data URI.
     Data(String),
     /// Fetched by the provider.
     Url(String),
-    /// An artifact; whoever calls a model puts [`ImageSource::Data`] in its place first.
+    /// An artifact; the caller of a model replaces it with [`ImageSource::Data`] first.
     ArtifactId(String),
 }
 
@@ -41,13 +40,13 @@ pub enum Part {
     Text {
         text: String,
     },
-    /// `{"type":"image","media_type":"image/png","data":"…"}`, or `url`, or `artifact_id` in the place of `data`.
+    /// `{"type":"image","media_type":"image/png","data":"…"}`, or `url`, or `artifact_id` instead of `data`.
     Image {
         media_type: String,
         #[serde(flatten)]
         source: ImageSource,
     },
-    /// What a model thought, in the form its provider wants to see again. No event carries it.
+    /// A model's reasoning, in the form its provider expects back. No event carries it.
     Reasoning {
         text: String,
         #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -60,22 +59,22 @@ impl Part {
         Self::Text { text: text.into() }
     }
 
-    /// The part of a `data:` URI in base64; `None` when it is none.
+    /// The image of a base64 `data:` URI; `None` if it is not one.
     pub fn image_of_data_uri(uri: &str) -> Option<Self> {
         let (media_type, data) = uri.strip_prefix("data:")?.split_once(";base64,")?;
         Some(Self::Image { media_type: media_type.to_owned(), source: ImageSource::Data(data.to_owned()) })
     }
 }
 
-/// A tool that a model wants called.
+/// A tool call that a model requests.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolCall {
-    /// Unique in its conversation, and fit to be a span id: 1 to 128 characters, none of them a control character.
+    /// Unique in its conversation, and valid as a span id: 1 to 128 characters, none of them a control character.
     pub id: String,
     pub name: String,
-    /// An object where the model did right. Text that was no JSON stands here as a string.
+    /// An object if the model got it right; text that was not JSON is kept as a string.
     pub args: Value,
-    /// Opaque words some providers want to see again with the call.
+    /// Opaque data that some providers expect back with the call.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub signatures: Vec<String>,
 }
@@ -86,17 +85,16 @@ pub struct Message {
     pub role: MessageRole,
     #[serde(default, deserialize_with = "parts_of")]
     pub content: Vec<Part>,
-    /// Of an assistant.
+    /// Only in an assistant's message.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tool_calls: Vec<ToolCall>,
-    /// Of a tool's result: the call it belongs to.
+    /// Only in a tool's result: the call it belongs to.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub tool_call_id: Option<String>,
 }
 
-/// Parts as they are kept, or a text that is all there is. What another framework put between parts, in a thread that
-/// was carried over, is read as the picture or the text that it is, because a conversation that cannot be read would
-/// begin anew.
+/// Parts as stored, or a plain text. What another framework put between the parts of a restored thread is read as the
+/// image or the text that it is, because a conversation that cannot be read would start over.
 fn parts_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Vec<Part>, D::Error> {
     let read = |part: Value| {
         let picture = part["image_url"]["url"].as_str().and_then(Part::image_of_data_uri);
@@ -126,12 +124,12 @@ impl Message {
         Self::of(MessageRole::Assistant, text)
     }
 
-    /// What a tool gave back, or why it did not.
+    /// A tool's result, or why there is none.
     pub fn tool(call_id: impl Into<String>, text: impl Into<String>) -> Self {
         Self { tool_call_id: Some(call_id.into()), ..Self::of(MessageRole::Tool, text) }
     }
 
-    /// All its text, paragraphs apart.
+    /// All its text, separated into paragraphs.
     pub fn text(&self) -> String {
         let texts = self.content.iter().filter_map(|part| match part {
             Part::Text { text } => Some(text.as_str()),
@@ -146,7 +144,7 @@ impl Message {
     }
 }
 
-/// A tool as a model is told of it.
+/// A tool as described to a model.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct ToolSpec {
     pub name: String,
@@ -155,10 +153,10 @@ pub struct ToolSpec {
     pub schema: Value,
 }
 
-/// What a model is asked.
+/// A request to a model.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub struct Request {
-    /// The conversation, oldest first. System messages stand at its beginning.
+    /// The conversation, oldest first. System messages come first.
     pub messages: Vec<Message>,
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub tools: Vec<ToolSpec>,
@@ -176,22 +174,22 @@ pub enum Delta {
     Reasoning(String),
 }
 
-/// Why an answer ends where it does.
+/// Why an answer ended.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Finish {
-    /// The model had said everything.
+    /// The model was done.
     Stop,
-    /// It wants tools called.
+    /// The model requests tool calls.
     ToolCalls,
-    /// The answer reached its longest length.
+    /// The answer reached its maximum length.
     Length,
-    /// The provider cut it for its content.
+    /// The provider cut it off because of its content.
     Filtered,
     Other(String),
 }
 
-/// What an answer cost, tokens. The numbers of several answers may be added up.
+/// Token usage of an answer. The numbers of several answers may be added up.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Usage {
@@ -200,7 +198,7 @@ pub struct Usage {
     /// Of the input: read from the provider's cache.
     #[serde(skip_serializing_if = "is_zero")]
     pub cached_tokens: u64,
-    /// Of the output: thought and not said.
+    /// Of the output: reasoning that is not part of the answer.
     #[serde(skip_serializing_if = "is_zero")]
     pub reasoning_tokens: u64,
 }
@@ -219,7 +217,7 @@ impl AddAssign for Usage {
     }
 }
 
-/// A whole answer. Its message is an assistant's.
+/// A complete answer. Its message is an assistant's.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     pub message: Message,
@@ -231,22 +229,22 @@ pub struct Completion {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ModelErrorKind {
-    /// The same question may be answered later.
+    /// The same request may succeed later.
     Transient,
-    /// The provider does not take the key, or there is none.
+    /// The provider rejects the key, or there is none.
     Auth,
-    /// The conversation is longer than the model reads.
+    /// The conversation is longer than the model accepts.
     ContextTooLong,
-    /// The provider will not answer this.
+    /// The provider refuses to answer.
     Refused,
-    /// The caller gave up.
+    /// The caller cancelled the call.
     Cancelled,
-    /// The question itself, or the configuration, is wrong.
+    /// The request itself, or the configuration, is wrong.
     Other,
 }
 
 impl ModelErrorKind {
-    /// The stable word.
+    /// The stable name.
     pub fn as_str(self) -> &'static str {
         match self {
             Self::Transient => "transient",
@@ -259,13 +257,13 @@ impl ModelErrorKind {
     }
 }
 
-/// A model gave no answer. Holds no key and no part of the conversation.
+/// A failed model call. Contains no key and no part of the conversation.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, Serialize, Deserialize)]
 #[error("{message}")]
 pub struct ModelError {
     pub kind: ModelErrorKind,
     pub message: String,
-    /// How long the provider asked to be left alone.
+    /// How long the provider asked the caller to wait.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub retry_after: Option<Duration>,
 }
@@ -280,23 +278,23 @@ impl ModelError {
     }
 }
 
-/// Where the pieces of an answer go while it is being written.
+/// Receives the pieces of an answer as it is written.
 pub type Deltas<'a> = dyn FnMut(Delta) + Send + 'a;
 
-/// What a call gives back.
+/// The result of a call.
 pub type Completing<'a> = BoxFuture<'a, Result<Completion, ModelError>>;
 
-/// Something that answers. It keeps nothing from one call to the next, so that a conversation can go on anywhere.
+/// Something that answers. It is stateless, so that a conversation can continue anywhere.
 pub trait Model: Send + Sync {
-    /// As people write it, such as `openai:gpt-5`.
+    /// As users write it, such as `openai:gpt-5`.
     fn name(&self) -> &str;
 
-    /// The answer, its pieces told as they come; together they are the answer's text. Dropping the future ends the
-    /// call. A call that failed after a piece was told is not made again by the model itself.
+    /// The answer; its pieces are passed to `deltas` as they come, and together are its text. Dropping the future ends
+    /// the call. The model itself does not retry a call that failed after a piece was passed on.
     fn complete<'a>(&'a self, request: &'a Request, deltas: &'a mut Deltas<'_>) -> Completing<'a>;
 }
 
-/// Asks, and stops asking when the token is cancelled.
+/// Calls the model, and ends the call when the token is cancelled.
 pub async fn complete_until(
     model: &dyn Model,
     request: &Request,

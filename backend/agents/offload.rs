@@ -1,4 +1,4 @@
-//! What becomes of a tool's result that is too large to stay with the run: an artifact and a pointer to it.
+//! Replaces a tool's result that is too large to stay with the run by an artifact and a pointer to it.
 
 use bytes::Bytes;
 use serde_json::{Value, json};
@@ -9,9 +9,9 @@ use crate::{
     emitters::host::{ArtifactRef, RunHost},
 };
 
-/// What stays with the run of a result: all of it, or a pointer with the beginning and the end.
+/// What stays with the run of a result: all of it, or a pointer with its beginning and end.
 ///
-/// Pictures go first, each as itself. When the bytes cannot be kept nothing more stays, and the result says so.
+/// Images are offloaded first, each as itself. If the bytes cannot be stored, only a preview stays, marked truncated.
 pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, bytes_max: usize) -> Value {
     if bytes_of(&result) <= bytes_max {
         return result;
@@ -36,7 +36,7 @@ pub(super) async fn within(host: &dyn RunHost, tool: &str, mut result: Value, by
     }
 }
 
-/// The beginning and the end of a text, and between them how much there is.
+/// The beginning and the end of a text, and between them how much was left out.
 fn preview(text: &str) -> String {
     let (head, tail) = (
         text.floor_char_boundary(TOOL_HEAD_BYTES),
@@ -53,7 +53,7 @@ fn preview(text: &str) -> String {
     )
 }
 
-/// How long a value is as JSON.
+/// The length of a value as JSON, bytes.
 fn bytes_of(value: &Value) -> usize {
     struct Count(usize);
     impl std::io::Write for Count {
@@ -67,7 +67,7 @@ fn bytes_of(value: &Value) -> usize {
         }
     }
     let mut count = Count(0);
-    // Counting cannot fail, and a value has no key that is no string.
+    // Counting cannot fail, and every key of a value is a string.
     let _ = serde_json::to_writer(&mut count, value);
     count.0
 }

@@ -1,4 +1,4 @@
-//! [`Agents`]: from the configuration to everything one run needs, as a snapshot.
+//! [`Agents`]: resolves the configuration to everything one run needs, as a snapshot.
 
 use std::{path::PathBuf, sync::Arc, time::Duration};
 
@@ -32,12 +32,12 @@ use crate::{
     engine::Limits,
 };
 
-/// Most bytes of a fetch or of a command's output, where nothing else is configured.
+/// Most bytes of a fetch or of a command's output, unless configured.
 const BYTES_MAX_DEFAULT: usize = 256 * 1024;
-/// Longest time of a fetch or a command, where nothing else is configured.
+/// Longest time of a fetch or a command, unless configured.
 const TIME_MAX_DEFAULT: Duration = Duration::from_mins(1);
 
-/// An agent cannot be made from its configuration now.
+/// An agent cannot be built from its configuration now.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum ResolveError {
     #[error("there is no agent named {0}")]
@@ -46,7 +46,7 @@ pub enum ResolveError {
     InvalidAgent { agent: String, why: String },
 }
 
-/// The agents of the configuration. Cloning shares the connections.
+/// The agents of the configuration. Clones share the connections.
 #[derive(Clone)]
 pub struct Agents {
     file: Arc<File>,
@@ -60,7 +60,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// Makes every agent once, so that what is wrong is found at the start. Tool servers are not started yet.
+    /// Builds every agent once, so that errors are found at startup. Tool servers are not started yet.
     ///
     /// `path` is the `PATH` of commands and tool servers, `confinement` what they cannot reach.
     pub fn new(
@@ -103,7 +103,7 @@ impl Agents {
         for listed in futures::future::join_all(listed).await {
             tools.extend(listed.map_err(invalid)?);
         }
-        // A step of the model and one of its tools are two steps of the graph.
+        // A step of the model and a step of its tools are two steps of the graph.
         let limits = Limits {
             steps_max: agent.max_steps.saturating_mul(2),
             node_time_max: Duration::from_secs(agent.timeout_s),
@@ -123,7 +123,7 @@ impl Agents {
         })
     }
 
-    /// With rules on whose runs are carried out: here, because no way by which a run was made gets past.
+    /// Adds rules on whose runs are executed: here, because every run passes this point, however it was created.
     #[must_use]
     pub fn admitting(self, admission: Admission) -> Self {
         Self { admission, ..self }
@@ -166,7 +166,7 @@ impl Agents {
         Ok((model, config))
     }
 
-    /// The tools that need no server.
+    /// The tools that need no tool server.
     fn own_tools(&self, agent: &AgentSection) -> Result<Vec<Arc<dyn Tool>>, String> {
         let mut tools = Vec::new();
         for name in agent.tools.iter().filter(|name| !self.file.sections.mcp.contains_key(*name)) {
@@ -180,7 +180,7 @@ impl Agents {
     fn builtin(&self, name: &str, kind: ToolKind, section: &ToolSection) -> Result<Vec<Arc<dyn Tool>>, String> {
         let time_max = section.timeout_s.map_or(TIME_MAX_DEFAULT, Duration::from_secs);
         let bytes_max = section.bytes_max.unwrap_or(BYTES_MAX_DEFAULT);
-        // Without a folder of the operator's choice every owner has one of their own.
+        // Without a configured folder, every owner has one of their own.
         let held = section.root.as_ref().and_then(|root| self.confinement.within(&self.file.path(root)));
         if let Some(held) = held {
             return Err(format!(
@@ -227,13 +227,13 @@ impl AgentResolver for Agents {
         })
     }
 
-    /// Ends the tool servers that were started.
+    /// Stops the tool servers that were started.
     fn close(&self) -> BoxFuture<'_, ()> {
         Box::pin(self.servers.close())
     }
 }
 
-/// A tool with the name, the time, the approval and the exclusion that its section gives it.
+/// A tool with the name, time limit, approval and exclusivity of its section.
 struct Configured {
     name: String,
     section: String,
@@ -244,7 +244,7 @@ struct Configured {
 }
 
 fn configured(name: &str, kind: ToolKind, section: &ToolSection, inner: Arc<dyn Tool>) -> Arc<dyn Tool> {
-    // The tools for files carry the section's name already.
+    // The file tools carry the section's name already.
     let (section_name, name) = (name.to_owned(), if kind == ToolKind::Files { inner.name() } else { name }.to_owned());
     Arc::new(Configured {
         name,

@@ -1,23 +1,23 @@
 //! Checks a tool call's arguments against the tool's JSON Schema, compiled once.
 //!
-//! Schemas come from tool servers too, so nothing here trusts them: a `$ref` to elsewhere is not fetched, and a pattern
-//! that would search for ever gives up.
+//! Schemas also come from tool servers, so nothing here trusts them: an external `$ref` is not fetched, and a pattern
+//! that would search forever is aborted.
 
 use jsonschema::{PatternOptions, Validator};
 use serde_json::Value;
 
 use super::tools::ToolError;
 
-/// Errors that one refusal names.
+/// Errors named in one refusal.
 const ERRORS_NAMED: usize = 3;
 /// Longest refusal, characters.
 const REFUSAL_CHARS_MAX: usize = 1_000;
-/// Steps back that one pattern may take.
+/// Backtracking steps that one pattern may take.
 const PATTERN_STEPS_MAX: usize = 100_000;
 /// Size of one compiled pattern, bytes.
 const PATTERN_BYTES_MAX: usize = 1024 * 1024;
 
-/// A schema that is ready to be used, or why it cannot be.
+/// A compiled schema, or why it cannot be used.
 pub(super) struct Schema(Result<Validator, String>);
 
 impl Schema {
@@ -27,7 +27,7 @@ impl Schema {
         Self(built.map_err(|error| clipped(&error.to_string())))
     }
 
-    /// Why no arguments can be checked with it.
+    /// Why it cannot check any arguments.
     pub(super) fn invalid(&self) -> Option<&str> {
         self.0.as_ref().err().map(String::as_str)
     }

@@ -1,4 +1,4 @@
-//! [`run_step`]: the tool calls of one step, side by side, each with its events.
+//! [`run_step`]: the tool calls of one step, concurrently, each with its events.
 
 use std::{any::Any, panic::AssertUnwindSafe, sync::Arc, time::Duration};
 
@@ -30,7 +30,7 @@ pub struct Call {
     pub args: Value,
 }
 
-/// How a call went, with its result (the event may hold only the beginning).
+/// The outcome of a call, with its result (the event may hold only the beginning).
 #[derive(Clone, Debug, PartialEq)]
 pub struct CallOutcome {
     pub span: SpanId,
@@ -39,17 +39,17 @@ pub struct CallOutcome {
     pub took: Duration,
 }
 
-/// Remembers how calls went, for a step that may have to be taken again. What is kept is told again and not done again.
+/// Stores outcomes of calls, for a step that may be repeated. A stored one is emitted again, and its call not repeated.
 pub trait Memory: Send + Sync {
-    /// How a call went that was made before.
+    /// The outcome of a call that was made before.
     fn kept<'a>(&'a self, call: &'a Call) -> BoxFuture<'a, Option<Result<Value, ToolError>>>;
 
-    /// Keeps how a call went, before its end is told.
+    /// Stores the outcome of a call, before its end is emitted.
     fn keep<'a>(&'a self, call: &'a Call, result: &'a Result<Value, ToolError>)
     -> BoxFuture<'a, Result<(), HostError>>;
 }
 
-/// Keeps results with the visit of a node, each under its call's span.
+/// Stores results with the visit of a node, each under its call's span.
 pub struct NodeMemory<'a, S>(pub &'a NodeContext<S>);
 
 impl<S: Send + Sync> Memory for NodeMemory<'_, S> {
@@ -74,16 +74,16 @@ impl<S: Send + Sync> Memory for NodeMemory<'_, S> {
 
 /// For whom, with what and within which bounds the calls of a step are made.
 pub struct Step<'a> {
-    /// Calls that have not begun when it is cancelled do not begin.
+    /// Calls that have not begun when it is cancelled never begin.
     pub env: &'a RunEnv,
     pub tools: &'a Toolbox,
-    /// Of all steps of this process.
+    /// Shared by all steps of this process.
     pub locks: Locks,
-    /// The step's own span, above the spans of its calls.
+    /// The step's own span, the parent of its calls' spans.
     pub parent: Option<&'a SpanId>,
-    /// Calls at work at a time, at least 1.
+    /// Maximum concurrent calls, at least 1.
     pub parallel_max: usize,
-    /// Longest time one call may take, where the tool names no other. A blocking tool that is late is told so and no
+    /// Longest time one call may take, unless the tool names its own. A blocking tool that is late is notified and no
     /// longer waited for, but not stopped.
     pub call_time_max: Duration,
     pub memory: Option<&'a dyn Memory>,
@@ -91,17 +91,17 @@ pub struct Step<'a> {
     pub output_bytes_max: usize,
 }
 
-/// Makes all calls and gives their outcomes in the order of the calls.
+/// Makes all calls and returns their outcomes in the order of the calls.
 ///
 /// A tool that fails, panics, is late or does not exist is an outcome like any other. The error is the log's: when it
-/// takes no more events the step has no meaning, but calls that began are still brought to their end first.
+/// accepts no more events the step has no meaning, but calls that began are still brought to their end first.
 pub async fn run_step(step: &Step<'_>, calls: Vec<Call>) -> Result<Vec<CallOutcome>, HostError> {
     let places = Semaphore::new(step.parallel_max.max(1));
     let outcomes = join_all(calls.into_iter().map(|call| in_turn(step, &places, call))).await;
     outcomes.into_iter().collect()
 }
 
-/// Waits for what it shares with others before it takes a place, so that waiting calls leave the places to others.
+/// Waits for what it shares with others before it takes a slot, so that waiting calls leave the slots to others.
 async fn in_turn(step: &Step<'_>, places: &Semaphore, call: Call) -> Result<CallOutcome, HostError> {
     let tool = step.tools.get(&call.tool);
     let shared = match tool {
@@ -152,7 +152,7 @@ async fn logged(step: &Step<'_>, call: Call) -> Result<CallOutcome, HostError> {
     Ok(CallOutcome { span, tool: name, result, took })
 }
 
-/// Makes the call, and puts a result that is too long aside.
+/// Makes the call, and offloads a result that is too long.
 async fn called(step: &Step<'_>, call: &Call) -> Result<Value, ToolError> {
     let tool = step.tools.fit(&call.tool, &call.args)?;
     let value = in_time(step, tool, call.args.clone()).await?;
@@ -163,7 +163,7 @@ async fn called(step: &Step<'_>, call: &Call) -> Result<Value, ToolError> {
 async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Value, ToolError> {
     let time_max = tool.time_max().unwrap_or(step.call_time_max);
     let cancel = step.env.cancel.child_token();
-    // A call that is dropped half-way, with its whole step, is told as well.
+    // A call that is dropped midway, with its whole step, is notified as well.
     let _told = cancel.clone().drop_guard();
     let mut work = std::pin::pin!(made(tool, step.env.host.context(), args, &cancel));
     let grace = Duration::from_millis(TOOL_GRACE_MS);
@@ -181,7 +181,7 @@ async fn in_time(step: &Step<'_>, tool: Arc<dyn Tool>, args: Value) -> Result<Va
     }
 }
 
-/// Makes the call itself; a panic ends here. The context goes along by hand, to whichever thread it is.
+/// Makes the call itself and catches a panic. The context is passed explicitly, to whichever thread it is.
 async fn made(
     tool: Arc<dyn Tool>,
     context: &RunContext,
@@ -189,7 +189,7 @@ async fn made(
     cancel: &CancellationToken,
 ) -> Result<Value, ToolError> {
     if !tool.blocking() {
-        // The block also holds the making of the future, which is the tool's code already.
+        // The block includes creating the future, which is the tool's code already.
         let call = AssertUnwindSafe(async { tool.call(context, args, cancel).await });
         return call.catch_unwind().await.unwrap_or_else(|panic| Err(panicked(&*panic)));
     }

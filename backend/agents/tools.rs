@@ -1,4 +1,4 @@
-//! [`Tool`]: one thing an agent can do, and [`Toolbox`]: the ones a run was given.
+//! [`Tool`]: one thing an agent can do, and [`Toolbox`]: the tools of a run.
 
 use std::{collections::BTreeMap, sync::Arc, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::domain::{
     limits::{TOOL_NAME_CHARS_MAX, TOOLS_MAX},
 };
 
-/// A tool did not give a result.
+/// Why a tool gave no result.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ToolError {
@@ -34,50 +34,49 @@ pub enum ToolError {
     Cancelled,
 }
 
-/// What a call gives back.
+/// The result of a call.
 pub type Called<'a> = BoxFuture<'a, Result<Value, ToolError>>;
 
 /// One thing an agent can do. The run it acts for is an argument of every call and nowhere else.
 ///
-/// A result is any JSON. `{"content": [part, …]}` with the parts of a message ([`parts`]) gives a model pictures too.
+/// A result is any JSON. `{"content": [part, …]}` with the parts of a message ([`parts`]) also gives a model images.
 pub trait Tool: Send + Sync {
     /// 1 to 64 of `[A-Za-z0-9_-]`.
     fn name(&self) -> &str;
 
-    /// What it does, for whoever chooses among tools.
+    /// What it does, for the model that chooses among tools.
     fn description(&self) -> &str;
 
     /// JSON Schema of the arguments.
     fn schema(&self) -> Value;
 
-    /// What it writes that other calls may write too: of all calls that name the same, in whatever runs of this
-    /// process,
-    /// one is made at a time.
+    /// What it writes that other calls may write too: calls that name the same thing, in any run of this process, are
+    /// made one at a time.
     fn exclusive(&self, _context: &RunContext) -> Option<String> {
         None
     }
 
-    /// It occupies its thread: called away from the async threads.
+    /// It blocks its thread: called outside the async threads.
     fn blocking(&self) -> bool {
         false
     }
 
-    /// Somebody has to agree before it is called with these arguments.
+    /// A call with these arguments needs approval first.
     fn needs_approval(&self, _args: &Value) -> bool {
         false
     }
 
-    /// Longest time one call may take, where it is another than the step's.
+    /// Longest time one call may take, if it differs from the step's.
     fn time_max(&self) -> Option<Duration> {
         None
     }
 
-    /// `args` have passed the schema. Once `cancel` is cancelled (the run was, or the call is late) the tool has a
-    /// moment to clean up; then an async call is dropped, and a blocking one is no longer waited for.
+    /// `args` have passed the schema. Once `cancel` is cancelled (with the run, or because the call is late) the tool
+    /// has a moment to clean up; then an async call is dropped, and a blocking one is no longer waited for.
     fn call<'a>(&'a self, context: &'a RunContext, args: Value, cancel: &'a CancellationToken) -> Called<'a>;
 }
 
-/// What a model is shown of a result: its parts where it has some, its text, or its JSON.
+/// What a model is shown of a result: its parts if it has some, its text, or its JSON.
 pub fn parts(result: &Result<Value, ToolError>) -> Vec<Part> {
     match result {
         Ok(Value::String(text)) => vec![Part::text(text)],
@@ -95,19 +94,19 @@ struct Entry {
     schema: Arc<Schema>,
 }
 
-/// The tools of a run, resolved once when it starts. Cloning shares it.
+/// The tools of a run, resolved once when it starts. Clones share them.
 #[derive(Clone, Default)]
 pub struct Toolbox {
     entries: Arc<BTreeMap<String, Entry>>,
 }
 
 impl Toolbox {
-    /// Of two tools with one name the later one stays.
+    /// Of two tools with one name, the later one is kept.
     pub fn new(tools: impl IntoIterator<Item = Arc<dyn Tool>>) -> Self {
         Self { entries: Arc::new(tools.into_iter().map(entry).collect()) }
     }
 
-    /// The same with one more tool, unless there is one of its name.
+    /// The same with one more tool, unless its name is taken.
     #[must_use]
     pub fn with(&self, tool: Arc<dyn Tool>) -> Self {
         let (name, added) = entry(tool);
@@ -120,7 +119,7 @@ impl Toolbox {
         self.entries.is_empty()
     }
 
-    /// Refuses what no model could be told: too many tools, two of one name, names and schemas that nobody takes.
+    /// Rejects what no model accepts: too many tools, two of one name, invalid names and schemas.
     pub fn checked(tools: Vec<Arc<dyn Tool>>) -> Result<Self, String> {
         let count = tools.len();
         if count > TOOLS_MAX {
@@ -143,18 +142,18 @@ impl Toolbox {
         self.entry(name).map(|entry| Arc::clone(&entry.tool))
     }
 
-    /// The tool, when the arguments fit it.
+    /// The tool, if the arguments fit it.
     pub fn fit(&self, name: &str, args: &Value) -> Result<Arc<dyn Tool>, ToolError> {
         let entry = self.entry(name)?;
         entry.schema.check(args).map(|()| Arc::clone(&entry.tool))
     }
 
-    /// Whether somebody has to agree to this call first. A call that must fail anyway needs nobody.
+    /// Whether this call needs approval first. A call that must fail anyway needs none.
     pub fn needs_approval(&self, name: &str, args: &Value) -> bool {
         self.fit(name, args).is_ok_and(|tool| tool.needs_approval(args))
     }
 
-    /// The tools as a model is told of them, by name.
+    /// The tools as described to a model, sorted by name.
     pub fn specs(&self) -> Vec<ToolSpec> {
         let spec = |tool: &Arc<dyn Tool>| ToolSpec {
             name: tool.name().to_owned(),
@@ -177,7 +176,7 @@ fn entry(tool: Arc<dyn Tool>) -> (String, Entry) {
     (tool.name().to_owned(), Entry { schema: Arc::new(Schema::new(&tool.schema())), tool })
 }
 
-/// Every provider takes such names.
+/// Checks that every provider accepts the name.
 pub fn check_name(name: &str) -> Result<(), String> {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if (1..=TOOL_NAME_CHARS_MAX).contains(&name.chars().count()) && name.chars().all(fits) {

@@ -1,4 +1,4 @@
-//! Runs that work for a run: made once and told once, however often the step is taken that asks for them.
+//! Worker runs: created once and reported once, however often the step that requests them is repeated.
 
 use serde_json::Value;
 
@@ -11,7 +11,7 @@ use crate::{
     engine::{NodeContext, Stop},
 };
 
-/// A worker that was asked for: its run, or why there is none.
+/// A requested worker: its run, or why there is none.
 pub struct Worker {
     pub title: String,
     pub run: Result<RunId, HostError>,
@@ -24,8 +24,8 @@ pub struct Task {
     pub input: Value,
 }
 
-/// Makes a run that waits for whoever serves its agent, and tells so under `span`. Asked again, it is the same run, and
-/// what was refused stays so; what was out of reach is asked for again. `key` tells the workers of one node apart, at most 60 bytes.
+/// Creates a run for an executor that serves its agent, and reports it under `span`. Repeated, it is the same run, and
+/// a refusal stays; what was unreachable is retried. `key` distinguishes the workers of one node, at most 60 bytes.
 pub async fn spawn<S>(
     visit: &NodeContext<S>,
     key: &str,
@@ -53,7 +53,7 @@ pub async fn spawn<S>(
     Ok(Worker { title, run })
 }
 
-/// Waits until all have ended, and gives their ends in their order; the run rests in the meantime.
+/// Waits until all have ended, and returns their ends in their order; the run is suspended meanwhile.
 pub async fn wait<S>(
     visit: &NodeContext<S>,
     reason: &str,
@@ -69,8 +69,8 @@ pub async fn wait<S>(
     workers.iter().map(end).collect()
 }
 
-/// Tells how a worker ended. `brought` reads its output and says what the log keeps of it; the inner error is in words
-/// for whoever gave the work.
+/// Reports how a worker ended. `brought` reads its output and returns what the log keeps of it; the inner error is for
+/// the party that delegated the work.
 pub async fn told<S, T>(
     visit: &NodeContext<S>,
     title: &str,

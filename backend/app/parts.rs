@@ -1,4 +1,4 @@
-//! What a server is made of, put together in the order in which the parts need each other.
+//! Builds the parts of a server, in the order in which they depend on each other.
 
 use std::{sync::Arc, time::Duration};
 
@@ -33,17 +33,17 @@ use crate::{
     timeline::{self, Timeline},
 };
 
-/// What this process's own carrying out of runs is called where people see who holds what. No runner can be called so.
+/// The name under which this process itself executes runs, as people see it. No runner can have this name.
 const RUNTIME: &str = "the server";
 
-/// A server and its life.
+/// A server, its tasks and the token that stops them.
 pub(super) struct Built {
     pub server: Server,
     pub tasks: TaskTracker,
     pub stop: CancellationToken,
 }
 
-/// What the parts are made from.
+/// What the parts are built from.
 struct Plan<'a> {
     args: &'a ServeArgs,
     secrets: &'a Secrets,
@@ -54,7 +54,7 @@ struct Plan<'a> {
     supervisor: Supervisor,
 }
 
-/// Everything that stands on the database.
+/// Builds everything that uses the database.
 pub(super) async fn build(
     database: &Database,
     args: &ServeArgs,
@@ -78,7 +78,7 @@ pub(super) async fn build(
     let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
-        // The database is this process's own, so whoever had runs, messages and answers under way here is no more.
+        // The database is this process's own, so the process that held runs, messages and replies before is gone.
         channels.reclaim_all().await?;
         store.jobs().reclaim(&Name::trusted(RUNTIME), plan.clock.held()).await?;
     }
@@ -120,7 +120,7 @@ pub(super) async fn build(
     Ok(Built { server: Server::new(parts), tasks, stop })
 }
 
-/// Keeps a part at work that runs until it is told to stop.
+/// Supervises a part that runs until it is stopped.
 fn keep<P, F>(supervisor: &Supervisor, name: &'static str, part: P, run: fn(P, CancellationToken) -> F)
 where
     P: Clone + Send + Sync + 'static,
@@ -130,13 +130,13 @@ where
     supervisor.keep(name, move || run(part.clone(), stop.clone()));
 }
 
-/// The database, ready to be worked on.
+/// Connects to the database and prepares it for use.
 async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> anyhow::Result<(Store, Appenders)> {
     let settings = store::Settings {
         options: database.options.clone(),
         connections_max: args.db_connections,
         own_connections_max: match args.auth.auth {
-            // Everybody is the same one.
+            // There is only one principal.
             Auth::Off => args.db_connections,
             Auth::Jwt => (args.db_connections / OWN_CONNECTIONS_PART).max(OWN_CONNECTIONS_MIN),
         },
@@ -144,7 +144,7 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
     };
     let (store, appenders) = connect(settings, Duration::from_millis(args.database_wait_ms)).await?;
     store.tell_time(clock).await?;
-    // By this server's clock, whose time its runs begin at, and before the first of them.
+    // By this server's clock, which dates its runs, and before the first of them.
     store.ensure_partitions(clock.now()).await?;
     if let Err(error) = store.note_recent_pieces().await {
         tracing::warn!(
@@ -158,7 +158,7 @@ async fn open_store(database: &Database, args: &ServeArgs, clock: &Clock) -> any
     Ok((store, appenders))
 }
 
-/// Connects, and waits for a database that is not there yet. One that is there and refuses is not waited for.
+/// Connects, and waits for a database that is not reachable yet. A refusal by a reachable one is returned at once.
 async fn connect(settings: store::Settings, wait: Duration) -> Result<(Store, Appenders), store::Error> {
     let until = tokio::time::Instant::now() + wait;
     loop {
@@ -172,7 +172,7 @@ async fn connect(settings: store::Settings, wait: Duration) -> Result<(Store, Ap
     }
 }
 
-/// Whose a channel with a webhook is.
+/// The owner of a channel with a webhook.
 fn owner_of(config: &ChannelConfig, authenticator: &Authenticator) -> OwnerId {
     match &config.owner_sub {
         Some(sub) if !authenticator.is_off() => authenticator.owner(&config.owner_iss, sub),
@@ -181,7 +181,7 @@ fn owner_of(config: &ChannelConfig, authenticator: &Authenticator) -> OwnerId {
 }
 
 impl Plan<'_> {
-    /// The artifact store, in the part of the folder or bucket that is this database's.
+    /// The artifact store, in the part of the folder or bucket that belongs to this database.
     async fn artifacts(&self) -> anyhow::Result<Artifacts> {
         let home = self.store.artifacts().home().await?;
         let place = match self.args.artifact_store(self.secrets)? {
@@ -238,7 +238,7 @@ impl Plan<'_> {
         }
     }
 
-    /// The channels of the configuration, with Telegram when it is set up.
+    /// The channels of the configuration, with Telegram if it is configured.
     fn channels(
         &self,
         timeline: &Timeline,
@@ -274,7 +274,7 @@ impl Plan<'_> {
         Ok(Channels::new(timeline.clone(), (configs, lease), (log, router), telegram, self.supervisor.tasks().clone()))
     }
 
-    /// Saved sessions; whoever needs no name has the folder to themselves.
+    /// Saved sessions; the local principal has the folder to itself.
     fn saved(
         &self,
         artifacts: &Artifacts,
@@ -286,7 +286,7 @@ impl Plan<'_> {
         let channels = self.file.channels()?;
         let talks = channels.iter().map(|(channel, config)| {
             let ChannelConfig { idle_timeout_s, thread_per_session, .. } = **config;
-            // A webhook's messages carry no credential, so its chats are of one owner.
+            // A webhook's messages carry no credential, so all its chats belong to one owner.
             let owner = (channel.as_str() == TELEGRAM).then(|| owner_of(config, authenticator));
             Talk { channel: channel.clone(), keeping: SessionPolicy { idle_timeout_s, thread_per_session }, owner }
         });
@@ -294,7 +294,7 @@ impl Plan<'_> {
         Ok(SavedSessions::new(artifacts.clone(), store, times, place, talks, draining.clone()))
     }
 
-    /// What carries out the runs of the configured agents.
+    /// The runtime that executes the runs of the configured agents.
     fn runtime(&self, dispatch: &Dispatch, threads: &Threads, admission: &Admission) -> anyhow::Result<Runtime> {
         let confinement = Confinement::around(self.args.kept(&self.file, self.secrets)?);
         if self.file.starts_programs() && !confine::hold() {

@@ -1,12 +1,12 @@
 //! Bytes on a local disk.
 //!
-//! By hand on `openat`, not through `object_store`'s `LocalFileSystem`: that one wants a name before the first byte and
-//! follows symbolic links on the way. Here an upload is written under a name of its own, synced, renamed to its hash,
-//! and the folder synced, in this order; every step below the root is taken from the folder before it and follows no
-//! link, so a link somebody planted leads nowhere.
+//! Uses `openat` directly, not `object_store`'s `LocalFileSystem`, which needs the name before the first byte and
+//! follows symbolic links. Here an upload is written under a temporary name, synced, renamed to its hash, and the
+//! folder synced, in this order; every folder below the root is opened relative to its parent without following links,
+//! so a planted link leads nowhere.
 //!
 //! ```text
-//! <root>/<home>/tmp/<uuid>                   an upload on its way
+//! <root>/<home>/tmp/<uuid>                   an upload in progress
 //! <root>/<home>/sha256/<2 digits>/<64 digits>
 //! ```
 
@@ -24,19 +24,26 @@ use std::{
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
 use futures::{StreamExt as _, TryStreamExt as _, stream::BoxStream};
-use rustix::fs::{AtFlags, Dir, FileType, Mode, OFlags, fstat, mkdirat, open, openat, renameat, statat, unlinkat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, fstat, fstatvfs, mkdirat, open, openat, renameat, statat, unlinkat,
+};
 use tokio::io::{AsyncReadExt as _, AsyncSeekExt as _, AsyncWriteExt as _};
 use tokio_util::io::ReaderStream;
 use uuid::Uuid;
 
 use super::{Error, Stored};
-use crate::domain::artifact::Hash;
+use crate::domain::{
+    artifact::Hash,
+    limits::{ARTIFACT_RESERVE_BYTES, ARTIFACT_RESERVE_PART},
+};
 
 const FOLDER: OFlags = OFlags::RDONLY.union(OFlags::DIRECTORY).union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 /// Bytes read from a file at once.
 const READ_BYTES: usize = 128 * 1024;
+/// The free space is checked again after each this many bytes of an upload.
+const LOOK_BYTES: usize = 256 * 1024;
 
-/// A folder of the operator's, and the part of it that belongs to one database. Cheap to clone.
+/// The part of the operator's folder that belongs to one database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Disk {
     place: Arc<DiskFolder>,
@@ -46,12 +53,12 @@ pub struct Disk {
 struct DiskFolder {
     root: PathBuf,
     home: String,
-    /// For which first two digits this process has made sure that their folder is on the disk.
+    /// The first two digits for which this process has synced the folder.
     synced: [AtomicBool; 256],
 }
 
 impl Disk {
-    /// Makes the root if it is not there. The part of it is made with its first bytes.
+    /// Creates the root if it does not exist. The database's part of it is created with the first bytes.
     #[expect(clippy::disallowed_methods, reason = "the artifact store's own folder")]
     pub fn open(root: &Path, home: Uuid) -> io::Result<Self> {
         std::fs::create_dir_all(root)?;
@@ -65,20 +72,21 @@ impl Disk {
         let place = Arc::clone(&self.place);
         let (staged, file) = blocking(move || {
             let folder = place.folder(&["tmp"], true)?;
+            check_room(&folder, 0)?;
             let name = name.simple().to_string();
             let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
             let file = openat(&folder, &name, flags, Mode::from_raw_mode(0o600))?;
             Ok((Staged { folder, name, is_named: false }, File::from(file)))
         })
         .await?;
-        Ok(DiskWriter { staged, file: tokio::fs::File::from_std(file) })
+        Ok(DiskWriter { staged, file: tokio::fs::File::from_std(file), since_look: 0 })
     }
 
-    /// Gives an upload its name; when this returns, it survives a loss of power.
+    /// Renames an upload to its hash; when this returns, it survives a power failure.
     pub(super) async fn publish(&self, staged: Staged, hash: Hash) -> Result<(), Error> {
         let place = Arc::clone(&self.place);
         blocking(move || {
-            // The whole of it moves in here; a closure would otherwise take a copy of the flag alone.
+            // Moves all of it in here; the closure would otherwise capture only a copy of the flag.
             let mut staged = staged;
             let (first, digits) = name_of(hash);
             let folder = place.folder(&["sha256", &first], true)?;
@@ -90,7 +98,7 @@ impl Disk {
         .await
     }
 
-    /// A part of a content, provided its file is whole.
+    /// Reads a part of a content, provided its file has the full size.
     pub(super) async fn read(
         &self,
         hash: Hash,
@@ -102,7 +110,7 @@ impl Disk {
         let file = blocking(move || {
             let (first, digits) = name_of(hash);
             let folder = place.folder(&["sha256", &first], false)?;
-            // A pipe that somebody planted must not make us wait for its other end.
+            // Opening a planted pipe must not block until its other end is open.
             let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
             let file = openat(&folder, &digits, flags, Mode::empty()).map_err(|error| match error {
                 rustix::io::Errno::LOOP => io::ErrorKind::InvalidData.into(),
@@ -119,7 +127,7 @@ impl Disk {
         Ok(ReaderStream::with_capacity(file.take(length), READ_BYTES).boxed())
     }
 
-    /// Removes a content; one that is not there is removed already.
+    /// Removes a content; it is no error if it does not exist.
     pub(super) async fn remove(&self, hash: Hash) -> Result<(), Error> {
         let place = Arc::clone(&self.place);
         blocking(move || {
@@ -130,7 +138,7 @@ impl Disk {
         .await
     }
 
-    /// Removes uploads nobody has written to since then; says how many.
+    /// Removes uploads not written to since `before`; returns how many.
     pub(super) async fn remove_unfinished(&self, before: DateTime<Utc>) -> Result<u64, Error> {
         let place = Arc::clone(&self.place);
         blocking(move || {
@@ -147,7 +155,7 @@ impl Disk {
         .await
     }
 
-    /// Everything that is there, folder by folder.
+    /// Lists all contents, folder by folder.
     pub(super) fn list(&self) -> BoxStream<'static, Result<Vec<Stored>, Error>> {
         let place = Arc::clone(&self.place);
         let folders = futures::stream::iter(0..=255u8);
@@ -164,7 +172,7 @@ impl Disk {
 }
 
 impl DiskFolder {
-    /// The folder at the end of a way below the home, made on the way if that is wanted.
+    /// Opens a folder below the home, with `make` creating what is missing.
     fn folder(&self, way: &[&str], make: bool) -> io::Result<OwnedFd> {
         let mut folder = open(&self.root, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         for step in std::iter::once(self.home.as_str()).chain(way.iter().copied()) {
@@ -188,7 +196,7 @@ impl DiskFolder {
         }
     }
 
-    /// Another process may have made the folder and died before it was on the disk: once per process we make sure.
+    /// Syncs the folders once per process: another process may have created one and died before syncing it.
     fn sync_way(&self, hash: Hash, first: &str) -> io::Result<()> {
         let synced = &self.synced[usize::from(hash.as_bytes()[0])];
         if !synced.load(Ordering::Acquire) {
@@ -203,7 +211,7 @@ impl DiskFolder {
     }
 }
 
-/// An upload that has no name yet. Dropped, it leaves nothing.
+/// An upload that has no name yet. It is removed on drop.
 #[derive(Debug)]
 pub(super) struct Staged {
     folder: OwnedFd,
@@ -214,7 +222,7 @@ pub(super) struct Staged {
 impl Drop for Staged {
     fn drop(&mut self) {
         if !self.is_named {
-            // What cannot be removed now is removed when it is old.
+            // If this fails, the sweep removes it later.
             let _ = unlinkat(&self.folder, &self.name, AtFlags::empty());
         }
     }
@@ -225,14 +233,21 @@ impl Drop for Staged {
 pub(super) struct DiskWriter {
     staged: Staged,
     file: tokio::fs::File,
+    /// Bytes since the free space was last checked.
+    since_look: usize,
 }
 
 impl DiskWriter {
     pub(super) async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
+        self.since_look += bytes.len();
+        if self.since_look > LOOK_BYTES {
+            self.since_look = 0;
+            check_room(&self.staged.folder, bytes.len() as u64)?;
+        }
         Ok(self.file.write_all(bytes).await?)
     }
 
-    /// Puts the bytes on the disk.
+    /// Flushes the bytes to disk.
     pub(super) async fn finish(mut self) -> Result<Staged, Error> {
         self.file.flush().await?;
         self.file.sync_all().await?;
@@ -240,13 +255,21 @@ impl DiskWriter {
     }
 }
 
-/// The folder of a content and its name there.
+/// Fails if uploads would use the reserve of the volume: the log may be on it.
+fn check_room(folder: &OwnedFd, more: u64) -> io::Result<()> {
+    let volume = fstatvfs(folder)?;
+    let bytes = |blocks: u64| blocks.saturating_mul(volume.f_frsize);
+    let reserve = ARTIFACT_RESERVE_BYTES.min(bytes(volume.f_blocks) / ARTIFACT_RESERVE_PART);
+    if bytes(volume.f_bavail) < reserve.saturating_add(more) { Err(io::ErrorKind::StorageFull.into()) } else { Ok(()) }
+}
+
+/// The folder of a content and its name in it.
 fn name_of(hash: Hash) -> (String, String) {
     let digits = hash.to_string();
     (digits[..2].to_owned(), digits)
 }
 
-/// The plain files of a folder: name, time of the last write in seconds, size.
+/// The regular files of a folder: name, time of the last write in seconds, size.
 fn files(folder: &OwnedFd) -> io::Result<Vec<(String, i64, u64)>> {
     let mut found = Vec::new();
     for entry in Dir::read_from(folder)? {
@@ -276,7 +299,7 @@ async fn blocking<T: Send + 'static>(work: impl FnOnce() -> io::Result<T> + Send
     Ok(done.map_err(|_| io::Error::other("the disk's thread died"))??)
 }
 
-/// For tests that look at what lies there.
+/// For tests that inspect the contents.
 impl Disk {
     pub async fn hashes(&self) -> Result<Vec<Hash>, Error> {
         let folders: Vec<Vec<Stored>> = self.list().try_collect().await?;

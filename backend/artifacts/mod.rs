@@ -1,11 +1,11 @@
-//! Artifacts: bytes by the hash of their content, on a disk or in an S3-compatible bucket.
+//! Artifacts: bytes stored under the hash of their content, on a disk or in an S3-compatible bucket.
 //!
-//! Invariants kept here: a content has its name only when all of it is durable; an artifact is inserted only after
-//! that; bytes are removed only while nobody can bring the same ones back ([`crate::store::artifacts::Artifacts::seize_content`]). So whoever finds
-//! an artifact finds its bytes, whatever dies when. An upload is hashed and bounded as it passes and is never whole in
-//! memory; what stops half-way leaves nothing that is not swept.
+//! Invariants: content gets its name only when all of it is durable; an artifact is inserted only after that; bytes are
+//! removed only while the same ones cannot be uploaded ([`crate::store::artifacts::Artifacts::seize_content`]). So an
+//! artifact's bytes exist, regardless of what crashes when. An upload is hashed and bounded as it streams and never
+//! entirely in memory; what an interrupted one leaves is swept.
 //!
-//! Start reading at [`Artifacts::receive`], then [`Artifacts::keep`]; [`sweep`] is the way out.
+//! Start reading at [`Artifacts::receive`], then [`Artifacts::keep`]; [`sweep`] removes.
 
 pub mod disk;
 pub mod remote;
@@ -36,27 +36,27 @@ use crate::{
     store::{self, Store, artifacts::Artifact},
 };
 
-/// Contents of one request that get their names at the same time.
+/// Contents of one request that are published concurrently.
 const PUBLISH_AT_ONCE: usize = 8;
 
-/// Why bytes could not be kept or had.
+/// Why bytes could not be stored or read.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("an artifact may have at most {ARTIFACT_BYTES_MAX} bytes")]
     TooLarge,
-    /// There is no room for them. Nothing was kept.
+    /// There is no space for them. Nothing was stored.
     #[error("the artifact store is full")]
     Full(#[source] io::Error),
-    /// More are under way than the server takes. Nothing was done.
+    /// More transfers are in progress than are allowed. Nothing was done.
     #[error("too many artifact transfers are in progress")]
     Busy(Full),
-    /// Whoever was sending them has fallen silent, or sends hardly any.
+    /// The sender stopped sending, or is too slow.
     #[error("the upload stalled or was too slow")]
     Slow,
-    /// The store cannot be reached, or refuses.
+    /// The store cannot be reached, or refused the request.
     #[error("artifact store unavailable")]
     Unavailable(#[source] Box<dyn std::error::Error + Send + Sync>),
-    /// The bytes are not there, or not as they were left: somebody else was at the store.
+    /// The bytes are missing or changed: something else modified the store.
     #[error("the content of this artifact is damaged")]
     Damaged,
     #[error(transparent)]
@@ -67,7 +67,7 @@ impl From<io::Error> for Error {
     fn from(error: io::Error) -> Self {
         use io::ErrorKind as K;
         match error.kind() {
-            // A file over what the file system or the process may write counts as no room for it.
+            // A file larger than the file system or the process allows counts as no space.
             K::StorageFull | K::QuotaExceeded | K::FileTooLarge => Self::Full(error),
             K::NotFound | K::InvalidData => Self::Damaged,
             _ => Self::Unavailable(Box::new(error)),
@@ -84,10 +84,10 @@ impl From<object_store::Error> for Error {
     }
 }
 
-/// Why an upload did not arrive.
+/// Why an upload failed.
 #[derive(Debug)]
 pub enum Broken<E> {
-    /// What the sender's side said.
+    /// The error of the sender's stream.
     Source(E),
     Store(Error),
 }
@@ -98,28 +98,28 @@ impl<E, S: Into<Error>> From<S> for Broken<E> {
     }
 }
 
-/// Where bytes lie.
+/// Where bytes are stored.
 #[derive(Clone, Debug)]
 pub enum BlobStore {
     Disk(Disk),
     Remote(Remote),
 }
 
-/// A content that a store holds.
+/// Content in a store.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Stored {
     pub hash: Hash,
     pub size: u64,
 }
 
-/// Bytes that have arrived whole and have no name yet. Dropped, they are gone.
+/// Bytes that arrived completely and have no name yet. They are removed on drop.
 #[derive(Debug)]
 pub struct Upload {
     staged: Staged,
     pub sha256: Hash,
     pub size: u64,
-    /// Of an upload, until it is kept. What the server itself has taken in lies on the disk and is counted no more:
-    /// whoever takes in many before it keeps them must not wait for itself.
+    /// The quota share of a client's upload, until it is kept. [`Artifacts::take`] holds none: a caller that takes in
+    /// many before it keeps them must not wait for itself.
     _place: Option<Share>,
 }
 
@@ -142,12 +142,12 @@ pub struct Artifacts {
     clock: Clock,
     ids: IdSource,
     uploads: Quota,
-    /// Of bytes that are here already: they must not wait for a client that is slow.
+    /// For bytes already in memory: they must not wait for slow clients.
     takes: Quota,
     downloads: Quota,
 }
 
-/// How many of each one principal may have under way.
+/// How many of each one principal may have in progress.
 #[derive(Clone, Copy, Debug)]
 pub struct OwnBounds {
     pub uploads: usize,
@@ -170,7 +170,7 @@ impl Artifacts {
         self.clock.now()
     }
 
-    /// Takes in what a stream brings, to its end. Nothing stays of what does not arrive whole.
+    /// Receives a stream to its end. Nothing remains of an incomplete one.
     pub async fn receive<E>(
         &self,
         owner: &OwnerId,
@@ -181,7 +181,7 @@ impl Artifacts {
         Ok(Upload { _place: Some(share), ..upload })
     }
 
-    /// As [`Artifacts::receive`] for bytes that are here already; waits its turn, but not for long.
+    /// Like [`Artifacts::receive`], for bytes already in memory; waits its turn, but not for long.
     pub async fn take(&self, owner: &OwnerId, bytes: Bytes) -> Result<Upload, Error> {
         let wait = Duration::from_millis(TAKE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.takes.take(owner, 1)).await;
@@ -205,7 +205,7 @@ impl Artifacts {
                 let bytes = tokio::time::timeout(patience, body.next()).await.map_err(|_| Error::Slow)?;
                 let Some(bytes) = bytes else { return Ok(()) };
                 let bytes = bytes.map_err(Broken::Source)?;
-                arriving.came(asked.elapsed(), bytes.len());
+                arriving.passed(asked.elapsed(), bytes.len());
                 size += bytes.len() as u64;
                 if size > ARTIFACT_BYTES_MAX {
                     return Err(Error::TooLarge.into());
@@ -223,9 +223,9 @@ impl Artifacts {
         Ok(Upload { staged, sha256: Hash::new(digest.finalize().into()), size, _place: None })
     }
 
-    /// Gives uploads their names and inserts their artifacts; afterwards all of it is durable.
+    /// Publishes uploads under their hashes and inserts their artifacts; afterwards all of it is durable.
     ///
-    /// Each artifact has the hash and size of the upload beside it. What fails in between is swept.
+    /// Each artifact must have the hash and size of its upload. What a failure in between leaves is swept.
     pub async fn keep(&self, owner: &OwnerId, uploads: Vec<(Upload, Artifact)>) -> Result<Vec<Artifact>, Error> {
         let content: Vec<(Hash, u64)> = uploads.iter().map(|(upload, _)| (upload.sha256, upload.size)).collect();
         self.store.artifacts().claim_content(&content, self.clock.now()).await?;
@@ -240,21 +240,21 @@ impl Artifacts {
             metrics::counter!("runreel_artifacts_created_total").increment(artifacts.len() as u64);
             return Ok(artifacts);
         }
-        // It took so long that the bytes counted as nobody's.
+        // It took so long that the bytes counted as unreferenced.
         Err(Error::Unavailable("the upload was swept before it was committed".into()))
     }
 
-    /// Gives up artifacts whose event was refused.
+    /// Removes artifacts whose event was refused.
     pub async fn forget(&self, owner: &OwnerId, artifacts: &[ArtifactId]) {
         if let Err(error) = self.store.artifacts().forget(owner, artifacts).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "artifacts without events left to the sweep");
         }
     }
 
-    /// The bytes of an owner's artifact from `from` on, `length` of them.
+    /// Reads `length` bytes of an owner's artifact, beginning at `from`.
     ///
-    /// The whole is held against its hash on the way: of damaged bytes the last piece is an error, so that nobody takes
-    /// them for whole. A part says nothing of the hash, and goes out as it is.
+    /// If the whole artifact is read, its hash is verified while streaming: for damaged bytes the last chunk is an
+    /// error, so no reader takes them for complete. A part cannot be verified and is sent as it is.
     pub async fn read(
         &self,
         owner: &OwnerId,
@@ -269,12 +269,12 @@ impl Artifacts {
             BlobStore::Remote(remote) => remote.read(hash, size, from, length).await?,
         };
         let bytes = if length == size { checked(bytes, hash, size).boxed() } else { bytes };
-        // Given back with the last of them.
+        // The share is released when the stream is dropped.
         Ok(bytes.map(move |bytes| (bytes, &share).0).boxed())
     }
 }
 
-/// The bytes as they come; where they are not those of the hash, an error in the place of the last of them.
+/// Passes the bytes on; if they do not match the hash, the last chunk is replaced by an error.
 fn checked(
     bytes: BoxStream<'static, io::Result<Bytes>>,
     hash: Hash,
@@ -297,7 +297,7 @@ fn checked(
 impl BlobStore {
     async fn begin(&self, name: Uuid) -> Result<Writer, Error> {
         match self {
-            // A store that has lost its folder cannot be used; no artifact is damaged by that.
+            // A missing folder makes the store unavailable; it does not mean that an artifact is damaged.
             Self::Disk(disk) => disk.begin(name).await.map(Writer::Disk).map_err(unusable),
             Self::Remote(remote) => Ok(Writer::Remote(remote.begin(name))),
         }
@@ -333,7 +333,7 @@ impl BlobStore {
     }
 }
 
-/// What is missing while bytes are written is the store's folder or bucket, not an artifact's bytes.
+/// Maps errors of writes, where "not found" means the store's folder or bucket, not an artifact's bytes.
 fn unusable(error: Error) -> Error {
     match error {
         Error::Damaged => Error::Unavailable("the folder or bucket of the artifact store does not exist".into()),
@@ -358,7 +358,7 @@ impl Writer {
 
     async fn abort(self) {
         match self {
-            // Dropping it removes the file.
+            // The file is removed on drop.
             Self::Disk(_) => {}
             Self::Remote(writer) => writer.abort().await,
         }

@@ -1,8 +1,8 @@
 //! Bytes in an S3-compatible bucket, through `object_store`.
 //!
-//! A content of up to one part goes to its name at once. A larger one is uploaded part by part under a name of its own,
-//! copied to its name inside the bucket, and removed. A bucket shows an object only when it is whole, so what has a name
-//! is whole there, too.
+//! Content of up to one part is put under its name at once. A larger one is uploaded part by part under a temporary
+//! name, copied to its name inside the bucket, and the temporary one deleted. A bucket shows only complete objects, so
+//! what has a name is complete there, too.
 
 use std::{io, sync::Arc, time::Duration};
 
@@ -20,14 +20,14 @@ use uuid::Uuid;
 use super::{Error, Stored};
 use crate::{config::S3, domain::artifact::Hash};
 
-/// What S3 takes as a part at least; also the memory an upload needs.
+/// The smallest part that S3 accepts; also the memory an upload needs.
 const PART_BYTES: usize = 5 * 1024 * 1024;
-/// Longest time one request to the bucket is tried again: an emit whose payload goes there has its bound, too.
+/// How long a request to the bucket is retried: an emit whose payload is stored there has its bound, too.
 const RETRIES_MAX: Duration = Duration::from_secs(3);
-/// Contents in one piece of a listing.
+/// Contents in one chunk of a listing.
 const LIST_CHUNK: usize = 500;
 
-/// A bucket, and the part of it that belongs to one database. Cheap to clone.
+/// The part of a bucket that belongs to one database. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Remote {
     store: Arc<dyn ObjectStore>,
@@ -35,7 +35,7 @@ pub struct Remote {
 }
 
 impl Remote {
-    /// Any store, below a prefix.
+    /// Any object store, below a prefix.
     pub fn new(store: Arc<dyn ObjectStore>, prefix: &str, home: Uuid) -> Self {
         let prefix = Path::from(prefix).parts().chain(Path::from(home.simple().to_string()).parts()).collect();
         Self { store, prefix }
@@ -54,7 +54,7 @@ impl Remote {
         }
         builder = match (&settings.access_key_id, &settings.secret_access_key) {
             (Some(id), Some(secret)) => builder.with_access_key_id(id).with_secret_access_key(secret),
-            // Without keys, as whoever the machine is (an instance's role).
+            // Without keys, with the machine's own credentials (an instance's role).
             _ => builder,
         };
         Ok(Self::new(Arc::new(builder.build()?), &settings.prefix, home))
@@ -144,9 +144,9 @@ impl Remote {
 /// An upload that has no name yet.
 #[derive(Debug)]
 pub(super) enum Staged {
-    /// Small enough to be put at once.
+    /// Small enough for a single put.
     Whole(Bytes),
-    /// Whole in the bucket, under this name.
+    /// Complete in the bucket, under this temporary name.
     Parts(Path),
 }
 
@@ -189,7 +189,7 @@ impl RemoteWriter {
         Ok(Staged::Parts(self.staging))
     }
 
-    /// Tells the bucket to forget the parts.
+    /// Aborts the multipart upload, which deletes its parts.
     pub(super) async fn abort(mut self) {
         if let Some(upload) = &mut self.upload
             && let Err(error) = upload.abort().await
@@ -199,7 +199,7 @@ impl RemoteWriter {
     }
 }
 
-/// Makes the HTTP client: with this program's TLS, and without certificates where there is no TLS.
+/// Creates the HTTP client: with this program's TLS provider, and without certificates for plain HTTP.
 #[derive(Debug)]
 struct Connector {
     is_plain: bool,
@@ -207,7 +207,7 @@ struct Connector {
 
 impl HttpConnector for Connector {
     fn connect(&self, _: &ClientOptions) -> object_store::Result<HttpClient> {
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; for later ones it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
@@ -215,7 +215,7 @@ impl HttpConnector for Connector {
             .connect_timeout(Duration::from_secs(5))
             .read_timeout(Duration::from_secs(30));
         if self.is_plain {
-            // A machine without certificates must still reach a plain server.
+            // A machine without certificates must still be able to reach a plain HTTP server.
             builder = builder.tls_certs_only([]);
         }
         let client =

@@ -1,4 +1,4 @@
-//! What goes: artifacts whose event never came, bytes that no artifact has, uploads that stopped half-way.
+//! Removal of artifacts whose event was never stored, of bytes without an artifact, and of interrupted uploads.
 
 use std::time::Duration;
 
@@ -9,23 +9,26 @@ use tokio_util::sync::CancellationToken;
 use super::{Artifacts, Error};
 use crate::domain::{
     artifact::Hash,
-    limits::{ARTIFACT_AUDIT_SWEEPS, ARTIFACT_GRACE_MS, ARTIFACT_SWEEP_MS, ARTIFACT_SWEEP_ROWS},
+    limits::{
+        ARTIFACT_AUDIT_SWEEPS, ARTIFACT_GRACE_MS, ARTIFACT_SWEEP_MS, ARTIFACT_SWEEP_ROWS, REMOVAL_DOUBT_MS,
+        REMOVAL_MS_MAX,
+    },
 };
 
-/// What a sweep has removed.
+/// What a sweep removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct SweepResult {
     /// Artifacts without an event.
     pub artifacts: u64,
     /// Contents without an artifact.
     pub contents: u64,
-    /// Uploads that nobody finished.
+    /// Interrupted uploads.
     pub uploads: u64,
 }
 
 impl Artifacts {
-    /// Removes what has been nobody's for longer than the grace. Several processes may do so at once, and uploads of the
-    /// same content at the same time lose nothing.
+    /// Removes what has been unreferenced for longer than the grace period. Several processes may do so at once, also
+    /// during uploads of the same content, which lose nothing.
     pub async fn sweep(&self) -> Result<SweepResult, Error> {
         self.sweep_until(&CancellationToken::new()).await
     }
@@ -47,7 +50,7 @@ impl Artifacts {
                 done += u64::from(self.remove(*hash, before).await?);
             }
             swept.contents += done;
-            // What is held by others now is theirs to remove, or is looked for again.
+            // Contents locked by other processes are removed by them, or found again by a later sweep.
             if done == 0 || loose.len() < usize::try_from(ARTIFACT_SWEEP_ROWS).unwrap_or(usize::MAX) {
                 break;
             }
@@ -57,15 +60,22 @@ impl Artifacts {
         Ok(swept)
     }
 
-    /// Removes a content that is nobody's; `false` when it is somebody's after all.
+    /// Removes unreferenced content; `false` if it is in use again, or another process is removing it.
     async fn remove(&self, hash: Hash, before: DateTime<Utc>) -> Result<bool, Error> {
         let Some(seized) = self.store.artifacts().seize_content(hash, before).await? else { return Ok(false) };
-        self.blobs.remove(hash).await?;
+        // Bounded, to end before the database could lose this connection and release the content to uploads.
+        let removal = tokio::time::timeout(Duration::from_millis(REMOVAL_MS_MAX), self.blobs.remove(hash));
+        let removed = removal.await.unwrap_or_else(|late| Err(Error::Unavailable(Box::new(late))));
+        if let Err(error) = removed {
+            // The store may still execute it, so the content stays locked until that is unlikely.
+            tokio::time::sleep(Duration::from_millis(REMOVAL_DOUBT_MS)).await;
+            return Err(error);
+        }
         seized.gone().await?;
         Ok(true)
     }
 
-    /// Takes note of bytes that the database does not know, as a restored one may not; a later sweep removes them. Says
+    /// Records bytes that the database does not know, for example after a restore; a later sweep removes them. Returns
     /// how many there were.
     pub async fn audit(&self) -> Result<u64, Error> {
         let (mut listed, mut noted) = (self.blobs.list(), 0);
@@ -78,9 +88,9 @@ impl Artifacts {
         Ok(noted)
     }
 
-    /// Sweeps now and then until `stop`.
+    /// Sweeps periodically until `stop`.
     pub async fn run(self, stop: CancellationToken) {
-        // Nothing is old enough at the start, so the first look is after the first pause.
+        // Nothing is old enough at the start, so the first sweep follows the first pause.
         let pause = Duration::from_millis(ARTIFACT_SWEEP_MS);
         let mut every = tokio::time::interval_at(tokio::time::Instant::now() + pause, pause);
         every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
@@ -88,7 +98,7 @@ impl Artifacts {
             if stop.run_until_cancelled(every.tick()).await.is_none() {
                 return;
             }
-            // Not broken off in the middle: a file that is being removed is, whatever becomes of the row that was held.
+            // Never cancelled in between: a removal in progress completes even if the lock on its row is lost.
             if let Err(error) = Box::pin(self.sweep_until(&stop)).await {
                 tracing::warn!(error = &error as &dyn std::error::Error, "artifact sweep failed");
             }

@@ -26,7 +26,7 @@ async fn a_content_has_its_name_only_once_it_is_published() {
     disk.publish(upload, hash).await.unwrap();
     assert_eq!(bytes_of(disk.read(hash, 5, 1, 3).await.unwrap()).await, b"yte");
     assert!(matches!(disk.read(hash, 6, 0, 5).await, Err(Error::Damaged)), "a file of another size is not it");
-    // The same again takes its place, and one that is dropped leaves nothing.
+    // The same content again replaces it, and a dropped upload leaves nothing.
     disk.publish(staged(&disk, b"bytes").await, hash).await.unwrap();
     drop(staged(&disk, b"dropped").await);
     assert_eq!(disk.hashes().await.unwrap(), [hash]);

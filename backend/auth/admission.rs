@@ -1,4 +1,4 @@
-//! [`Admission`]: who may use which agent of the configuration, and who may answer what its runs ask.
+//! [`Admission`]: who may use which agent of the configuration, and who may answer the interrupts of its runs.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -10,7 +10,7 @@ use crate::{
     domain::{id::Name, principal::OwnerId},
 };
 
-/// The rules of all agents. An agent that has none is everybody's. Cheap to clone.
+/// The rules of all agents. An agent without rules is open to every principal. Cheap to clone.
 #[derive(Clone, Debug, Default)]
 pub struct Admission {
     agents: Arc<HashMap<Name, Rules>>,
@@ -18,14 +18,14 @@ pub struct Admission {
 
 #[derive(Debug)]
 struct Rules {
-    /// Everybody, where nobody is named.
+    /// `None`: every principal.
     users: Option<HashSet<OwnerId>>,
-    /// Whoever the run belongs to, where nobody is named.
+    /// `None`: the run's owner.
     approvers: Option<HashSet<OwnerId>>,
 }
 
 impl Admission {
-    /// The rules of the configuration's agents, of subjects as `owner` derives their keys.
+    /// The rules of the configuration's agents; `owner` derives the key of a subject.
     pub(super) fn of(agents: &Named<Agent>, owner: impl Fn(&str, &str) -> OwnerId) -> Self {
         let keys = |subjects: &Option<Vec<Subject>>| {
             let key = |subject: &Subject| owner(subject.iss(), subject.sub());
@@ -36,7 +36,7 @@ impl Admission {
         Self { agents: Arc::new(rules.collect()) }
     }
 
-    /// Whether a run of this agent may belong to `owner`, whatever way it was made.
+    /// Whether a run of this agent may belong to `owner`, regardless of how it was created.
     pub fn may_use(&self, owner: &OwnerId, agent: &Name) -> bool {
         let users = self.agents.get(agent).and_then(|rules| rules.users.as_ref());
         users.is_none_or(|users| users.contains(owner))
@@ -51,7 +51,7 @@ impl Admission {
         }
     }
 
-    /// Whether there is an agent of which `asker` may answer for others' runs.
+    /// Whether there is an agent for which `asker` may answer for other owners' runs.
     pub fn answers_for_others(&self, asker: &OwnerId) -> bool {
         self.agents.values().filter_map(|rules| rules.approvers.as_ref()).any(|approvers| approvers.contains(asker))
     }

@@ -10,14 +10,14 @@ use serde::Deserialize;
 use super::Error;
 use crate::domain::limits::{BODY_JWTS_MAX, JWT_BYTES_MAX, JWT_LEEWAY_S};
 
-/// What the header of a JWT begins with: `{"` in base64.
+/// The beginning of every JWT header: `{"` in base64.
 const OPENING: &[u8] = b"eyJ";
-/// A signature of HS256: 32 bytes in base64, characters.
+/// Characters of an HS256 signature: 32 bytes in base64.
 const SIGNATURE_CHARS: usize = 43;
 /// Longest subject or issuer, bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 
-/// What a token must be signed with and say.
+/// The key and the claims a token must have.
 pub struct JwtRules {
     key: DecodingKey,
     issuer: Option<String>,
@@ -33,14 +33,14 @@ impl fmt::Debug for JwtRules {
     }
 }
 
-/// What is taken from a valid token.
+/// The claims of a valid token that are used.
 pub(super) struct Claims {
     pub(super) issuer: String,
     pub(super) subject: String,
     pub(super) expires_at: DateTime<Utc>,
 }
 
-/// Typed, so that a string where a number belongs is refused and not guessed at.
+/// Typed, so that a string in place of a number is rejected rather than converted.
 #[derive(Deserialize)]
 struct Body {
     sub: String,
@@ -50,7 +50,7 @@ struct Body {
 }
 
 impl JwtRules {
-    /// Rules for HS256 with this secret. The algorithm belongs to the key; the token's own header does not choose it.
+    /// Rules for HS256 with this secret. The key determines the algorithm, never the token's own header.
     pub fn hs256(secret: &[u8], issuer: Option<String>, audience: Option<String>) -> Self {
         Self { key: DecodingKey::from_secret(secret), issuer, audience }
     }
@@ -60,7 +60,7 @@ impl JwtRules {
         if token.len() > JWT_BYTES_MAX {
             return Err(NOT_VALID);
         }
-        // What a header calls critical has to be understood (RFC 7515, 4.1.11), and no extension is.
+        // Extensions listed as critical must be understood (RFC 7515, 4.1.11), and none is supported.
         if decode_header(token).map_err(|_| NOT_VALID)?.crit.is_some() {
             return Err(Error::Invalid("the token's header names extensions that this server does not support"));
         }
@@ -79,12 +79,12 @@ impl JwtRules {
         if body.sub.is_empty() || body.sub.len() > CLAIM_BYTES_MAX || issuer.len() > CLAIM_BYTES_MAX {
             return Err(NOT_VALID);
         }
-        // A stream may last as long as a request would still be let in.
+        // A stream may last as long as a request would still be accepted.
         Ok(Claims { issuer, subject: body.sub, expires_at: expires_at + leeway })
     }
 
-    /// Whether a token stands in these bytes that is signed with this key, whatever it says; or more texts that look
-    /// like one than are verified.
+    /// Whether these bytes contain a token signed with this key, regardless of its claims, or more texts that look like
+    /// a token than are verified.
     pub(super) fn signed_one_in(&self, bytes: &[u8]) -> bool {
         let mut seen = HashSet::new();
         tokens_in(bytes).any(|token @ (signed, signature)| {
@@ -112,11 +112,11 @@ impl JwtRules {
     }
 }
 
-/// What looks like a token of HS256: what is signed, and the signature. Each byte is looked at three times at most.
+/// Texts that look like an HS256 token: the signed part and the signature. Reads each byte at most three times.
 fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
     let opening = Finder::new(OPENING);
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
-    // Where the letters from here on end, if a dot comes then.
+    // The end of the letters from here on, if a dot follows them.
     let dot = move |from: usize| {
         let end = from + bytes[from..].iter().position(|byte| !is_letter(byte))?;
         (bytes[end] == b'.').then_some(end)

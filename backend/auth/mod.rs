@@ -1,7 +1,7 @@
-//! Who is asking: from a bearer credential to a [`Principal`].
+//! Authentication: from a bearer credential to a [`Principal`].
 //!
-//! Invariant kept here: a credential is looked at for the length of one request. What leaves this module is the
-//! principal's key, the scopes and the time of expiry; never the token, never the subject.
+//! Invariant: a credential is used only for the duration of one request. What leaves this module is the principal's
+//! key, the scopes and the time of expiry; never the token, never the subject.
 //!
 //! Start reading at [`Authenticator::authenticate`].
 
@@ -28,37 +28,37 @@ use crate::{
     store::{self, Store},
 };
 
-/// Why nobody could be made of a credential.
+/// Why a credential was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("a bearer token is required")]
     Missing,
-    /// The text says which rule was broken, without quoting the token.
+    /// The text states which rule was broken, without quoting the token.
     #[error("{0}")]
     Invalid(&'static str),
     #[error(transparent)]
     Store(#[from] store::Error),
 }
 
-/// Which credentials a server takes.
+/// Which credentials a server accepts.
 #[derive(Clone, Debug)]
 pub enum Mode {
-    /// None: everybody is the principal `local`. Only for a loopback address.
+    /// None: every caller is the principal `local`. Only for a loopback address.
     Off,
-    /// JWTs of these rules, and API tokens.
+    /// JWTs that satisfy these rules, and API tokens.
     Jwt(Arc<JwtRules>),
 }
 
-/// The sender of a request, for as long as the credential lasts.
+/// The sender of a request, until the credential expires.
 #[derive(Clone, Debug)]
 pub struct Caller {
     pub principal: Principal,
     pub expires_at: Option<DateTime<Utc>>,
-    /// Set when the credential can be revoked.
+    /// Set if the credential can be revoked.
     pub token_id: Option<Uuid>,
 }
 
-/// Turns credentials into callers. Cheap to clone.
+/// Verifies credentials. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Authenticator {
     mode: Mode,
@@ -68,7 +68,7 @@ pub struct Authenticator {
     admission: Admission,
 }
 
-/// The subject everybody is when authentication is off.
+/// The subject of every caller when authentication is off.
 pub const LOCAL_SUBJECT: &str = "local";
 
 impl Authenticator {
@@ -76,7 +76,7 @@ impl Authenticator {
         Self { mode, pepper: Arc::from(pepper), store, clock, admission: Admission::default() }
     }
 
-    /// With the rules of these agents. Where everybody is one principal, they say nothing.
+    /// Applies the rules of these agents. They have no effect when authentication is off.
     #[must_use]
     pub fn admitting(self, agents: &Named<Agent>) -> Self {
         if self.is_off() {
@@ -95,13 +95,13 @@ impl Authenticator {
         matches!(self.mode, Mode::Off)
     }
 
-    /// The key of a subject, as this server derives it.
+    /// The key that this server derives for a subject.
     pub fn owner(&self, issuer: &str, subject: &str) -> OwnerId {
         OwnerId::derive(&self.pepper, issuer, subject)
     }
 
-    /// Whether a JWT of this server stands in these bytes, also one that has expired; or more that might be one than
-    /// are looked at.
+    /// Whether these bytes contain a JWT of this server, even an expired one, or more texts that look like one than are
+    /// verified.
     pub fn finds_jwt(&self, bytes: &[u8]) -> bool {
         matches!(&self.mode, Mode::Jwt(rules) if rules.signed_one_in(bytes))
     }

@@ -1,7 +1,7 @@
 //! Ends the streams of revoked tokens.
 //!
-//! One task asks the database about all tokens that hold a stream open, once per [`POLL`], so the cost does not grow
-//! with the number of streams.
+//! One task queries the database for all tokens with open streams, once per [`POLL`], so the cost does not grow with
+//! the number of streams.
 
 use std::{
     collections::HashMap,
@@ -14,7 +14,7 @@ use uuid::Uuid;
 
 use crate::store::Store;
 
-/// A revoked token's streams end within this time and a little.
+/// A revoked token's streams end within little more than this.
 const POLL: Duration = Duration::from_secs(2);
 
 type Live = Arc<Mutex<HashMap<Uuid, (usize, CancellationToken)>>>;
@@ -25,7 +25,7 @@ pub struct Revocations {
     live: Live,
 }
 
-/// A stream's interest in its token.
+/// A stream's registration of its token.
 #[derive(Debug)]
 pub struct Watched {
     token_id: Uuid,
@@ -34,7 +34,7 @@ pub struct Watched {
 }
 
 impl Revocations {
-    /// Watches a token for as long as the answer is kept.
+    /// Watches a token until the returned value is dropped.
     pub fn watch(&self, token_id: Uuid) -> Watched {
         let mut live = self.live.lock().unwrap_or_else(PoisonError::into_inner);
         let entry = live.entry(token_id).or_insert_with(|| (0, CancellationToken::new()));
@@ -42,7 +42,7 @@ impl Revocations {
         Watched { token_id, revoked: entry.1.clone(), live: Arc::clone(&self.live) }
     }
 
-    /// Asks until `stop`.
+    /// Polls until `stop`.
     pub async fn run(self, store: Store, stop: CancellationToken) {
         let work = async {
             loop {

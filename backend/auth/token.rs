@@ -1,4 +1,4 @@
-//! API tokens: `rr_` and 64 hexadecimal digits, of which the database keeps only the SHA-256.
+//! API tokens: `rr_` and 64 hexadecimal digits, of which the database stores only the SHA-256.
 
 use chrono::{DateTime, Utc};
 use sha2::{Digest, Sha256};
@@ -13,16 +13,16 @@ use crate::{
     store::{self, Store, tokens::TokenRecord},
 };
 
-/// How an API token begins, so that people and secret scanners know one when they see it.
+/// The prefix by which people and secret scanners recognize an API token.
 pub(super) const PREFIX: &str = "rr_";
 
-/// A new token; `secret` is shown once and kept nowhere.
+/// A new token; `secret` is shown once and stored nowhere.
 pub struct Issued {
     pub record: TokenRecord,
     pub secret: String,
 }
 
-/// Makes a token for an owner and keeps its hash.
+/// Creates a token for an owner and stores its hash.
 pub async fn issue(
     store: &Store,
     ids: &IdSource,
@@ -39,10 +39,10 @@ pub async fn issue(
     Ok(Issued { record, secret })
 }
 
-/// Looks a presented token up.
+/// Looks up a presented token.
 pub(super) async fn verify(store: &Store, presented: &str, now: DateTime<Utc>) -> Result<Caller, Error> {
     const UNKNOWN: Error = Error::Invalid("the API token is unknown, expired or revoked");
-    // The look-up is by hash, so its time tells nothing about the secrets that exist.
+    // The lookup is by hash, so its timing reveals nothing about existing secrets.
     let record = store.tokens().by_secret(&digest(presented)).await?.ok_or(UNKNOWN)?;
     if record.revoked_at.is_some() || record.expires_at.is_some_and(|expires_at| expires_at <= now) {
         return Err(UNKNOWN);

@@ -1,4 +1,4 @@
-//! An event as readers get it: encoded once, shared by all of them, with what protocols ask about it as values.
+//! An event as readers get it: encoded once, shared by all of them, with the fields that protocols need as values.
 
 use std::sync::Arc;
 
@@ -82,7 +82,7 @@ impl Frame {
         self.block.slice(self.event_at..)
     }
 
-    /// What it takes in memory: its bytes and its ids.
+    /// Its size in memory: its bytes and its ids.
     pub(super) fn bytes(&self) -> usize {
         let span = |id: &Option<SpanId>| id.as_ref().map_or(0, |id| id.as_str().len());
         let key = self.event_id.as_ref().map_or(0, |id| id.as_str().len());

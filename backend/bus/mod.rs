@@ -1,12 +1,12 @@
-//! The in-process broadcast: who is listening to a run or to an owner, and frames for them.
+//! The in-process broadcast: the subscribers of runs and owners, and frames for them.
 //!
-//! Invariant kept here: a topic's frames arrive in the order they were published, and a reader that is too slow is told
-//! so ([`BusMessage::Lagged`]) instead of being waited for or silently skipped. One reader's lag costs the others nothing.
+//! Invariant: a topic's frames arrive in the order they were published, and a reader that is too slow is notified
+//! ([`BusMessage::Lagged`]) instead of being waited for or silently skipped. One reader's lag does not affect others.
 //!
-//! What waits for readers that are behind is bounded: in frames for each topic, in bytes for all topics of a principal.
+//! What is queued for slow readers is bounded: in frames for each topic, in bytes for all topics of a principal.
 //!
-//! Listeners get a [`Bus`]; the [`Publisher`] is a value of its own, made once with the bus. A topic exists while it has a
-//! listener; publishing without one costs a look-up.
+//! Subscribers get a [`Bus`]; the [`Publisher`] is a separate value, created once with the bus. A topic exists while it
+//! has a subscriber; publishing without one costs a lookup.
 
 mod frame;
 mod queue;
@@ -25,7 +25,7 @@ pub use self::frame::Frame;
 use self::queue::{OwnerQueue, QueuedFrame};
 use crate::domain::{id::RunId, limits::BUS_OWN_BYTES_MAX, principal::OwnerId};
 
-/// What can be listened to.
+/// What can be subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum Topic {
     /// One run.
@@ -34,13 +34,13 @@ pub enum Topic {
     Everything,
 }
 
-/// What a listener hears.
+/// What a subscriber receives.
 #[derive(Clone, Debug)]
 pub enum BusMessage {
     Frame(Arc<Frame>),
     /// Frames were missed; the database has the durable ones.
     Lagged,
-    /// The log was set back: what was heard may be no more.
+    /// The log was set back: what was received may no longer exist.
     Reset,
 }
 
@@ -49,18 +49,18 @@ enum Note {
     Frame(Arc<QueuedFrame>),
     /// The publisher itself skipped ahead.
     Skipped,
-    /// The publisher went back.
+    /// The log was set back.
     Reset,
 }
 
-/// The topics of one owner that have listeners, and what they keep.
+/// The topics of one owner that have subscribers, and the frames queued in them.
 #[derive(Debug, Default)]
 struct Topics {
     senders: HashMap<Topic, broadcast::Sender<Note>>,
     backlog: OwnerQueue,
 }
 
-/// The bus, for listeners. Cheap to clone.
+/// The bus, for subscribers. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Bus {
     owners: Arc<Mutex<HashMap<OwnerId, Topics>>>,
@@ -68,23 +68,23 @@ pub struct Bus {
     bytes_max: usize,
 }
 
-/// The only value that publishes on its bus. It cannot be cloned: whoever holds it decides the order.
+/// The only value that publishes on its bus. It cannot be cloned: its holder decides the order.
 #[derive(Debug)]
 pub struct Publisher(Bus);
 
 impl Bus {
-    /// A bus that keeps `frames_max` frames per topic for readers that are behind, and its only publisher.
+    /// A bus that keeps `frames_max` frames per topic for slow readers, and its only publisher.
     pub fn new(frames_max: usize) -> (Self, Publisher) {
         let bus = Self { owners: Arc::default(), frames_max: frames_max.max(1), bytes_max: BUS_OWN_BYTES_MAX };
         (bus.clone(), Publisher(bus))
     }
 
     fn owners(&self) -> MutexGuard<'_, HashMap<OwnerId, Topics>> {
-        // The maps stay whole whatever a panicking thread did: every change to them is a single call.
+        // The maps stay consistent after a panic: every change to them is a single call.
         self.owners.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Listens from now on.
+    /// Subscribes from now on.
     pub fn subscribe(&self, owner: OwnerId, topic: Topic) -> Subscription {
         let mut owners = self.owners();
         let topics = owners.entry(owner.clone()).or_default();
@@ -92,7 +92,7 @@ impl Bus {
         Subscription { receiver: sender.subscribe(), owner, topic, bus: self.clone() }
     }
 
-    /// Whether anybody would hear a frame of this run.
+    /// Whether a frame of this run would reach a subscriber.
     pub fn is_heard(&self, run: RunId, owner: &OwnerId) -> bool {
         let owners = self.owners();
         let senders = owners.get(owner).map(|topics| &topics.senders);
@@ -100,31 +100,31 @@ impl Bus {
             .is_some_and(|senders| senders.contains_key(&Topic::Run(run)) || senders.contains_key(&Topic::Everything))
     }
 
-    /// Topics with listeners.
+    /// Topics with subscribers.
     pub fn topics_count(&self) -> usize {
         self.owners().values().map(|topics| topics.senders.len()).sum()
     }
 }
 
 impl Publisher {
-    /// Sends a frame to the listeners of its run and of its owner.
+    /// Sends a frame to the subscribers of its run and of its owner.
     pub fn publish(&self, frame: Frame) {
         let mut owners = self.0.owners();
         let Some(Topics { senders, backlog }) = owners.get_mut(&frame.context.owner_id) else { return };
         let run = Topic::Run(frame.context.run_id);
         let frame = Arc::new(frame);
         for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
-            // An error means that the last listener is just leaving.
+            // An error means that the last subscriber is just being dropped.
             let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.0.bytes_max)));
         }
     }
 
-    /// Sends every listener to the database, because frames were not published one by one.
+    /// Makes every subscriber read the database, because frames were not published one by one.
     pub fn skip(&self) {
         self.notify(&Note::Skipped);
     }
 
-    /// Tells every listener that the log was set back.
+    /// Notifies every subscriber that the log was set back.
     pub fn reset(&self) {
         self.notify(&Note::Reset);
     }
@@ -136,7 +136,7 @@ impl Publisher {
     }
 }
 
-/// One listener of one topic.
+/// A subscription to one topic.
 #[derive(Debug)]
 pub struct Subscription {
     receiver: broadcast::Receiver<Note>,
@@ -146,17 +146,17 @@ pub struct Subscription {
 }
 
 impl Subscription {
-    /// Waits for what comes next.
+    /// Waits for the next message.
     pub async fn next(&mut self) -> BusMessage {
         match self.receiver.recv().await {
             Ok(note) => self.hear(&note),
             Err(RecvError::Lagged(_)) => BusMessage::Lagged,
-            // A topic lives as long as its last listener, so its channel cannot close under one.
+            // A topic lives as long as its last subscriber, so the channel of a live one cannot close.
             Err(RecvError::Closed) => std::future::pending().await,
         }
     }
 
-    /// Takes what is already there.
+    /// The next message, if there is one already.
     pub fn try_next(&mut self) -> Option<BusMessage> {
         match self.receiver.try_recv() {
             Ok(note) => Some(self.hear(&note)),
@@ -173,7 +173,8 @@ impl Subscription {
         };
         kept.frame().map_or_else(
             || {
-                // More may be gone. All that waits now is committed, so a reader that pages from here on misses nothing.
+                // More may be missing. All that is queued is committed, so a reader that pages from here misses
+                // nothing.
                 self.receiver = self.receiver.resubscribe();
                 BusMessage::Lagged
             },
@@ -181,7 +182,7 @@ impl Subscription {
         )
     }
 
-    /// Whether nothing is waiting. Only meaningful while publishing is held up.
+    /// Whether nothing is queued. Only meaningful while publishing is blocked.
     pub fn is_empty(&self) -> bool {
         self.receiver.is_empty()
     }

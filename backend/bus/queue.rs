@@ -1,7 +1,7 @@
-//! Frames that wait for readers who are behind, bounded in bytes for all readers of a principal together.
+//! Frames queued for slow readers, bounded in bytes for all readers of a principal together.
 //!
-//! A topic's channel keeps a frame until its last reader has taken it. Here stands what that adds up to, oldest first;
-//! over the bound the oldest frames are taken out from under their readers, who then page the database.
+//! A topic's channel keeps a frame until its last reader has taken it. This module sums up what is kept, oldest first;
+//! over the bound the oldest frames are removed before their readers took them, and those readers page the database.
 
 use std::{
     collections::VecDeque,
@@ -13,20 +13,20 @@ use std::{
 
 use super::Frame;
 
-/// Frames of a principal that have been read are forgotten at the latest when there are this many of them.
+/// Entries of read frames are removed when there are this many, plus as many as there are live ones.
 const READ_MAX: usize = 64;
 
 /// A frame in a channel.
 #[derive(Debug)]
 pub(super) struct QueuedFrame {
-    /// `None` once it was taken out.
+    /// `None` once it was removed.
     frame: RwLock<Option<Arc<Frame>>>,
     bytes: usize,
     sum: Arc<AtomicUsize>,
 }
 
 impl QueuedFrame {
-    /// The frame, unless it was taken out.
+    /// The frame, unless it was removed.
     pub(super) fn frame(&self) -> Option<Arc<Frame>> {
         self.frame.read().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -44,17 +44,17 @@ impl Drop for QueuedFrame {
     }
 }
 
-/// What a principal's channels keep.
+/// The frames queued in a principal's channels.
 #[derive(Debug, Default)]
 pub(super) struct OwnerQueue {
     sum: Arc<AtomicUsize>,
     kept: VecDeque<Weak<QueuedFrame>>,
-    /// The length at which those that have been read are forgotten.
+    /// The length of `kept` at which the entries of read frames are removed.
     sweep_at: usize,
 }
 
 impl OwnerQueue {
-    /// Bytes that wait for some reader.
+    /// Bytes queued for some reader.
     pub(super) fn sum(&self) -> usize {
         self.sum.load(Ordering::Relaxed)
     }

@@ -1,4 +1,4 @@
-//! One-time codes: shown once to whoever made one, kept as a keyed hash, good once and for a while.
+//! One-time codes: shown once to their creator, stored as a keyed hash, valid once and for a limited time.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -11,12 +11,12 @@ use crate::{
     store::{self, Store},
 };
 
-/// Letters and digits that nobody takes for each other.
+/// Letters and digits that are not easily confused.
 const ALPHABET: &[u8; 30] = b"23456789ABCDEFGHJKMNPQRSTVWXYZ";
 /// Characters of a code; about 39 bits.
 const CODE_CHARS: usize = 8;
 
-/// A code that was just made.
+/// A new code.
 #[derive(Clone, Debug)]
 pub struct Code {
     /// `XXXX-XXXX`.
@@ -24,7 +24,7 @@ pub struct Code {
     pub expires_at: DateTime<Utc>,
 }
 
-/// Makes a code for a channel of this owner; `None` when it has too many that are not used.
+/// Creates a code for a channel of this owner; `None` if the channel has too many unused ones.
 pub async fn make(
     store: &Store,
     ids: &IdSource,
@@ -39,12 +39,12 @@ pub async fn make(
     Ok(added.then_some(Code { text, expires_at }))
 }
 
-/// What the store keeps of a code.
+/// The hash under which the store keeps a code.
 pub fn hash(key: &[u8], owner: &OwnerId, channel: &ChannelName, plain: &str) -> [u8; 32] {
     keyed_hash(key, &["channel-code", owner.as_str(), channel.as_str(), plain])
 }
 
-/// The code in a text, when the text looks like one: in any case, with spaces or dashes.
+/// The code in a text, if the text looks like one: in upper or lower case, with or without spaces and dashes.
 pub fn read(text: &str) -> Option<String> {
     let plain: String =
         text.chars().filter(|c| !c.is_whitespace() && *c != '-').map(|c| c.to_ascii_uppercase()).take(9).collect();
@@ -54,7 +54,7 @@ pub fn read(text: &str) -> Option<String> {
 fn random(ids: &IdSource) -> String {
     let mut code = String::new();
     while code.len() < CODE_CHARS {
-        // Bytes from 240 on would make the first letters likelier.
+        // Bytes from 240 on would make the first characters more likely.
         let bytes = ids.secret();
         let fair =
             bytes.iter().rev().filter(|byte| **byte < 240).map(|byte| char::from(ALPHABET[usize::from(*byte % 30)]));

@@ -1,5 +1,5 @@
-//! Work under a lease: short, so that what a dead process had is soon taken up, and renewed, so that what a living one
-//! has is not.
+//! Work under a lease: short, so that a dead process's work is soon taken over, and renewed, so that a living one's is
+//! not.
 
 use std::time::Duration;
 
@@ -7,9 +7,9 @@ use tokio::time::Instant;
 
 use crate::store;
 
-/// Works, and renews the lease beside it every third of its length. `None`, with the work left where it stands, when the
-/// renewal says that somebody else has it now, or could not be made before the lease lapses: as far as this process's
-/// monotonic clock knows, whatever the time is here or there.
+/// Runs `work` and renews its lease every third of its length. Returns `None`, with the work dropped, if the renewal
+/// reports that another worker holds the lease, or if it did not succeed before the lease lapses. The lapse is measured
+/// with this process's monotonic clock, so differences between wall clocks do not matter.
 pub(super) async fn keep<T, R>(length: Duration, work: impl Future<Output = T>, renew: impl Fn() -> R) -> Option<T>
 where
     R: Future<Output = Result<bool, store::Error>>,
@@ -23,7 +23,7 @@ where
             match tokio::time::timeout_at(until, renew()).await {
                 Ok(Ok(true)) => until = asked + safe,
                 Ok(Ok(false)) | Err(_) => return,
-                // Whose it is then will be told by the next one that is heard.
+                // No time is left for another try, so the lease counts as lost.
                 Ok(Err(_)) if asked >= until => return,
                 Ok(Err(error)) => {
                     tracing::warn!(error = &error as &dyn std::error::Error, "delivery lease not renewed");
@@ -63,7 +63,7 @@ mod tests {
         let renewed = Cell::new(0);
         let renew = || {
             renewed.set(renewed.get() + 1);
-            // What fails once is tried again.
+            // A renewal that fails once is retried.
             std::future::ready(if renewed.get() == 2 { Err(store::Error::timeout()) } else { Ok(true) })
         };
         let work = async {

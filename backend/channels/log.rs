@@ -1,11 +1,10 @@
-//! The log of a conversation as people open it: one JSON Lines file for each thread, which only ever grows.
+//! The log of a conversation for people to open: one append-only JSON Lines file for each thread.
 //!
-//! It tells what this server, and those it shares the folder with, took and gave; the first line says so. What all
-//! servers took and gave is in the database (`store/sessions/lines.rs`), and the API tells it from there.
+//! It contains what this server, and those it shares the folder with, received and sent; the first line states this.
+//! What all servers received and sent is in the database (`store/sessions/lines.rs`), from which the API serves it.
 //!
-//! Files lie in a folder for each owner. A line is written with one call under a lock that other processes honour, and
-//! is on the disk when the call returns. What a crash left of a line is cut off before the next one is written, and no
-//! reader sees it.
+//! Each owner has a folder. A line is written with one call under a lock that other processes honour, and is on disk
+//! when the call returns. A partial line left by a crash is cut off before the next one is written.
 
 use std::{
     io::{self, Read as _, Seek as _, SeekFrom, Write as _},
@@ -26,25 +25,25 @@ use crate::domain::{
     session::thread::log_file_name,
 };
 
-/// Bytes looked at in one step backwards.
+/// Bytes read in one step backwards.
 const STEP_BYTES: u64 = 64 * 1024;
 
-/// Where the logs are. Cheap to clone.
+/// The session logs in a folder. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct SessionLog {
     root: Arc<PathBuf>,
-    /// What this machine is called.
+    /// The name of this machine.
     server: Arc<str>,
 }
 
 impl SessionLog {
-    /// Logs below this folder, which is made when the first line is written.
+    /// Logs below this folder, which is created when the first line is written.
     pub fn new(root: PathBuf) -> Self {
         let server = rustix::system::uname().nodename().to_string_lossy().into();
         Self { root: Arc::new(root), server }
     }
 
-    /// Adds a line, which ends with a line feed. With `again` a line that is there already is not added a second time.
+    /// Appends a line, which ends with a line feed. With `again`, a line already present is not appended twice.
     pub async fn append(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> io::Result<()> {
         let (root, owner, name) = (Arc::clone(&self.root), owner.clone(), log_file_name(thread));
         let whose = serde_json::json!({
@@ -66,9 +65,8 @@ impl SessionLog {
         .await
     }
 
-    /// As [`SessionLog::append`]; says whether the disk took the line. What it refuses is told and stops nobody: the
-    /// database
-    /// has it.
+    /// Like [`SessionLog::append`]; returns whether the line was written. A failure is logged and stops nothing, since
+    /// the database has the line.
     pub async fn write(&self, owner: &OwnerId, thread: &ThreadId, line: String, again: bool) -> bool {
         match self.append(owner, thread, line, again).await {
             Ok(()) => true,
@@ -90,7 +88,7 @@ fn append(folder: &Dir, name: &str, whose: &str, line: &[u8], again: bool) -> io
     options.read(true).append(true).create(true).mode(0o600);
     let is_new = !folder.exists(name);
     let mut file = folder.open_with(name, &options)?;
-    // Given back when the file is closed, also by the end of the process.
+    // Released when the file is closed, also by the end of the process.
     rustix::fs::flock(&file, FlockOperation::LockExclusive)?;
     let end = end_of_lines(&mut file)?;
     if end < file.metadata()?.len() {
@@ -109,11 +107,11 @@ fn append(folder: &Dir, name: &str, whose: &str, line: &[u8], again: bool) -> io
 }
 
 fn sync_folder(folder: &Dir) -> io::Result<()> {
-    // The handle itself is one for paths only, which cannot be synced.
+    // The handle itself is path-only (`O_PATH`), which cannot be synced.
     folder.open(".")?.sync_all()
 }
 
-/// Where the last whole line ends.
+/// The end of the last complete line.
 fn end_of_lines(file: &mut File) -> io::Result<u64> {
     let mut end = file.metadata()?.len();
     while end > 0 {
@@ -127,7 +125,7 @@ fn end_of_lines(file: &mut File) -> io::Result<u64> {
     Ok(0)
 }
 
-/// Whether one of the last lines is this one.
+/// Whether the tail of the file contains this line.
 fn holds(file: &mut File, end: u64, line: &[u8]) -> io::Result<bool> {
     let piece = piece(file, end.saturating_sub(SESSION_LOG_TAIL_BYTES), end)?;
     Ok(piece.split_inclusive(|byte| *byte == b'\n').any(|known| known == line))

@@ -1,4 +1,4 @@
-//! The way of one message: out of the inbox, through the router, to its run or to the reason why there is none.
+//! Processing of one message: from the inbox, through the router, to its run or to the reason why there is none.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,10 +23,10 @@ use crate::{
     },
 };
 
-/// Pauses between two looks at a delivery that is on its way.
+/// Shortest and longest pause between two polls of a delivery in progress, milliseconds.
 const LOOK_PAUSES_MS: (u64, u64) = (5, 160);
 
-/// What became of a message, and which run of the router's tells of it.
+/// The outcome of a message, and the router's run that recorded it.
 #[derive(Clone, Debug)]
 pub(super) struct Routed {
     pub router_run_id: RunId,
@@ -34,7 +34,7 @@ pub(super) struct Routed {
 }
 
 impl Channels {
-    /// Carries out a message that was taken up, and gives it back when it cannot be done now.
+    /// Routes a claimed message, and releases it if it cannot be routed now.
     pub(super) async fn process(&self, taken: ClaimedMessage) -> Result<Routed, RouteError> {
         let (store, attempts) = (self.store(), taken.attempts);
         let renew = || store.deliveries().renew_inbound(&taken, self.lease_until());
@@ -55,7 +55,7 @@ impl Channels {
             store.inbox().release(&taken, self.now() + pause).await
         };
         if let Err(error) = kept {
-            // Its lease will lapse.
+            // The lease will lapse.
             tracing::warn!(error = &error as &dyn std::error::Error, "message not released");
         }
         done.map_err(|error| if is_given_up { RouteError::Failed(error.to_string()) } else { error })
@@ -80,7 +80,7 @@ impl Channels {
             Some(reason) => Some(Done::Filtered(reason)),
             None => Some(Done::Accepted),
         };
-        // First the held one waits no more, then its code is put away: a crash in between repeats the code, and loses
+        // First the held message is claimed, then its code is released: a crash in between repeats the code and loses
         // nothing.
         let held = match outcome {
             Outcome::Released { held_no: Some(held_no) } => {
@@ -100,7 +100,7 @@ impl Channels {
         }
     }
 
-    /// What became of a delivery that came before. One that is on its way is waited for, if not long.
+    /// The receipt of a duplicate. If the original is still in progress, this waits for it, but not long.
     pub(super) async fn earlier(&self, owner: &OwnerId, mut known: Delivery) -> Result<Receipt, store::Error> {
         let (began, (mut pause_ms, pause_ms_max)) = (Instant::now(), LOOK_PAUSES_MS);
         while known.stands == DeliveryState::Open && began.elapsed() < Duration::from_millis(DUPLICATE_WAIT_MS_MAX) {
@@ -121,7 +121,7 @@ impl Channels {
         Ok(Receipt { router_run_id, outcome, is_duplicate: true, is_given_up: false })
     }
 
-    /// What lies in the inbox, with the image fetched that was still to be.
+    /// Reads the message from its inbox row and fetches its image, if it has one not fetched yet.
     async fn read(&self, taken: &ClaimedMessage) -> Result<Message, RouteError> {
         let envelope: Envelope = serde_json::from_str(taken.content.as_str())
             .map_err(|error| RouteError::Later(format!("invalid message in the inbox: {error}")))?;
@@ -152,7 +152,7 @@ impl Channels {
         })
     }
 
-    /// Takes up what waits in the inbox, as much as there are places for.
+    /// Claims waiting messages, as many as there are permits for, and processes them.
     pub(super) async fn look_into_inbox(&self) {
         loop {
             let mut room = free_places(&self.shared.routing).await;
@@ -170,11 +170,11 @@ impl Channels {
             }
             for taken in waiting {
                 let (channels, place) = (self.clone(), room.split(1));
-                // Tracked and not part of this loop, so that a shutdown waits for it and nothing else does.
+                // A tracked task outside this loop, so that only a shutdown waits for it.
                 self.shared.tasks.spawn(async move {
                     let _ = channels.process(taken).await;
                     drop(place);
-                    // Another of the same chat may have come to the front.
+                    // Another message of the same chat may be next now.
                     channels.shared.inbox.notify_one();
                 });
             }

@@ -1,13 +1,13 @@
-//! Channels: how people talk with agents.
+//! Channels: how people talk to agents.
 //!
-//! A message is taken into the inbox, routed, and answered out of the outbox. Both are tables, so a crash at any
-//! moment loses nothing: what was begun is taken up again when its lease has lapsed, with the same ids, and comes to the
-//! same end.
+//! A message is stored in the inbox, routed, and answered from the outbox. Both are tables, so a crash at any moment
+//! loses nothing: unfinished work is claimed again when its lease has lapsed, under the same ids, and has the same
+//! result.
 //!
-//! Invariants kept here: a message is acknowledged only when it is in the inbox; it starts at most one run; an answer
-//! that is owed is given at least once, and each part of it is noted as soon as the other side has it.
+//! Invariants: a message is acknowledged only when it is in the inbox; it starts at most one run; a pending reply is
+//! delivered at least once, and each part of it is recorded as soon as the other side has accepted it.
 //!
-//! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one answer).
+//! Start reading at [`Channels::receive`], then `messages` and [`router`] (one message) and [`replies`] (one reply).
 
 pub mod codes;
 mod lease;
@@ -47,31 +47,31 @@ use crate::{
     timeline::Timeline,
 };
 
-/// How long done messages are remembered, to know them again.
+/// How long finished messages are kept to detect duplicates.
 const REMEMBERED: TimeDelta = TimeDelta::days(30);
-/// How often what was remembered long enough is forgotten.
+/// How often finished messages older than that are deleted.
 const FORGET_EVERY: Duration = Duration::from_mins(10);
-/// Rows forgotten in one look.
+/// Most rows deleted at a time.
 const FORGET_ROWS: i64 = 5_000;
 
-/// What lies in the inbox.
+/// The content of a row of the inbox.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct Envelope {
     pub inbound: Inbound,
-    /// An image that is still to be fetched.
+    /// An image not fetched yet.
     pub photo: Option<FileId>,
     pub target: Option<Json>,
 }
 
-/// What a sender is told.
+/// The answer to a sender.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Receipt {
     pub router_run_id: RunId,
-    /// `None` while it is not known: the message is in the inbox and will be routed.
+    /// `None` while it is unknown: the message is in the inbox and will be routed.
     pub outcome: Option<Outcome>,
-    /// It came before, and this is what became of it then, if it started a run.
+    /// The message was received before; `outcome` is its earlier result, if it started a run.
     pub is_duplicate: bool,
-    /// It could not be routed and never will be.
+    /// The message could not be routed and never will be.
     pub is_given_up: bool,
 }
 
@@ -84,7 +84,7 @@ pub struct Channels {
 struct Shared {
     timeline: Timeline,
     configs: Configs,
-    /// How long a delivery that was taken up belongs to this process before it must be renewed.
+    /// How long a claimed delivery belongs to this process unless its lease is renewed.
     lease: Duration,
     log: SessionLog,
     router: Router,
@@ -92,7 +92,7 @@ struct Shared {
     tasks: TaskTracker,
     inbox: Notify,
     outbox: Notify,
-    /// Places for messages that are routed, and for answers that are given.
+    /// Permits for messages being routed, and for replies being delivered.
     routing: Arc<Semaphore>,
     giving: Arc<Semaphore>,
 }
@@ -122,10 +122,10 @@ impl Channels {
         Self { shared: Arc::new(shared) }
     }
 
-    /// Takes over what any process had under way. Only for one that has its database to itself, before it begins.
+    /// Reclaims the deliveries of all processes. Only at the start of a process that has its database to itself.
     pub async fn reclaim_all(&self) -> Result<(), store::Error> {
         let now = self.now();
-        // The server before may have been told another length.
+        // The previous server may have had a different lease length.
         let longest = self.shared.lease.max(Duration::from_millis(JOB_LEASE_MS_DEFAULT));
         let count = self.store().deliveries().reclaim(now, now + longest).await?;
         if count > 0 {
@@ -138,12 +138,12 @@ impl Channels {
         self.shared.configs.get(channel)
     }
 
-    /// The logs of the conversations.
+    /// The session logs.
     pub fn log(&self) -> &SessionLog {
         &self.shared.log
     }
 
-    /// Makes a one-time code for a channel of this owner; `None` when it has too many that are not used.
+    /// Creates a one-time code for a channel of this owner; `None` if the channel has too many unused ones.
     pub async fn make_code(
         &self,
         owner: &OwnerId,
@@ -162,13 +162,13 @@ impl Channels {
         self.shared.timeline.clock().now()
     }
 
-    /// Telegram, when it is set up.
+    /// Telegram, if it is configured.
     pub fn telegram(&self) -> Option<&Telegram> {
         self.shared.telegram.as_ref()
     }
 
-    /// Takes a message in and routes it. The work goes on when the caller leaves, and with it what the message takes of
-    /// the sender's room.
+    /// Stores a message in the inbox and routes it. The work continues if the caller disconnects, and holds the
+    /// message's share of the sender's quota until it ends.
     pub async fn receive(
         &self,
         owner: &OwnerId,
@@ -194,7 +194,7 @@ impl Channels {
         })
     }
 
-    /// Takes a message in and leaves the rest to [`Channels::run`].
+    /// Stores a message in the inbox and leaves the rest to [`Channels::run`].
     pub async fn leave(&self, owner: &OwnerId, channel: &ChannelName, envelope: &Envelope) -> Result<(), store::Error> {
         self.arrive(owner, channel, envelope, true).await?;
         self.shared.inbox.notify_one();
@@ -224,7 +224,7 @@ impl Channels {
         self.store().inbox().enqueue(arrival).await
     }
 
-    /// Looks into the inbox and the outbox, when something may be there and now and then, until `stop`.
+    /// Processes the inbox and the outbox until `stop`, on wake-ups and by polling.
     pub async fn run(self, stop: CancellationToken) {
         let every = || {
             let mut every = tokio::time::interval(Duration::from_millis(DELIVERY_POLL_MS));
@@ -242,14 +242,14 @@ impl Channels {
             let (mut every, mut run_changes) = (every(), self.shared.timeline.run_changes());
             let is_used = !self.shared.configs.is_empty();
             loop {
-                // An answer is owed once its run has ended, wherever that was.
+                // A reply is due once its run has ended, in whichever process.
                 tokio::select! {
                     _ = every.tick() => {},
                     () = self.shared.outbox.notified() => {},
                     Ok(()) = run_changes.changed(), if is_used => {},
                 }
                 let looked = self.look_into_outbox().await;
-                // Where much lives and much is owed, most of the time is left to others.
+                // With many runs and replies, pauses leave the database most of the time to others.
                 let (least, most) =
                     (Duration::from_millis(OUTBOX_PAUSE_MS_MIN), Duration::from_millis(DELIVERY_POLL_MS));
                 tokio::time::sleep((looked * 4).clamp(least, most)).await;
@@ -268,13 +268,13 @@ impl Channels {
         Box::pin(stop.run_until_cancelled(async { tokio::join!(inbox, outbox, forget) })).await;
     }
 
-    /// Until when what is taken up now belongs to this process, unless it is renewed.
+    /// The end of a lease that begins now.
     fn lease_until(&self) -> DateTime<Utc> {
         self.now() + self.shared.lease
     }
 }
 
-/// All places that are free, once there is one.
+/// Takes all free permits, once there is at least one.
 async fn free_places(places: &Arc<Semaphore>) -> OwnedSemaphorePermit {
     let mut free = Arc::clone(places).acquire_owned().await.expect("it is never closed");
     while let Ok(another) = Arc::clone(places).try_acquire_owned() {

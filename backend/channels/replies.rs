@@ -1,4 +1,4 @@
-//! The way of one answer: out of the run that ended, into the session's log, to whoever asked.
+//! Delivery of one reply: from the run that ended, into the session's log, to the user who asked.
 
 use std::time::Duration;
 
@@ -20,26 +20,26 @@ use crate::{
     timeline::follow::{StreamItem, StreamOptions},
 };
 
-/// What a user is told when the run has no answer to give.
+/// Sent to a user when the run has no answer.
 const FAILED: &str = "Something went wrong and there is no answer.";
 const CANCELLED: &str = "This was cancelled before there was an answer.";
 
-/// How a run stands when the wait for it is over.
+/// The state of a run when the wait for it is over.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunEnd {
     pub status: Status,
-    /// Once it has ended well.
+    /// Set if the run has completed.
     pub response: Option<String>,
 }
 
-/// What came of trying to give an answer.
+/// The result of an attempt to deliver a reply.
 enum DeliveryResult {
     Done,
-    /// It went no further than the log, and that is noted.
+    /// It was only to be logged, and that is recorded.
     Logged,
-    /// It can never be given.
+    /// It can never be delivered.
     Refused(String),
-    /// Again after a while; the other side may say how long, in seconds.
+    /// To be retried after a while; the other side may have specified how long, in seconds.
     Again {
         reason: String,
         after_s: Option<i64>,
@@ -47,7 +47,7 @@ enum DeliveryResult {
 }
 
 impl Channels {
-    /// Waits until the run has ended, at most so long, and sees to it that its answer stands in the session's log.
+    /// Waits at most `at_most` until the run has ended, and then until its answer is in the session's log.
     pub async fn wait(&self, owner: &OwnerId, run: RunId, at_most: Duration) -> Result<Option<RunEnd>, store::Error> {
         let ended = tokio::time::timeout(at_most, self.until_end(owner, run)).await;
         if matches!(ended, Ok(Ok(true))) {
@@ -59,7 +59,7 @@ impl Channels {
         Ok(Some(RunEnd { status: record.head.status, response }))
     }
 
-    /// Whether the run has ended; `false` when the server is going down.
+    /// Waits until the run has ended; `false` if the server shuts down first.
     async fn until_end(&self, owner: &OwnerId, run: RunId) -> Result<bool, store::Error> {
         let Some(context) = self.shared.timeline.context(owner, run).await? else { return Ok(false) };
         let options = StreamOptions::default();
@@ -80,7 +80,7 @@ impl Channels {
         Ok(false)
     }
 
-    /// Sees to it that the answer of a run that has ended stands in the log: gives it, or waits for whoever does.
+    /// Ensures that the answer of an ended run is in the log: delivers it, or waits for the process that does.
     async fn until_logged(&self, owner: &OwnerId, run: RunId) {
         let (began, mut pause) = (Instant::now(), Duration::from_millis(1));
         loop {
@@ -97,7 +97,7 @@ impl Channels {
         }
     }
 
-    /// Begins to give all answers that can be given now; says how long the last look took.
+    /// Starts delivering all replies that are due; returns how long the last query took.
     pub(super) async fn look_into_outbox(&self) -> Duration {
         loop {
             let mut room = free_places(&self.shared.giving).await;
@@ -110,7 +110,7 @@ impl Channels {
             }
             for owed in owed {
                 let (channels, place) = (self.clone(), room.split(1));
-                // Tracked and not part of whoever looks, so that it ends what it began and holds nobody up.
+                // A tracked task outside this loop, so that it finishes what it began and delays nothing else.
                 self.shared.tasks.spawn(async move {
                     channels.attempt(&owed).await;
                     let was_full = channels.shared.giving.available_permits() <= LOGGING_PLACES as usize;
@@ -133,7 +133,7 @@ impl Channels {
         })
     }
 
-    /// Gives an answer, unless somebody else has taken it up meanwhile.
+    /// Delivers a reply, unless another worker takes it over.
     async fn attempt(&self, owed: &PendingReply) {
         let renew = || self.store().deliveries().renew_reply(owed, self.lease_until());
         if lease::keep(self.shared.lease, Box::pin(self.give_and_note(owed)), renew).await.is_none() {
@@ -141,7 +141,7 @@ impl Channels {
         }
     }
 
-    /// Gives an answer and notes what came of it.
+    /// Delivers a reply and records the result.
     async fn give_and_note(&self, owed: &PendingReply) {
         let (store, now) = (self.store(), self.now());
         let given = Box::pin(self.give(owed)).await;
@@ -165,7 +165,7 @@ impl Channels {
             Err(error) => Err(error),
         };
         if let Err(error) = noted {
-            // The lease lapses, and then it is tried again.
+            // It is retried when the lease has lapsed.
             tracing::warn!(error = &error as &dyn std::error::Error, "outcome of a reply not stored");
         }
     }
@@ -180,7 +180,7 @@ impl Channels {
         };
         if let Some(thread) = owed.thread_id.as_ref().filter(|_| !owed.is_logged) {
             let now = self.now();
-            // The same line at every try, however late: its time is the end of the run.
+            // The line is the same on every attempt, however late: its time is the end of the run.
             let at = record.and_then(|record| record.head.ended_at).unwrap_or(now);
             let line = LogLine::of_agent(&owed.channel, &owed.user_id, &text, at).to_line();
             self.shared.log.write(&owed.owner_id, thread, line.clone(), owed.attempts > 1).await;
@@ -196,7 +196,7 @@ impl Channels {
         let began = Instant::now();
         let parts = telegram::text::split(&text);
         for (n, part) in parts.iter().enumerate().skip(usize::try_from(owed.parts_sent).unwrap_or(0)) {
-            // Others wait for the place, and a shutdown for the end of it.
+            // Other replies wait for this permit, and a shutdown waits for the attempt to end.
             if began.elapsed() > Duration::from_millis(REPLY_TRY_MS_MAX) {
                 return Ok(DeliveryResult::Again { reason: "sending takes too long".to_owned(), after_s: Some(0) });
             }
@@ -211,7 +211,7 @@ impl Channels {
         Ok(DeliveryResult::Done)
     }
 
-    /// What is to be said.
+    /// The text of the reply.
     async fn text_of(&self, owed: &PendingReply, record: Option<&RunRecord>) -> Result<Option<String>, store::Error> {
         if let Some(body) = &owed.body {
             return Ok(Some(body.clone()));
@@ -225,7 +225,7 @@ impl Channels {
         }
     }
 
-    /// Step 10: what the run answers.
+    /// Step 10: the run's answer.
     async fn answer_of(&self, owner: &OwnerId, record: &RunRecord) -> Result<Option<String>, store::Error> {
         let value = |json: &Json| serde_json::from_str::<Value>(json.as_str()).ok();
         let output = record.head.output.as_ref().and_then(value);

@@ -1,4 +1,4 @@
-//! The files that exports are: lines, or a tar with the lines and the bytes of artifacts.
+//! The files of an export: lines, or a tar with the lines and the bytes of artifacts.
 //!
 //! ```text
 //! log.ndjson            the lines of an export
@@ -24,12 +24,12 @@ pub(super) const LOG: &str = "log.ndjson";
 pub(super) const INDEX: &str = "artifacts.ndjson";
 pub(super) const FOLDER: &str = "artifacts/";
 
-/// Bytes that are read at a time.
+/// Bytes read at a time.
 const STEP: usize = 256 * 1024;
-/// What the files inside a tar are rounded up to, bytes.
+/// Files inside a tar are padded to a multiple of this, bytes.
 const TAR_BLOCK: u64 = 512;
 
-/// A piece of a file, read from its beginning to its end; any number of them may be read side by side.
+/// A piece of a file, read from its beginning to its end; any number of them may be read in parallel.
 #[derive(Clone, Debug)]
 pub(super) struct Region {
     file: Arc<File>,
@@ -82,7 +82,7 @@ impl<R: Read> Lines<R> {
         Self { reader: BufReader::with_capacity(STEP, reader), line: Vec::new(), number: 0 }
     }
 
-    /// The next line without its end.
+    /// The next line without its line end.
     pub(super) fn next(&mut self) -> anyhow::Result<Option<&str>> {
         self.line.clear();
         self.number += 1;
@@ -106,7 +106,7 @@ impl<R: Read> Lines<R> {
     }
 }
 
-/// What a file is, by its first bytes.
+/// The kind of a file, from its first bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kind {
     Lines,
@@ -117,7 +117,7 @@ pub(super) fn kind_of(file: &Region) -> anyhow::Result<Kind> {
     kind_by(&head_of(&mut file.clone())?)
 }
 
-/// Enough of the first bytes to see what comes.
+/// Enough of the first bytes to detect the kind.
 pub(super) fn head_of(input: &mut impl Read) -> io::Result<Vec<u8>> {
     let mut head = Vec::new();
     input.take(512).read_to_end(&mut head)?;
@@ -145,7 +145,7 @@ pub(super) enum Name {
     Content(Hash),
 }
 
-/// What a tar holds, in its order; nothing but the names of an export may be there.
+/// The contents of a tar, in order; only the names of an export are allowed.
 pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
     let broken = |error: io::Error| CliError::failed(format!("the tar is damaged: {error}"));
     let mut archive = tar::Archive::new(Skipping(file.clone()));
@@ -192,7 +192,7 @@ pub(super) fn entries(file: &Region) -> anyhow::Result<Vec<(Name, Region)>> {
     Ok(found)
 }
 
-/// Whether nothing but zeros is left.
+/// Whether only zeros are left.
 fn is_blank(mut rest: Region) -> io::Result<bool> {
     let mut buffer = vec![0; STEP];
     loop {
@@ -204,7 +204,7 @@ fn is_blank(mut rest: Region) -> io::Result<bool> {
     }
 }
 
-/// A piece that a reader may skip in.
+/// A piece in which a reader may skip.
 struct Skipping(Region);
 
 impl Read for Skipping {
@@ -226,7 +226,7 @@ impl io::Seek for Skipping {
     }
 }
 
-/// The head of a file inside a tar; the same for the same name and size, whoever packs it and when.
+/// The header of a file inside a tar; the same for the same name and size, whoever writes it and when.
 pub(super) fn tar_header(name: &str, size: u64) -> anyhow::Result<tar::Header> {
     let mut header = tar::Header::new_ustar();
     header.set_path(name)?;
@@ -240,11 +240,11 @@ pub(super) fn tar_header(name: &str, size: u64) -> anyhow::Result<tar::Header> {
     Ok(header)
 }
 
-/// Zeros that fill a file inside a tar up to the next block.
+/// Zeros that pad a file inside a tar to the next block.
 pub(super) fn tar_padding(size: u64) -> &'static [u8] {
     const ZEROS: [u8; 512] = [0; 512];
     &ZEROS[..usize::try_from((512 - size % 512) % 512).unwrap_or(0)]
 }
 
-/// What ends a tar.
+/// The end of a tar.
 pub(super) const TAR_END: [u8; 1024] = [0; 1024];

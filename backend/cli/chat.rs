@@ -1,6 +1,6 @@
 //! `runreel chat`: a conversation with an agent in a terminal, through a channel of the server.
 //!
-//! The agent's words go to stdout, everything about them to stderr: tools, workers, thoughts, questions, prompts.
+//! The agent's words go to stdout, everything else to stderr: tools, workers, thoughts, questions, prompts.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
@@ -70,7 +70,7 @@ pub(super) struct Args {
     connection: Connection,
 }
 
-/// Talks until the person leaves; tells by the exit code how it went.
+/// Chats until the person leaves; the exit code shows the outcome.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let client = args.connection.client()?;
     let mut input = Input::open();
@@ -78,7 +78,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let once = match &args.once {
         None => None,
         Some(Some(text)) => {
-            // Whoever calls this in a loop over lines of a file wants to keep the rest of the file.
+            // A caller that loops over the lines of a file wants to keep the rest of the file.
             input = if input.is_terminal { input } else { Input::closed() };
             Some(text.clone())
         }
@@ -140,12 +140,12 @@ async fn converse(talk: &mut Talk<'_>) -> anyhow::Result<ExitCode> {
         match talk.turn(message).await {
             Ok(End::Left) => return Ok(code(End::Left)),
             Ok(end) => is_happy &= end == End::Done,
-            // A person sees what is wrong and may try again; a script does not.
+            // A person sees the error and may try again; a script does not.
             Err(error) if is_terminal && exit::code_of(&error) != 0 => _ = exit::report(&error),
             Err(error) => return Err(error),
         }
     }
-    // A person at a terminal has seen how it went.
+    // A person at a terminal has seen the outcome.
     Ok(code(if is_happy || is_terminal { End::Done } else { End::Unhappy }))
 }
 
@@ -157,7 +157,7 @@ fn code(end: End) -> ExitCode {
     }
 }
 
-/// All that stdin holds, as one message.
+/// All of stdin, as one message.
 async fn whole(input: &mut Input) -> Result<String, CliError> {
     let mut text = String::new();
     while let Some(line) = input.line().await {

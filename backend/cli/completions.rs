@@ -17,7 +17,7 @@ pub(super) struct Args {
     shell: Shell,
 }
 
-/// Prints the script for `command`, which is the whole program's.
+/// Prints the script for `command`, the whole program's.
 pub(super) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<ExitCode> {
     print(&script(args.shell, &mut command)?)?;
     Ok(ExitCode::SUCCESS)
@@ -25,7 +25,7 @@ pub(super) fn run(args: &Args, mut command: clap::Command) -> anyhow::Result<Exi
 
 fn script(shell: Shell, command: &mut clap::Command) -> anyhow::Result<String> {
     let (mut script, name) = (Vec::new(), command.get_name().to_owned());
-    // Into memory first: the generator panics when its writer fails, as a closed pipe does.
+    // Into memory first: the generator panics if its writer fails, as with a closed pipe.
     clap_complete::generate(shell, command, name, &mut script);
     Ok(String::from_utf8(script)?)
 }

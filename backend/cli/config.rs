@@ -9,20 +9,20 @@ use crate::{
     confine::Confinement,
 };
 
-/// Prints what `serve` would run with, after checking it.
+/// Prints the configuration that `serve` would use, after checking it.
 pub(super) fn run(args: &ServeArgs) -> anyhow::Result<ExitCode> {
     let secrets = Secrets::read()?;
     let mut text = String::new();
     for (name, variable, value) in args.effective(&secrets)? {
         writeln!(text, "{name:<15} {value:<40} {variable}")?;
     }
-    // A file that cannot be read is told of by the check.
+    // A file that cannot be read is reported by the check.
     for (key, value) in args.file().map(|file| file.effective()).unwrap_or_default() {
         writeln!(text, "{key} = {value}")?;
     }
     print(&text)?;
     args.check(&secrets)?;
-    // As `serve` does: models and tools know more rules than the file.
+    // As `serve` does: models and tools have more rules than the file.
     Agents::new(args.file()?, args.data.data_dir()?, config::path(), Confinement::default())?;
     Ok(ExitCode::SUCCESS)
 }

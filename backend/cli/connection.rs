@@ -1,4 +1,4 @@
-//! Which server a command talks to, and in whose name.
+//! Which server a command uses, and with which token.
 
 use std::{fs::File, io::Read as _, path::PathBuf};
 
@@ -6,7 +6,7 @@ use anyhow::Context as _;
 
 use crate::{cli::exit::CliError, client::Client, config};
 
-/// Where a server is that was told nothing else.
+/// The server's default address.
 const DEFAULT_URL: &str = "http://127.0.0.1:7717";
 /// A token is short; a larger file is some other file.
 const TOKEN_FILE_BYTES_MAX: u64 = 64 * 1024;
@@ -29,12 +29,12 @@ impl Connection {
         Ok(Client::new(&self.url, self.token()?)?)
     }
 
-    /// Whether it is the address that everybody begins with.
+    /// Whether it is the default address.
     pub(super) fn is_default(&self) -> bool {
         self.url == DEFAULT_URL
     }
 
-    /// The token itself, for what is no request of the client's.
+    /// The token itself, for requests that the client does not make.
     pub(super) fn token(&self) -> anyhow::Result<Option<String>> {
         Ok(match &self.token_file {
             Some(path) => Some(read_token(path)?),

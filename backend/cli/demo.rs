@@ -1,8 +1,8 @@
 //! `runreel demo`: agents at work on a folder, from nothing to a live page in one command.
 //!
-//! It starts `runreel serve` as a process of its own (or uses the server that answers already), creates a run for a
-//! supervisor, and carries its agents out as `runreel runner --config` would, with the configuration in [`job::CONFIG`].
-//! No model takes part: the agents play a script, and what they say of the folder is what their tools found there.
+//! It starts `runreel serve` as a separate process (or uses a server that is already running), creates a run for a
+//! supervisor, and executes its agents as `runreel runner --config` would, with the configuration in [`job::CONFIG`].
+//! No model is involved: the agents follow a script, and what they report about the folder is what their tools found.
 
 use std::{
     io::{IsTerminal as _, stderr},
@@ -58,7 +58,7 @@ pub(super) struct Demo {
     print_config: bool,
 }
 
-/// The token for a server that asks for one, from `RUNREEL_TOKEN` or the file `RUNREEL_TOKEN_FILE` names.
+/// The token for a server that requires one, from `RUNREEL_TOKEN` or the file in `RUNREEL_TOKEN_FILE`.
 fn token() -> anyhow::Result<Option<String>> {
     match config::variable("RUNREEL_TOKEN") {
         Some(token) => Ok(Some(token)),
@@ -74,7 +74,7 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
     }
     let url = args.url.clone().unwrap_or_else(|| format!("http://{}", args.listen));
     let there = Client::new(&url, token()?)?;
-    // Nobody has an address with port 0.
+    // No server has an address with port 0.
     if (args.url.is_some() || args.listen.port() != 0) && there.ready().await {
         say(format!("Using the server at {url}"));
         return watch_one(&args, &there, false).await;
@@ -106,7 +106,7 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
                 say("Interrupted; the run is cancelled.");
                 let run_id = job.run_id.to_string();
                 let cancel = client.cancel(&run_id, Some("the demo was interrupted"));
-                // A server that cannot be told in time is about to be stopped anyway.
+                // A server that cannot be notified in time is about to be stopped anyway.
                 let _ = tokio::time::timeout(Duration::from_secs(2), cancel).await;
                 Ok(None)
             }
@@ -123,13 +123,13 @@ async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Re
 }
 
 impl Demo {
-    /// In a terminal somebody looks at the page, if it would go away with this command.
+    /// In a terminal, a person looks at the page if it would disappear with this command.
     fn stays(&self, own_server: bool) -> bool {
         self.stay || (!self.exit && own_server && stderr().is_terminal())
     }
 }
 
-/// Until somebody asks this program to end.
+/// Waits until this program is asked to end.
 async fn interrupted() {
     use tokio::signal::unix::{SignalKind, signal};
     let Ok(mut terminated) = signal(SignalKind::terminate()) else { return std::future::pending().await };

@@ -1,4 +1,4 @@
-//! `runreel doctor`: each line a check, and what mends it.
+//! `runreel doctor`: one check per line, and how to fix what fails.
 
 mod connectivity;
 mod machine;
@@ -42,7 +42,7 @@ enum CheckResult {
     Open(String),
 }
 
-/// Prints what was found, at once: the next check may take its time.
+/// Prints each result at once: the next check may take a while.
 struct Findings {
     as_json: bool,
     all_good: bool,

@@ -1,7 +1,7 @@
 //! `runreel emit`: events from a script into a run.
 //!
-//! Every event gets an `event_id` before it is sent, so a batch can be repeated until it is acknowledged: a server
-//! that restarts in between costs time, not events, and stores none twice.
+//! Every event gets an `event_id` before it is sent, so a batch can be retried until it is acknowledged: a server
+//! restart in between costs time, not events, and stores none twice.
 
 use std::{io::IsTerminal as _, process::ExitCode, time::Duration};
 
@@ -116,10 +116,10 @@ fn payload(text: &str) -> Result<Json, String> {
     Json::parse(text).map_err(|flaw| flaw.to_string())
 }
 
-/// Emits until stdin ends: 0 when everything is stored, 1 when something was refused, 130 after Ctrl-C.
+/// Emits until stdin ends: 0 if everything is stored, 1 if something was rejected, 130 after Ctrl-C.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     let (client, ids) = (args.connection.client()?, IdSource::random(Clock::System).uuid());
-    // A malformed event must not leave a run behind that was made for it.
+    // A malformed event must not leave behind a run that was created for it.
     let one = match args.one.event_type {
         Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(CliError::usage)?,
         None => None,
@@ -167,7 +167,7 @@ fn run_body(new_run: &NewRun) -> Value {
     body
 }
 
-/// Sends the one event of the flags, else what stdin holds, then the end.
+/// Sends the one event from the flags, else the events from stdin, then the end.
 async fn feed(sender: &mut Sender, one: Option<String>, end: Option<&str>, ids: Uuid) -> anyhow::Result<()> {
     match one {
         Some(event) => sender.send(vec![Line { number: 0, event }]).await?,
@@ -191,7 +191,7 @@ async fn feed_stdin(sender: &mut Sender, ids: Uuid) -> anyhow::Result<()> {
             match prepare(&bytes, &format!("{ids}-{number}")) {
                 Ok(event) => batch.extend(event.map(|event| Line { number, event })),
                 Err(why) => {
-                    // Everything before the bad line is sent first: what is stored is a beginning of the input.
+                    // Everything before the bad line is sent first: what is stored is a prefix of the input.
                     sender.send(std::mem::take(&mut batch)).await?;
                     sender.refuse(number, &why)?;
                 }

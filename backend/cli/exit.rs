@@ -1,4 +1,4 @@
-//! How a command ends: exit codes, and errors told to a person.
+//! How a command ends: exit codes, and errors for people.
 
 use std::{fmt::Write as _, io, process::ExitCode};
 
@@ -9,13 +9,13 @@ use crate::{
 
 /// The run failed or was cancelled (where that was asked for), or something else went wrong.
 pub const FAILED: u8 = 1;
-/// The command was called wrongly. clap uses the same number.
+/// The arguments were wrong. clap uses the same number.
 pub const USAGE: u8 = 2;
 /// No server answered.
 pub const UNREACHABLE: u8 = 3;
-/// There is no such thing, or it belongs to somebody else.
+/// It does not exist, or belongs to another owner.
 pub const NOT_FOUND: u8 = 4;
-/// The server does not let this token in.
+/// The server does not accept this token.
 pub const REFUSED: u8 = 5;
 /// Ctrl-C: 128 + SIGINT.
 pub const INTERRUPTED: u8 = 130;
@@ -51,7 +51,7 @@ impl CliError {
     }
 }
 
-/// Tells a person on stderr what went wrong, and gives the exit code that says the same to a script.
+/// Reports an error to a person on stderr, and returns the exit code that tells a script the same.
 pub fn report(error: &anyhow::Error) -> ExitCode {
     let code = code_of(error);
     // A reader that closed the pipe (`| head`) has what it wanted.
@@ -61,7 +61,7 @@ pub fn report(error: &anyhow::Error) -> ExitCode {
     ExitCode::from(code)
 }
 
-/// The exit code that goes with an error.
+/// The exit code of an error.
 pub fn code_of(error: &anyhow::Error) -> u8 {
     for cause in error.chain() {
         if let Some(complaint) = cause.downcast_ref::<CliError>() {

@@ -1,6 +1,6 @@
-//! `runreel export`: runs out of a server, as lines that can be checked and imported again.
+//! `runreel export`: runs out of a server, as lines that can be verified and imported again.
 //!
-//! Every line is checked as it comes, so what this command calls whole is whole. The same logs give the same bytes.
+//! Every line is verified as it arrives, so an export reported as complete is complete. Same logs, same bytes.
 
 use std::{io::IsTerminal as _, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -18,7 +18,7 @@ mod select;
 mod tar;
 mod write;
 
-/// How long to try again while the server is away or busy.
+/// How long to retry while the server is unreachable or busy.
 const PATIENCE: Duration = Duration::from_mins(1);
 
 /// Export runs as NDJSON, or with their artifacts as one tar, for `runreel import`
@@ -86,7 +86,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     };
     let told = tokio::select! {
         told = work => told?,
-        // What was begun goes away with its temporary file.
+        // What was begun is removed with its temporary file.
         _ = tokio::signal::ctrl_c() => return Ok(ExitCode::from(INTERRUPTED)),
     };
     for (run, why) in &told.left_out {

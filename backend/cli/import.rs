@@ -1,7 +1,7 @@
 //! `runreel import`: runs from an export into a server, where they become the caller's.
 //!
-//! The whole file is checked before anything is sent. What is there already stays as it is, so the command may be given
-//! again: after it was cut off it goes on, and after it was done it changes nothing.
+//! The whole file is checked before anything is sent. What exists already stays as it is, so the command can be
+//! repeated: after an interruption it continues, and after it is done it changes nothing.
 
 use std::{fmt::Write as _, fs::File, io, path::PathBuf, process::ExitCode, time::Duration};
 
@@ -92,11 +92,11 @@ fn summary(tally: &ImportCounts) -> String {
     text
 }
 
-/// Where the export is.
+/// Where the export comes from.
 enum ImportSource {
     /// A file that can be read twice.
     File(Region),
-    /// What comes through a pipe.
+    /// A pipe.
     Pipe(Box<dyn io::Read>),
 }
 

@@ -1,7 +1,7 @@
-//! The commands. One file each.
+//! The commands, one file each.
 //!
-//! Invariant kept here: data goes to stdout, talk goes to stderr, and the exit code says what happened
-//! ([`exit`]): 0 done, 1 failed, 2 called wrongly, 3 no server, 4 nothing there, 5 not allowed, 130 interrupted.
+//! Invariant: data goes to stdout, messages go to stderr, and the exit code states the outcome ([`exit`]): 0 done, 1
+//! failed, 2 wrong arguments, 3 no server, 4 not found, 5 not allowed, 130 interrupted.
 //!
 //! Start reading at [`Cli`].
 
@@ -92,7 +92,7 @@ enum Command {
     Completions(completions::Args),
 }
 
-/// Runs a command and tells what went wrong.
+/// Runs a command and reports errors.
 pub async fn run(cli: Cli) -> ExitCode {
     cli.colors.apply();
     keep_to_itself();
@@ -118,8 +118,8 @@ pub async fn run(cli: Cli) -> ExitCode {
     done.unwrap_or_else(|error| exit::report(&error))
 }
 
-/// Hides the environment and the memory, where keys are, from the programs that tools start under the same user. Root
-/// sees everything all the same, and a core is not dumped any more.
+/// Hides the environment and the memory, which contain keys, from the programs that tools start under the same user.
+/// Root still sees everything, and there are no core dumps any more.
 fn keep_to_itself() {
     #[cfg(target_os = "linux")]
     if let Err(error) = rustix::process::set_dumpable_behavior(rustix::process::DumpableBehavior::NotDumpable) {

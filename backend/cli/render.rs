@@ -1,7 +1,7 @@
-//! Text for people: nothing a payload holds may steer their terminal.
+//! Text for people: nothing in a payload may control their terminal.
 //!
-//! Names, messages and outputs come from agents and from whatever those read. [`clean`] stands between them and every
-//! line printed for a person; `--json` output is data and stays as it was received.
+//! Names, messages and outputs come from agents and from whatever those read. [`clean`] is applied to every line
+//! printed for a person; `--json` output is data and stays as it was received.
 
 use std::{
     fmt::Display,
@@ -20,7 +20,7 @@ pub struct Colors {
 }
 
 impl Colors {
-    /// Tells the output streams of this process; call it once, before anything is printed.
+    /// Configures the output streams of this process; call it once, before anything is printed.
     pub fn apply(self) {
         match self.color {
             clap::ColorChoice::Auto => anstream::ColorChoice::Auto,
@@ -31,14 +31,14 @@ impl Colors {
     }
 }
 
-/// Writes text to stdout and hands it on at once; colours stay only where they are shown.
+/// Writes text to stdout and flushes; colours stay only where they are shown.
 pub fn print(text: &str) -> io::Result<()> {
     let mut stdout = anstream::stdout().lock();
     stdout.write_all(text.as_bytes())?;
     stdout.flush()
 }
 
-/// Writes data for another program to stdout, byte for byte. On a terminal it is cleaned, because a person reads it there.
+/// Writes data for a program to stdout, byte for byte. On a terminal it is cleaned: there a person reads it.
 pub fn hand_out(text: &str) -> io::Result<()> {
     let mut stdout = io::stdout().lock();
     if stdout.is_terminal() {
@@ -49,7 +49,7 @@ pub fn hand_out(text: &str) -> io::Result<()> {
     stdout.flush()
 }
 
-/// Writes a line to stderr. Nobody can be told when that fails.
+/// Writes a line to stderr. A failure cannot be reported.
 pub fn say(line: impl Display) {
     let _ = writeln!(anstream::stderr().lock(), "{line}");
 }
@@ -59,15 +59,15 @@ pub fn terminal_width() -> Option<usize> {
     comfy_table::Table::new().width().map(usize::from)
 }
 
-/// One line without anything a terminal acts upon.
+/// One line without anything that a terminal acts on.
 ///
-/// Colour sequences vanish, line ends and tabs become spaces, every other control character becomes a visible sign,
-/// and so do the invisible marks that reorder text.
+/// Colour sequences are removed, line ends and tabs become spaces, every other control character becomes a visible one,
+/// and so do the invisible characters that reorder text.
 pub fn clean(text: &str) -> String {
     clean_with(text, |c| if matches!(c, '\n' | '\t' | '\r' | '\u{2028}' | '\u{2029}') { Some(' ') } else { None })
 }
 
-/// As [`clean`], but line ends and tabs stay.
+/// Like [`clean`], but line ends and tabs stay.
 pub fn clean_lines(text: &str) -> String {
     clean_with(text, |c| if matches!(c, '\n' | '\t') { Some(c) } else { None })
 }
@@ -86,7 +86,7 @@ fn clean_with(text: &str, keep: fn(char) -> Option<char>) -> String {
             continue;
         }
         out.push(match c {
-            // The pictures of the control characters stand in their order.
+            // The symbols for the control characters are in the same order.
             '\0'..='\x1f' => char::from_u32(0x2400 + u32::from(c)).unwrap_or(char::REPLACEMENT_CHARACTER),
             '\x7f' => '\u{2421}',
             '\u{80}'..='\u{9f}'
@@ -102,7 +102,7 @@ fn clean_with(text: &str, keep: fn(char) -> Option<char>) -> String {
     out
 }
 
-/// What follows a complete `ESC [ … letter`. Only that form is dropped: the others can hold text, which stays visible.
+/// What follows a complete `ESC [ … letter`. Only that form is removed: others can contain text, which stays.
 fn after_control_sequence(text: &str) -> Option<&str> {
     let body = text.strip_prefix("\x1b[")?;
     let end = body.find(|c: char| !('\x20'..='\x3f').contains(&c))?;
@@ -110,7 +110,7 @@ fn after_control_sequence(text: &str) -> Option<&str> {
     ('\x40'..='\x7e').contains(&last).then(|| &body[end + 1..])
 }
 
-/// At most so many characters, with a sign where something is missing.
+/// At most this many characters, with a mark where text was cut.
 pub fn clip(text: &str, chars_max: usize) -> String {
     match text.char_indices().nth(chars_max) {
         None => text.to_owned(),
@@ -119,7 +119,7 @@ pub fn clip(text: &str, chars_max: usize) -> String {
     }
 }
 
-/// A length of time in the two units that matter.
+/// A duration in its two largest units.
 pub fn duration(length: Duration) -> String {
     let whole_s = length.as_secs();
     match whole_s {
@@ -131,12 +131,12 @@ pub fn duration(length: Duration) -> String {
     }
 }
 
-/// A length of time out of a payload; nonsense is no time.
+/// A duration from a payload; an invalid one is zero.
 pub fn from_ms(ms: f64) -> Duration {
     Duration::try_from_secs_f64(ms.max(0.0) / 1_000.0).unwrap_or_default()
 }
 
-/// From one RFC 3339 time to another, nothing when it goes backwards; `None` when one of them is no time.
+/// From one RFC 3339 time to another, zero if it goes backwards; `None` if one of them is not a time.
 pub fn between(from: &str, to: &str) -> Option<Duration> {
     let at = |text| DateTime::parse_from_rfc3339(text).ok();
     Some((at(to)? - at(from)?).to_std().unwrap_or_default())

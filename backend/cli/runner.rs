@@ -1,4 +1,4 @@
-//! `runreel runner`: carries out queued runs, by a command or by the agents of a configuration.
+//! `runreel runner`: executes queued runs, with a command or with the agents of a configuration.
 
 use std::{path::PathBuf, process::ExitCode, sync::Arc, time::Duration};
 
@@ -26,7 +26,7 @@ use crate::{
     telemetry,
 };
 
-/// How many runs at a time where nothing is said: agents mostly wait for their models, a command is a process.
+/// Default concurrency: agents mostly wait for their models, a command is a process.
 const AGENTS_CAPACITY: u16 = 8;
 const EXEC_CAPACITY: u16 = 1;
 
@@ -95,7 +95,7 @@ pub(super) struct Args {
     connection: Connection,
 }
 
-/// Works until SIGTERM or Ctrl-C; 5 when the server does not let this runner in.
+/// Works until SIGTERM or Ctrl-C; 5 if the server does not accept this runner.
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     telemetry::logs(LogFormat::Text);
     if let Some(command) = args.exec.clone() {
@@ -116,7 +116,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 impl Args {
     fn settings(&self, agents: Vec<Name>, capacity: u16) -> anyhow::Result<Settings> {
-        // Refuses an address that cannot be one, in the words of the other commands.
+        // Rejects an invalid address, with the same error as the other commands.
         self.connection.client()?;
         Ok(Settings {
             url: self.connection.url.clone(),
@@ -128,7 +128,7 @@ impl Args {
         })
     }
 
-    /// Where a server of this user keeps its data, which tools are kept away from.
+    /// Where a server of this user stores its data, which tools must not reach.
     fn data(&self) -> DataArgs {
         DataArgs { data_dir: self.data_dir.clone(), database_url: None, pg_bin: None }
     }
@@ -149,7 +149,7 @@ impl Args {
         known_agents(file, &self.data())
     }
 
-    /// Those whose runs are taken: the named ones, else all there are.
+    /// The agents whose runs are accepted: the named ones, else all of the file.
     fn served(&self, known: &dyn AgentResolver) -> anyhow::Result<Vec<Name>> {
         let there = known.names();
         let file = self.file()?;
@@ -167,14 +167,14 @@ impl Args {
     }
 }
 
-/// The agents of a configuration, made of what this machine has.
+/// The agents of a configuration, with what this machine has.
 pub(super) fn known_agents(file: File, data: &DataArgs) -> anyhow::Result<Arc<dyn AgentResolver>> {
     let confinement = Confinement::around(data.kept(&file)?);
     let agents = registry::Agents::new(file, data.data_dir()?, config::path(), confinement);
     Ok(Arc::new(agents.map_err(|error| CliError::usage(error.to_string()))?))
 }
 
-/// Refuses a token that would let runs in and their state not. A server that is not there yet is waited for as ever.
+/// Rejects a token that could claim runs but not read their state. A server that is not up yet is waited for as usual.
 async fn may_read(client: &Client) -> anyhow::Result<()> {
     let looked: Result<IgnoredAny, _> = client.get(&["runs"], &[("limit", "1".to_owned())]).await;
     match looked {

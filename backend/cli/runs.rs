@@ -1,4 +1,4 @@
-//! `runreel runs`: the newest runs as a table, one run in full, the answer one waits for, and the wish to end one.
+//! `runreel runs`: the newest runs as a table, one run in full, answers to interrupts, and cancellation.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 

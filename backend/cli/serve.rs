@@ -11,7 +11,7 @@ use crate::{
     telemetry,
 };
 
-/// Starts the server, says where it is, and serves until SIGTERM or Ctrl-C.
+/// Starts the server, prints its address, and serves until SIGTERM or Ctrl-C.
 pub(super) async fn run(args: ServeArgs) -> anyhow::Result<ExitCode> {
     telemetry::logs(args.log_format);
     let began = tokio::time::Instant::now();

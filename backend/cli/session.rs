@@ -1,4 +1,4 @@
-//! `runreel session`: saves conversations into files that people can read, and brings them back.
+//! `runreel session`: saves conversations as readable files, and restores them.
 
 use std::{
     fs::File,
@@ -128,7 +128,7 @@ enum Format {
 }
 
 impl Named {
-    /// The session's file, to the letter.
+    /// The session's file, byte for byte.
     async fn file(&self) -> Result<Box<RawValue>> {
         Ok(self.connection.client()?.get(&["saved-sessions", self.name.as_str()], &[]).await?)
     }
@@ -236,7 +236,7 @@ async fn import(file: &Path, name: Option<SavedName>, client: &Client) -> Result
         }
         (None, None) => return Err(CliError::usage("the file has no session name; set one with --name").into()),
     };
-    // Read here as the server will, so that a line that is wrong is told before anything is sent.
+    // Parsed here as the server will parse it, so that a wrong line is reported before anything is sent.
     SavedSession::read(name.clone(), text.as_bytes(), Clock::System.now())
         .map_err(|unreadable| refused(&unreadable))?;
     let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
@@ -279,7 +279,7 @@ fn write(path: &Path, text: &str, force: bool) -> Result<()> {
     })
 }
 
-/// Reads what the server sent, which has read it before.
+/// Parses what the server sent, which has parsed it before.
 fn read(name: &SavedName, bytes: &[u8]) -> Result<SavedSession> {
     let session = SavedSession::read(name.clone(), bytes, Clock::System.now());
     Ok(session.map_err(|unreadable| CliError::failed(format!("the server's answer: {unreadable}")))?)

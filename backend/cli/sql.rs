@@ -1,4 +1,4 @@
-//! `runreel sql`: a question to the log.
+//! `runreel sql`: queries the log.
 
 mod error;
 mod format;
@@ -92,18 +92,18 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         database = visit(&args.data) => database?,
         code = signals.end() => return Ok(code),
     };
-    // Ctrl-C in psql ends a statement of psql's, not psql.
+    // Ctrl-C in psql ends one of its statements, not psql.
     let in_psql = text.is_none();
     let done = tokio::select! {
         done = answer(&args, &database, text) => done,
         code = signals.end_beside(in_psql) => Ok(code),
     };
-    // Whatever happened: a Postgres that was started for this question stops with it.
+    // In any case: a Postgres that was started for this query stops with it.
     database.leave(STOP_MAX).await?;
     done
 }
 
-/// The database, which a question never makes.
+/// The database; a query never creates it.
 async fn visit(data: &DataArgs) -> anyhow::Result<Database> {
     if data.database_url()?.is_none() {
         let folder = data.data_dir()?;
@@ -137,11 +137,11 @@ async fn answer(args: &Args, database: &Database, text: Option<String>) -> anyho
     }
 }
 
-/// The role that sees one principal's rows. The database stays at the version it has.
+/// The role that sees one principal's rows. The database stays at its version.
 async fn scoped(database: &Database, iss: &str, sub: &str) -> anyhow::Result<String> {
     let given = Secrets::read()?.pepper;
     let kept = pepper::kept(&database.options, given.as_deref()).await.map_err(error::unscoped)?;
-    // Where no server has settled a pepper nobody has anything, whoever he is.
+    // If no server has initialized a pepper, no principal has any data.
     let owner = OwnerId::derive(&kept.or(given).unwrap_or_default(), iss, sub);
     let role = query::scoped_reader(&database.options, &owner, database.endpoint.is_some()).await;
     role.map_err(error::unscoped)

@@ -1,4 +1,4 @@
-//! The one line an event is worth: what a person wants to know of its payload.
+//! A one-line summary of an event: what a person wants to know of its payload.
 
 use anstyle::{AnsiColor, Style};
 use serde_json::Value;
@@ -10,9 +10,9 @@ const GIST_CHARS_MAX: usize = 400;
 /// Longest arguments of a tool call inside a summary, characters.
 const ARGS_CHARS_MAX: usize = 120;
 
-/// A line about an event's payload. Clean, and bounded whatever the payload holds.
+/// A line about an event's payload. Clean, and bounded whatever the payload contains.
 pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
-    // A large payload lives in an artifact; the event keeps the first of it.
+    // A large payload is in an artifact; the event keeps the beginning of it.
     if payload["$artifact"].is_object() {
         let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
         return line([Some(format!("[{size} bytes stored as an artifact]")), text(payload, &["preview"])]);
@@ -50,7 +50,7 @@ pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
     }
 }
 
-/// How an event's type is coloured: failures stand out, ends differ from beginnings.
+/// The colour of an event's type: failures stand out, ends differ from beginnings.
 pub(super) fn style(event_type: &str) -> Style {
     let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
     let color = |color: AnsiColor| color.on_default();
@@ -68,7 +68,7 @@ pub(super) fn style(event_type: &str) -> Style {
     }
 }
 
-/// The payload itself where nothing better is known about it.
+/// The payload itself if there is no better summary.
 fn or_json(line_of_it: String, payload: &Value) -> String {
     let bare = payload.is_null() || payload.as_object().is_some_and(serde_json::Map::is_empty);
     if line_of_it.is_empty() && !bare { line([Some(short(payload))]) } else { line_of_it }
@@ -93,7 +93,7 @@ fn call(payload: &Value) -> String {
     format!("{name}({})", clip(&args, ARGS_CHARS_MAX))
 }
 
-/// The first of these members that says something, as text.
+/// The first of these members that is not empty, as text.
 fn text(payload: &Value, names: &[&str]) -> Option<String> {
     names.iter().map(|name| plain(&payload[*name])).find(|text| !text.is_empty())
 }

@@ -97,7 +97,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     }
     let status = match (tail.status, &run_id) {
         (Some(status), _) => status,
-        // Nothing was left to stream: the run had ended before.
+        // There was nothing left to stream: the run had ended before.
         (None, Some(run_id)) => {
             let status = client.run(run_id).await?["status"].as_str().unwrap_or_default().to_owned();
             say(format!("nothing new; the run ended: {}", clean(&status)));
@@ -109,7 +109,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(if args.exit_status && unhappy { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
-/// Finds the run, which also tells a missing run and a missing server apart before anything is retried.
+/// Finds the run, which also distinguishes a missing run from a missing server before anything is retried.
 async fn choose_run(client: &Client, run_id: Option<RunId>) -> anyhow::Result<String> {
     if let Some(run_id) = run_id {
         client.run(&run_id.to_string()).await?;
@@ -170,7 +170,7 @@ impl Tail {
                 Notice::Connected if self.connected => say("reconnected"),
                 Notice::Connected => self.connected = true,
                 Notice::Lost { reason, retry_in } => {
-                    // From now on a connection is a return, also when the first one never came about.
+                    // From now on a connection counts as a reconnect, even if the first one never succeeded.
                     self.connected = true;
                     print(&self.view.break_line())?;
                     say(format!("connection lost ({}); retrying in {}", clean(&reason), duration(retry_in)));
@@ -186,7 +186,7 @@ impl Tail {
         let told: serde_json::Value = match frame.event.as_str() {
             "stream.gap" | "stream.end" => serde_json::from_str(&frame.data).unwrap_or_default(),
             _ if frame.event.starts_with("stream.") => return Ok(()),
-            // What was said before this reader came is no event of its own; the durable event will hold it all.
+            // What came before this reader connected is not an event of its own; the durable event will contain it all.
             event if self.json && action(event) == "snapshot" => return Ok(()),
             _ if self.json => return Ok(print(&format!("{}\n", frame.data))?),
             _ => return Ok(print(&self.view.frame(frame))?),

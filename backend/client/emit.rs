@@ -1,4 +1,4 @@
-//! Emitting events, once or until they are stored.
+//! Emitting events, in one try or until they are stored.
 
 use std::time::Duration;
 
@@ -10,7 +10,7 @@ use serde_json::Value;
 use super::{Client, Error, REQUEST_WAIT_MAX};
 use crate::domain::event::EventType;
 
-/// What the server stored, said after its commit.
+/// What the server stored, reported after its commit.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Ack {
     /// Seq of the first and the last durable event; `None` when all were ephemeral.
@@ -22,7 +22,7 @@ pub struct Ack {
 
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct AckEvent {
-    /// `None` for an ephemeral event, which has no place in the log.
+    /// `None` for an ephemeral event, which is not in the log.
     pub seq: Option<i64>,
     #[serde(default)]
     pub event_id: Option<String>,
@@ -39,11 +39,11 @@ impl Client {
         self.post_events(run_id, ndjson(events)?, REQUEST_WAIT_MAX).await
     }
 
-    /// Emits events and tries again while the server is busy or out of reach, for at most `patience`.
+    /// Emits events and retries while the server is busy or unreachable, for at most `patience`.
     ///
-    /// Every event needs an `event_id`, which makes the repetition harmless, or is a `.delta`, which is never stored;
-    /// otherwise [`Kind::Unusable`](super::Kind::Unusable) and nothing is sent. A refusal is final at once. When
-    /// patience ends, the error is the last one met.
+    /// Every event needs an `event_id`, which makes a retry harmless, or is a `.delta`, which is never stored;
+    /// otherwise [`Kind::Unusable`](super::Kind::Unusable) and nothing is sent. A refusal is final. After `patience`,
+    /// the error is the last one met.
     pub async fn emit_until_stored(&self, run_id: &str, events: &[Value], patience: Duration) -> Result<Ack, Error> {
         if let Some(at) = events.iter().position(|event| !is_repeatable(event)) {
             return Err(Error::unusable(format!("event {} has no event_id, so it cannot be retried", at + 1)));
@@ -51,7 +51,7 @@ impl Client {
         self.emit_ndjson_until_stored(run_id, ndjson(events)?, patience).await
     }
 
-    /// As [`Self::emit_until_stored`] for lines of JSON that go out to the letter; the caller vouches for their ids.
+    /// Like [`Self::emit_until_stored`] for lines of JSON that are sent verbatim; the caller vouches for their ids.
     pub async fn emit_ndjson_until_stored(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Ack, Error> {
         self.insist(patience, |wait_max| self.post_events(run_id, lines.clone(), wait_max)).await
     }

@@ -1,4 +1,4 @@
-//! What can go wrong between a client and the server, sorted by what the caller can do about it.
+//! Errors between a client and the server, classified by what the caller can do about them.
 
 use std::{error::Error as _, io, time::Duration};
 
@@ -19,45 +19,45 @@ const PROBLEM_BYTES_MAX: usize = 64 * 1024;
 /// What the caller can do about an error.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// No connection, no answer in time, or an answer that broke off. Whether the request was carried out is unknown.
+    /// No connection, no answer in time, or an answer that broke off. Whether the request was executed is unknown.
     Unreachable,
     /// 408, 429 and every 5xx: the same request may succeed later.
     Busy,
     /// 401 and 403: another token is needed.
     Refused,
-    /// 404: there is no such thing, or it belongs to somebody else.
+    /// 404: it does not exist, or belongs to another owner.
     NotFound,
     /// Every other 4xx: the request itself must change.
     Invalid,
-    /// The answer does not follow the contract; most likely something else listens at this address.
+    /// The answer violates the contract; most likely another program listens at this address.
     Unexpected,
     /// The caller's own arguments cannot be sent: a malformed address, an event without an id where one is needed.
     Unusable,
 }
 
 impl Kind {
-    /// Whether trying again can help.
+    /// Whether a retry can help.
     pub fn is_retryable(self) -> bool {
         matches!(self, Self::Unreachable | Self::Busy)
     }
 }
 
-/// Why a request failed; the members of the server's problem document where there was one.
+/// Why a request failed; the members of the server's problem document, if there was one.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{detail}")]
 pub struct Error {
     pub kind: Kind,
     /// HTTP status, when there was an answer.
     pub status: Option<u16>,
-    /// The server's stable word for the problem, such as `run_ended`.
+    /// The server's stable code for the problem, such as `run_ended`.
     pub code: Option<Box<str>>,
     /// One sentence for people.
     pub detail: Box<str>,
     /// What to do about it.
     pub hint: Option<Box<str>>,
-    /// The member of the request that is wrong.
+    /// The invalid member of the request.
     pub field: Option<Box<str>>,
-    /// How long the server asked to be left alone.
+    /// How long the server asked the client to wait.
     pub retry_after: Option<Duration>,
 }
 
@@ -75,7 +75,7 @@ impl Error {
         Self { hint: Some(hint.into()), ..Self::new(Kind::Unexpected, detail) }
     }
 
-    /// An answer that ended before it was whole.
+    /// An answer that broke off.
     pub(super) fn cut_off() -> Self {
         Self::new(Kind::Unreachable, "the answer was cut off")
     }
@@ -89,7 +89,7 @@ impl Error {
         Self { hint, ..Self::new(Kind::Unreachable, detail) }
     }
 
-    /// Reads a refusal. A body that is no problem document (a proxy's page, say) is not repeated.
+    /// Parses a refusal. A body that is not a problem document (a proxy's page, say) is not repeated.
     pub(super) async fn of(mut response: Response) -> Self {
         let status = response.status();
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);

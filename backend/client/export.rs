@@ -1,4 +1,4 @@
-//! Whole logs, out of a server and into one.
+//! Exports and imports whole logs.
 
 use std::time::Duration;
 
@@ -12,16 +12,16 @@ use serde::Deserialize;
 use super::{Client, Error};
 use crate::domain::limits::EXPORT_LINE_BYTES_MAX;
 
-/// How long an upload may take besides a second for each so many of its bytes.
+/// Time limit of an upload, plus one second per `UPLOAD_BYTES_PER_S` bytes.
 const UPLOAD_WAIT: Duration = Duration::from_mins(1);
 const UPLOAD_BYTES_PER_S: u64 = 128 * 1024;
 
-/// What the server says of a part of a run that it was brought.
+/// The server's answer to an imported part of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 pub struct Imported {
-    /// Where the run's log stands.
+    /// The last seq of the run's log.
     pub last_seq: i64,
-    /// Events that were not there before.
+    /// Events that did not exist before.
     pub stored: u64,
 }
 
@@ -35,7 +35,7 @@ pub struct RunLines {
 }
 
 impl RunLines {
-    /// The next line without its end; the caller knows by the run's last line that it has them all.
+    /// The next line without its newline; the run's last line shows the caller that it has them all.
     pub async fn next(&mut self) -> Result<String, Error> {
         loop {
             if let Some(at) = memchr::memchr(b'\n', &self.buffer[self.searched..]) {
@@ -62,20 +62,20 @@ pub struct Download {
 }
 
 impl Download {
-    /// The next of them; `None` at the end.
+    /// The next chunk; `None` at the end.
     pub async fn next(&mut self) -> Result<Option<Bytes>, Error> {
         self.response.chunk().await.map_err(|error| Error::unreachable(&self.client, &error))
     }
 }
 
 impl Client {
-    /// Begins to read a run's export.
+    /// Starts a run's export.
     pub async fn export_run(&self, run_id: &str) -> Result<RunLines, Error> {
         let response = self.answer(self.http.get(self.at(&["runs", run_id, "export"]))).await?;
         Ok(RunLines { client: self.clone(), response, buffer: BytesMut::new(), searched: 0 })
     }
 
-    /// Brings a part of a run and tries again while the server is busy or out of reach; a repeat changes nothing.
+    /// Imports a part of a run, with retries while the server is busy or unreachable; a repeat changes nothing.
     pub async fn import_lines(&self, run_id: &str, lines: Bytes, patience: Duration) -> Result<Imported, Error> {
         self.insist(patience, |wait_max| {
             let request = self.http.post(self.at(&["runs", run_id, "import"])).timeout(wait_max);
@@ -89,7 +89,7 @@ impl Client {
         .await
     }
 
-    /// Brings the bytes of an artifact, once.
+    /// Imports the bytes of an artifact, in one try.
     pub async fn import_artifact(
         &self,
         segments: &[&str],
@@ -102,7 +102,7 @@ impl Client {
         self.answer(request.header(CONTENT_TYPE, media_type).body(body)).await.map(drop)
     }
 
-    /// The bytes of an artifact from `from` on; it has more than that.
+    /// The bytes of an artifact from `from` on, which is less than its size.
     pub async fn artifact_bytes(&self, artifact_id: &str, from: u64) -> Result<Download, Error> {
         let request = self.http.get(self.at(&["artifacts", artifact_id])).header(RANGE, format!("bytes={from}-"));
         Ok(Download { client: self.clone(), response: self.answer(request).await? })

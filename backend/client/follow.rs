@@ -1,8 +1,8 @@
-//! [`Follow`]: one live stream, through as many connections as it takes.
+//! [`Follow`]: one live stream, across as many connections as it takes.
 //!
-//! The parser (`sse-stream`) gives raw blocks: comments are gone, "no id" and "empty id" are apart, a `retry:` without
-//! data is a block of its own, and a block that was cut in its middle never appears. What it leaves to its caller is
-//! done here: the standard's rule for ids, the bound on a block's size, the silence of a dead peer, and coming back.
+//! The parser (`sse-stream`) yields raw blocks: comments are dropped, "no id" and "empty id" are distinct, a `retry:`
+//! without data is a block of its own, and an incomplete block never appears. The rest is done here: the standard's
+//! rule for ids, the bound on a block's size, the silence of a dead peer, and reconnecting.
 
 use std::{
     fmt,
@@ -40,30 +40,30 @@ pub struct Frame {
     pub data: String,
 }
 
-/// What a follower has to say.
+/// What a follower reports.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Notice {
     Frame(Frame),
-    /// A connection is open; said again after each [`Notice::Lost`].
+    /// A connection is open; reported again after each [`Notice::Lost`].
     Connected,
-    /// The connection is gone; nothing is lost, the next one begins where this one ended.
+    /// The connection is lost, but no event: the next connection resumes where this one ended.
     Lost {
         reason: String,
         retry_in: Duration,
     },
 }
 
-/// A stream that resumes by itself.
+/// A stream that reconnects and resumes by itself.
 pub struct Follow {
     client: Client,
     url: Result<Url, Error>,
-    /// Goes out as `Last-Event-ID`.
+    /// Sent as `Last-Event-ID`.
     cursor: Option<String>,
-    /// The highest seq yielded. Apart from the cursor, which an empty id clears.
+    /// The highest seq yielded. Separate from the cursor, which an empty id clears.
     seen: Option<i64>,
-    /// What the server's last `retry:` said.
+    /// The server's last `retry:`.
     retry: Option<Duration>,
-    /// What `stream.draining` said, for the next wait only.
+    /// The last `stream.draining`, for the next wait only.
     draining: Option<Draining>,
     backoff: Backoff,
     phase: Phase,
@@ -92,9 +92,9 @@ impl Follow {
         follow
     }
 
-    /// The next thing to know. `None` once the run's log is over: after `stream.end`, or when the server answers 204.
+    /// The next notice. `None` once the run's log is over: after `stream.end`, or when the server answers 204.
     ///
-    /// An error is final, `None` follows it. May be dropped between two polls without losing anything.
+    /// An error is final, `None` follows it. Dropping the future loses nothing.
     pub async fn next(&mut self) -> Option<Result<Notice, Error>> {
         loop {
             let said = match &mut self.phase {
@@ -119,7 +119,7 @@ impl Follow {
         }
     }
 
-    /// The id of the last frame that had one: give it to [`Client::follow`] to go on from here in another process.
+    /// The id of the last frame that had one: pass it to [`Client::follow`] to resume in another process.
     pub fn cursor(&self) -> Option<&str> {
         self.cursor.as_deref()
     }
@@ -181,7 +181,7 @@ impl Follow {
                 }
                 self.seen = Some(seq);
             }
-            // The standard: an empty id takes the cursor away.
+            // By the standard, an empty id clears the cursor.
             self.cursor = (!id.is_empty()).then(|| id.clone());
         }
         let data = block.data?;
@@ -210,7 +210,7 @@ fn number(id: &str) -> Option<i64> {
     id.parse::<RunCursor>().ok().map(|cursor| cursor.seq.get())
 }
 
-/// "The last N" was a wish for the first connection; the next one goes on from the cursor.
+/// "The last N" is meant for the first connection; the next one resumes at the cursor.
 fn resumed(mut url: Url, has_cursor: bool) -> Url {
     if has_cursor && url.query_pairs().any(|(name, _)| name == "tail") {
         let kept: Vec<(String, String)> = url.query_pairs().into_owned().filter(|(name, _)| name != "tail").collect();
@@ -228,14 +228,14 @@ fn is_event_stream(response: &Response) -> bool {
         && media_type.split(';').next().is_some_and(|word| word.trim().eq_ignore_ascii_case("text/event-stream"))
 }
 
-/// The frame with which a server sends a reader away.
+/// The frame with which a server dismisses a reader.
 #[derive(Deserialize)]
 struct Draining {
     retry_ms: u64,
     reason: Option<String>,
 }
 
-/// Why a body stopped.
+/// Why a body ended early.
 #[derive(Debug, thiserror::Error)]
 enum Cut {
     #[error("{0}")]
@@ -246,7 +246,7 @@ enum Cut {
     Oversize,
 }
 
-/// Without an error the body ended cleanly, which a stream that is not over never should.
+/// Without an error the body ended cleanly, which an unfinished stream never should.
 fn why(error: Option<sse_stream::Error>) -> String {
     match error {
         None => "the connection was closed before the stream's end".to_owned(),
@@ -256,7 +256,7 @@ fn why(error: Option<sse_stream::Error>) -> String {
 }
 
 fn blocks(response: Response) -> BoxStream<'static, Result<Sse, sse_stream::Error>> {
-    // The parser grows a block without a bound. Bytes in are counted before it, and forgotten with each block out.
+    // The parser's blocks are unbounded, so bytes are counted before it, and forgotten with each block out.
     let pending = Arc::new(AtomicUsize::new(0));
     let arrived = Arc::clone(&pending);
     let bytes = response.bytes_stream().map(move |chunk| match chunk {

@@ -1,11 +1,11 @@
 //! The HTTP client of this program's own commands and its fault harness.
 //!
-//! It speaks the wire contract and nothing else: JSON in, JSON out, and [`Follow`] for live streams. It retries only
-//! where a retry is safe and says so ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); everything else is one try.
+//! It implements only the wire contract: JSON in, JSON out, and [`Follow`] for live streams. It retries only where a
+//! retry is safe and documented ([`Client::emit_until_stored`], [`Client::insist`], [`Follow`]); all else is one try.
 //!
 //! Invariants kept here: a token leaves this module only in the `Authorization` header of a request to the address it
-//! was given for (redirects are not followed, errors and `Debug` do not hold it), and a reader never gets the same seq
-//! of a run twice, however often its connection broke.
+//! was given for (redirects are not followed, errors and `Debug` do not contain it), and a reader never gets the same
+//! seq of a run twice, however often its connection broke.
 //!
 //! Start reading at [`Client`], then `follow`.
 
@@ -17,7 +17,6 @@ use reqwest::{
 };
 use serde::{Serialize, de::DeserializeOwned};
 use serde_json::Value;
-use tokio::time::Instant;
 
 pub mod artifacts;
 mod emit;
@@ -31,7 +30,7 @@ mod probe;
 pub(crate) mod tests;
 
 pub(crate) use self::error::{describe, parse_retry_after};
-use self::pace::{Backoff, Pace, SystemPace};
+use self::pace::{Pace, Retries, SystemPace};
 pub use self::{
     emit::{Ack, AckEvent},
     error::{Error, Kind},
@@ -49,7 +48,7 @@ const SILENCE_MAX: Duration = Duration::from_secs(25);
 /// Longest a readiness check may take.
 const READY_WAIT_MAX: Duration = Duration::from_secs(2);
 
-/// A connection to one server, in the name of one token. Cheap to clone: clones share the connection pool.
+/// A client of one server, with one token. Cheap to clone: clones share the connection pool.
 #[derive(Clone)]
 pub struct Client {
     http: reqwest::Client,
@@ -60,12 +59,12 @@ pub struct Client {
 }
 
 impl Client {
-    /// A client of the server at `base_url` (`http://127.0.0.1:7717`, also with a path when it is behind a proxy).
+    /// A client of the server at `base_url` (`http://127.0.0.1:7717`, with a path if it is behind a proxy).
     ///
-    /// Nothing is sent yet. [`Kind::Unusable`] when the address is not an http(s) URL, holds a password, a query or a
-    /// fragment, or when the token cannot be sent in a header.
+    /// Sends nothing yet. [`Kind::Unusable`] if the address is not an http(s) URL or contains a password, a query or a
+    /// fragment, or if the token cannot be sent in a header.
     pub fn new(base_url: &str, token: Option<String>) -> Result<Self, Error> {
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; later calls find it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let base = parse_base(base_url)?;
         let mut headers = HeaderMap::new();
@@ -83,17 +82,17 @@ impl Client {
         Ok(Self { http, uploads, base, pace: Arc::new(SystemPace) })
     }
 
-    /// The address of the server, without a slash at its end.
+    /// The server's address, without a trailing slash.
     pub fn base_url(&self) -> &str {
         self.base.as_str().trim_end_matches('/')
     }
 
-    /// Whether the server is on this machine, as far as its address tells.
+    /// Whether the server is on this machine, judging by its address.
     pub fn is_of_this_machine(&self) -> bool {
         is_loopback(&self.base)
     }
 
-    /// Creates a run, or finds it when the same body created it before; the answer is the run.
+    /// Creates a run, or finds the one that the same body created before; returns the run.
     pub async fn create_run(&self, body: &Value) -> Result<Value, Error> {
         self.json(self.http.post(self.at(&["runs"])).json(body)).await
     }
@@ -108,30 +107,31 @@ impl Client {
         self.json(self.http.get(self.at(&["runs"])).query(query)).await
     }
 
-    /// A page of a run's events: `{events, next_after, last_id, last_seq, has_more}`. `after` is the `last_id` of the page before, or `0`.
+    /// A page of a run's events: `{events, next_after, last_id, last_seq, has_more}`. `after` is the `last_id` of the
+    /// page before, or `0`.
     pub async fn events_page(&self, run_id: &str, after: &str, limit: i64) -> Result<Value, Error> {
         let url = self.at(&["runs", run_id, "events"]);
         self.json(self.http.get(url).query(&[("after", after), ("limit", &limit.to_string())])).await
     }
 
-    /// Asks for a run's end; the answer is what the server says about the request, which is not the end yet.
+    /// Requests a run's cancellation; returns the server's answer to the request, which is not the end yet.
     pub async fn cancel(&self, run_id: &str, reason: Option<&str>) -> Result<Value, Error> {
         let body = reason.map_or_else(|| serde_json::json!({}), |reason| serde_json::json!({ "reason": reason }));
         self.json(self.http.post(self.at(&["runs", run_id, "cancel"])).json(&body)).await
     }
 
-    /// Answers an interrupt: `{interrupt_id, decision, value}`; the answer is the run.
+    /// Answers an interrupt: `{interrupt_id, decision, value}`; returns the run.
     pub async fn resume(&self, run_id: &str, answer: &Value) -> Result<Value, Error> {
         self.json(self.http.post(self.at(&["runs", run_id, "resume"])).json(answer)).await
     }
 
-    /// Says something in a channel; the answer is what became of the message. One try: sent again it is said again,
-    /// unless it has a `message_id`.
+    /// Sends a message to a channel; returns its outcome. One try: sent again it is a second message, unless it has a
+    /// `message_id`.
     pub async fn message(&self, channel: &str, message: &Value) -> Result<Value, Error> {
         self.json(self.http.post(self.at(&["channels", channel, "messages"])).json(message)).await
     }
 
-    /// Whether the server says it can serve. Every error on the way is a no.
+    /// Whether the server reports that it is ready. Every error counts as a no.
     pub async fn ready(&self) -> bool {
         let Ok(url) = self.join("/readyz") else { return false };
         let answer = self.http.get(url).timeout(READY_WAIT_MAX).send().await;
@@ -143,57 +143,59 @@ impl Client {
         self.json(self.http.get(self.join(path)?)).await
     }
 
-    /// What lies below `/api` at these segments; they are escaped. Read as it is written, without a detour over [`Value`].
+    /// Gets what is below `/api` at these segments; they are escaped. Parsed directly, without a [`Value`] in between.
     pub async fn get<T: DeserializeOwned>(&self, segments: &[&str], query: &[(&str, String)]) -> Result<T, Error> {
         self.json(self.http.get(self.at(segments)).query(query)).await
     }
 
-    /// Posts something below `/api`; the answer is what the server says of it. One try.
+    /// Posts below `/api`; returns the server's answer. One try.
     pub async fn post<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, Error> {
         self.json(self.http.post(self.at(segments)).json(body)).await
     }
 
-    /// Puts something below `/api`; the answer is what the server says of it.
+    /// Puts below `/api`; returns the server's answer.
     pub async fn put<T: DeserializeOwned>(&self, segments: &[&str], body: &impl Serialize) -> Result<T, Error> {
         self.json(self.http.put(self.at(segments)).json(body)).await
     }
 
-    /// Removes what lies below `/api` at these segments.
+    /// Removes what is below `/api` at these segments.
     pub async fn delete(&self, segments: &[&str]) -> Result<(), Error> {
         self.answer(self.http.delete(self.at(segments)).timeout(REQUEST_WAIT_MAX)).await.map(drop)
     }
 
-    /// Makes a request again while the server is busy or out of reach, for at most `patience`; for those that change
-    /// nothing when they are carried out twice. The request gets how long it may take at most.
+    /// Retries a request while the server is busy or unreachable, for at most `patience`; only for requests that change
+    /// nothing when they are executed twice. The request is given its time limit.
     ///
-    /// A refusal is final at once. When patience ends, the error is the last one met.
+    /// A refusal is final. After `patience`, the error is the last one met.
     pub async fn insist<T, F>(&self, patience: Duration, request: impl Fn(Duration) -> F) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>>,
     {
-        let (started, mut backoff) = (Instant::now(), Backoff::default());
+        let mut retries = self.retries(patience);
         loop {
-            let left = patience.saturating_sub(started.elapsed());
-            let error = match request(left.min(REQUEST_WAIT_MAX)).await {
+            let error = match request(retries.left().min(REQUEST_WAIT_MAX)).await {
                 Err(error) if error.kind.is_retryable() => error,
                 outcome => return outcome,
             };
-            let wait = backoff.next(error.retry_after, self.pace.jitter());
-            if started.elapsed() + wait >= patience {
+            if !retries.wait(error.retry_after).await {
                 return Err(error);
             }
-            self.pace.wait(wait).await;
         }
     }
 
-    /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and comes back by itself when it breaks.
+    /// For requests that [`Client::insist`] cannot repeat as a whole.
+    pub(crate) fn retries(&self, patience: Duration) -> Retries {
+        Retries::new(Arc::clone(&self.pace), patience)
+    }
+
+    /// Follows a stream such as `/api/stream/runs/{run_id}?tokens=false` and reconnects by itself.
     ///
     /// `after` is the id of the last frame already seen, `None` for what the path itself asks for.
     pub fn follow(&self, path_and_query: &str, after: Option<String>) -> Follow {
         Follow::new(self.clone(), self.join(path_and_query), after)
     }
 
-    /// Below `/api`; segments are escaped, so a hostile id cannot leave its place.
+    /// A URL below `/api`; segments are escaped, so a hostile id stays one segment.
     fn at(&self, segments: &[&str]) -> Url {
         let mut url = self.base.clone();
         if let Ok(mut path) = url.path_segments_mut() {
@@ -234,21 +236,21 @@ fn builder(base: &Url, headers: HeaderMap) -> ClientBuilder {
         .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
         .default_headers(headers)
         .redirect(reqwest::redirect::Policy::none())
-        // What is compressed is held back on the way, and the server compresses nothing.
+        // What is compressed gets buffered on the way, and the server compresses nothing.
         .no_gzip()
         .no_brotli()
         .no_deflate()
         .no_zstd()
         .connect_timeout(CONNECT_WAIT_MAX);
     if base.scheme() == "http" {
-        // A machine without certificates must still reach a plain server; the platform's verifier refuses to start.
+        // A machine without certificates must reach a plain server, where the platform's verifier would not start.
         builder = builder.tls_certs_only([]);
     }
-    // A proxy of the environment cannot reach the server on this machine.
+    // A proxy from the environment cannot reach the server on this machine.
     if is_loopback(base) { builder.no_proxy() } else { builder }
 }
 
-/// Checks a server address. The address itself is not repeated in errors: it may hold a secret.
+/// Validates a server address. Errors do not repeat it: it may hold a secret.
 fn parse_base(base_url: &str) -> Result<Url, Error> {
     let base = Url::parse(base_url.trim()).map_err(|error| {
         Error::unusable(format!("the server address is not a URL such as http://127.0.0.1:7717 ({error})"))

@@ -1,20 +1,21 @@
 //! How long to wait before trying again.
 //!
 //! Full jitter: a random part of a ceiling that doubles with every failure, so that a thousand readers cut at once do
-//! not come back at once. What the server asked for is a floor below it.
+//! not reconnect at once. The delay that the server asked for is a floor below it.
 
-use std::time::Duration;
+use std::{sync::Arc, time::Duration};
 
 use futures::future::BoxFuture;
+use tokio::time::Instant;
 
 /// Ceiling of the first wait.
 const CEILING_FIRST: Duration = Duration::from_millis(250);
 /// Ceiling of every later wait.
 const CEILING_MAX: Duration = Duration::from_secs(15);
-/// Longest wait a server may ask of a reader; a mistaken number must not put it to sleep for a day.
+/// Longest delay that a server may ask of a reader; a wrong number must not block it for a day.
 const TOLD_MAX: Duration = Duration::from_mins(5);
 
-/// Chance and time, so that tests need neither.
+/// Randomness and time, replaceable in tests.
 pub(crate) trait Pace: Send + Sync {
     /// A number from 0 up to 1.
     fn jitter(&self) -> f64;
@@ -34,23 +35,59 @@ impl Pace for SystemPace {
     }
 }
 
-/// How often the same thing failed in a row.
+/// Counts consecutive failures.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct Backoff {
     failures: u32,
 }
 
 impl Backoff {
-    /// Counts a failure and says how long to wait: `told` by the server, plus a random part of the ceiling.
+    /// Counts a failure and returns how long to wait: `told` by the server, plus a random part of the ceiling.
     pub(crate) fn next(&mut self, told: Option<Duration>, jitter: f64) -> Duration {
         let ceiling = CEILING_FIRST.saturating_mul(1 << self.failures.min(16)).min(CEILING_MAX);
         self.failures = self.failures.saturating_add(1);
         told.unwrap_or_default().min(TOLD_MAX) + ceiling.mul_f64(jitter.clamp(0.0, 1.0))
     }
 
-    /// It worked: the next failure is a first one again.
+    /// Resets the count after a success.
     pub(crate) fn reset(&mut self) {
         self.failures = 0;
+    }
+}
+
+/// Retries an operation for as long as it makes progress from time to time.
+pub(crate) struct Retries {
+    pace: Arc<dyn Pace>,
+    backoff: Backoff,
+    patience: Duration,
+    since: Instant,
+}
+
+impl Retries {
+    pub(super) fn new(pace: Arc<dyn Pace>, patience: Duration) -> Self {
+        Self { pace, backoff: Backoff::default(), patience, since: Instant::now() }
+    }
+
+    /// What is left of the patience.
+    pub(crate) fn left(&self) -> Duration {
+        self.patience.saturating_sub(self.since.elapsed())
+    }
+
+    /// The last try achieved something, even if it failed in the end.
+    pub(crate) fn progressed(&mut self) {
+        self.since = Instant::now();
+        self.backoff.reset();
+    }
+
+    /// Waits before the next try, at least as long as the server asked for. Returns `false`, at once, if the patience
+    /// would be over by then.
+    pub(crate) async fn wait(&mut self, asked: Option<Duration>) -> bool {
+        let wait = self.backoff.next(asked, self.pace.jitter());
+        let goes_on = wait < self.left();
+        if goes_on {
+            self.pace.wait(wait).await;
+        }
+        goes_on
     }
 }
 

@@ -1,4 +1,4 @@
-//! Requests that change nothing, whose answers tell what a proxy on the way does with what passes.
+//! Requests that change nothing, whose answers show what a proxy on the way does to traffic.
 
 use std::time::Duration;
 
@@ -14,42 +14,42 @@ use tokio::time::Instant;
 use super::{Client, Error, Kind};
 use crate::domain::limits::BODY_BYTES_MAX;
 
-/// A stream that is valid and empty: everything the caller owns, from now on.
+/// A valid and empty stream: everything the caller owns, from now on.
 const STREAM: &str = "/api/stream/runs?tail=0";
-/// What the server says once it has nothing more to tell of the past.
+/// Sent by the server once the past has been replayed.
 const CAUGHT_UP: &[u8] = b"stream.caught_up";
-/// What everything in a stream ends with, the ping of a silent server too.
+/// The end of every block in a stream, including the ping of an idle server.
 const END: &[u8] = b"\n\n";
-/// A run that cannot exist, because it is of no time.
+/// A run that cannot exist: its id has no time.
 const NO_RUN: &str = "00000000-0000-7000-8000-000000000000";
 
-/// How a stream comes through.
+/// How a stream arrives.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum StreamProbe {
-    /// As it should: its first frame after so long, and the next thing, a ping at the latest.
+    /// As it should: the time of its first frame, and of whatever comes next, a ping at the latest.
     Live { first: Duration, next: Duration },
     /// Something on the way compresses it.
     Compressed(String),
-    /// Nothing came in the time a first frame may take.
+    /// Nothing came within the time for a first frame.
     HeldBack,
-    /// The first frame came, and then not even a ping.
+    /// The first frame came, and after it not even a ping.
     Stalled { first: Duration },
-    /// It was cut after so long.
+    /// It was cut after this time.
     Cut(Duration),
 }
 
-/// What of a request arrives at the server.
+/// How much of a request reaches the server.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Arrival {
     Whole,
-    /// The server did not see what was asked about.
+    /// The server did not see the part in question.
     Stripped,
     /// Something else answered, with this status.
     Refused(u16),
 }
 
 impl Client {
-    /// Listens to a stream until its first ping, as a browser does, which takes what is compressed.
+    /// Listens to a stream until its first ping, accepting compression as a browser does.
     ///
     /// `first_max` is how long the first frame may take, `next_max` whatever comes next.
     pub async fn probe_stream(&self, first_max: Duration, next_max: Duration) -> Result<StreamProbe, Error> {
@@ -82,7 +82,7 @@ impl Client {
         })
     }
 
-    /// Whether `Last-Event-ID` arrives: the server refuses one that is none.
+    /// Whether `Last-Event-ID` arrives: the server refuses an invalid one.
     pub async fn probe_cursor(&self) -> Result<Arrival, Error> {
         let request = self.http.get(self.join(STREAM)?).header("last-event-id", "not a cursor");
         match self.answer(request).await {
@@ -92,7 +92,7 @@ impl Client {
         }
     }
 
-    /// Whether a body of the largest emit arrives; it is for a run that cannot exist.
+    /// Whether a body of the largest emit arrives; it is sent to a run that cannot exist.
     pub async fn probe_body(&self) -> Result<Arrival, Error> {
         let body = format!("[]{}", " ".repeat(BODY_BYTES_MAX - 2));
         let request = self.http.post(self.at(&["runs", NO_RUN, "events"])).header(CONTENT_TYPE, "application/json");
@@ -105,7 +105,7 @@ impl Client {
         }
     }
 
-    /// Whether a WebSocket could be opened here; it stops short of doing so, by a subprotocol nobody speaks.
+    /// Whether a WebSocket could be opened here; it stops short of doing so, by asking for an unknown subprotocol.
     pub async fn probe_upgrade(&self) -> Result<Arrival, Error> {
         let request = self.http.get(self.at(&["runners", "connect"]));
         let request = request
@@ -124,21 +124,21 @@ impl Client {
     }
 }
 
-/// The bytes of a stream, looked through for one thing after the other.
+/// The bytes of a stream, searched for one pattern after the other.
 struct Listener {
     response: Response,
     heard: Vec<u8>,
 }
 
 impl Listener {
-    /// Waits until this has come, and forgets all up to it; false when the stream is over.
+    /// Waits for a pattern and drops everything up to it; `false` if the stream has ended.
     async fn hear(&mut self, wanted: &[u8]) -> bool {
         loop {
             if let Some(at) = memchr::memmem::find(&self.heard, wanted) {
                 self.heard.drain(..at + wanted.len());
                 return true;
             }
-            // What cannot be the beginning of it any more is not kept.
+            // Only what may be the beginning of the pattern is kept.
             self.heard.drain(..self.heard.len().saturating_sub(wanted.len()));
             match self.response.chunk().await {
                 Ok(Some(chunk)) => self.heard.extend_from_slice(&chunk),

@@ -15,7 +15,7 @@ mod emitting;
 pub(crate) mod fake;
 mod following;
 
-/// Writes every wait down instead of waiting, and draws the longest.
+/// Records every wait instead of waiting, and draws the longest.
 #[derive(Default)]
 struct Noted(Mutex<Vec<Duration>>);
 
@@ -42,7 +42,7 @@ fn client_of(fake: &Fake) -> (Client, Arc<Noted>) {
     (Client { pace: Arc::<Noted>::clone(&noted), ..client }, noted)
 }
 
-/// All that a follower says, in short, until it ends.
+/// All notices of a follower, abbreviated, until it ends.
 async fn story(follow: &mut Follow) -> Vec<String> {
     let mut story = Vec::new();
     while let Some(said) = follow.next().await {

@@ -1,4 +1,4 @@
-//! Where the artifacts' bytes lie: a folder, or an S3-compatible bucket.
+//! Where the artifacts' bytes are stored: a folder, or an S3-compatible bucket.
 
 use std::{path::PathBuf, str::FromStr};
 
@@ -30,7 +30,7 @@ impl FromStr for BucketUrl {
     }
 }
 
-/// How a bucket is reached.
+/// The connection to a bucket.
 #[derive(Clone)]
 pub struct S3 {
     pub bucket: String,
@@ -42,20 +42,20 @@ pub struct S3 {
 }
 
 impl S3 {
-    /// Whether it is reached without TLS.
+    /// Whether the connection is without TLS.
     pub fn is_plain(&self) -> bool {
         self.endpoint.as_ref().is_some_and(|endpoint| endpoint.starts_with("http://"))
     }
 }
 
-/// Where the artifacts' bytes lie.
+/// Where the artifacts' bytes are stored.
 #[derive(Clone)]
 pub enum ArtifactStore {
     Folder(PathBuf),
     Bucket(S3),
 }
 
-/// How S3 is reached: `RUNREEL_S3_ENDPOINT`, `RUNREEL_S3_REGION`, `RUNREEL_S3_ACCESS_KEY_ID` and
+/// The settings of S3: `RUNREEL_S3_ENDPOINT`, `RUNREEL_S3_REGION`, `RUNREEL_S3_ACCESS_KEY_ID` and
 /// `RUNREEL_S3_SECRET_ACCESS_KEY`.
 #[derive(Clone, Default)]
 pub struct S3Settings {
@@ -78,7 +78,7 @@ impl S3Settings {
 }
 
 impl ServeArgs {
-    /// Where artifacts go. A bucket wins over a folder.
+    /// Where artifacts are stored. A bucket takes precedence over a folder.
     pub fn artifact_store(&self, secrets: &Secrets) -> Result<ArtifactStore, Error> {
         if let Some(url) = &self.artifact_store {
             let s3 = secrets.s3.clone();

@@ -1,4 +1,4 @@
-//! Who is asked for what.
+//! The settings of authentication.
 
 use clap::{Args, ValueEnum};
 

@@ -1,4 +1,4 @@
-//! What one principal may have of what all share, and how a server takes its leave.
+//! The bounds of one principal on shared resources, and the notice before a shutdown.
 
 use clap::Args;
 
@@ -7,7 +7,7 @@ use crate::domain::limits::{
     RUNNERS_OWN_DEFAULT, STREAMS_MAX, STREAMS_OWN_DEFAULT, UPLOADS_MAX, UPLOADS_OWN_DEFAULT,
 };
 
-/// The bounds of one principal. Those of all principals together stand in `domain/limits.rs`.
+/// The bounds of one principal. Those of all principals together are in `domain/limits.rs`.
 #[derive(Clone, Copy, Debug, Args)]
 pub struct Bounds {
     /// Streams per principal, of 20 000 in total.
@@ -52,7 +52,7 @@ impl Bounds {
     }
 }
 
-/// A bound of one, which is at least 1 and no more than the bound of all.
+/// Parses a bound for one principal: at least 1 and at most the bound for all.
 fn within<const ALL: usize>(text: &str) -> Result<usize, String> {
     let number = text.parse().ok().filter(|number| (1..=ALL).contains(number));
     number.ok_or_else(|| format!("must be a number from 1 to {ALL}"))

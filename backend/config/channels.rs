@@ -18,10 +18,10 @@ use crate::domain::{
     },
 };
 
-/// The channel whose webhook speaks Telegram's language.
+/// The channel whose webhook receives Telegram's updates.
 pub const TELEGRAM: &str = "telegram";
 
-/// How a channel makes sure of who is writing, beyond its list.
+/// How a channel verifies its users, in addition to its list.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum ChannelAuth {
@@ -36,10 +36,10 @@ pub enum ChannelAuth {
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct ChannelConfig {
-    /// Who may speak; empty: everybody. Ids as the channel gives them, as texts or numbers.
+    /// Users who may write; empty: all. Ids as the channel gives them, as strings or numbers.
     #[serde(default)]
     pub allowed_users: Vec<AllowedUser>,
-    /// What a message in a group begins with when it is for the agent; none, or empty: every message is.
+    /// Prefix of group messages meant for the agent; absent or empty: all messages are.
     pub trigger: Option<String>,
     /// Silence after which a new session begins, seconds.
     #[serde(default = "idle_timeout")]
@@ -47,20 +47,20 @@ pub struct ChannelConfig {
     /// A new session is a new thread.
     #[serde(default = "yes")]
     pub thread_per_session: bool,
-    /// Who answers. Not named: the only agent there is, else `assistant`.
+    /// The agent that answers. Default: the only agent, else `assistant`.
     #[serde(default = "assistant")]
     pub agent: Name,
-    /// That agent gives work to others, says its own section.
+    /// Whether that agent has workers, according to its own section.
     #[serde(skip)]
     pub has_workers: bool,
     #[serde(default)]
     pub auth: ChannelAuth,
-    /// How long a code that was good makes its user known: seconds, or a number with s, m, h or d; none: for ever.
+    /// How long a verification lasts: seconds, or a number with s, m, h or d; absent: forever.
     #[serde(default, deserialize_with = "ttl")]
     pub verified_for: Option<Ttl>,
     /// The bot's name on Telegram, without its @. None: the trigger's, if that begins with an @.
     pub bot_username: Option<String>,
-    /// Whose a channel with a webhook is: the `sub` of a JWT, and its `iss`.
+    /// Owner of a channel with a webhook: the `sub` of a JWT, and its `iss`.
     pub owner_sub: Option<String>,
     #[serde(default)]
     pub owner_iss: String,
@@ -105,14 +105,14 @@ fn yes() -> bool {
     true
 }
 
-/// Who answers where nobody else is named.
+/// The agent that answers if no other is configured.
 const ASSISTANT: &str = "assistant";
 
 fn assistant() -> Name {
     Name::trusted(ASSISTANT)
 }
 
-/// Who answers on a channel that names nobody.
+/// The agent of a channel that names none.
 fn usual(agents: &Named<Agent>) -> Name {
     let mut names = agents.keys();
     match (names.next(), names.next()) {
@@ -122,23 +122,23 @@ fn usual(agents: &Named<Agent>) -> Name {
 }
 
 impl ChannelConfig {
-    /// The list of those who may speak.
+    /// The users on the allow-list.
     pub fn allowed(&self) -> Vec<UserId> {
         self.allowed_users.iter().filter_map(|user| user.0.clone().ok()).collect()
     }
 
-    /// Whether everybody may speak, and is asked for nothing.
+    /// Whether every user may write, without a code.
     pub fn is_open(&self) -> bool {
         self.auth == ChannelAuth::None && self.allowed_users.is_empty()
     }
 
-    /// What the agent is called in commands such as `/new@name`.
+    /// The bot's name in commands such as `/new@name`.
     pub fn bot(&self) -> Option<&str> {
         let of_trigger = || self.trigger.as_deref()?.trim().strip_prefix('@');
         self.bot_username.as_deref().map(|name| name.trim_start_matches('@')).or_else(of_trigger)
     }
 
-    /// Who gave a code no later than this has to give one again.
+    /// Users who entered a code at this time or before must enter one again.
     pub fn expired_until(&self, now: DateTime<Utc>) -> Option<DateTime<Utc>> {
         self.verified_for.map(|Ttl(life_s)| now - TimeDelta::seconds(life_s))
     }
@@ -177,7 +177,7 @@ impl ChannelConfig {
 pub struct Channels(BTreeMap<ChannelName, Arc<ChannelConfig>>);
 
 impl Channels {
-    /// The channels of the table `channels`, and what the agents' sections say of those who answer there.
+    /// The channels of the table `channels`, with what the sections of their agents specify.
     pub fn of(table: toml::Table, agents: &Named<Agent>) -> Result<Self, Error> {
         let mut channels = BTreeMap::new();
         for (name, value) in table {
@@ -200,7 +200,7 @@ impl Channels {
         Ok(Self(channels))
     }
 
-    /// With authentication on, whose the messages of a webhook are has to be said: they carry no credential.
+    /// With authentication on, the owner of a webhook's messages must be configured: they carry no credential.
     pub fn check_owners(&self, auth: Auth, secrets: &Secrets) -> Result<(), Error> {
         let telegram = self.get(&ChannelName::trusted(TELEGRAM));
         let is_set_up = secrets.telegram_bot_token.is_some() && secrets.telegram_webhook_secret.is_some();

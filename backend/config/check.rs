@@ -1,4 +1,4 @@
-//! What no type can say of the configuration file: names, bounds, and that everything it names is there.
+//! Checks of the configuration file that types cannot express: names, bounds, and that all references resolve.
 
 use std::collections::BTreeSet;
 
@@ -11,14 +11,14 @@ use crate::domain::id::Name;
 
 /// Longest time that can be configured, seconds.
 const TIME_S_MAX: u64 = 24 * 60 * 60;
-/// Longest name of a section of tools or models, characters. With a tool's own name it must make a tool's name.
+/// Longest name of a section of tools or models, characters. Together with a tool's own name it must form a tool name.
 const NAME_CHARS_MAX: usize = 32;
 
-/// What is wrong, and where.
+/// An error and its location.
 pub(super) struct Wrong {
     /// Such as `agents.assistant`.
     pub(super) section: String,
-    /// The key in it, or nothing.
+    /// The key in it, or empty.
     pub(super) key: &'static str,
     pub(super) what: String,
 }
@@ -96,7 +96,7 @@ fn check_model(file: &File, name: &str, model: &Model) -> Checked {
         return Err(("base_url", why));
     }
     if model.api_key_env.as_deref().is_some_and(|name| !is_variable(name)) {
-        // It is not repeated: it may be the key itself.
+        // The value is not repeated: it may be the key itself.
         return Err(("api_key_env", "is not a valid name of an environment variable".to_owned()));
     }
     if name == "echo" || name.contains(':') {
@@ -200,7 +200,7 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
     Ok(())
 }
 
-/// Where a key stands, counted from 1; where it is not found, its section.
+/// The line of a key, counted from 1; if it is not found, that of its section.
 pub(super) fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
     let plain = |line: &str| line.trim_start_matches('[').split(']').next().unwrap_or_default().replace(['"', ' '], "");
     let mut at = None;

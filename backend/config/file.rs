@@ -1,5 +1,5 @@
-//! [`File`]: the configuration file, checked. What it says of models, tools, tool servers and agents; channels have a
-//! place of their own.
+//! [`File`]: the checked configuration file, with models, tools, tool servers and agents; channels are in
+//! [`super::channels`].
 
 use std::{
     collections::BTreeMap,
@@ -31,7 +31,7 @@ pub struct Sections {
     pub channels: Named<toml::Table>,
 }
 
-/// The file. Without one there are no agents.
+/// The configuration file. Without one there are no agents.
 #[derive(Clone, Debug, Default)]
 pub struct File {
     pub sections: Sections,
@@ -40,24 +40,24 @@ pub struct File {
 }
 
 impl File {
-    /// Reads and checks it. The error names line, key and what to do.
+    /// Reads and checks the file. The error states line, key and what to do.
     pub fn read(path: &Path) -> Result<Self, Error> {
         let text = read_text(path, "the configuration file")?;
-        // Programs are started in other folders, so a relative one would be another one there.
+        // Programs are started in other folders, where a relative path would mean another one.
         let whole = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
         let folder = whole.parent().map(Path::to_owned).unwrap_or_default();
         let place = |told: String| error(format!("{}: {told}", path.display()));
         Self::parse(&text, &folder).map_err(place)
     }
 
-    /// Checks a text; `folder` is what its paths are relative to.
+    /// Parses and checks a text; its paths are relative to `folder`.
     pub fn parse(text: &str, folder: &Path) -> Result<Self, String> {
         if text.len() > CONFIG_BYTES_MAX {
             return Err(format!("a configuration file can have at most {CONFIG_BYTES_MAX} bytes"));
         }
         let sections: Sections = toml::from_str(text).map_err(|error| {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
-            // The line itself is not repeated: somebody may have written a key into it.
+            // The line itself is not repeated: it may contain a secret.
             let line = line.map_or_else(String::new, |line| format!("line {line}: "));
             format!("{line}{}", error.message())
         })?;
@@ -71,7 +71,7 @@ impl File {
         Ok(file)
     }
 
-    /// A path of the file as the program opens it.
+    /// Resolves a path from the file.
     pub fn path(&self, path: &Path) -> PathBuf {
         if self.folder.as_os_str().is_empty() { path.to_owned() } else { self.folder.join(path) }
     }
@@ -82,7 +82,7 @@ impl File {
         Channels::of(self.sections.channels.iter().map(table).collect(), &self.sections.agents)
     }
 
-    /// What an agent means by its `model`.
+    /// Resolves an agent's `model`.
     pub fn model(&self, reference: &str) -> Result<ModelConfig, String> {
         let named = self.sections.models.get(reference).cloned();
         let section = named.unwrap_or_else(|| Model::direct(reference));
@@ -108,7 +108,7 @@ impl File {
             (Some(name), None) => Some(SecretSource::Env(name.clone())),
             (None, Some(path)) => Some(SecretSource::File(self.path(path))),
             (Some(_), Some(_)) => return Err("set either api_key_env or api_key_file, not both".to_owned()),
-            // The usual key is for the usual address: another one is never sent it.
+            // The usual key is only for the provider's own address and never sent to another.
             (None, None) if section.base_url.is_none() => usual_key.map(|name| SecretSource::Env(name.to_owned())),
             (None, None) => None,
         };
@@ -127,7 +127,7 @@ impl File {
         })
     }
 
-    /// What an agent means by a word among its `tools` that is no tool server.
+    /// Resolves an entry of an agent's `tools` that is not a tool server.
     pub fn tool(&self, reference: &str) -> Result<(ToolKind, Tool), String> {
         let section = self.sections.tools.get(reference).cloned();
         let kind = section.as_ref().and_then(|section| section.kind).or_else(|| ToolKind::parse(reference));
@@ -145,7 +145,7 @@ impl File {
         }
     }
 
-    /// Whether a tool of it starts programs.
+    /// Whether a tool of one of its agents starts programs.
     pub fn starts_programs(&self) -> bool {
         let starts = |agent: &Agent| agent.tools.iter().any(|tool| self.starts_program(tool));
         self.sections.agents.values().any(starts)
@@ -158,7 +158,7 @@ impl File {
         }
     }
 
-    /// An agent that runs commands for whoever asks.
+    /// An agent that runs commands for every principal.
     pub(super) fn open_shell(&self) -> Option<&str> {
         let is_shell = |tool: &String| {
             !self.sections.mcp.contains_key(tool) && self.tool(tool).is_ok_and(|(kind, _)| kind == ToolKind::Shell)
@@ -168,14 +168,14 @@ impl File {
         open.map(|(name, _)| name.as_str())
     }
 
-    /// The files that secrets of models and tool servers come from.
+    /// The files from which secrets of models and tool servers are read.
     pub(super) fn secret_files(&self) -> Vec<PathBuf> {
         let models = self.sections.agents.values().filter_map(|agent| self.model(&agent.model).ok()?.key);
         let servers = self.sections.mcp.values().flat_map(|mcp| mcp.env_from.values().chain(mcp.headers_env.values()));
         models.chain(servers.cloned().map(SecretSource::Env)).filter_map(|secret| secret.file()).collect()
     }
 
-    /// What an agent's model is told first.
+    /// The system prompt of an agent.
     pub fn system(&self, agent: &Agent) -> Result<String, Error> {
         match &agent.system_file {
             Some(path) => read_text(&self.path(path), "the system prompt file"),
@@ -188,7 +188,7 @@ impl File {
         read_text(path, "the model script")
     }
 
-    /// Every value with its key, defaults filled in. Variables of tool servers are shown by name alone.
+    /// Every value with its key, including defaults. Of tool servers' variables only the names are shown.
     pub fn effective(&self) -> Vec<(String, String)> {
         let mut rows = Vec::new();
         flatten("", &serde_json::to_value(&self.sections).unwrap_or_default(), &mut rows);
@@ -206,7 +206,7 @@ fn flatten(at: &str, value: &serde_json::Value, rows: &mut Vec<(String, String)>
     match value {
         Value::Object(members) => {
             for (name, member) in members {
-                // A literal variable may be a secret after all, and channels are masked by those who know them.
+                // A literal variable may be a secret after all. Channels are left out here.
                 let hidden = at.starts_with("mcp.") && at.ends_with(".env");
                 let key = if at.is_empty() { name.clone() } else { format!("{at}.{name}") };
                 match member {

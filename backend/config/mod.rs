@@ -1,6 +1,6 @@
 //! Every setting: its variable, its default, its unit. The only file that reads the environment.
 //!
-//! A secret may come from a file instead: for each variable `X` below that holds one, `X_FILE` names the file.
+//! A secret may come from a file instead: for each variable `X` below that contains one, `X_FILE` names the file.
 
 pub mod channels;
 
@@ -38,7 +38,7 @@ pub use self::{
     secret::{Secret, SecretSource},
 };
 
-/// What is wrong with the configuration, and what to do.
+/// An error in the configuration; the text also states what to do.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct Error(String);
@@ -47,7 +47,7 @@ fn error(text: impl Into<String>) -> Error {
     Error(text.into())
 }
 
-/// How log lines look.
+/// The format of log lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum LogFormat {
     Text,
@@ -100,7 +100,7 @@ impl DataArgs {
             .ok_or_else(|| error("no home directory for data; specify a directory with --data-dir"))
     }
 
-    /// The database's URL, from the flag, the variable or the file the variable names.
+    /// The database's URL, from the flag, the variable or the file named by `DATABASE_URL_FILE`.
     pub fn database_url(&self) -> Result<Option<String>, Error> {
         match &self.database_url {
             Some(url) if !url.is_empty() => Ok(Some(url.clone())),
@@ -108,7 +108,7 @@ impl DataArgs {
         }
     }
 
-    /// How the embedded database is to be found and started.
+    /// How to find and start the embedded database.
     pub fn postgres(&self) -> Result<crate::postgres::Options, Error> {
         Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env: path() })
     }
@@ -175,16 +175,16 @@ pub struct ServeArgs {
     pub log_format: LogFormat,
 }
 
-/// The secrets, read once at start.
+/// The secrets, read once at startup.
 #[derive(Clone, Default)]
 pub struct Secrets {
     /// `RUNREEL_JWT_SECRET`, at least 32 bytes.
     pub jwt_secret: Option<Vec<u8>>,
-    /// `RUNREEL_PEPPER`, at least 16 bytes; without it the database keeps one.
+    /// `RUNREEL_PEPPER`, at least 16 bytes; without it, one is generated and stored in the database.
     pub pepper: Option<Vec<u8>>,
     /// `RUNREEL_S3_…`; each may come from a file.
     pub s3: S3Settings,
-    /// `RUNREEL_TELEGRAM_BOT_TOKEN`, as the `BotFather` gave it.
+    /// `RUNREEL_TELEGRAM_BOT_TOKEN`, as issued by `BotFather`.
     pub telegram_bot_token: Option<String>,
     /// `RUNREEL_TELEGRAM_WEBHOOK_SECRET`, the `secret_token` of `setWebhook`; at least 16 bytes.
     pub telegram_webhook_secret: Option<String>,
@@ -204,7 +204,7 @@ impl Secrets {
 }
 
 impl ServeArgs {
-    /// Refuses what would be unsafe or cannot work.
+    /// Rejects settings that are unsafe or cannot work.
     pub fn check(&self, secrets: &Secrets) -> Result<(), Error> {
         let file = self.file()?;
         file.channels()?.check_owners(self.auth.auth, secrets)?;
@@ -236,12 +236,12 @@ impl ServeArgs {
         }
     }
 
-    /// The configuration file, checked; an empty one where none is named.
+    /// The configuration file, checked; an empty one if none is given.
     pub fn file(&self) -> Result<File, Error> {
         self.config.as_deref().map_or_else(|| Ok(File::default()), File::read)
     }
 
-    /// Every effective value with the variable that sets it; secrets only as set or not.
+    /// Every effective value with the variable that sets it; for secrets only whether they are set.
     pub fn effective(&self, secrets: &Secrets) -> Result<Vec<(&'static str, &'static str, String)>, Error> {
         let url = self.data.database_url()?;
         let set = |value: bool| if value { "(set, not shown)" } else { "(not set)" }.to_owned();
@@ -310,7 +310,7 @@ fn is_loopback(address: IpAddr) -> bool {
     address.is_loopback()
 }
 
-/// A URL without what is between `:` and `@` of its authority.
+/// A URL with its password masked, and without its query if it has one.
 fn mask(url: &str) -> String {
     let Some((head, tail)) = url.rsplit_once('@') else { return url.to_owned() };
     let (scheme, credentials) = head.split_once("://").unwrap_or(("", head));
@@ -318,12 +318,12 @@ fn mask(url: &str) -> String {
     format!("{scheme}://{user}:***@{}", tail.split('?').next().unwrap_or_default())
 }
 
-/// `PATH`, for whoever looks for programs.
+/// The value of `PATH`.
 pub fn path() -> Option<OsString> {
     variable_os("PATH")
 }
 
-/// A variable that is set and not empty.
+/// The value of a variable, if it is set and not empty.
 #[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
 pub fn variable(name: &str) -> Option<String> {
     std::env::var(name).ok().filter(|value| !value.is_empty())
@@ -334,7 +334,7 @@ fn variable_os(name: &str) -> Option<OsString> {
     std::env::var_os(name)
 }
 
-/// The variables that configure this program, tokens, keys and the database among them: no other program needs them.
+/// The variables that configure this program, including tokens, keys and the database: no other program needs them.
 #[expect(clippy::disallowed_methods, reason = "the one file that reads the environment")]
 pub fn own_variables() -> Vec<OsString> {
     let is_own = |name: &OsString| {
@@ -357,13 +357,13 @@ fn secret(name: &str, bytes_min: usize) -> Result<Option<Vec<u8>>, Error> {
     }
 }
 
-/// The content of the file that `<name>_FILE` names.
+/// The content of the file named by the variable `<name>_FILE`.
 pub fn secret_from_file(name: &str) -> Result<Option<String>, Error> {
     let Some(path) = variable(&format!("{name}_FILE")) else { return Ok(None) };
     read_secret(Path::new(&path)).map(Some)
 }
 
-/// The content of a secret's file without the line break at its end.
+/// The content of a secret's file without the trailing line break.
 pub fn read_secret(path: &Path) -> Result<String, Error> {
     Ok(read_text(path, "the secret file")?.trim_end_matches(['\r', '\n']).to_owned())
 }

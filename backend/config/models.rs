@@ -1,4 +1,4 @@
-//! Which model is meant, and how it is reached.
+//! Which model to use, and how to reach it.
 
 use std::{fmt, path::PathBuf, time::Duration};
 
@@ -7,12 +7,12 @@ use serde::{Deserialize, Serialize};
 
 use super::SecretSource;
 
-/// Whose language a provider speaks.
+/// The API that a provider implements.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kind {
-    /// Chat completions: `OpenAI` and everybody who imitates it.
+    /// Chat completions: `OpenAI` and compatible providers.
     OpenAi,
-    /// `OpenAI`'s responses interface.
+    /// `OpenAI`'s Responses API.
     OpenAiResponses,
     Anthropic,
     Gemini,
@@ -20,7 +20,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// The word before the colon of a model's name.
+    /// By the word before the colon of a model's name.
     pub const ALL: [(&'static str, Self); 5] = [
         ("openai", Self::OpenAi),
         ("openai-responses", Self::OpenAiResponses),
@@ -37,7 +37,7 @@ impl Kind {
         Self::ALL.into_iter().find(|(_, kind)| *kind == self).map_or("", |(name, _)| name)
     }
 
-    /// Where the provider itself listens.
+    /// The address of the provider itself.
     pub fn base_url(self) -> &'static str {
         match self {
             Self::OpenAi | Self::OpenAiResponses => "https://api.openai.com/v1/",
@@ -47,7 +47,7 @@ impl Kind {
         }
     }
 
-    /// The variable that usually holds the key for that address; `None` where none is needed.
+    /// The variable that usually contains the key for that address; `None` if no key is needed.
     pub fn key_variable(self) -> Option<&'static str> {
         match self {
             Self::OpenAi | Self::OpenAiResponses => Some("OPENAI_API_KEY"),
@@ -58,7 +58,7 @@ impl Kind {
     }
 }
 
-/// How hard a model thinks before it speaks.
+/// Reasoning effort of a model.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Reasoning {
@@ -69,13 +69,13 @@ pub enum Reasoning {
     Max,
 }
 
-/// What answers.
+/// What generates the answers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Source {
     Echo,
-    /// The file of turns that are played back.
+    /// A file of turns that are played back.
     Script(PathBuf),
-    /// Turns that stand in the model's own section.
+    /// Turns in the model's own section.
     OwnScript,
     Provider {
         kind: Kind,
@@ -84,7 +84,7 @@ pub enum Source {
 }
 
 impl Source {
-    /// `echo`, `script`, `script:FILE`, `openai:NAME`; `None` when it is none of them.
+    /// `echo`, `script`, `script:FILE`, `openai:NAME`; `None` if it is none of these forms.
     pub fn parse(text: &str) -> Option<Self> {
         match text {
             "echo" => return Some(Self::Echo),
@@ -110,7 +110,7 @@ impl fmt::Display for Source {
     }
 }
 
-/// A model as an agent asks for it, all defaults filled in.
+/// A model as configured for an agent, including defaults.
 #[derive(Clone, Debug)]
 pub struct ModelConfig {
     pub source: Source,
@@ -119,20 +119,20 @@ pub struct ModelConfig {
     pub base_url: Url,
     /// Read once for each run.
     pub key: Option<SecretSource>,
-    /// Longest time for one whole answer.
+    /// Longest time for one complete answer.
     pub answer_time_max: Duration,
-    /// Longest silence: before the first byte and between two.
+    /// Longest silence: before the first byte and between two bytes.
     pub silence_max: Duration,
-    /// How often a failed call is made again.
+    /// How often a failed call is retried.
     pub retries: u32,
     pub reasoning: Option<Reasoning>,
     pub temperature: Option<f64>,
     pub max_tokens: Option<u32>,
-    /// What it can take in, the answer included, tokens.
+    /// Size of the context window, including the answer, tokens.
     pub context_tokens: u32,
 }
 
-/// An address that keys may be sent to, with a slash at its end. The address is not repeated in the error.
+/// Parses an address to which keys may be sent, adding a trailing slash. The error does not repeat the address.
 pub fn check_base_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let slash = if text.ends_with('/') { "" } else { "/" };

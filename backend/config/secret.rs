@@ -1,13 +1,13 @@
-//! [`Secret`]: a text that shows itself nowhere, and [`SecretSource`]: where it is read.
+//! [`Secret`]: a text that is never displayed, and [`SecretSource`]: where it is read from.
 
 use std::{fmt, path::PathBuf};
 
 use super::{Error, error, read_secret, variable};
 
-/// Characters of a secret that may be shown, for people to know it by.
+/// Characters of a secret that may be shown, so that people can recognize it.
 const SHOWN_CHARS_MAX: usize = 11;
 
-/// A key. `Debug` does not hold it, and it cannot be serialised.
+/// A key. `Debug` does not show it, and it cannot be serialised.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Secret(String);
 
@@ -16,12 +16,12 @@ impl Secret {
         Self(text.into())
     }
 
-    /// For the request that carries it, and for nothing else.
+    /// Only for the request that carries it.
     pub fn expose(&self) -> &str {
         &self.0
     }
 
-    /// The text without the secret, should somebody have repeated it.
+    /// The text with the secret masked wherever it is repeated.
     pub fn masked_in(&self, text: &str) -> String {
         let least = self.0.char_indices().nth(SHOWN_CHARS_MAX + 1).map_or(self.0.len(), |(at, _)| at);
         let (Some(beginning), false) = (self.0.get(..least), self.0.is_empty()) else { return text.to_owned() };
@@ -29,7 +29,7 @@ impl Secret {
         while let Some(at) = rest.find(beginning) {
             masked.push_str(&rest[..at]);
             masked.push_str("***");
-            // Also what was cut off: everything that goes on like the secret.
+            // Also a truncated secret: everything that matches its characters from here on.
             let same = rest[at..].chars().zip(self.0.chars()).take_while(|(a, b)| a == b);
             rest = &rest[at + same.map(|(c, _)| c.len_utf8()).sum::<usize>()..];
         }
@@ -43,16 +43,16 @@ impl fmt::Debug for Secret {
     }
 }
 
-/// Where a secret is read, each time somebody needs a snapshot of it.
+/// Where a secret is read from, each time it is needed.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum SecretSource {
-    /// An environment variable; where it is not set, the file that `<NAME>_FILE` names.
+    /// An environment variable; if it is not set, the file named by `<NAME>_FILE`.
     Env(String),
     File(PathBuf),
 }
 
 impl SecretSource {
-    /// The file it comes from, if it does.
+    /// The file it is read from, if any.
     pub(super) fn file(&self) -> Option<PathBuf> {
         match self {
             Self::Env(name) => variable(&format!("{name}_FILE")).map(PathBuf::from),
@@ -60,7 +60,7 @@ impl SecretSource {
         }
     }
 
-    /// The secret; the error says where it was looked for.
+    /// Reads the secret; the error names the source.
     pub fn read(&self) -> Result<Secret, Error> {
         let text = match self {
             Self::Env(name) => match variable(name) {

@@ -1,7 +1,7 @@
-//! The sections of the configuration file, as they are written.
+//! The sections of the configuration file, as written.
 //!
-//! Every section refuses keys it does not know. Secrets are never written here: a key names the variable or the file
-//! that holds one.
+//! Every section rejects unknown keys. Secrets are never written here: a key names the variable or the file that
+//! contains one.
 
 use std::{collections::BTreeMap, path::PathBuf};
 
@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use super::models::Reasoning;
 use crate::domain::limits::CONTEXT_TOKENS_DEFAULT;
 
-/// Sections of one sort, by name.
+/// Sections of one kind, by name.
 pub type Named<T> = BTreeMap<String, T>;
 
 /// `[models.NAME]`
@@ -46,7 +46,7 @@ pub struct Model {
 }
 
 impl Model {
-    /// The section that a model named directly has.
+    /// The section for a model named directly.
     pub(super) fn direct(model: &str) -> Self {
         Self {
             model: model.to_owned(),
@@ -134,7 +134,7 @@ pub enum Exclusive {
 }
 
 impl Exclusive {
-    /// What a tool of a section shares with others.
+    /// The key of the group of calls that exclude each other, for a tool of this section.
     pub fn shared(&self, section: &str) -> Option<String> {
         match self {
             Self::Is(is) => is.then(|| format!("section {section}")),
@@ -153,7 +153,7 @@ pub struct Mcp {
     pub args: Vec<String>,
     /// Where the program runs. Default: the folder of the configuration file.
     pub dir: Option<PathBuf>,
-    /// Variables of the program, besides PATH, HOME and LANG. No secrets: see `env_from`.
+    /// Environment variables of the program, in addition to PATH, HOME and LANG. No secrets: see `env_from`.
     #[serde(default)]
     pub env: BTreeMap<String, String>,
     /// Variables of the program with the server's variable each is read from.
@@ -180,7 +180,7 @@ pub struct Mcp {
     /// Longest time to start and to list its tools, seconds.
     #[serde(default = "start_time")]
     pub start_timeout_s: u64,
-    /// A connection of its own for every run, for servers that remember what they were told.
+    /// A separate connection for each run, for servers that keep state.
     #[serde(default)]
     pub per_run: bool,
 }
@@ -193,7 +193,7 @@ fn start_time() -> u64 {
     30
 }
 
-/// Somebody as a credential names him: a JWT's `sub`, with its `iss` where it has one.
+/// A principal as its credential names it: a JWT's `sub`, with its `iss` if it has one.
 #[derive(Clone, Debug, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum Subject {
@@ -230,7 +230,7 @@ impl Subject {
 pub struct Agent {
     /// A section of `[models]`, or a model named directly, such as `openai:gpt-5`.
     pub model: String,
-    /// What the model is told before everything else.
+    /// The system prompt.
     pub system: Option<String>,
     /// The file that holds it.
     pub system_file: Option<PathBuf>,
@@ -240,9 +240,9 @@ pub struct Agent {
     /// Agents that it may give work to.
     #[serde(default)]
     pub workers: Vec<String>,
-    /// Whose runs it carries out, as supervisor and as worker. Default: everybody's.
+    /// Principals whose runs it executes, as supervisor and as worker. Default: all.
     pub allow: Option<Vec<Subject>>,
-    /// Who answers what its runs ask. Default: whoever the run belongs to.
+    /// Principals who answer its runs' interrupts. Default: the run's owner.
     pub approvers: Option<Vec<Subject>>,
     /// Most answers of the model in one run.
     #[serde(default = "steps")]

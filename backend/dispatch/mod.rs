@@ -1,12 +1,12 @@
-//! Jobs: who carries out which run, in whichever process.
+//! Jobs: which process executes which run.
 //!
-//! A run becomes a job in the transaction that creates it (`start: false` and an agent). [`Dispatch::claim`] gives it to
-//! a holder for the length of a lease, which the holder renews; a lease that lapses makes the job anybody's again, until
-//! three holders have fallen silent and the run fails with `lease_lost`.
+//! A run becomes a job in the transaction that creates it (`start: false` and an agent). [`Dispatch::claim`] assigns it
+//! to a holder for the length of a lease, which the holder renews; a job whose lease lapses can be claimed by anyone,
+//! until three holders have fallen silent and the run fails with `lease_lost`.
 //!
-//! Invariants kept here: a job has one holder at a time, and the database alone says who; whether a job may be taken
-//! follows from the status of its run and from nothing else; a holder that gives a job back spends no attempt. A wake-up is
-//! only a reason to look, and a poll looks without one, so a lost wake-up costs a moment and never a job.
+//! Invariants kept here: a job has one holder at a time, and only the database decides who; whether a job may be
+//! claimed follows from the status of its run and nothing else; a holder that releases a job spends no attempt. A
+//! wake-up is only a hint to check, and polling needs none, so a lost wake-up costs a moment and never a job.
 //!
 //! Start reading at [`Dispatch::claim`], then [`renew`] (holding a lease inside this process) and `sweep`.
 
@@ -45,7 +45,7 @@ use crate::{
     timeline::Timeline,
 };
 
-/// How jobs are given away.
+/// How jobs are assigned.
 #[derive(Clone, Copy, Debug)]
 pub struct Settings {
     /// How long a holder may be silent.
@@ -54,7 +54,7 @@ pub struct Settings {
     pub poll: Duration,
 }
 
-/// A run that was given to a holder.
+/// A run assigned to a holder.
 #[derive(Clone, Debug)]
 pub struct Assignment {
     pub context: Arc<RunContext>,
@@ -62,13 +62,13 @@ pub struct Assignment {
     pub input: Option<Json>,
     pub metadata: Json,
     pub tags: Vec<String>,
-    /// What the run was when it was given away: queued, running (its holder fell silent, or an interrupt was answered)
-    /// or waiting (for runs that have all ended).
+    /// The run's status when it was assigned: queued, running (its holder fell silent, or an interrupt was answered) or
+    /// waiting (for runs that have all ended).
     pub status: Status,
     pub last_seq: Seq,
     pub lease_id: Uuid,
     pub lease_until: DateTime<Utc>,
-    /// Before the lease was asked for.
+    /// Taken before the lease was requested.
     pub asked_at: Instant,
     /// 1 for the first assignment; never the same twice for a run.
     pub attempt: i32,
@@ -81,9 +81,9 @@ pub struct Dispatch {
     settings: Settings,
     wakeup: Arc<watch::Sender<()>>,
     keeper: LeaseRenewer,
-    /// How long the last look for jobs took, in microseconds.
+    /// How long the last claim took, in microseconds.
     looked: Arc<AtomicU64>,
-    /// Which agents this process serves, and when it said so last.
+    /// Which agents this process serves, and when that was last recorded.
     served: Arc<Mutex<HashMap<Name, DateTime<Utc>>>>,
     began_at: DateTime<Utc>,
 }
@@ -112,19 +112,19 @@ impl Dispatch {
         self.settings.lease
     }
 
-    /// Makes a queued run a job; `false` when it is one already, has no agent or has been started.
+    /// Makes a queued run a job; `false` if it already is one, has no agent or has been started.
     ///
-    /// Runs that are created with `start: false` and an agent are jobs by that alone.
+    /// Runs created with `start: false` and an agent are jobs without this call.
     pub async fn enqueue(&self, context: &RunContext) -> Result<bool, store::Error> {
         let done = self.timeline.store().jobs().enqueue(&context.owner_id, context.run_id).await?;
         self.wake();
         Ok(done)
     }
 
-    /// Gives up to `most` jobs of these agents to a claimer. Owners take turns, and of one owner's the oldest is first.
+    /// Assigns up to `most` jobs of these agents to a claimer. Owners take turns, and each owner's oldest job is first.
     ///
-    /// Runs of one thread come one after the other. Of any number of claimers, in any number of processes, exactly one
-    /// gets a job.
+    /// Runs of one thread are executed one after the other. Of any number of claimers, in any number of processes,
+    /// exactly one gets a job.
     pub async fn claim(&self, who: &Claimer, agents: &[Name], most: usize) -> Result<Vec<Assignment>, store::Error> {
         let most = most.min(JOB_CLAIM_MAX);
         self.note_served(agents).await?;
@@ -145,7 +145,7 @@ impl Dispatch {
         Ok(jobs.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
     }
 
-    /// Notes now and then that these agents are served.
+    /// Records from time to time that these agents are served.
     async fn note_served(&self, agents: &[Name]) -> Result<(), store::Error> {
         let due: Vec<Name> = {
             let now = self.timeline.clock().now();
@@ -162,7 +162,7 @@ impl Dispatch {
         }
     }
 
-    /// Gives the live leases of a session to whoever comes back to it. Their ids are new, the attempts are not.
+    /// Assigns the live leases of a session to the holder that resumes it. Lease ids are new, attempts are not.
     pub async fn adopt(&self, who: &Claimer, most: usize) -> Result<Vec<Assignment>, store::Error> {
         let fresh: Vec<Uuid> = (0..most).map(|_| self.timeline.ids().uuid()).collect();
         let asked_at = Instant::now();
@@ -170,7 +170,7 @@ impl Dispatch {
         Ok(leased.into_iter().map(|job| Assignment::of(job, asked_at)).collect())
     }
 
-    /// Renews leases; gives those that are lost. A lease whose time is over is lost even if nobody has the job yet.
+    /// Renews leases; returns those that are lost. An expired lease is lost even if the job has no new holder yet.
     pub async fn renew(&self, leases: &[Uuid]) -> Result<Vec<Uuid>, store::Error> {
         if leases.is_empty() {
             return Ok(Vec::new());
@@ -179,32 +179,32 @@ impl Dispatch {
         Ok(leases.iter().filter(|lease| !renewed.contains(lease)).copied().collect())
     }
 
-    /// Gives a job back without spending an attempt: its run waits or is interrupted, or its holder leaves.
+    /// Releases a job without spending an attempt: its run waits or is interrupted, or its holder leaves.
     ///
-    /// `false` when the lease is not that holder's any more.
+    /// `false` if the lease is no longer that holder's.
     pub async fn release(&self, lease: Uuid) -> Result<bool, store::Error> {
         let done = self.timeline.store().jobs().release(lease).await?;
         self.wake();
         Ok(done)
     }
 
-    /// Says that the run has ended: the job goes. `false`, and nothing happens, when it has not.
+    /// Removes the job of a run that has ended; `false`, without effect, if it has not.
     pub async fn finish(&self, lease: Uuid) -> Result<bool, store::Error> {
         self.timeline.store().jobs().finish(lease).await
     }
 
-    /// Where held jobs stand: whether the lease still is the holder's, and the status of the run.
+    /// The state of held jobs: whether the lease is still the holder's, and the status of the run.
     pub async fn standings(&self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, store::Error> {
         if held.is_empty() { Ok(Vec::new()) } else { self.timeline.store().jobs().states(held).await }
     }
 
-    /// Something to wait with between two claims.
+    /// What a claimer waits on between two claims.
     pub fn wakeup(&self) -> Wakeup {
         let poll = self.settings.poll;
         Wakeup { woken: self.wakeup.subscribe(), poll, due: Instant::now() + poll }
     }
 
-    /// Tells everybody who waits to look.
+    /// Wakes every waiter to check for work.
     pub fn wake(&self) {
         self.wakeup.send_replace(());
     }
@@ -214,8 +214,8 @@ impl Dispatch {
         LeaseTerm { now: self.timeline.clock().held(), lease_ms }
     }
 
-    /// Rings whenever the life of a run may have changed, here or in another process, but leaves most of the time to
-    /// others.
+    /// Wakes the waiters when the status of a run may have changed, here or in another process, but leaves most of the
+    /// time to other work.
     async fn ring(self, stop: CancellationToken) {
         let mut run_changes = self.timeline.run_changes();
         let work = async {
@@ -249,20 +249,19 @@ impl Assignment {
     }
 }
 
-/// Rings when there may be work. One that rings between a claim and the wait for it is heard all the same.
+/// Wakes its holder when there may be work. A wake-up between a claim and the wait for it is not lost.
 #[derive(Debug)]
 pub struct Wakeup {
     woken: watch::Receiver<()>,
     poll: Duration,
-    /// When it rings without a reason. Whoever stops waiting and begins again does not put it off.
+    /// When it resolves without a wake-up. Cancelling a wait and starting another does not postpone it.
     due: Instant,
 }
 
 impl Wakeup {
-    /// Resolves when something may have become claimable, or a held job may have changed, and now and then without
-    /// that.
+    /// Resolves when something may have become claimable or a held job may have changed, and periodically.
     pub async fn woken(&mut self) {
-        // It cannot close while the dispatch lives; if it does, the poll remains.
+        // The channel cannot close while the dispatch lives; if it does, the poll remains.
         if let Ok(Err(_)) = tokio::time::timeout_at(self.due, self.woken.changed()).await {
             tokio::time::sleep_until(self.due).await;
         }

@@ -1,11 +1,11 @@
-//! Holding leases inside this process: they are renewed, and their holders are told when the work is not theirs any more.
+//! Holding leases inside this process: they are renewed, and a holder is notified when the work is no longer its own.
 //!
-//! One task renews all leases of the process in one statement and looks at all their runs in another, so the cost does
-//! not grow with the number of jobs that are under way.
+//! One task renews all leases of the process in one statement and checks all their runs in another, so the cost does
+//! not grow with the number of jobs in progress.
 //!
-//! Invariant kept here: a holder stops before its lease lapses in the database. How long ago a lease was taken or renewed
-//! is measured here, from before the question was sent, so no clock that is set and no database that is out of reach
-//! makes two holders of one job.
+//! Invariant kept here: a holder stops before its lease lapses in the database. The age of a lease is measured here,
+//! from before the request was sent, so neither a changed clock nor an unreachable database leads to two holders of one
+//! job.
 
 use std::{
     collections::HashMap,
@@ -23,32 +23,32 @@ use crate::{
     store,
 };
 
-/// Why a holder has to stop.
+/// Why a holder must stop.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum StopReason {
-    /// The run has ended: it was cancelled, or somebody else ended it.
+    /// The run has ended: it was cancelled, or another party ended it.
     Ended(Status),
-    /// The lease is somebody else's, or its time was over before it could be renewed.
+    /// The lease belongs to another holder, or it expired before it could be renewed.
     Lost,
 }
 
 #[derive(Clone, Debug)]
 struct RenewedLease {
     run_id: RunId,
-    /// Given up then, unless it is renewed.
+    /// Abandoned then, unless it is renewed.
     until: Instant,
     stop: CancellationToken,
     fate: Arc<OnceLock<StopReason>>,
 }
 
-/// The leases of this process that are renewed.
+/// The leases that this process renews.
 #[derive(Clone, Debug, Default)]
 pub(super) struct LeaseRenewer(Arc<Leases>);
 
 #[derive(Debug, Default)]
 struct Leases {
     kept: Mutex<HashMap<Uuid, RenewedLease>>,
-    /// There is another one.
+    /// Signals a new lease.
     more: Notify,
 }
 
@@ -72,7 +72,7 @@ impl LeaseRenewer {
         }
     }
 
-    /// Gives up what could not be renewed in time; says when to look again.
+    /// Abandons leases that could not be renewed in time; returns when to check again.
     fn give_up(&self, now: Instant) -> Option<Instant> {
         let held = self.kept();
         held.values().filter(|kept| kept.until <= now).for_each(|kept| kept.end(StopReason::Lost));
@@ -82,13 +82,13 @@ impl LeaseRenewer {
 
 impl RenewedLease {
     fn end(&self, fate: StopReason) {
-        // The first reason is the reason.
+        // The first reason is kept.
         _ = self.fate.set(fate);
         self.stop.cancel();
     }
 }
 
-/// A lease that is renewed for as long as this is kept. Dropping it neither releases nor finishes the job.
+/// A lease that is renewed until this is dropped. Dropping it neither releases nor finishes the job.
 #[derive(Debug)]
 pub struct LeaseGuard {
     lease_id: Uuid,
@@ -97,12 +97,12 @@ pub struct LeaseGuard {
 }
 
 impl LeaseGuard {
-    /// Cancelled when the holder has to stop; hand it to whatever works.
+    /// Cancelled when the holder must stop; pass it to the work.
     pub fn stop(&self) -> &CancellationToken {
         &self.kept.stop
     }
 
-    /// Why, once it is.
+    /// Why the holder must stop, once it must.
     pub fn fate(&self) -> Option<StopReason> {
         self.kept.fate.get().copied()
     }
@@ -115,7 +115,7 @@ impl Drop for LeaseGuard {
 }
 
 impl Dispatch {
-    /// Renews the lease of an assignment and watches its run, for as long as the answer is kept.
+    /// Renews the lease of an assignment and watches its run, until the guard is dropped.
     pub fn hold(&self, assignment: &Assignment) -> LeaseGuard {
         let kept = RenewedLease {
             run_id: assignment.context.run_id,
@@ -124,17 +124,17 @@ impl Dispatch {
             fate: Arc::default(),
         };
         self.keeper.kept().insert(assignment.lease_id, kept.clone());
-        // What happened between the claim and now would not ring again.
+        // A change between the claim and now causes no further wake-up.
         self.keeper.0.more.notify_one();
         LeaseGuard { lease_id: assignment.lease_id, kept, keeper: self.keeper.clone() }
     }
 
-    /// How long after it was asked for a lease is surely held: a holder needs a while to stop.
+    /// How long after its request a lease is safely held: a holder needs time to stop.
     fn safe(&self) -> Duration {
         self.settings.lease.mul_f64(0.9)
     }
 
-    /// Renews and looks until `stop`.
+    /// Renews and checks until `stop`.
     pub(super) async fn keep(self, stop: CancellationToken) {
         let work = async {
             let (mut wakeup, mut renewed) = (self.wakeup(), Instant::now());
@@ -156,7 +156,7 @@ impl Dispatch {
         };
         let watch = async {
             loop {
-                // Also a lease that was taken meanwhile is renewed or given up within a third of its time.
+                // A lease taken meanwhile is also renewed or abandoned within a third of its time.
                 let look = Instant::now() + self.settings.lease / 3;
                 let due = self.keeper.give_up(Instant::now()).map_or(look, |until| until.min(look));
                 tokio::time::sleep_until(due).await;
@@ -166,7 +166,7 @@ impl Dispatch {
         stop.run_until_cancelled(both).await;
     }
 
-    /// One look at everything that is held here.
+    /// One check of everything held here.
     pub async fn keep_once(&self, renewing: bool) -> Result<(), store::Error> {
         let held: Vec<(RunId, Uuid)> = self.keeper.kept().iter().map(|(lease, kept)| (kept.run_id, *lease)).collect();
         if held.is_empty() {
@@ -190,7 +190,7 @@ impl Dispatch {
                 (None, true) => {}
             }
         }
-        // After the runs that have ended, whose jobs are gone for a better reason.
+        // After the runs that have ended, whose jobs are gone for that reason.
         for lease in lost {
             self.keeper.end(lease, StopReason::Lost);
         }

@@ -1,4 +1,5 @@
-//! What nobody else would do: jobs of ended runs go with the state the runs left behind, and runs whose holders all fell silent fail.
+//! Cleanup that no holder does: jobs of ended runs are removed with the runs' own state, and runs whose holders all
+//! fell silent are failed.
 
 use std::time::Duration;
 
@@ -22,7 +23,7 @@ use crate::{
 };
 
 impl Dispatch {
-    /// Sweeps now and then until `stop`.
+    /// Sweeps periodically until `stop`.
     pub(super) async fn sweep(self, stop: CancellationToken) {
         let work = async {
             let mut every = tokio::time::interval(Duration::from_millis(JOB_SWEEP_MS));
@@ -40,11 +41,11 @@ impl Dispatch {
         stop.run_until_cancelled(work).await;
     }
 
-    /// One look at a bounded number of jobs; says where the next one begins.
+    /// Sweeps a bounded number of jobs; returns where the next sweep begins.
     pub async fn sweep_once(&self, after: Option<Uuid>) -> Result<Option<Uuid>, store::Error> {
         let swept = self.timeline.store().jobs().sweep(after, self.timeline.clock().held()).await?;
         self.fail_unserved(swept.unserved).await?;
-        // Whoever held them is gone, or nobody did: a run may be cancelled while it waits.
+        // Their holder is gone, or there was none: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
             if let Err(error) = self.timeline.store().threads().delete(&owner, &[own_thread(run)]).await {
                 tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");
@@ -58,11 +59,11 @@ impl Dispatch {
         Ok(swept.next)
     }
 
-    /// Ends runs of messages whose agent nobody serves: the next message of the conversation waits behind each.
+    /// Fails runs of messages whose agent no process serves: each blocks the next message of its conversation.
     async fn fail_unserved(&self, runs: Vec<(OwnerId, RunId, Name)>) -> Result<(), store::Error> {
         let up_ms = (self.timeline.clock().now() - self.began_at).num_milliseconds();
         if up_ms < JOB_UNSERVED_MS_MAX {
-            // Runners that were cut off with the server before need a while to come back.
+            // Runners disconnected together with the previous server need time to reconnect.
             return Ok(());
         }
         let waited_s = JOB_UNSERVED_MS_MAX / 1_000;
@@ -76,7 +77,7 @@ impl Dispatch {
         Ok(())
     }
 
-    /// Ends a run that nobody carries out. Its id makes the event the only one, whichever processes say it.
+    /// Fails a run that no process executes. The event's id makes it unique, whichever processes emit it.
     async fn fail(&self, owner: &OwnerId, run: RunId, code: &str, message: &str) -> Result<(), store::Error> {
         let Some(context) = self.timeline.context(owner, run).await? else { return Ok(()) };
         let payload = serde_json::json!({ "error": { "code": code, "message": message } });
@@ -87,7 +88,7 @@ impl Dispatch {
                 tracing::warn!(run_id = %run, code, "run failed: no executor");
             }
             Ok(_) | Err(EmitError::Refused(Refusal::Ended { .. }) | EmitError::NotFound) => {}
-            // The next sweep tries again.
+            // Retried by the next sweep.
             Err(error) => {
                 tracing::warn!(run_id = %run, %error, "run without an executor not failed yet; will retry");
             }

@@ -1,4 +1,4 @@
-//! Artifacts: bytes a run made, under a name, told apart by the SHA-256 of their content.
+//! Artifacts: named bytes a run made, identified by the SHA-256 of their content.
 //!
 //! A payload too large for an event becomes one ([`Pointer::payload`]): the event keeps a pointer and the beginning.
 
@@ -20,7 +20,7 @@ use super::{
 pub struct ArtifactId(Uuid);
 
 impl ArtifactId {
-    /// An id this program made, or reads back.
+    /// An id that this program made or stored.
     pub fn trusted(id: Uuid) -> Self {
         Self(id)
     }
@@ -51,7 +51,7 @@ impl<'de> Deserialize<'de> for ArtifactId {
     }
 }
 
-/// The SHA-256 of a content; 64 lower-case hexadecimal digits in writing.
+/// The SHA-256 of a content; as text, 64 lower-case hexadecimal digits.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Hash([u8; 32]);
 
@@ -106,7 +106,7 @@ impl<'de> Deserialize<'de> for Hash {
 }
 
 checked_text!(
-    /// What a file would be called. It never becomes a path: the store knows bytes by their hash alone.
+    /// A file name. It never becomes a path: the store identifies bytes by their hash alone.
     ArtifactName,
     "a name is 1 to 255 characters without / \\, control characters or text direction marks, and not . or ..",
     |text| !text.is_empty()
@@ -135,7 +135,7 @@ fn is_token(byte: u8) -> bool {
     byte.is_ascii_alphanumeric() || b"!#$%&'*+-.^_`|~".contains(&byte)
 }
 
-/// Where the whole of a payload lies that was too large for its event.
+/// Where a payload that was too large for its event is stored.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Pointer {
     pub artifact_id: ArtifactId,
@@ -145,8 +145,8 @@ pub struct Pointer {
 }
 
 impl Pointer {
-    /// Whether an event's payload goes into an artifact of its own. What the server itself records is bounded by its
-    /// parts, and must be in the log whole; deltas are never stored.
+    /// Whether an event's payload goes into an artifact of its own. What the server itself records has bounded parts,
+    /// and must be in the log whole; deltas are never stored.
     pub fn is_due(event_type: &EventType, payload: &Json) -> bool {
         payload.as_str().len() > PAYLOAD_BYTES_MAX && !event_type.is_ephemeral() && !event_type.is_the_servers()
     }
@@ -159,7 +159,7 @@ impl Pointer {
         for name in members_read(event_type) {
             let value: Option<Box<RawValue>> = payload.member(name);
             let value = value.filter(|value| value.get().len() <= 1024 && value.get() != "null");
-            // The default is not worth a member.
+            // The default is omitted.
             let value = value.filter(|value| (*name, value.get()) != ("role", "\"assistant\""));
             if let Some(value) = value.and_then(|value| serde_json::from_str(value.get()).ok()) {
                 kept.insert((*name).to_owned(), value);
@@ -169,8 +169,8 @@ impl Pointer {
     }
 }
 
-/// The members of a payload that the server acts by or shows: an interrupt's terms, who speaks, what it cost, what a
-/// bar is called.
+/// The members of a payload that the server acts on or shows: an interrupt's terms, a speaker, a cost, the name of a
+/// bar.
 fn members_read(event_type: &EventType) -> &'static [&'static str] {
     match (event_type.family(), event_type.action()) {
         ("interrupt", "requested") => &["expires_at", "checkpoint_id", "ns"],
@@ -182,7 +182,7 @@ fn members_read(event_type: &EventType) -> &'static [&'static str] {
     }
 }
 
-/// The first 2 KiB of a text, or a little less: no character is cut.
+/// The first 2 KiB of a text, or slightly less: no character is cut.
 fn beginning(text: &str) -> &str {
     &text[..text.floor_char_boundary(PREVIEW_BYTES_MAX)]
 }

@@ -1,11 +1,11 @@
-//! A state of a thread, as opaque as it came.
+//! A state of a thread, kept as opaque as it came.
 //!
-//! A framework's serialiser gives every value a type name and bytes; nobody here looks into them. Only their places are
-//! known: which checkpoint follows which, which version of a channel's value belongs to it, what its tasks wrote since.
+//! A framework's serialiser gives every value a type name and bytes, not interpreted here. Only their relations are
+//! known: which checkpoint follows which, which version of a channel's value belongs to it, what its tasks wrote.
 
 use std::{collections::HashSet, fmt, marker::PhantomData};
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
+use base64::{Engine as _, display::Base64Display, engine::general_purpose::STANDARD};
 use chrono::{DateTime, Utc};
 use serde::{
     Deserialize, Deserializer, Serialize, Serializer,
@@ -24,7 +24,7 @@ use super::{
 };
 
 checked_text!(
-    /// A checkpoint as its framework calls it. Ids sort as text; the greatest is the newest.
+    /// A checkpoint's id, given by its framework. Ids sort as text; the greatest is the newest.
     CheckpointId,
     "a checkpoint id is 1 to 128 visible ASCII characters, and not the word latest",
     |text| text != "latest"
@@ -44,7 +44,7 @@ checked_text!(
     |text| !text.is_empty() && is_line(text, CHECKPOINT_ID_BYTES_MAX)
 );
 checked_text!(
-    /// Where in its graph a task stands; pending writes are in its order.
+    /// Where in its graph a task is; pending writes are in its order.
     TaskPath,
     "a task path is at most 1024 bytes without control characters",
     |text| is_line(text, NAMESPACE_BYTES_MAX)
@@ -56,13 +56,13 @@ checked_text!(
     |text| !text.is_empty() && is_line(text, CHANNEL_BYTES_MAX)
 );
 checked_text!(
-    /// The run a checkpoint says it was made by; a framework's run need not be one of ours.
+    /// The run that a checkpoint names as its maker; a framework's run need not be one of this server.
     MadeBy,
     "a run id of a checkpoint is 1 to 128 bytes without control characters",
     |text| !text.is_empty() && is_line(text, CHECKPOINT_ID_BYTES_MAX)
 );
 checked_text!(
-    /// What a value's serialiser calls its kind.
+    /// The kind of a value, as its serialiser names it.
     ValueType,
     "a type is 1 to 64 visible ASCII characters",
     |text| (1..=VALUE_TYPE_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
@@ -90,7 +90,8 @@ pub struct Bytes64(pub Vec<u8>);
 
 impl Serialize for Bytes64 {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        serializer.serialize_str(&STANDARD.encode(&self.0))
+        // Written while it is encoded, so that a large value is not in memory a third time.
+        serializer.collect_str(&Base64Display::new(&self.0, &STANDARD))
     }
 }
 
@@ -119,7 +120,7 @@ pub struct Value {
 pub struct Version(Box<str>);
 
 impl Version {
-    /// As JSON: what the table keeps.
+    /// As JSON: what the table stores.
     pub fn as_json(&self) -> &str {
         &self.0
     }
@@ -140,14 +141,14 @@ impl<'de> Deserialize<'de> for Version {
             return Ok(Self(Box::from(raw.get())));
         }
         match serde_json::from_str::<String>(raw.get()) {
-            // Spelled anew, so that one string is one version however its escapes were written.
+            // Encoded again, so that one string is one version however its escapes were written.
             Ok(text) if is_line(&text, VERSION_BYTES_MAX) => Ok(Self(Json::of(&text).as_str().into())),
             _ => Err(de::Error::custom("a version is a number or a string of at most 128 bytes")),
         }
     }
 }
 
-/// What belongs to each channel, in the order it came. A channel named twice is refused.
+/// One value for each channel, in the order they came. A channel named twice is refused.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Channels<T>(pub Vec<(Channel, T)>);
 

@@ -1,8 +1,8 @@
-//! [`RunContext`]: who a run is, passed by hand to everything that acts for it.
+//! [`RunContext`]: the identity of a run, passed explicitly to everything that acts for it.
 //!
-//! It is plain data on purpose. A context that carried a pool, a client or a channel would let code far away do I/O
-//! nobody sees in its signature; a context in a task-local would be lost at the first `spawn`. Both are impossible
-//! here: the fields implement the sealed [`Snapshot`] trait, which only values have, and the lint bans task-locals.
+//! It is plain data on purpose. A context that carried a pool, a client or a channel would let distant code do I/O that
+//! no signature shows; a context in a task-local would be lost at the first `spawn`. Both are impossible here: the
+//! fields implement the sealed [`Snapshot`] trait, which only values have, and the lint bans task-locals.
 
 use serde::{Deserialize, Serialize};
 
@@ -36,7 +36,7 @@ impl Role {
         }
     }
 
-    /// All of them, as lists are asked.
+    /// All of them, as a filter of lists.
     pub fn any() -> String {
         Self::ALL.map(Self::as_str).join(",")
     }
@@ -61,7 +61,7 @@ pub struct Origin {
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 pub struct RunContext {
     pub run_id: RunId,
-    /// The top of the tree this run belongs to; the run itself when it has no parent.
+    /// The root of the tree this run belongs to; the run itself if it has no parent.
     pub root_run_id: RunId,
     pub parent_run_id: Option<RunId>,
     pub owner_id: OwnerId,
@@ -75,9 +75,8 @@ pub struct RunContext {
 }
 
 impl RunContext {
-    /// What a program that works for the run is told of it, as environment variables. `TRACEPARENT` is what libraries
-    /// of
-    /// W3C trace context read.
+    /// The environment variables of a program that works for the run. Libraries of W3C trace context read
+    /// `TRACEPARENT`.
     pub fn environment(&self) -> Vec<(&'static str, String)> {
         let origin = self.origin.as_ref();
         let told = [
@@ -99,7 +98,7 @@ mod sealed {
     pub trait Sealed {}
 }
 
-/// Plain data: may be stored, sent, compared and forgotten. Sealed, so nothing with a life of its own can join.
+/// Plain data: can be stored, sent, compared and dropped. Sealed, so that nothing stateful can implement it.
 pub trait Snapshot: sealed::Sealed + Clone + Send + Sync + 'static {}
 
 macro_rules! snapshots {

@@ -1,9 +1,9 @@
-//! Where a reader stands: in one run a [`RunCursor`], in a feed of many runs a [`FeedCursor`].
+//! A reader's position: in one run a [`RunCursor`], in a feed of many runs a [`FeedCursor`].
 //!
-//! A feed has one strictly increasing position per writer lane, given out in commit order under the lane's row lock.
-//! A reader's place is therefore a small vector, lane → position. On the wire it is opaque and starts with `p`.
+//! A feed has one strictly increasing position per writer lane, assigned in commit order under the lane's row lock. A
+//! reader's position is therefore a small vector, lane → position. On the wire it is opaque and starts with `p`.
 //!
-//! Once the log has been set back, both carry the tag of the history they were given out in: `42.9f86d081`.
+//! Once the log has been set back, both carry the tag of the history they were issued in: `42.9f86d081`.
 
 use std::{fmt, str::FromStr};
 
@@ -55,13 +55,13 @@ impl FeedCursor {
         Self { positions, history: Tag::FIRST }
     }
 
-    /// The same place, as one of this history.
+    /// The same position in this history.
     #[must_use]
     pub fn of_history(self, history: Tag) -> Self {
         Self { history, ..self }
     }
 
-    /// The history in which it was given out.
+    /// The history in which it was issued.
     pub fn history(&self) -> Tag {
         self.history
     }
@@ -76,7 +76,7 @@ impl FeedCursor {
         self.positions.iter().zip(0u8..).map(|(position, lane)| (lane, *position))
     }
 
-    /// Notes that everything up to `position` in `lane` was seen.
+    /// Records that everything up to `position` in `lane` was seen.
     pub fn advance(&mut self, lane: u8, position: i64) {
         let lane = usize::from(lane);
         if self.positions.len() <= lane {
@@ -118,7 +118,7 @@ impl FromStr for FeedCursor {
     }
 }
 
-/// What stands before the point and the history that stands after it.
+/// The part before the dot and the history after it.
 fn parted(text: &str) -> Result<(&str, Tag), Malformed> {
     match text.split_once('.') {
         None => Ok((text, Tag::FIRST)),

@@ -1,7 +1,7 @@
 //! Events: what a producer sends ([`NewEvent`]) and what the log holds ([`Recorded`]).
 //!
-//! [`Recorded::envelope`] is the one encoder. Its bytes are what the page endpoint, a live stream, a replay and a
-//! reader after a crash all get, because they are computed from nothing but the stored columns.
+//! [`Recorded::envelope`] is the only encoder. The page endpoint, live streams, replays and readers after a crash all
+//! get the same bytes, because they are computed from nothing but the stored columns.
 
 use std::{fmt::Write as _, str::FromStr, sync::Arc};
 
@@ -26,7 +26,7 @@ checked_text!(
         })
 );
 
-/// Families the product gives meaning to, with every type in them. `.delta` types stand outside (see below).
+/// Families the product defines, with all their types. `.delta` types are not listed (see below).
 const RESERVED: &[(&str, &[&str])] = &[
     ("run", &["created", "started", "waiting", "interrupted", "resumed", "completed", "failed", "cancelled"]),
     ("step", &["started", "completed", "failed"]),
@@ -41,13 +41,19 @@ const RESERVED: &[(&str, &[&str])] = &[
     ("stream", &[]),
 ];
 
-/// Types only the server itself may emit: each is the record of a request that has its own endpoint.
+/// Types only the server itself may emit: each records a request that has its own endpoint.
 const SERVER_ONLY: &[&str] = &["run.created", "interrupt.resolved", "artifact.created"];
 
 impl EventType {
     /// The first word.
     pub fn family(&self) -> &str {
         self.as_str().split('.').next().unwrap_or_default()
+    }
+
+    /// The family as a metric label: a closed set, so that producers cannot grow it.
+    pub fn family_label(&self) -> &'static str {
+        let mut known = RESERVED.iter().map(|(family, _)| *family);
+        known.find(|family| *family == self.family()).unwrap_or("other")
     }
 
     /// Everything after the family.
@@ -96,7 +102,7 @@ pub struct NewEvent {
 }
 
 impl NewEvent {
-    /// An event with a payload and nothing else. The type is one of the program's own words.
+    /// An event with only a payload. The type is a literal of this program.
     pub fn new(event_type: &str, payload: Json) -> Self {
         let event_type = EventType::from_str(event_type).expect("event types written in the code are well-formed");
         Self { event_type, payload, span_id: None, parent_span_id: None, event_id: None, at: None }
@@ -117,7 +123,7 @@ impl NewEvent {
         Self { event_id: Some(event_id), ..self }
     }
 
-    /// The text of a `.delta`, which must carry one and name the span it belongs to.
+    /// The text of a `.delta`, which must have one and name its span.
     pub fn delta_text(&self) -> Result<String, Malformed> {
         if self.span_id.is_none() {
             return Err(Malformed("a delta needs the span_id of the message, reasoning or tool call it belongs to"));
@@ -133,7 +139,7 @@ impl NewEvent {
 #[derive(Clone, Debug, PartialEq)]
 pub struct Recorded {
     pub run_id: RunId,
-    /// `None` for an ephemeral event, which has no place in the log.
+    /// `None` for an ephemeral event, which is not in the log.
     pub seq: Option<Seq>,
     pub event_type: EventType,
     pub role: Role,
@@ -189,7 +195,7 @@ impl Recorded {
         }
     }
 
-    /// The members of the envelope from the span's on, and its end.
+    /// The members of the envelope from `span_id` on, and its end.
     pub(super) fn push_tail(&self, out: &mut String) {
         for (name, value) in [
             ("span_id", self.span_id.as_ref().map(SpanId::as_str)),
@@ -210,7 +216,7 @@ pub fn timestamp(at: DateTime<Utc>) -> String {
     at.to_rfc3339_opts(SecondsFormat::Micros, true)
 }
 
-/// For serde's `serialize_with`: a moment as [`timestamp`] writes it.
+/// For serde's `serialize_with`: a time as [`timestamp`] writes it.
 pub fn as_timestamp<S: serde::Serializer>(at: &DateTime<Utc>, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(&timestamp(*at))
 }

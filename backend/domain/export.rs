@@ -1,17 +1,17 @@
-//! Exports: the log's own lines, one thing a line, so that anybody can read them and nobody can change them unnoticed.
+//! Exports: the log as lines, one item a line, so that they can be read anywhere and not be changed unnoticed.
 //!
 //! ```text
 //! {"runreel_export":1}
-//! {"run":{…}}      what the log does not say of a run; all the rest of its creation is its first event
-//! {"event":{…}}    its events as they stand in the log, in the order of their seqs
+//! {"run":{…}}      what the log does not hold of a run; the rest of its creation is its first event
+//! {"event":{…}}    its events as they are in the log, in the order of their seqs
 //! {"end":{…}}      where the log ended, and the hash of the chain of these lines
 //! {"total":{…}}    how many there are, and the hash of the chain of all ends
 //! ```
 //!
-//! A line is taken only when it is to the letter what this program would have written: there is one way to say a thing,
-//! so what was imported can be exported again as the same bytes. Whose a run is stands in no line: it belongs to whoever
-//! imports it. [`RunWriter`] writes the lines of a run, [`verify::Verifier`] reads a whole file and
-//! [`skim::Skim`] reads it again, [`Piece`] a part of a run.
+//! A line is accepted only if it is byte for byte what this program would have written: each item has one form, so what
+//! was imported can be exported again as the same bytes. No line names an owner: a run belongs to the principal that
+//! imports it. [`RunWriter`] writes the lines of a run, [`verify::Verifier`] reads a whole file and [`skim::Skim`]
+//! reads it again, [`Piece`] a part of a run.
 
 use std::{borrow::Cow, collections::HashSet, sync::Arc};
 
@@ -38,10 +38,10 @@ pub mod index;
 pub mod skim;
 pub mod verify;
 
-/// The form of the lines that this program writes and reads.
+/// The version of the format that this program writes and reads.
 pub const VERSION: u32 = 1;
 
-/// What is wrong with a line, in words for the person who has the file.
+/// What is wrong with a line, as a message for the person who has the file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct LineError(pub Cow<'static, str>);
@@ -56,7 +56,7 @@ impl LineError {
     }
 }
 
-/// What the log does not say of a run.
+/// What the log does not hold of a run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Subject {
@@ -108,9 +108,8 @@ pub struct Total {
     pub sha256: Hash,
 }
 
-/// A hash over lines of which each is bound to all before it: SHA-256 of the first line, then of the hash so far (its
-/// 32
-/// bytes) and the next line. Line ends do not count.
+/// A hash over lines, each bound to all before it: SHA-256 of the first line, then of the hash so far (its 32 bytes)
+/// and the next line. Line ends do not count.
 #[derive(Clone, Copy, Debug)]
 pub struct Chain([u8; 32]);
 
@@ -151,7 +150,7 @@ fn event_line(event: &Recorded) -> String {
     out
 }
 
-/// Tells one run, line by line.
+/// Writes one run, line by line.
 #[derive(Debug)]
 pub struct RunWriter {
     run_id: RunId,
@@ -161,7 +160,7 @@ pub struct RunWriter {
 }
 
 impl RunWriter {
-    /// Begins; the line is the run's.
+    /// Begins with the run's own line.
     pub fn begin(subject: &Subject) -> (Self, String) {
         let line = named("run", subject);
         let telling =
@@ -169,7 +168,7 @@ impl RunWriter {
         (telling, line)
     }
 
-    /// The line of the run's next event; `None` when it is not the next.
+    /// The line of the run's next event; `None` if it is not the next.
     pub fn event(&mut self, event: &Recorded) -> Option<String> {
         if event.seq != Some(self.last_seq.next()) {
             return None;
@@ -188,7 +187,7 @@ impl RunWriter {
     }
 }
 
-/// A line as it was read.
+/// A parsed line.
 #[derive(Deserialize)]
 #[serde(rename_all = "snake_case")]
 enum Line<'a> {
@@ -221,7 +220,7 @@ fn read_line(line: &str) -> Result<Line<'_>, LineError> {
     serde_json::from_str(line).map_err(|error| LineError::tell(format!("not a line of an export: {error}")))
 }
 
-/// Refuses a line that says what it says in another way than this program would.
+/// Refuses a line that differs from what this program would write.
 fn check_letter(line: &str, ours: &str) -> Result<(), LineError> {
     if line == ours {
         return Ok(());
@@ -231,7 +230,7 @@ fn check_letter(line: &str, ours: &str) -> Result<(), LineError> {
 }
 
 fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<str>) -> Result<Recorded, LineError> {
-    // Runs of routers have had this role only since there is one; their events of before stay as they are.
+    // The role of routers was added later; earlier events of their runs keep the role they have.
     let is_older = subject.role == Role::Router && members.role == Role::Agent;
     if members.role != subject.role && !is_older || members.agent != subject.agent {
         return Err(LineError::say("the role or agent of the event differs from its run's"));
@@ -254,7 +253,7 @@ fn read_event(members: Members<'_>, line: &str, subject: &Subject, owner: &Arc<s
     check_letter(line, &event_line(&event)).map(|()| event)
 }
 
-/// The rules that every event of a log keeps by itself.
+/// The rules that every event of a log follows by itself.
 fn check_event(event: &Recorded) -> Result<(), LineError> {
     let (kind, bytes) = (&event.event_type, event.payload.as_str().len());
     if kind.is_ephemeral() {
@@ -296,7 +295,7 @@ struct Creation {
     lease_ms: Option<i64>,
 }
 
-/// What a client said when it created the run, from the run's first event. Nobody is to be found who carries it out.
+/// What a client specified when it created the run, from the run's first event. The run does not become a job.
 fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Spec, LineError> {
     let read = serde_json::from_str(created.payload.as_str());
     let said: Creation = read.map_err(|error| LineError::tell(format!("the payload of run.created: {error}")))?;
@@ -334,18 +333,18 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
     })
 }
 
-/// A part of a run: its own line and some of its events, one after the other.
+/// A part of a run: its own line and some of its events, without a gap.
 #[derive(Clone, Debug)]
 pub struct Piece {
     pub subject: Subject,
-    /// What the run is, when its first event is among them.
+    /// What the run is, if its first event is included.
     pub spec: Option<Spec>,
     /// At least one.
     pub events: Vec<Recorded>,
 }
 
 impl Piece {
-    /// Reads a part of a run that shall be `owner`'s; a fault comes with the number of its line.
+    /// Reads a part of a run that is to be `owner`'s; an error comes with the number of its line.
     pub fn read(text: &str, owner: &OwnerId) -> Result<Self, (usize, LineError)> {
         let mut lines = text.split_terminator('\n').zip(1..);
         let first = lines.next().ok_or((1, LineError::say("the body has no lines")))?.0;

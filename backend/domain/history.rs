@@ -1,8 +1,8 @@
 //! Which history of the log an event belongs to.
 //!
 //! A database can be set back: restored from a backup, or replaced by a replica that was behind. Readers have then seen
-//! events that are no more, and their numbers are given out again. From such a moment on the log is another history, and
-//! its cursors carry its tag, so that a place in what vanished is never taken for a place in what followed.
+//! events that no longer exist, and their numbers are assigned again. From then on the log is another history, and its
+//! cursors carry its tag, so that a position in what was lost is never taken for one in what followed.
 //!
 //! The first history has no tag, and most logs never have another.
 
@@ -12,13 +12,13 @@ use serde::{Deserialize, Serialize};
 
 use super::{cursor::FeedCursor, id::Malformed};
 
-/// The name of a history: 31 random bits, written as eight hexadecimal digits. Random, because a counter that is kept in
-/// the database is set back with it.
+/// The name of a history: 31 random bits, written as eight hexadecimal digits. Random, because a counter in the
+/// database would be set back with it.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Tag(u32);
 
 impl Tag {
-    /// The log as it began.
+    /// The first history of the log.
     pub const FIRST: Self = Self(0);
 
     /// A new tag from random bits.
@@ -26,7 +26,7 @@ impl Tag {
         Self((bits >> 1).max(1))
     }
 
-    /// As the database keeps it.
+    /// A tag as stored in the database.
     pub fn stored(number: i64) -> Self {
         Self(u32::try_from(number).unwrap_or(0))
     }
@@ -40,7 +40,7 @@ impl Tag {
     }
 }
 
-/// With the point that parts it from what stands before it in a cursor; nothing for the first history.
+/// With the dot that separates it from the rest of a cursor; nothing for the first history.
 impl fmt::Display for Tag {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         if self.is_first() { Ok(()) } else { write!(f, ".{:08x}", self.0) }
@@ -60,13 +60,13 @@ impl FromStr for Tag {
     }
 }
 
-/// Where a history begins: what its lanes held up to here is shared with those before it.
+/// Where a history begins: everything its lanes held up to here is shared with the earlier ones.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Fork {
     pub tag: Tag,
     /// Per lane, the last position that both have.
     pub cut: Vec<i64>,
-    /// The database was set back to before this history and has forgotten it: it holds none of its events.
+    /// The database was set back to before this history and holds none of its events.
     #[serde(default)]
     pub is_lost: bool,
 }
@@ -77,7 +77,7 @@ impl Fork {
     }
 }
 
-/// Every history the log has had after its first, in their order.
+/// Every history the log has had after its first, in order.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Histories(Vec<Fork>);
 
@@ -99,7 +99,7 @@ impl Histories {
         tag.is_first() || self.0.iter().any(|fork| fork.tag == tag)
     }
 
-    /// The history in which the event that stands at a position now was written.
+    /// The history in which the event that is now at a position was written.
     pub fn of_position(&self, lane: u8, position: i64) -> Tag {
         let written = |fork: &&Fork| !fork.is_lost && fork.at(lane) < position;
         self.0.iter().rev().find(written).map_or(Tag::FIRST, |fork| fork.tag)
@@ -108,7 +108,7 @@ impl Histories {
     /// Whether what a feed's cursor claims to have seen is still part of the log.
     pub fn admits(&self, cursor: &FeedCursor) -> bool {
         let later = match self.0.iter().position(|fork| fork.tag == cursor.history()) {
-            // What a lost one does not share with those before it is nowhere.
+            // What a lost history does not share with earlier ones no longer exists.
             Some(at) => &self.0[at + usize::from(!self.0[at].is_lost)..],
             None if cursor.history().is_first() => &self.0[..],
             None => return false,
@@ -116,8 +116,8 @@ impl Histories {
         later.iter().all(|fork| cursor.lanes().all(|(lane, position)| position <= fork.at(lane)))
     }
 
-    /// Those of `others` that are missing here: a database that was set back has lost them. They go before all that are
-    /// here, since whatever is here now was written, or came back, after they were lost.
+    /// The histories of `others` that are missing here: a database that was set back has lost them. They are ordered
+    /// before all that are here, since those were written, or restored, after the others were lost.
     pub fn lost_of(&self, others: &Self) -> Vec<Fork> {
         let missing = others.0.iter().filter(|fork| !self.contains(fork.tag));
         missing.map(|fork| Fork { is_lost: true, ..fork.clone() }).collect()

@@ -1,4 +1,4 @@
-//! Names and numbers that are valid once they exist.
+//! Ids, names and numbers that are valid once they exist.
 
 use std::{fmt, str::FromStr};
 
@@ -9,7 +9,7 @@ use super::limits::{
     IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_BYTES_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX,
 };
 
-/// Which rule a name broke, in words for the person who sent it.
+/// The rule that a value broke, as a message for its sender.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{0}")]
 pub struct Malformed(pub &'static str);
@@ -33,14 +33,14 @@ impl RunId {
         (self.0.as_u128() >> 80) as i64
     }
 
-    /// A client may choose an id of today, so that ids keep sorting by time.
+    /// Whether a client may choose this id: only one near the present, so that ids keep sorting by time.
     pub fn is_of_today(self, now_unix_ms: i64) -> bool {
         (self.unix_ms() - now_unix_ms).abs() <= RUN_ID_SKEW_MS_MAX
     }
 }
 
 impl RunId {
-    /// An import may bring an id that is old, but none of which nobody can say where its events belong.
+    /// Whether an import may bring this id: it may be old, but its time must be plausible.
     pub fn is_importable(self, now_unix_ms: i64) -> bool {
         (now_unix_ms - IMPORT_AGE_MS_MAX..=now_unix_ms + RUN_ID_SKEW_MS_MAX).contains(&self.unix_ms())
     }
@@ -69,7 +69,7 @@ impl<'de> Deserialize<'de> for RunId {
     }
 }
 
-/// The place of an event in its run: 1, 2, 3 … without a gap.
+/// The number of an event in its run: 1, 2, 3 … without a gap.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct Seq(i64);
 
@@ -95,7 +95,7 @@ impl Seq {
         Self(self.0 + events as i64)
     }
 
-    /// The seq so many numbers away.
+    /// The seq this many numbers away.
     #[must_use]
     pub fn moved(self, by: i64) -> Self {
         Self((self.0 + by).max(0))
@@ -162,7 +162,7 @@ checked_text!(
     |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
 );
 checked_text!(
-    /// A thread as its client calls it; it addresses nothing without the principal's key before it.
+    /// A thread's id, chosen by its client; it identifies a thread only together with the owner.
     ThreadId,
     "a thread id is 1 to 255 characters of A-Z a-z 0-9 . _ : @ + -",
     |text| (1..=THREAD_ID_BYTES_MAX).contains(&text.len())
@@ -181,7 +181,7 @@ checked_text!(
     is_key
 );
 checked_text!(
-    /// A line of text for people: a run's title, the reason of a cancel.
+    /// A line of text for display: a run's title, the reason of a cancel.
     Title,
     "a title or reason is at most 512 characters without control characters",
     |text| text.chars().count() <= TITLE_CHARS_MAX && !text.chars().any(char::is_control)

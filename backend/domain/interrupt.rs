@@ -1,4 +1,4 @@
-//! A run waits for a person: what was asked, and what was answered.
+//! Interrupts: what a run asked a person, and what was answered.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, Serialize};
@@ -10,7 +10,7 @@ use super::{
     json::Json,
 };
 
-/// The event ids the server gives to events of its own begin so, and no producer's may.
+/// The prefix of the server's own event ids; no producer's id may begin with it.
 pub const OWN_EVENT_IDS: &str = "runreel:";
 
 /// How an interrupt was answered.
@@ -27,7 +27,7 @@ pub enum Decision {
 }
 
 impl Decision {
-    /// Whether a person may say so.
+    /// Whether a person may decide so.
     pub fn is_an_answer(self) -> bool {
         matches!(self, Self::Approve | Self::Reject | Self::Respond)
     }
@@ -42,12 +42,12 @@ pub struct Answer {
 }
 
 impl Answer {
-    /// What the server says when nobody answered.
+    /// The server's answer when no person answered.
     pub fn of_nobody(interrupt_id: SpanId, decision: Decision) -> Self {
         Self { interrupt_id, decision, value: None }
     }
 
-    /// Reads it back from the event that records it; `None` when no server has recorded it so.
+    /// Reads it back from the event that records it; `None` if no server recorded it so.
     pub fn recorded(event: &Recorded) -> Option<Self> {
         let payload = &event.payload;
         let interrupt_id: SpanId = payload.member("interrupt_id")?;
@@ -68,7 +68,7 @@ impl Answer {
     }
 }
 
-/// The payload of the `run.resumed` that follows an answer: from which checkpoint the run goes on.
+/// The payload of the `run.resumed` that follows an answer: the checkpoint the run resumes from.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Resumed {
     pub interrupt_id: SpanId,
@@ -78,12 +78,12 @@ pub struct Resumed {
     pub ns: Option<Namespace>,
 }
 
-/// Whether an `expires_at` that a producer wrote has passed. What is not a time never passes; the door refuses it.
+/// Whether an `expires_at` that a producer wrote has passed. One that is not a time never passes; requests refuse it.
 pub fn has_expired(expires_at: Option<&str>, now: DateTime<Utc>) -> bool {
     expires_at.and_then(|text| DateTime::parse_from_rfc3339(text).ok()).is_some_and(|at| at <= now)
 }
 
-/// Checks what the server itself looks at in the payload of `interrupt.requested`.
+/// Checks what the server itself reads in the payload of `interrupt.requested`.
 pub fn check_request(payload: &Json) -> Result<(), &'static str> {
     const RULE: &str = "expires_at must be a time of RFC 3339, such as 2026-11-21T23:37:27Z";
     let Some(raw) = payload.raw_member("expires_at") else { return Ok(()) };

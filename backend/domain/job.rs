@@ -1,4 +1,4 @@
-//! A job: a run that this system itself must carry out, and whoever does.
+//! A job: a run that waits for a process to execute it, and who claims it.
 
 use uuid::Uuid;
 
@@ -11,38 +11,38 @@ use super::{
 /// Who claims jobs.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Claimer {
-    /// For people.
+    /// For display.
     pub name: Name,
     /// What the leases of this claimer have in common; new for every process or connection.
     pub session: Uuid,
-    /// Only jobs of this owner; `None` takes everybody's, as only the server's own executor may.
+    /// Only jobs of this owner; `None` for those of all owners, as only the server's own executor may.
     pub owner: Option<OwnerId>,
     /// How many leases of this session one owner may have.
     pub own_max: i64,
 }
 
-/// The code in `error` of a run whose holders all fell silent.
+/// The code in `error` of a run all of whose holders let the lease lapse.
 pub const LEASE_LOST: &str = "lease_lost";
 
-/// The code in `error` of a run that a message started and whose agent nobody serves.
+/// The code in `error` of a run that a message started and whose agent no process serves.
 pub const AGENT_UNSERVED: &str = "agent_unserved";
 
-/// The id of the `run.failed` that the dispatch itself says: whichever process is first, there is one.
+/// The id of the `run.failed` that dispatch itself emits: whichever process is first, there is only one.
 pub fn failed_event_id(code: &str) -> EventId {
     own(&format!("dispatch:{code}"))
 }
 
-/// The id of the `run.started` of a job, whoever says it.
+/// The id of the `run.started` of a job, whoever emits it.
 pub fn started_event_id() -> EventId {
     own("runner:started")
 }
 
-/// The id of what the server says for a runner in an assignment: `resumed`, `done`.
+/// The id of an event that the server emits for a runner in an assignment: `resumed`, `done`.
 pub fn said_event_id(attempt: i32, word: &str) -> EventId {
     own(&format!("runner:{attempt}:{word}"))
 }
 
-/// The id of a durable event that its runner gave none: the `i`th of its message `n`.
+/// The id of a durable event to which its runner gave none: the `i`th of its message `n`.
 pub fn runner_event_id(attempt: i32, n: u64, i: usize) -> EventId {
     own(&format!("runner:{attempt}:{n}:{i}"))
 }

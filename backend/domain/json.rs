@@ -1,8 +1,8 @@
-//! A client's JSON, checked once and kept to the letter.
+//! A client's JSON, checked once and kept as it was written.
 //!
 //! Nothing between the client and a reader may reorder keys or rewrite numbers, so a value is not parsed into a tree:
-//! it stays text. It only loses the white space between its tokens (one event is one line on the wire) and is refused
-//! when it holds what some reader could not carry: `\u0000`, a lone surrogate, or too much nesting.
+//! it stays text. Only white space between its tokens is removed (one event is one line on the wire), and it is refused
+//! if it holds what some reader could not represent: `\u0000`, a lone surrogate, or too much nesting.
 
 use std::fmt;
 
@@ -41,7 +41,7 @@ impl Json {
         Self(text.into_boxed_str())
     }
 
-    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have said, becomes
+    /// The JSON of a value this program made itself. A NUL in it, which a tool or a model may have produced, becomes
     /// U+FFFD.
     pub fn of(value: &impl Serialize) -> Self {
         let text = serde_json::to_string(value).unwrap_or_else(|_| "null".to_owned());
@@ -99,7 +99,7 @@ fn without_nul(text: String) -> String {
     }
     let (mut out, mut rest) = (String::with_capacity(text.len()), text.as_str());
     while let Some(at) = rest.find('\\') {
-        // An escape is two characters at least, so a backslash that is escaped begins no other.
+        // An escape has at least two characters, so a backslash that is escaped begins no other.
         let is_nul = rest[at..].starts_with(NUL);
         let end = at + if is_nul { NUL.len() } else { 2 };
         out.push_str(if is_nul { &rest[..at] } else { &rest[..end] });
@@ -112,7 +112,7 @@ fn without_nul(text: String) -> String {
     out
 }
 
-/// Drops white space outside strings and checks depth and escapes; the grammar itself is the parser's business.
+/// Removes white space outside strings and checks depth and escapes; the grammar itself is left to the parser.
 fn compact(text: &str) -> Result<String, InvalidJson> {
     let bytes = text.as_bytes();
     let mut out = Vec::with_capacity(bytes.len());

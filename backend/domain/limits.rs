@@ -1,9 +1,10 @@
-//! Every bound of the product; `docs/protocol.md` has the table for users. Over one a request is refused, not slowed down.
+//! Every bound of the product; `docs/protocol.md` lists them for users. Over one a request is refused, not slowed down.
 
+mod artifacts;
 mod saved;
 mod shares;
 
-pub use self::{saved::*, shares::*};
+pub use self::{artifacts::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -37,25 +38,25 @@ pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 pub const RUN_DEPTH_MAX: u16 = 32;
 /// Longest list page, rows.
 pub const PAGE_ROWS_MAX: i64 = 1_000;
-/// Largest list page, bytes of what the rows hold; one row is always there.
+/// Largest list page, bytes of its rows; at least one row is returned.
 pub const LIST_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// List page when none is asked for, rows.
+/// Default size of a list page, rows.
 pub const PAGE_ROWS_DEFAULT: i64 = 100;
-/// Event page when none is asked for, rows.
+/// Default size of an event page, rows.
 pub const EVENT_PAGE_ROWS_DEFAULT: i64 = 500;
 /// Rows read from the database in one step of a replay.
 pub const REPLAY_ROWS: i64 = 1_000;
-/// Payloads in one page of events, bytes; one event is always given.
+/// Payloads in one page of events, bytes; at least one event is returned.
 pub const EVENT_PAGE_BYTES_MAX: usize = 1024 * 1024;
 /// Spans one timeline shows.
 pub const SPANS_MAX: usize = 20_000;
 /// Longest name in a timeline, bytes; a longer one is cut.
 pub const SPAN_NAME_BYTES_MAX: usize = 256;
-/// Names with a sum of their own in each table of a timeline's summary; what has other names is summed up together.
+/// Names with a sum of their own in each table of a timeline's summary; all other names are summed up together.
 pub const SUMS_MAX: usize = 1_000;
-/// Longest wait for the turn to make a timeline, milliseconds.
+/// Longest wait for a turn to compute a timeline, milliseconds.
 pub const TIMELINE_WAIT_MS_MAX: u64 = 2_000;
-/// How far from now the time inside a client-chosen run id may lie, milliseconds.
+/// How far from now the time inside a client-chosen run id may be, milliseconds.
 pub const RUN_ID_SKEW_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 /// Longest text of one open span (the tokens of a message so far), bytes.
 pub const OPEN_TEXT_BYTES_MAX: usize = 1024 * 1024;
@@ -63,11 +64,11 @@ pub const OPEN_TEXT_BYTES_MAX: usize = 1024 * 1024;
 pub const OPEN_SPANS_MAX: usize = 256;
 /// Text of all open spans of one run, bytes.
 pub const OPEN_RUN_BYTES_MAX: usize = 8 * 1024 * 1024;
-/// What an open span counts beside its text, bytes; this bounds how many there are.
+/// What an open span counts in addition to its text, bytes; this bounds how many there are.
 pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
-/// Open spans of the process, bytes; over it the run that was quiet longest forgets its text.
+/// Open spans of the process, bytes; over it the least recently active run drops its texts.
 pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
-/// Pieces an open text is kept and read in, bytes: six times as much, when all of it is escaped, still fits a chunk.
+/// Pieces an open text is stored and read in, bytes: six times as much, if all of it is escaped, still fits a chunk.
 pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
@@ -75,46 +76,48 @@ pub const LANE_QUEUE_MAX: usize = 4_096;
 pub const COMMIT_EVENTS_MAX: usize = 4_000;
 /// Payload bytes one commit takes at most (a single larger request is committed alone).
 pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Longest wait for an emit's commit before the client is told to try again, milliseconds.
+/// Longest wait for an emit's commit before the client is asked to retry, milliseconds.
 pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
 /// Longest wait for the answer to an emit, all its steps together, milliseconds.
 pub const ANSWER_MS_MAX: u64 = 4_900;
 /// Longest wait for a database connection or statement of a read, milliseconds.
 pub const READ_WAIT_MS_MAX: u64 = 4_000;
-/// Longest a try whether events can be stored may take, milliseconds.
+/// Longest a test whether events can be stored may take, milliseconds.
 pub const PROBE_MS_MAX: u64 = 1_200;
-/// Room on the volume of an embedded database below which it counts as full, bytes.
+/// Free space on the volume of an embedded database below which it counts as full, bytes.
 pub const VOLUME_BYTES_MIN: u64 = 1024 * 1024;
 /// Longest a statement of a read may take, milliseconds; over it the read is refused as too large for now.
 pub const READ_STATEMENT_MS_MAX: u64 = 3_500;
 /// Longest a read waits while its principal holds all connections that one may hold, milliseconds.
 pub const READ_SHARE_WAIT_MS_MAX: u64 = 2_000;
-/// One principal may hold one in so many of the readers' connections.
+/// One principal may hold one in this many of the readers' connections.
 pub const OWN_CONNECTIONS_PART: u32 = 3;
-/// And at least so many.
+/// And at least this many.
 pub const OWN_CONNECTIONS_MIN: u32 = 2;
-/// How long a server that starts waits for its database when it is told nothing else, milliseconds.
+/// How long a starting server waits for its database by default, milliseconds.
 pub const DATABASE_WAIT_MS_DEFAULT: u64 = 60_000;
-/// Pause between two looks whether the database is there yet, milliseconds.
+/// Pause between two checks whether the database is available, milliseconds.
 pub const DATABASE_LOOK_MS: u64 = 500;
 /// Run heads a writer lane keeps in memory.
 pub const HEADS_MAX: usize = 100_000;
-/// Owners of whom a writer lane remembers where it last noted events.
+/// Owners for which a writer lane remembers where it last noted events.
 pub const PIECE_OWNERS_MAX: usize = 10_000;
-/// Positions of each lane that a server looks through when it starts, for events of servers of earlier releases.
+/// Positions of each lane that a starting server searches for events of servers of earlier releases.
 pub const PIECE_RECENT_POSITIONS: i64 = 50_000;
 /// Run contexts kept in memory for readers and writers.
 pub const CONTEXTS_MAX: u64 = 100_000;
-/// Frames kept for a reader that is behind, per topic; a reader further behind goes back to the database.
+/// Frames kept for a slow reader, per topic; a reader further behind pages the database.
 pub const BUS_FRAMES_DEFAULT: usize = 256;
 /// Silence after which a stream sends a comment, milliseconds.
 pub const PING_MS: u64 = 10_000;
-/// What a client waits before it reconnects, milliseconds.
+/// How long a client waits before it reconnects, milliseconds.
 pub const RETRY_MS: u64 = 1_000;
-/// What readers wait that a draining server sends away, from and below, milliseconds: they do not all come back at once.
+/// How long readers wait after a draining server disconnected them, milliseconds: at random, so not all return at once.
 pub const DRAINED_RETRY_MS: std::ops::Range<u64> = 500..3_000;
-/// What readers wait that a full server sends away, from and below, milliseconds.
+/// How long readers wait after a full server refused them, milliseconds: at random.
 pub const REFUSED_RETRY_MS: std::ops::Range<u64> = 3_000..8_000;
+/// Frames a live reader gets at once without counting among its principal's replays, bytes.
+pub const STREAM_FREE_BYTES: usize = 8 * 1024;
 /// Bytes a stream collects before it hands them to the socket.
 pub const STREAM_CHUNK_BYTES: usize = 64 * 1024;
 /// Producer lease when a run asks for one without saying how long, milliseconds.
@@ -127,21 +130,27 @@ pub const CANCEL_RUNS_MAX: i64 = 10_000;
 pub const TOKEN_LIFE_S_MAX: i64 = 10 * 366 * 24 * 60 * 60;
 /// Patterns in one `types` filter.
 pub const TYPE_PATTERNS_MAX: usize = 32;
-/// Longest a JWT's times may be off, seconds.
+/// How far a JWT's times may be off, seconds.
 pub const JWT_LEEWAY_S: u64 = 5;
-/// Longest JWT that is looked at, bytes.
+/// Longest JWT that is read, bytes.
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
 /// Most different texts of one body that look like a JWT and are verified; a body with more is refused.
 pub const BODY_JWTS_MAX: usize = 1_000;
-/// A server that is told to stop lets open requests finish for this long, milliseconds.
+/// How long a stopping server lets open requests finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 7_000;
-/// After this long it also leaves what is not committed yet, which nobody was told is, milliseconds.
+/// After this long it also abandons what is neither committed nor acknowledged, milliseconds.
 pub const SETTLE_MS_MAX: u64 = 8_000;
-/// After this long an embedded Postgres that still stops is ended at once, milliseconds.
+/// After this long an embedded Postgres that is still shutting down is stopped immediately, milliseconds.
 pub const END_MS_MAX: u64 = 9_000;
-/// Of these, how long it may at most still take connections and say that it will go, milliseconds.
+/// Of [`DRAIN_MS_MAX`], how long at most it still accepts connections and reports the shutdown, milliseconds.
 pub const DRAIN_NOTICE_MS_MAX: u64 = 5_000;
-/// How often the log is told that connections cannot be accepted, milliseconds.
+/// How far a peer may fall behind [`SEND_BYTES_PER_S_MIN`] with reading before it is cut off, milliseconds.
+pub const SEND_GRACE_MS: u64 = 60_000;
+/// What a peer must read per second while data waits to be sent to it, bytes.
+pub const SEND_BYTES_PER_S_MIN: u64 = 1_024;
+/// Unsent data in the kernel above which no more is written to a peer, bytes (Linux).
+pub const SEND_UNSENT_BYTES: u32 = 64 * 1024;
+/// How often the log reports that connections cannot be accepted, milliseconds.
 pub const ACCEPT_WARNING_MS: u64 = 60_000;
 /// Largest body that puts a checkpoint or writes, bytes.
 pub const CHECKPOINT_BODY_BYTES_MAX: usize = 32 * 1024 * 1024;
@@ -157,66 +166,72 @@ pub const VALUE_TYPE_BYTES_MAX: usize = 64;
 pub const VERSION_BYTES_MAX: usize = 128;
 /// Most channels of one checkpoint, and most writes in one request.
 pub const CHANNELS_MAX: usize = 10_000;
-/// Values in one page of checkpoints, bytes; one checkpoint is always given.
+/// Values in one page of checkpoints, bytes; at least one checkpoint is returned.
 pub const CHECKPOINT_PAGE_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Size at which a segment of a list that only grows is closed, bytes; in a long list a part of what stands before it.
+/// Values of one checkpoint together, bytes: those that came with it and earlier ones.
+pub const CHECKPOINT_VALUES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Pending writes of one checkpoint together, bytes.
+pub const CHECKPOINT_WRITES_BYTES_MAX: usize = 32 * 1024 * 1024;
+/// Largest checkpoint that is read with its values and writes, bytes: what may be written, plus what surrounds it.
+pub const CHECKPOINT_READ_BYTES_MAX: usize = CHECKPOINT_VALUES_BYTES_MAX + CHECKPOINT_WRITES_BYTES_MAX + 256 * 1024;
+/// Size at which a segment of an append-only list is closed, bytes; in a long list a part of what precedes it.
 pub const SEGMENT_BYTES: usize = 2 * 1024;
-/// Which part that is: one in so many.
+/// That part: one in this many.
 pub const SEGMENT_PART: usize = 256;
-/// Checkpoints that the engine leaves of a thread, where nothing else is configured.
+/// Checkpoints of a thread that the engine keeps by default.
 pub const CHECKPOINTS_KEEP_DEFAULT: u32 = 50;
-/// Threads used within so many milliseconds are looked through for old checkpoints.
+/// Threads used within this many milliseconds are searched for old checkpoints.
 pub const CHECKPOINT_SWEEP_BACK_MS: i64 = 10 * 60 * 1_000;
-/// Threads one look at old checkpoints takes.
+/// Threads one search for old checkpoints takes.
 pub const CHECKPOINT_SWEEP_ROWS: i64 = 1_000;
 /// Most ids in one prune or delete-for-runs.
 pub const PRUNE_IDS_MAX: usize = 1_000;
 /// Longest time to live of a thread, seconds.
 pub const THREAD_TTL_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
-/// How often expired threads are looked for, milliseconds.
+/// How often expired threads are searched for, milliseconds.
 pub const THREAD_SWEEP_MS: u64 = 60_000;
-/// Threads one look removes before it looks again.
+/// Threads one step removes before the next search.
 pub const THREAD_SWEEP_ROWS: i64 = 100;
-/// How often expired interrupts are looked for, milliseconds.
+/// How often expired interrupts are searched for, milliseconds.
 pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 /// Open interrupts one statement reads.
 pub const INTERRUPT_ROWS: i64 = 10_000;
-/// Events of a run that is shown with the durations of its nodes; of a longer one the timeline has them.
+/// Most events of a run that is shown with the durations of its nodes; of a longer one the timeline has them.
 pub const NODE_DURATIONS_EVENTS_MAX: i64 = 20_000;
-/// In what steps a body takes its room as it arrives, KiB. So a principal has no more bodies under way than such steps.
+/// Steps in which a body takes its share as it arrives, KiB. They also bound a principal's concurrent bodies.
 pub const BODY_STEP_KIB: u32 = 64;
-/// Largest update of Telegram's webhook, bytes; a message of it has 4 096 characters.
+/// Largest update of Telegram's webhook, bytes; its message has at most 4 096 characters.
 pub const WEBHOOK_BYTES_MAX: usize = 1024 * 1024;
 /// Longest time a body takes to arrive, milliseconds.
 pub const BODY_WAIT_MS_MAX: u64 = 60_000;
-/// How long a body may come as slowly as it likes, milliseconds.
+/// How far a body may fall behind [`BODY_BYTES_PER_S_MIN`], milliseconds.
 pub const BODY_GRACE_MS: u64 = 10_000;
-/// What a body brings in every second after that, bytes.
+/// What a body should bring per second, bytes.
 pub const BODY_BYTES_PER_S_MIN: u64 = 1_024;
-/// Runs that one process's own agents are at work on at a time; runs that wait do not count.
+/// Runs that one process's own agents execute at a time; waiting runs do not count.
 pub const RUNTIME_PLACES: usize = 64;
 /// Owners one claim looks at; the next looks at others.
 pub const JOB_LOOK_OWNERS: i32 = 200;
 /// Jobs of one owner and agent that one claim looks at, from the oldest on.
 pub const JOB_LOOK_ROWS: i64 = 500;
-/// Lease of a job when the server is told no other, milliseconds.
+/// Default lease of a job, milliseconds.
 pub const JOB_LEASE_MS_DEFAULT: u64 = 30_000;
 /// Longest lease of a job, milliseconds.
 pub const JOB_LEASE_MS_MAX: u64 = 60 * 60 * 1_000;
-/// How many holders of a job may fall silent before its run fails.
+/// How many holders of a job may let its lease lapse before its run fails.
 pub const JOB_ATTEMPTS_MAX: i32 = 3;
-/// Most jobs one claim gives.
+/// Most jobs one claim returns.
 pub const JOB_CLAIM_MAX: usize = 100;
 /// Jobs one sweep looks at.
 pub const JOB_SWEEP_ROWS: i64 = 1_000;
-/// How long a message waits for an agent that nobody serves.
+/// How long a message waits for an agent that no process serves, milliseconds.
 pub const JOB_UNSERVED_MS_MAX: i64 = 120_000;
-/// How often a process notes which agents it serves.
+/// How often a process records which agents it serves, milliseconds.
 pub const JOB_SERVED_NOTE_MS: i64 = 15_000;
-/// How often lapsed leases and leftover jobs are looked for, milliseconds.
+/// How often lapsed leases and leftover jobs are searched for, milliseconds.
 pub const JOB_SWEEP_MS: u64 = 1_000;
-/// Shortest and longest pause after a wake-up of those who wait for work, milliseconds; between these it is four times
-/// as long as the last look took.
+/// Shortest and longest pause of a waiting executor after a wake-up, milliseconds; in between it is four times as long
+/// as the last look took.
 pub const JOB_WAKE_MS: (u64, u64) = (2, 20);
 /// Longest answer of a model, bytes of text, thoughts and arguments together.
 pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
@@ -224,13 +239,13 @@ pub const MODEL_ANSWER_BYTES_MAX: usize = 4 * 1024 * 1024;
 pub const MODEL_TOOL_CALLS_MAX: usize = 128;
 /// Longest wait that a model's provider may ask for before a call is made again, milliseconds; over it the call fails.
 pub const MODEL_RETRY_WAIT_MS_MAX: u64 = 60_000;
-/// What a model can take in, where its section does not say, tokens.
+/// Context window of a model whose section does not name one, tokens.
 pub const CONTEXT_TOKENS_DEFAULT: u32 = 128_000;
-/// Bytes of text that count as one token: fewer than a token of most languages has, so that a prompt is rather too short.
+/// Bytes of text that count as one token: fewer than a token of most languages has, so that prompts are rather short.
 pub const TOKEN_BYTES: usize = 3;
-/// What a picture counts as in a prompt, tokens.
+/// What an image counts as in a prompt, tokens.
 pub const IMAGE_TOKENS: usize = 2_000;
-/// Longest result of a tool that stays with the run, bytes of JSON; over it the result becomes an artifact and a preview.
+/// Longest result of a tool that stays with the run, bytes of JSON; a longer one becomes an artifact and a preview.
 pub const TOOL_OUTPUT_BYTES_MAX: usize = 32 * 1024;
 /// What stays with the run of a result that became an artifact: its beginning and its end, bytes.
 pub const TOOL_HEAD_BYTES: usize = 8 * 1024;
@@ -239,9 +254,9 @@ pub const TOOL_TAIL_BYTES: usize = 2 * 1024;
 pub const ARTIFACT_READ_BYTES_MAX: usize = 16 * 1024;
 /// What an agent searches of an artifact in one call, bytes.
 pub const ARTIFACT_SEARCH_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// Places one search of an artifact gives.
+/// Matches one search of an artifact returns.
 pub const ARTIFACT_MATCHES_MAX: usize = 20;
-/// How long a tool whose run was cancelled, or that is late, may take to clean up, milliseconds.
+/// How long a tool that is late, or whose run was cancelled, may take to clean up, milliseconds.
 pub const TOOL_GRACE_MS: u64 = 2_000;
 /// Most tools of one agent.
 pub const TOOLS_MAX: usize = 256;
@@ -255,85 +270,63 @@ pub const MCP_SCHEMA_BYTES_MAX: usize = 64 * 1024;
 pub const MCP_DESCRIPTION_CHARS_MAX: usize = 4_096;
 /// Largest file of configuration, bytes.
 pub const CONFIG_BYTES_MAX: usize = 1024 * 1024;
-/// Largest artifact, bytes.
-pub const ARTIFACT_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// Longest name of an artifact, characters.
-pub const ARTIFACT_NAME_CHARS_MAX: usize = 255;
-/// Longest media type, bytes.
-pub const MEDIA_TYPE_BYTES_MAX: usize = 255;
-/// What an event shows of a payload that became an artifact, bytes.
-pub const PREVIEW_BYTES_MAX: usize = 2 * 1024;
-/// Longest silence in the middle of an upload, milliseconds.
-pub const UPLOAD_SILENCE_MS_MAX: u64 = 30_000;
-/// How long an upload may come as slowly as it likes, milliseconds.
-pub const UPLOAD_GRACE_MS: u64 = 30_000;
-/// What an upload brings in every second after that, bytes.
-pub const UPLOAD_BYTES_PER_S_MIN: u64 = 16 * 1_024;
-/// How old bytes without an artifact, an artifact without its event, and unfinished uploads get, milliseconds.
-pub const ARTIFACT_GRACE_MS: i64 = 60 * 60 * 1_000;
-/// How often what is old enough is looked for, milliseconds.
-pub const ARTIFACT_SWEEP_MS: u64 = 5 * 60 * 1_000;
-/// Rows one look takes before it looks again.
-pub const ARTIFACT_SWEEP_ROWS: i64 = 500;
-/// Looks for old bytes between two searches of the whole store for bytes the database does not know.
-pub const ARTIFACT_AUDIT_SWEEPS: u64 = 288;
 /// Longest name of a channel, bytes.
 pub const CHANNEL_NAME_BYTES_MAX: usize = 32;
 /// Longest text of a message from a channel, bytes of its JSON.
 pub const MESSAGE_TEXT_BYTES_MAX: usize = 32 * 1024;
 /// Largest image of a message from a channel, bytes before base64.
 pub const IMAGE_BYTES_MAX: usize = 5 * 1024 * 1024;
-/// Largest input of an agent's run with its image inside, bytes; with a larger image the run gets an artifact.
+/// Largest input of an agent's run with an inline image, bytes; a larger image becomes an artifact.
 pub const MESSAGE_INPUT_BYTES_MAX: usize = 60 * 1024;
-/// Longest thread id that a channel makes, bytes before the number of the session.
+/// Longest thread id made for a channel, bytes before the number of the session.
 pub const CHANNEL_THREAD_BYTES_MAX: usize = 180;
 /// Users in the allow-list of a channel.
 pub const ALLOWED_USERS_MAX: usize = 10_000;
 /// Longest trigger of a channel, characters.
 pub const TRIGGER_CHARS_MAX: usize = 64;
-/// Silence after which a session is over when its channel does not say, seconds.
+/// Default silence after which a session is over, seconds.
 pub const IDLE_TIMEOUT_S_DEFAULT: i64 = 30 * 60;
 /// Longest silence a channel may set, seconds.
 pub const IDLE_TIMEOUT_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
 /// Longest wait for the answer to a message, milliseconds.
 pub const MESSAGE_WAIT_MS_MAX: u64 = 60_000;
-/// Tries of one message before it is given up.
+/// Tries of one message before it is abandoned.
 pub const DELIVERY_ATTEMPTS_MAX: i32 = 8;
-/// Messages worked on at once, of those that were taken up from the inbox; answers as well.
+/// Messages from the inbox that are processed at once; answers likewise.
 pub const DELIVERIES_AT_ONCE: u32 = 16;
-/// Of these places, those kept for answers that go nowhere but into the log: sending may take long.
+/// Of these places, those reserved for answers that are only logged: sending may take long.
 pub const LOGGING_PLACES: u32 = 4;
-/// How often messages and answers that wait are looked for, milliseconds.
+/// How often waiting messages and answers are polled for, milliseconds.
 pub const DELIVERY_POLL_MS: u64 = 1_000;
 /// Shortest pause between two looks into the outbox, milliseconds.
 pub const OUTBOX_PAUSE_MS_MIN: u64 = 5;
-/// Longest wait for what became of a delivery that came before and is still on its way, milliseconds.
+/// Longest wait for the outcome of an earlier delivery that is still in progress, milliseconds.
 pub const DUPLICATE_WAIT_MS_MAX: u64 = 2_000;
-/// Time one try of sending an answer takes before the rest of it is left to the next, milliseconds.
+/// Time one try of sending an answer may take before the rest of it is left to the next, milliseconds.
 pub const REPLY_TRY_MS_MAX: u64 = 30_000;
-/// Longest wait for an answer to stand in the log once its run has ended, milliseconds.
+/// Longest wait for an answer to be in the log once its run has ended, milliseconds.
 pub const LOGGED_WAIT_MS_MAX: u64 = 2_000;
 /// Longest pause between two tries of an answer, seconds.
 pub const REPLY_PAUSE_S_MAX: i64 = 15 * 60;
-/// Tries of one answer before it is given up.
+/// Tries of one answer before it is abandoned.
 pub const REPLY_ATTEMPTS_MAX: i32 = 50;
 /// Most characters of one Telegram message, UTF-16 units.
 pub const TELEGRAM_UNITS_MAX: usize = 4_096;
-/// Messages one answer may become; the rest is left out and said so.
+/// Messages one answer may become; the rest is left out with a notice.
 pub const REPLY_PARTS_MAX: usize = 20;
 /// Longest line of a session's log, bytes; a longer content is cut.
 pub const SESSION_LINE_BYTES_MAX: usize = 1024 * 1024;
-/// Longest file of a session log, bytes; over it nothing is added.
+/// Longest file of a session log, bytes; over it nothing is appended.
 pub const SESSION_LOG_BYTES_MAX: u64 = 1024 * 1024 * 1024;
-/// How long a writer's connection goes by the plans it made, which are for tables as large as they were then.
+/// How long a writer's connection keeps its plans, which are for tables as large as they were then, milliseconds.
 pub const PLANS_MS_MAX: u64 = 10_000;
-/// Longest life of a pooled connection, and so of its plans.
+/// Longest life of a pooled connection, and so of its plans, milliseconds.
 pub const CONNECTION_MS_MAX: u64 = 5 * 60 * 1_000;
 /// Lines of a session's log that are read at a time.
 pub const SESSION_LINES_PAGE_ROWS: i64 = 500;
-/// How far back a session's log is searched for a line that may be there already, bytes.
+/// How far back a session's log is searched for a line that may already be there, bytes.
 pub const SESSION_LOG_TAIL_BYTES: u64 = 4 * 1024 * 1024;
-/// Life of a one-time code when none is asked for, seconds.
+/// Default life of a one-time code, seconds.
 pub const CODE_LIFE_S_DEFAULT: i64 = 15 * 60;
 /// Longest life of a one-time code, seconds.
 pub const CODE_LIFE_S_MAX: i64 = 24 * 60 * 60;
@@ -341,25 +334,25 @@ pub const CODE_LIFE_S_MAX: i64 = 24 * 60 * 60;
 pub const CODE_TRIES_MAX: i32 = 5;
 /// Wrong codes of all users of a channel before all have to wait.
 pub const CODE_CHANNEL_TRIES_MAX: i32 = 100;
-/// How long tries are counted together, seconds.
+/// Window in which wrong codes are counted, seconds.
 pub const CODE_WINDOW_S: i64 = 15 * 60;
-/// Codes of one channel that have not been used.
+/// Unused codes of one channel.
 pub const CODES_MAX: i64 = 1_000;
-/// Users of one channel that have been asked for a code and have not given one.
+/// Users of one channel that were asked for a code and have not given one.
 pub const CODE_WAITING_MAX: i64 = 1_000;
 /// Largest message of a runner, bytes.
 pub const RUNNER_MESSAGE_BYTES_MAX: usize = 8 * 1024 * 1024 + 64 * 1024;
 /// Messages of one runner that wait for their commit, bytes together; over it nothing more is read from it.
 pub const RUNNER_PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
-/// Most runs a runner works on at a time.
+/// Most runs a runner executes at a time.
 pub const RUNNER_CAPACITY_MAX: u16 = 256;
 /// Most agents one runner serves.
 pub const RUNNER_AGENTS_MAX: usize = 256;
-/// Most runs a runner names when it comes back.
+/// Most runs a runner names when it reconnects.
 pub const RUNNER_RESUMED_MAX: usize = 1_024;
 /// What is read from a runner's socket at a time, bytes.
 pub const RUNNER_READ_BYTES: usize = 16 * 1024;
-/// From which size on the room for the largest message is taken at once, bytes: what has begun can then be finished.
+/// Size above which the share for the largest message is taken at once, bytes, so that a started one can be finished.
 pub const RUNNER_LARGE_BYTES: usize = 64 * 1024;
 /// Longest wait for a runner's `hello`, and for it to take a message, milliseconds.
 pub const RUNNER_WAIT_MS_MAX: u64 = 10_000;
@@ -369,13 +362,13 @@ pub const RUNNER_SILENCE_MS_MAX: u64 = 25_000;
 pub const OWN_PAYLOAD_BYTES_MAX: usize = 256 * 1024;
 /// Longest line of an export, bytes.
 pub const EXPORT_LINE_BYTES_MAX: usize = 512 * 1024;
-/// How far back the time inside the id of a run may lie that is imported, milliseconds.
+/// How old the time inside the id of an imported run may be, milliseconds.
 pub const IMPORT_AGE_MS_MAX: i64 = 10 * 366 * 24 * 60 * 60 * 1_000;
-/// Months of the log there may be, over which an import makes none; time makes them all the same.
+/// Months of the log above which an import adds none; the passing of time still adds them.
 pub const IMPORT_MONTHS_MAX: i64 = 60;
-/// How often an import looks again at a run into which others write at the same time.
+/// How often an import is tried on a run that others write at the same time.
 pub const IMPORT_TRIES_MAX: usize = 8;
 /// Longest an import waits for its turn, milliseconds.
 pub const IMPORT_WAIT_MS_MAX: u64 = 2_000;
-/// Lines a second in the log about refused credentials; the rest are counted.
+/// Log lines per second about refused credentials; the rest are counted.
 pub const REFUSED_LINES_PER_S_MAX: u32 = 5;

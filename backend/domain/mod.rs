@@ -3,8 +3,8 @@
 //! Everything here is a value or a decision about values. There is no async, no SQL, no HTTP, no clock and no
 //! randomness in this folder, so every rule of the product can be tested as a function.
 //!
-//! Invariant kept here: what a type admits is valid everywhere else. Strings become [`id::RunId`], [`event::EventType`]
-//! or [`cursor`] at the door and are never checked again.
+//! Invariant: a value of these types is valid. Strings are parsed into [`id::RunId`], [`event::EventType`] or
+//! [`cursor`] at the boundary and are never checked again.
 //!
 //! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
 

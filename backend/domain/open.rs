@@ -1,8 +1,8 @@
-//! How much text of messages that are still being written a run may have open.
+//! How much text of unfinished messages a run may have open.
 //!
 //! Tokens are never rows; what is kept of them is the text so far, from a span's first delta to the durable event that
-//! holds the whole. The rules here look at lengths alone: whoever keeps the texts and whoever plans what will be added to
-//! them (a batch that is not committed yet) follow the same ones.
+//! holds all of it. The rules here use lengths alone, so that the holder of the texts and the planner of what will be
+//! added to them (a batch that is not committed yet) follow the same ones.
 
 use super::{
     event::EventType,
@@ -26,7 +26,7 @@ pub struct Lengths {
 }
 
 impl Lengths {
-    /// Adds a delta to a span that has `so_far` bytes, `None` when it is not open. Refused, it changes nothing.
+    /// Adds a delta to a span that has `so_far` bytes, `None` if it is not open. A refusal changes nothing.
     pub fn add(&mut self, so_far: Option<usize>, delta: usize) -> Result<(), Overflow> {
         let spans = self.spans + usize::from(so_far.is_none());
         let bytes = self.bytes + delta;
@@ -38,7 +38,7 @@ impl Lengths {
         Ok(())
     }
 
-    /// Takes away a span of so many bytes.
+    /// Removes a span of this many bytes.
     pub fn close(&mut self, bytes: usize) {
         self.spans -= 1;
         self.bytes -= bytes;

@@ -1,31 +1,30 @@
-//! How slowly bytes may come.
+//! The minimum rate of a transfer.
 
 use std::time::Duration;
 
-/// Counts what came and how long it was waited for. After a grace, the average must not fall below a rate.
+/// Tracks how far a transfer is behind a minimum rate. It may be behind by at most a grace period; being faster earlier
+/// is not saved up.
 #[derive(Clone, Copy, Debug)]
 pub struct Pace {
     grace: Duration,
     bytes_per_s_min: u64,
-    waited: Duration,
-    bytes: u64,
+    behind: Duration,
 }
 
 impl Pace {
     pub fn new(grace_ms: u64, bytes_per_s_min: u64) -> Self {
-        Self { grace: Duration::from_millis(grace_ms), bytes_per_s_min, waited: Duration::ZERO, bytes: 0 }
+        Self { grace: Duration::from_millis(grace_ms), bytes_per_s_min, behind: Duration::ZERO }
     }
 
-    /// How long the next bytes may take.
+    /// Longest acceptable wait for the next bytes.
     pub fn patience(&self) -> Duration {
-        let paid = Duration::from_millis(self.bytes.saturating_mul(1_000) / self.bytes_per_s_min);
-        self.grace.saturating_add(paid).saturating_sub(self.waited)
+        self.grace.saturating_sub(self.behind)
     }
 
-    /// So many bytes came after so long.
-    pub fn came(&mut self, waited: Duration, bytes: usize) {
-        self.waited += waited;
-        self.bytes += bytes as u64;
+    /// Records that `bytes` passed after a wait.
+    pub fn passed(&mut self, waited: Duration, bytes: usize) {
+        let paid = Duration::from_nanos((bytes as u64).saturating_mul(1_000_000_000) / self.bytes_per_s_min);
+        self.behind = self.behind.saturating_add(waited).saturating_sub(paid);
     }
 }
 
@@ -34,16 +33,16 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_grace_is_given_once_and_every_byte_buys_time() {
+    fn every_byte_makes_up_for_time_but_is_never_saved() {
         let mut pace = Pace::new(10_000, 1_024);
         assert_eq!(pace.patience(), Duration::from_secs(10));
-        pace.came(Duration::from_secs(9), 1);
+        pace.passed(Duration::from_secs(9), 0);
         assert_eq!(pace.patience(), Duration::from_secs(1));
-        pace.came(Duration::from_millis(500), 2 * 1_024);
+        pace.passed(Duration::from_millis(500), 2 * 1_024);
         assert_eq!(pace.patience(), Duration::from_millis(2_500));
-        pace.came(Duration::from_mins(1), 0);
+        pace.passed(Duration::from_mins(1), 0);
         assert_eq!(pace.patience(), Duration::ZERO);
-        pace.came(Duration::ZERO, 1024 * 1024 * 1024);
-        assert!(pace.patience() > Duration::from_hours(24));
+        pace.passed(Duration::ZERO, 1024 * 1024 * 1024);
+        assert_eq!(pace.patience(), Duration::from_secs(10));
     }
 }

@@ -1,4 +1,4 @@
-//! Who is asking, as far as the rest of the program may know: a key, never a name.
+//! Who makes a request, as far as the rest of the program may know: a key, never a name.
 
 use std::{fmt, sync::Arc};
 
@@ -11,7 +11,7 @@ use super::id::RunId;
 /// `HMAC-SHA256(pepper, length-prefixed iss ‖ sub)` as 64 hexadecimal digits.
 ///
 /// It is the `owner_id` of everything a principal owns. The subject itself is never stored or logged; without the
-/// server's pepper nobody can compute the key of a known subject.
+/// server's pepper the key of a known subject cannot be computed.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, PartialOrd, Ord, Serialize, Deserialize)]
 pub struct OwnerId(Arc<str>);
 
@@ -51,7 +51,7 @@ pub enum Scope {
     Read,
     /// Create runs and emit events.
     Emit,
-    /// Answer what runs ask.
+    /// Answer interrupts.
     Approve,
     /// Everything, deletion included.
     Admin,
@@ -61,7 +61,7 @@ pub enum Scope {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub owner_id: OwnerId,
-    /// When present the credential speaks for this run (and its stream) alone.
+    /// If present, the credential is valid for this run (and its stream) alone.
     pub run_id: Option<RunId>,
     pub scopes: Vec<Scope>,
 }
@@ -76,7 +76,7 @@ impl Principal {
         self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
     }
 
-    /// Whether the credential may address this run at all; the store's owner predicate comes on top.
+    /// Whether the credential may address this run at all; the store also checks the owner.
     pub fn reaches(&self, run: RunId) -> bool {
         self.run_id.is_none_or(|only| only == run)
     }

@@ -1,6 +1,6 @@
-//! A run's life: [`decide`] says what may happen next, [`evolve`] what it then is.
+//! A run's lifecycle: [`decide`] checks what may happen next, [`evolve`] applies it.
 //!
-//! The status is a fold of the run's events and of nothing else, so any copy of the log yields it again.
+//! The status is a fold of the run's events and of nothing else, so any copy of the log yields the same.
 //!
 //! ```text
 //! queued → running → (waiting | interrupted → running)* → completed | failed | cancelled
@@ -68,7 +68,7 @@ impl Status {
         }
     }
 
-    /// Whether a run may go from here to there.
+    /// Whether this transition is allowed.
     fn leads_to(self, next: Self, event_type: &EventType) -> bool {
         match (self, next) {
             (from, _) if from.is_terminal() => false,
@@ -90,7 +90,7 @@ pub enum Refusal {
     Transition { from: Status, to: Status },
 }
 
-/// What the fold of a run's events knows.
+/// The state folded from a run's events.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Head {
     pub status: Status,
@@ -104,7 +104,7 @@ pub struct Head {
 }
 
 impl Head {
-    /// Before the first event.
+    /// The state before the first event.
     pub fn unborn(now: DateTime<Utc>) -> Self {
         Self {
             status: Status::Queued,
@@ -119,7 +119,7 @@ impl Head {
     }
 }
 
-/// Whether a run in this state takes these events, all of them, in this order.
+/// The status after these events, in this order, or why a run in this state refuses them.
 pub fn decide<'a>(status: Status, types: impl IntoIterator<Item = &'a EventType>) -> Result<Status, Refusal> {
     types.into_iter().try_fold(status, |status, event_type| {
         if status.is_terminal() {
@@ -140,7 +140,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     let mut head = head;
     head.last_seq = head.last_seq.next();
     head.last_event_at = at;
-    // A producer that was cut off tells of its run later than it began: then its own times count.
+    // A producer that was cut off reports its run late: then its own times count.
     head.started_at = head.started_at.map(|started_at| started_at.min(at));
     let Some(status) = Status::after(event_type) else {
         return head;
@@ -149,7 +149,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     match event_type.as_str() {
         "run.created" => head.created_at = at,
         "run.started" => head.started_at = Some(at),
-        // A payload that became an artifact is its own stand-in: whoever reads the output finds where the whole lies.
+        // A payload that became an artifact is the output itself: it points to the whole.
         "run.completed" => {
             let pointer = || payload.raw_member("$artifact").map(|_| payload.clone());
             head.output = payload.raw_member("output").or_else(pointer);
@@ -163,7 +163,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
     head
 }
 
-/// Everything a client says when it creates a run.
+/// Everything a client specifies when it creates a run.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     pub context: RunContext,
@@ -177,12 +177,12 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// Whether somebody is to be found who carries the run out. A run that starts at once belongs to whoever made it.
+    /// Whether the run waits for a process to execute it. A run that starts at once is executed by its creator.
     pub fn is_job(&self) -> bool {
         !self.start && self.context.agent.is_some()
     }
 
-    /// Tells a repeated request from a different one: a hash of everything that was said, whatever the order of keys.
+    /// Tells a repeated request from a different one: a hash of everything specified, whatever the order of keys.
     pub fn content_hash(&self) -> [u8; 32] {
         let (context, created) = (&self.context, self.events());
         let said = serde_json::json!({
@@ -192,7 +192,7 @@ impl Spec {
         Sha256::digest(said.to_string().as_bytes()).into()
     }
 
-    /// The first events of the run's log: its whole creation is in the log, so the log alone can rebuild the run.
+    /// The first events of the run's log: all of its creation is in them, so the log alone can rebuild the run.
     pub fn events(&self) -> Vec<NewEvent> {
         let context = &self.context;
         let created = Created {
@@ -214,7 +214,7 @@ impl Spec {
     }
 }
 
-/// A JSON text with its keys in order; a text whose numbers no reader here can hold stands for itself.
+/// A JSON text with its keys sorted; a text that cannot be parsed here, for its numbers, is left as it is.
 fn canonical(json: &Json) -> String {
     let Ok(mut value) = serde_json::from_str::<serde_json::Value>(json.as_str()) else {
         return json.as_str().to_owned();
@@ -223,7 +223,7 @@ fn canonical(json: &Json) -> String {
     value.to_string()
 }
 
-/// The payload of `run.created`; what the client sent as JSON stays to the letter.
+/// The payload of `run.created`; what the client sent as JSON is not rewritten.
 #[derive(Serialize)]
 struct Created<'a> {
     title: Option<&'a Title>,

@@ -1,7 +1,7 @@
-//! What a runner and the server say to each other: `runreel.runner.v1`.
+//! The messages between a runner and the server: `runreel.runner.v1`.
 //!
-//! Each message is one JSON object with a member `type`. Members that a side does not know are passed over, so that
-//! versions may differ; a message that it does not know is an error.
+//! Each message is one JSON object with a member `type`. Unknown members are ignored, so that versions may differ; an
+//! unknown message is an error.
 
 use std::collections::BTreeMap;
 
@@ -18,12 +18,12 @@ use super::{
     run::Status,
 };
 
-/// The name of the protocol, as both sides say it in the handshake.
+/// The name of the protocol in the handshake.
 pub const SUBPROTOCOL: &str = "runreel.runner.v1";
 
-/// The close code with which a runner gives its runs to others at once.
+/// The close code with which a runner returns its runs, for others to take at once.
 pub const CLOSE_GIVEN_BACK: u16 = 4_000;
-/// The close code of a connection whose session goes on in a newer one.
+/// The close code of a connection whose session continues in a newer one.
 pub const CLOSE_REPLACED: u16 = 4_001;
 
 /// From the runner.
@@ -38,12 +38,12 @@ pub enum FromRunner {
     Heartbeat,
     #[serde(rename = "run.done")]
     Done(Done),
-    /// The runner takes no more runs; those it has go on.
+    /// The runner takes no more runs; those it has continue.
     #[serde(rename = "drain")]
     Drain,
 }
 
-/// Who the runner is and what it takes.
+/// The runner's name, and what it serves.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Hello {
     pub runner: Name,
@@ -55,7 +55,7 @@ pub struct Hello {
     pub resume: Option<Resume>,
 }
 
-/// A runner that comes back.
+/// A runner that reconnects.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Resume {
     /// Of the last `welcome`.
@@ -68,9 +68,9 @@ pub struct Resume {
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
 #[serde(untagged)]
 pub enum LastAcked {
-    /// Of each run the runner still works on, 0 when none was.
+    /// Of each run the runner still executes, 0 if none was.
     Runs(BTreeMap<RunId, u64>),
-    /// Of all of them; the runner knows of every run it was given.
+    /// Of all of them; the runner knows every run it was assigned.
     All(u64),
     #[default]
     None,
@@ -109,13 +109,13 @@ pub enum ToRunner {
 
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct Welcome {
-    /// Say it in `hello.resume` to come back to these runs.
+    /// Sent in `hello.resume` to return to these runs.
     pub lease_id: Uuid,
     /// How often the runner must be heard.
     pub heartbeat_ms: u64,
     /// How long it may be away.
     pub lease_ms: u64,
-    /// The runs it came back to.
+    /// The runs it has returned to.
     #[serde(default)]
     pub runs: Vec<RunId>,
 }
@@ -129,14 +129,14 @@ pub struct Assign {
     pub context: About,
 }
 
-/// What else there is to know of a run.
+/// The rest of what a runner is given about a run.
 #[derive(Clone, Debug, Deserialize, Serialize)]
 pub struct About {
     pub root_run_id: RunId,
     pub parent_run_id: Option<RunId>,
     pub owner_id: String,
     pub session_id: Option<Name>,
-    /// Where the message came from that the run answers.
+    /// Where the message that the run answers came from.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub origin: Option<Origin>,
     #[serde(default, skip_serializing_if = "Option::is_none")]
@@ -145,9 +145,9 @@ pub struct About {
     pub title: Option<String>,
     pub metadata: Json,
     pub tags: Vec<String>,
-    /// 1 unless somebody worked on it before.
+    /// 1 unless there was an earlier holder.
     pub attempt: i32,
-    /// `queued`; `running` when a holder fell silent or an interrupt was answered; `waiting` when its children ended.
+    /// `queued`; `running` if a holder's lease lapsed or an interrupt was answered; `waiting` if its children ended.
     pub status: Status,
     pub last_seq: i64,
     /// How many answers to interrupts follow at once, each as a `run.resume`.
@@ -182,7 +182,7 @@ pub struct Ack {
     pub last_seq: i64,
 }
 
-/// Why something was not done; `docs/protocol.md` has a sentence for each. A code never changes its meaning.
+/// Why something was not done; `docs/protocol.md` describes each. A code never changes its meaning.
 #[derive(Clone, Debug, Deserialize, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum RunnerCode {
@@ -201,7 +201,7 @@ pub enum RunnerCode {
     InvalidTransition,
     Unavailable,
     Internal,
-    /// One of a later version.
+    /// A code of a later version.
     #[serde(untagged)]
     Other(String),
 }
@@ -306,7 +306,7 @@ impl ToRunner {
 }
 
 impl Hello {
-    /// Refuses what is over a bound.
+    /// Refuses values over a bound.
     pub fn check(&self) -> Result<(), Malformed> {
         use super::limits::{RUNNER_AGENTS_MAX, RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX};
         if self.agents.is_empty() || self.agents.len() > RUNNER_AGENTS_MAX {

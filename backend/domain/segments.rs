@@ -1,8 +1,7 @@
-//! Lists that only grow, kept in segments: what is added makes a new one, and what was kept stays as it is.
+//! Append-only lists, stored in segments: appending changes or adds the last one, and the others stay as they are.
 //!
-//! A list of the name `messages` is the channel `messages` as long as it is short; what follows lies in `messages.1`,
-//! `messages.2` and so on. Where a segment ends depends on nothing but what stands before, so the same list is always
-//! cut in the same way.
+//! A list named `messages` is the channel `messages` as long as it is short; the rest is in `messages.1`, `messages.2`
+//! and so on. Where a segment ends depends only on what precedes it, so the same list is always cut in the same way.
 
 use serde_json::Value;
 
@@ -11,7 +10,7 @@ use super::{
     limits::{SEGMENT_BYTES, SEGMENT_PART},
 };
 
-/// The channel of a segment; they count from 0.
+/// The channel of a segment, counted from 0.
 pub fn channel(list: &str, segment: usize) -> String {
     if segment == 0 { list.to_owned() } else { format!("{list}.{segment}") }
 }
@@ -28,7 +27,7 @@ pub fn segment(list: &str, channel: &str) -> Option<usize> {
 pub fn split(items: &[Value]) -> Vec<String> {
     let (mut segments, mut open, mut before) = (Vec::new(), String::from("["), 0);
     for item in items {
-        // The longer the list, the longer its segments, so that they stay countable.
+        // The longer the list, the longer its segments, so that there are not too many.
         if open.len() >= SEGMENT_BYTES.max(before / SEGMENT_PART) {
             before += open.len();
             segments.push(std::mem::replace(&mut open, String::from("[")) + "]");
@@ -42,7 +41,7 @@ pub fn split(items: &[Value]) -> Vec<String> {
     segments
 }
 
-/// The list of its segments; `None` when one is missing or is no array.
+/// The list in these segments; `None` if one is missing or is no array.
 pub fn join(mut segments: Vec<(usize, Value)>) -> Option<Vec<Value>> {
     segments.sort_by_key(|(segment, _)| *segment);
     let is_whole = segments.iter().enumerate().all(|(n, (segment, _))| n == *segment);
@@ -54,7 +53,7 @@ pub fn join(mut segments: Vec<(usize, Value)>) -> Option<Vec<Value>> {
     is_whole.then_some(items)
 }
 
-/// A checkpoint with such a list in one channel again, as whoever knows of no segments expects it.
+/// A checkpoint with such a list in one channel again, for readers that do not know segments.
 #[must_use]
 pub fn joined(checkpoint: Checkpoint, list: &str) -> Checkpoint {
     let of_list = |(channel, blob): &(Channel, Blob)| {

@@ -1,8 +1,8 @@
-//! The rules of a conversation: who is heard, what begins a session, what a message looks like to an agent.
+//! The rules of a conversation: who may speak, what begins a session, how a message is presented to an agent.
 //!
-//! A *chat* is where a channel's messages come from. A *session* is a time of talk in it. A *thread* is what the agent
-//! remembers. Every rule of the router is a function of this file and of [`thread`]; whoever routes asks them one after
-//! the other and does what they say.
+//! A *chat* is where a channel's messages come from. A *session* is a period of conversation in it. A *thread* is what
+//! the agent remembers. Every rule of the router is a function of this file or of [`thread`]; the router calls one
+//! after another and applies the results.
 
 pub mod inbound;
 pub mod thread;
@@ -73,7 +73,7 @@ impl Reason {
         Self::ALL.into_iter().find(|reason| reason.as_str() == text)
     }
 
-    /// What the user is told where a channel can tell; `None` where silence is the answer.
+    /// The reply to the user where a channel can send one; `None` for no reply.
     pub fn reply(self) -> Option<&'static str> {
         match self {
             Self::SessionReset => Some("A new session begins with your next message."),
@@ -86,12 +86,12 @@ impl Reason {
     }
 }
 
-/// Whether the list lets the user speak; an empty one lets everybody.
+/// Whether the list admits the user; an empty one admits everyone.
 pub fn is_allowed(allowed: &[UserId], user: &UserId) -> bool {
     allowed.is_empty() || allowed.contains(user)
 }
 
-/// An id that may be logged: the same for the same user, and of no use to whoever does not hold the key.
+/// An id that may be logged: the same for the same user, and of no use without the key.
 pub fn hashed(key: &[u8], channel: &ChannelName, id: &str) -> String {
     hex::encode(&keyed_hash(key, &["channel-id", channel.as_str(), id])[..8])
 }
@@ -106,10 +106,9 @@ pub fn keyed_hash(key: &[u8], parts: &[&str]) -> [u8; 32] {
     mac.finalize().into_bytes().into()
 }
 
-/// Whether the message asks for a new session: by its flag, or because all it says is `/new`.
+/// Whether the message asks for a new session: by its flag, or because its whole text is `/new`.
 ///
-/// In groups the command may be addressed (`/new@bot`, or after the trigger). One that is addressed to another bot is
-/// not for us.
+/// In groups the command may be addressed (`/new@bot`, or after the trigger). One addressed to another bot is ignored.
 pub fn is_reset(inbound: &Inbound, trigger: Option<&str>, bot: Option<&str>) -> bool {
     let text = inbound.text.as_deref().unwrap_or_default();
     let rest = trigger.filter(|_| !inbound.is_private).and_then(|trigger| strip_trigger(text, trigger));
@@ -123,10 +122,10 @@ fn is_new_command(text: &str, bot: Option<&str>) -> bool {
         && name.is_none_or(|name| bot.is_some_and(|bot| bot.trim_start_matches('@').eq_ignore_ascii_case(name)))
 }
 
-/// The message's text when the agent is meant to hear it, without the trigger; `None` when it is not.
+/// The message's text without the trigger if it is meant for the agent; otherwise `None`.
 ///
-/// In private every message is heard. In a group it must begin with the trigger, unless it was said to the agent in
-/// some other way (a reply to it, a mention). A channel without a trigger hears everything.
+/// In private every message is meant for it. In a group it must begin with the trigger, unless it is addressed to the
+/// agent otherwise (a reply to it, a mention). A channel without a trigger accepts every message.
 pub fn heard<'a>(inbound: &'a Inbound, trigger: Option<&str>) -> Option<&'a str> {
     let text = inbound.text.as_deref().unwrap_or_default();
     let Some(trigger) = trigger.filter(|_| !inbound.is_private) else { return Some(text) };
@@ -136,12 +135,12 @@ pub fn heard<'a>(inbound: &'a Inbound, trigger: Option<&str>) -> Option<&'a str>
     }
 }
 
-/// A character without its case: by way of the upper one, so that a final sigma is a sigma and ß is ss.
+/// A character without its case: via upper case, so that a final sigma is a sigma and ß is ss.
 fn folded(c: char) -> impl Iterator<Item = char> {
     c.to_uppercase().flat_map(char::to_lowercase)
 }
 
-/// What follows the trigger, when the text begins with it in whatever case.
+/// What follows the trigger, if the text begins with it, ignoring case.
 pub fn strip_trigger<'a>(text: &'a str, trigger: &str) -> Option<&'a str> {
     let mut wanted = trigger.chars().flat_map(folded).peekable();
     for (at, c) in text.trim_start().char_indices() {
@@ -157,19 +156,19 @@ pub fn strip_trigger<'a>(text: &'a str, trigger: &str) -> Option<&'a str> {
     wanted.peek().is_none().then_some("")
 }
 
-/// Whether a message says nothing.
+/// Whether a message has neither text nor image.
 pub fn is_empty(text: &str, has_image: bool) -> bool {
     text.trim().is_empty() && !has_image
 }
 
-/// Whether a session that was last active then is over now. A clock that went back ends nothing.
+/// Whether a session that was last active then is over now. A clock that went back ends no session.
 pub fn is_idle(last_activity: DateTime<Utc>, now: DateTime<Utc>, idle_timeout_s: i64) -> bool {
     now - last_activity >= TimeDelta::seconds(idle_timeout_s)
 }
 
-/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`. The time is as exact as it was told.
+/// The text as the agent reads it: `[2026-11-22T05:13:58Z] [ann]: hello`. The time has the precision it came with.
 ///
-/// Brackets and control characters in a name would let it pass for something else, so they become other characters.
+/// Brackets and control characters in a name could imitate other parts, so they are replaced.
 pub fn formatted(inbound: &Inbound, text: &str) -> String {
     let name = inbound.username.as_ref().map_or(inbound.user_id.as_str(), |name| name.as_str());
     let mut line = format!("[{}", inbound.at.format("%Y-%m-%dT%H:%M:%S"));
@@ -189,16 +188,16 @@ pub fn formatted(inbound: &Inbound, text: &str) -> String {
     line
 }
 
-/// Where the image of a message is to be found.
+/// Where the image of a message is.
 #[derive(Clone, Debug, PartialEq)]
 pub enum ImagePlace {
     /// Inside the message, as a data URI.
     Inline,
-    /// In an artifact: what an event says of it, and where to get it.
+    /// In an artifact: its description for an event, and its URL.
     Artifact { reference: Value, url: String },
 }
 
-/// The agent's input: one message of the user, of one part (its text) or of two (text and image).
+/// The agent's input: one message of the user, with one part (its text) or two (text and image).
 pub fn agent_input(formatted: &str, inbound: &Inbound, place: &ImagePlace) -> Value {
     let mut content = vec![json!({ "type": "text", "text": formatted })];
     if let Some(image) = &inbound.image {
@@ -216,13 +215,13 @@ pub fn agent_input(formatted: &str, inbound: &Inbound, place: &ImagePlace) -> Va
     json!({ "messages": [{ "role": "user", "content": content }] })
 }
 
-/// What an ended run answers: the text of its output, else that of its last message, else its output as it is.
+/// The answer of an ended run: the text of its output, else that of its last message, else its output as JSON.
 pub fn answer(output: Option<&Value>, last_message: Option<&Value>) -> Option<String> {
     let output = output.filter(|output| !output.is_null());
     output.and_then(said).or_else(|| last_message.and_then(said)).or_else(|| output.map(Value::to_string))
 }
 
-/// What an output or a message says, if anything.
+/// The text of an output or a message, if any.
 pub fn said(value: &Value) -> Option<String> {
     text_of(value).filter(|text| !text.is_empty())
 }
@@ -254,7 +253,7 @@ fn text_of(value: &Value) -> Option<String> {
 pub struct LogLine {
     /// `user` or `assistant`.
     pub role: String,
-    /// The text; with an image a list of two parts, the second of which tells of the image and does not hold it.
+    /// The text; with an image a list of two parts, the second of which describes the image and does not contain it.
     pub content: Value,
     /// RFC 3339, UTC, microseconds.
     pub ts: String,
@@ -264,7 +263,7 @@ pub struct LogLine {
 }
 
 impl LogLine {
-    /// What the user said.
+    /// A line for a message of the user.
     pub fn of_user(channel: &ChannelName, inbound: &Inbound, text: &str) -> Self {
         let content = match &inbound.image {
             None => Value::from(text),
@@ -276,7 +275,7 @@ impl LogLine {
         Self::new("user", content, inbound.at, channel, &inbound.user_id)
     }
 
-    /// What the agent answered.
+    /// A line for an answer of the agent.
     pub fn of_agent(channel: &ChannelName, user: &UserId, text: &str, at: DateTime<Utc>) -> Self {
         Self::new("assistant", Value::from(text), at, channel, user)
     }

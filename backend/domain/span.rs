@@ -1,9 +1,9 @@
-//! The timeline: events paired into spans, spans nested into a waterfall, and the sums people ask for first.
+//! The timeline: events paired into spans, spans nested into a waterfall, and the most useful sums.
 //!
 //! `X.started` opens a span and `X.completed` or `X.failed` with the same `span_id` closes it; `parent_span_id` nests.
-//! That is all a waterfall needs, so it is computed from the log and stored nowhere.
+//! A waterfall needs no more, so it is computed from the log and stored nowhere.
 //!
-//! The fold keeps so many spans and no more, whatever the log holds; what it does not keep still counts in the sums.
+//! The fold keeps a bounded number of spans, whatever the log holds; what it does not keep still counts in the sums.
 
 use std::{collections::BTreeMap, ops::AddAssign};
 
@@ -18,7 +18,7 @@ use super::{
     run::Status,
 };
 
-/// Where the sums of all names go that have none of their own.
+/// The name for the sums of all names that have none of their own.
 const OTHERS: &str = "(others)";
 
 /// Whether a span has ended, and how.
@@ -93,14 +93,14 @@ pub struct Timeline {
     open: BTreeMap<(String, SpanId), Open>,
     summary: Summary,
     paused_at: Option<DateTime<Utc>>,
-    /// Whether the pause is for a person, and how long persons have been waited for before it.
+    /// Whether the pause is for a person, and the total of such pauses before it.
     is_asking: bool,
     asked_ms: f64,
     last_at: DateTime<Utc>,
     last_seq: Seq,
 }
 
-/// A span whose end may come, and how long persons had been waited for when it began.
+/// An open span, and the total of pauses for persons when it began.
 #[derive(Debug)]
 struct Open {
     slot: SpanSlot,
@@ -109,19 +109,19 @@ struct Open {
 
 #[derive(Debug)]
 enum SpanSlot {
-    /// Among the spans.
+    /// An index into the spans.
     Shown(usize),
     Omitted(Box<Span>),
 }
 
-/// What a fold comes to.
+/// The result of a fold.
 #[derive(Debug)]
 pub struct Folded {
     /// In the order they started.
     pub spans: Vec<Span>,
     pub spans_omitted: usize,
     pub summary: Summary,
-    /// The last seq they hold.
+    /// The last seq that was taken.
     pub last_seq: Seq,
 }
 
@@ -147,7 +147,7 @@ impl Timeline {
         let seq = event.seq.expect("a timeline is made of durable events");
         add(&mut self.summary.counts, event.event_type.as_str(), 1);
         self.last_seq = seq;
-        // Whoever tells of a run late opens it with the time of the telling.
+        // A producer that reports a run late opens it with the time of the report.
         if !matches!(event.event_type.as_str(), "run.created" | "run.started") {
             self.last_at = self.last_at.max(event.at);
         }
@@ -197,14 +197,14 @@ impl Timeline {
         let mut span = self.bar(kind, event, seq);
         span.child_run_id = text(event, "run_id");
         let open = Open { slot: self.keep(span), asked_ms: self.asked_ms };
-        // Past this the end of a span counts as one that tells its own length.
+        // Beyond this, the end of a span counts as one without a start.
         let is_known = matches!(open.slot, SpanSlot::Shown(_)) || self.open.len() < 2 * SPANS_MAX;
         if let Some(span_id) = event.span_id.as_ref().filter(|_| is_known) {
             self.open.insert((kind.to_owned(), span_id.clone()), open);
         }
     }
 
-    /// Keeps a span among the others while there is room.
+    /// Keeps a span while there is room.
     fn keep(&mut self, span: Span) -> SpanSlot {
         if self.spans.len() >= SPANS_MAX {
             self.spans_omitted += 1;
@@ -220,7 +220,7 @@ impl Timeline {
         let opened = event.span_id.as_ref().and_then(|span_id| self.open.remove(&(kind.to_owned(), span_id.clone())));
         let own_ms = event.payload.member("duration_ms").filter(|ms: &f64| *ms >= 0.0);
         let Open { slot, asked_ms } = opened.unwrap_or_else(|| {
-            // An end without a start (a message, say) is a bar of the length it tells itself.
+            // An end without a start (a message, say) is a bar of the length it reports.
             let mut span = self.bar(kind, event, seq);
             span.start_ms = (end_ms - own_ms.unwrap_or(0.0)).max(0.0);
             Open { slot: self.keep(span), asked_ms: self.asked_ms }
@@ -234,7 +234,7 @@ impl Timeline {
                 &mut *omitted
             }
         };
-        // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
+        // A supervisor reports its workers when all have ended; each bar is as long as its worker took.
         if let (Some(own_ms), "worker") = (own_ms, kind) {
             close(span, seq, failed, end_ms.min(span.start_ms + own_ms));
         } else {
@@ -290,7 +290,7 @@ impl Timeline {
 }
 
 impl Span {
-    /// Tells what a span that has ended took itself from what passed besides.
+    /// Separates the own duration of an ended span from the rest of its time.
     fn account(&mut self, own_ms: Option<f64>, asked_ms: f64) {
         let between_ms = self.duration_ms.unwrap_or(0.0);
         let duration_ms = own_ms.unwrap_or((between_ms - asked_ms).max(0.0));
@@ -299,9 +299,9 @@ impl Span {
     }
 }
 
-/// A member that is text, no longer than a name may be.
+/// A member that is text, cut to the longest name.
 fn text(event: &Recorded, member: &str) -> Option<String> {
-    // A short copy of its own: what is cut off does not stay in memory with it.
+    // A copy, so that what is cut off does not stay in memory.
     event.payload.member::<String>(member).map(|text| cut(&text).to_owned())
 }
 

@@ -1,22 +1,22 @@
-//! The splice: how one reader gets from the database onto the live bus without a gap and without a repeat.
+//! The splice: how one reader moves from the database to the live bus without a gap and without a repeat.
 //!
-//! A pure state machine. Its shell (`timeline::follow`) subscribes to the bus first, then feeds in what happens and
-//! executes the steps it gets back; it decides nothing. The rules are few:
+//! A pure state machine. Its driver (`timeline::follow`) subscribes to the bus first, then feeds in what happens and
+//! executes the steps it gets back; it decides nothing. The rules:
 //!
-//! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost in the meantime: they are all in
-//!   the table, and the page after next will hold them.
-//! * After the last page the machine asks to [`Step::GoLive`]: the shell empties the queue of live frames. When, under
+//! * While [`Phase::Paging`], only pages count. Live frames may pile up or be lost in the meantime: they are all in the
+//!   table, and the page after next will hold them.
+//! * After the last page the machine asks to [`Step::GoLive`]: the driver empties the queue of live frames. When, under
 //!   the publisher's lock, the queue is empty and everything the page saw has been published, it hands over the texts
-//!   that are open at that very moment. (A page may be ahead of the bus: committed, but not published yet. Going live
-//!   then would show a message as open whose end the reader already has.)
-//! * While [`Phase::Live`], the next event is delivered, an old one dropped, and a hole or a lagging bus means:
-//!   page again from where we stand. Lag is not loss.
+//!   open at that moment. (A page may be ahead of the bus: committed, but not published yet. Going live then would show
+//!   a message as open whose end the reader already has.)
+//! * While [`Phase::Live`], the next event is delivered, an old one dropped, and a gap or a lagging bus means paging
+//!   again from the current position. Lag is not loss.
 //!
 //! The tests explore every interleaving of a small world: commits, publications, a ring that overflows, pages.
 
 use super::{cursor::FeedCursor, id::Seq};
 
-/// Where an event stands, for whichever kind of reader looks at it.
+/// The position of an event, for readers of runs and of feeds.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LogPosition {
     pub seq: Seq,
@@ -27,9 +27,9 @@ pub struct LogPosition {
 /// How far a reader has come.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub enum ReadPosition {
-    /// One run: seqs are contiguous, so a hole shows by itself.
+    /// One run: seqs are contiguous, so a gap is visible.
     Run(Seq),
-    /// Many runs: positions only grow; the bus tells of every hole by lagging.
+    /// Many runs: positions only grow; the bus reports every gap by lagging.
     Feed(FeedCursor),
 }
 
@@ -68,7 +68,7 @@ enum Phase {
 /// What happened.
 #[derive(Debug)]
 pub enum Input<F> {
-    /// A page from the database after the track's place, in order; `complete` when it reached the tail.
+    /// A page from the database after the reader's position, in order; `complete` when it reached the tail.
     Page { events: Vec<(LogPosition, F)>, tail: Option<FeedCursor>, complete: bool },
     /// A durable event from the bus.
     Durable(LogPosition, F),
@@ -80,18 +80,18 @@ pub enum Input<F> {
     WentLive,
 }
 
-/// What the shell must do, in order.
+/// What the driver must do, in order.
 #[derive(Debug, PartialEq, Eq)]
 pub enum Step<F> {
-    /// Read a page after the track's place.
+    /// Read a page after the reader's position.
     Query,
     /// Empty the live queue, then report [`Input::WentLive`].
     GoLive,
     /// Hand an event to the reader.
     Deliver(F),
-    /// Retention removed events this reader asked for.
+    /// Retention deleted events this reader asked for.
     Gap { requested_after: Seq, first_seq: Seq },
-    /// The reader has everything there is (said once), and needs the open texts that go with this moment.
+    /// The reader has everything so far (`first_time` once), and needs the texts open at this moment.
     CaughtUp { first_time: bool },
 }
 
@@ -115,7 +115,7 @@ impl Splice {
         &self.track
     }
 
-    /// Takes one input and says what follows from it.
+    /// Takes one input and returns the steps that follow.
     pub fn step<F>(&mut self, input: Input<F>) -> Vec<Step<F>> {
         match input {
             Input::Page { events, tail, complete } => self.page(events, tail, complete),
@@ -144,7 +144,7 @@ impl Splice {
                 Fit::Old => continue,
                 Fit::Next => {}
                 Fit::Hole => {
-                    // A page is a snapshot of a contiguous log: what is missing in it is gone for good.
+                    // A page is a snapshot of a contiguous log: what is missing in it was deleted.
                     if let ReadPosition::Run(requested_after) = self.track {
                         steps.push(Step::Gap { requested_after, first_seq: place.seq });
                     }
@@ -154,7 +154,7 @@ impl Splice {
             steps.push(Step::Deliver(frame));
         }
         if let (ReadPosition::Feed(seen), Some(tail)) = (&mut self.track, tail) {
-            // Events of others up to the page's tail were looked at and passed over.
+            // Other events up to the page's tail were read and skipped.
             *seen = tail;
         }
         if complete && !self.stale {

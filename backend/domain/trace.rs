@@ -5,18 +5,18 @@ pub fn is_trace_id(text: &str) -> bool {
     is_hex(text, 32) && text.bytes().any(|digit| digit != b'0')
 }
 
-/// The trace id of a `traceparent`; `None` when it is none, and then the trace begins here.
+/// The trace id of a `traceparent`; `None` if it is invalid, and then the trace begins here.
 pub fn of_parent(text: &str) -> Option<&str> {
     let mut parts = text.trim().splitn(5, '-');
     let (version, trace, span, flags) = (parts.next()?, parts.next()?, parts.next()?, parts.next()?);
-    // Versions to come may add members behind these four; version 0 has no others, and 255 is no version.
+    // Later versions may add members after these four; version 0 has no others, and 255 is invalid.
     let is_whole = is_hex(version, 2) && version != "ff" && (version != "00" || parts.next().is_none());
     let has_span = is_hex(span, 16) && span.bytes().any(|digit| digit != b'0');
     (is_whole && has_span && is_hex(flags, 2) && is_trace_id(trace)).then_some(trace)
 }
 
-/// What is sent along with calls that are made for a run of this trace. The run's own spans have names of another kind,
-/// so the call's parent is the trace's last 16 digits.
+/// The `traceparent` of calls that are made for a run of this trace. The run's own span ids have another form, so the
+/// call's parent is the trace id's last 16 digits.
 pub fn parent_of(trace_id: &str) -> String {
     let span = trace_id.get(16..).filter(|span| span.bytes().any(|digit| digit != b'0')).unwrap_or("0000000000000001");
     format!("00-{trace_id}-{span}-01")

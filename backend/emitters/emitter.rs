@@ -1,7 +1,7 @@
-//! [`Emitter`]: the sentences a run can say, one method each.
+//! [`Emitter`]: the events a run can emit, one method each.
 //!
-//! A caller names what happened; type, role, agent, run and event id come from the emitter. A [`Draft`] can only be
-//! made by the methods of this file, so no caller can spell a tool event of another type or for another run.
+//! A caller names what happened; type, role, agent, run and event id come from the emitter. Only the methods of this
+//! file can make a [`Draft`], so no caller can emit a tool event of another type or for another run.
 
 use std::time::Duration;
 
@@ -18,7 +18,7 @@ use crate::domain::{
 /// Resolves when the event is stored (or, for a delta, passed on).
 pub type Emitted<'a> = Hosted<'a, ()>;
 
-/// An event with its type, before an emitter gave it an identity.
+/// An event with its type, before an emitter has given it an identity.
 #[derive(Clone, Debug)]
 pub struct Draft(NewEvent);
 
@@ -35,13 +35,13 @@ impl Draft {
         Self(self.0.parent_span(parent.cloned()))
     }
 
-    /// For those who implement [`Emitter`].
+    /// For implementers of [`Emitter`].
     pub fn into_event(self) -> NewEvent {
         self.0
     }
 }
 
-/// How loud a log line is.
+/// The severity of a log line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Level {
     Debug,
@@ -61,18 +61,18 @@ impl Level {
     }
 }
 
-/// A question that goes into the log: the interrupt's id, what is asked, the step that asks.
+/// An interrupt to log: its id, what is asked, the step that asks.
 pub type Asked<'a> = (&'a SpanId, &'a Value, &'a SpanId);
 
-/// What lies between two steps of a graph.
+/// The transition between two steps of a graph.
 #[derive(Debug)]
 pub struct Turn<'a> {
-    /// The nodes of the step before whose end is not told yet: span, name, how long they took.
+    /// Nodes of the previous step whose end is not emitted yet: span, name, how long they took.
     pub ended: Vec<(SpanId, &'a str, Duration)>,
-    /// The checkpoint that holds what they gave, if one was kept and is told.
+    /// The checkpoint that holds their updates, if one was saved and is reported.
     pub checkpoint: Option<SpanId>,
     pub thread: &'a ThreadId,
-    /// Steps done.
+    /// Completed steps.
     pub step: u32,
     /// The nodes that follow.
     pub next: Vec<&'a str>,
@@ -80,21 +80,21 @@ pub struct Turn<'a> {
     pub begun: Vec<(SpanId, &'a str)>,
 }
 
-/// Speaks for exactly one run. Object safe; implement [`Emitter::emit_all`], the sentences are given.
+/// Emits for exactly one run. Object safe; implement [`Emitter::emit_all`], the other methods are provided.
 pub trait Emitter: Send + Sync {
-    /// Gives the drafts their identity and sends them on, all or none.
+    /// Gives the drafts their identity and sends them, all or none.
     fn emit_all(&self, drafts: Vec<Draft>) -> Emitted<'_>;
 
     fn emit(&self, draft: Draft) -> Emitted<'_> {
         self.emit_all(vec![draft])
     }
 
-    /// The run does nothing until the named runs have ended.
+    /// The run is suspended until the named runs have ended.
     fn run_waiting(&self, reason: &str, runs: &[RunId]) -> Emitted<'_> {
         self.emit(Draft::new("run.waiting", &json!({"reason": reason, "run_ids": runs})))
     }
 
-    /// The run waits for people. Questions and waiting are told at once, so that no answer comes in between.
+    /// The run waits for people. Questions and interruption are emitted at once, so that no answer comes in between.
     fn run_interrupted(&self, asked: &[Asked<'_>]) -> Emitted<'_> {
         let ids: Vec<&SpanId> = asked.iter().map(|(id, _, _)| *id).collect();
         let last = Draft::new("run.interrupted", &json!({"interrupt_ids": ids}));
@@ -103,8 +103,7 @@ pub trait Emitter: Send + Sync {
         self.emit_all(asked.iter().map(requested).chain([last]).collect())
     }
 
-    /// One step is over and the next begins. The checkpoint's id is its span. Told at once, so that a step costs one
-    /// emission.
+    /// One step is over and the next begins. The checkpoint's id is its span. All of it is one emission.
     fn step_turned(&self, turn: &Turn<'_>) -> Emitted<'_> {
         let Turn { ended, checkpoint, thread, step, next, begun } = turn;
         let kept = checkpoint.as_ref().map(|checkpoint| {
@@ -117,7 +116,7 @@ pub trait Emitter: Send + Sync {
         if drafts.is_empty() { Box::pin(std::future::ready(Ok(()))) } else { self.emit_all(drafts) }
     }
 
-    /// Of a conversation, what the model is shown no more: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
+    /// What the model is no longer shown: `messages_left_out`, `summary`, `tokens_before`, `tokens_after`.
     fn state_compacted(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         self.emit(Draft::new("state.compacted", payload).span(span).under(parent))
     }
@@ -187,7 +186,7 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new("message.delta", &json!({"text": text})).span(span))
     }
 
-    /// A piece of what the model thinks; streamed to readers and never stored.
+    /// A piece of the model's reasoning; streamed to readers and never stored.
     fn reasoning_delta(&self, span: &SpanId, text: &str) -> Emitted<'_> {
         self.emit(Draft::new("reasoning.delta", &json!({"text": text})).span(span))
     }
@@ -196,7 +195,7 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new("reasoning.completed", &json!({"text": text})).span(span).under(parent))
     }
 
-    /// A whole message in words of the caller's: `role` and `content` (a list of parts), for an answer also
+    /// A whole message, with the caller's payload: `role` and `content` (a list of parts), for an answer also
     /// `tool_calls`, `usage`, `model`, `finish`, `duration_ms`.
     fn message(&self, span: &SpanId, payload: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
         self.emit(Draft::new("message.completed", payload).span(span).under(parent))
@@ -223,12 +222,12 @@ pub trait Emitter: Send + Sync {
         self.emit(Draft::new(level.event_type(), &json!({"message": text})))
     }
 
-    /// A line about a span; with repeatable ids it is there once, however often the span is gone through.
+    /// A log line about a span; with repeatable ids it exists once, however often the span is repeated.
     fn log_in(&self, span: &SpanId, level: Level, text: &str) -> Emitted<'_> {
         self.emit(Draft::new(level.event_type(), &json!({"message": text})).span(span))
     }
 
-    /// An event of the program's own, `custom.<kind>`, with a span of its own; a kind that is no event word is refused.
+    /// A custom event, `custom.<kind>`, with a span of its own; a kind that is not an event word is refused.
     fn custom(&self, span: &SpanId, kind: &str, payload: &Value) -> Emitted<'_> {
         match format!("custom.{kind}").parse::<EventType>() {
             Ok(event_type) => self.emit(Draft::new(event_type.as_str(), payload).span(span)),
@@ -281,7 +280,7 @@ fn worker_span(child: RunId) -> SpanId {
     SpanId::trusted(&child.to_string())
 }
 
-/// Milliseconds with microseconds behind the point.
+/// Milliseconds, to the microsecond.
 pub fn millis(took: Duration) -> f64 {
     (took.as_secs_f64() * 1_000_000.0).round() / 1_000.0
 }

@@ -1,6 +1,6 @@
-//! [`RunHost`]: the place that carries a run out, as the run needs it.
+//! [`RunHost`]: what a run needs from the process that executes it.
 //!
-//! There are two: the server itself, straight into its timeline and store, and a runner, over HTTP and its WebSocket.
+//! There are two: the server itself, directly on its timeline and store, and a runner, over HTTP and its WebSocket.
 //! Agents, tools and the engine cannot tell which.
 
 use std::{fmt::Display, sync::Arc, time::Duration};
@@ -30,9 +30,9 @@ use crate::{
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("{reason}")]
 pub struct HostError {
-    /// In words for the person who runs the agent.
+    /// For the person who runs the agent.
     pub reason: String,
-    /// Whether the same may work later: something was out of reach or full, and nothing was refused.
+    /// Whether the same call may succeed later: something was unreachable or full, and nothing was refused.
     pub is_retryable: bool,
 }
 
@@ -45,7 +45,7 @@ impl HostError {
         Self { reason: reason.to_string(), is_retryable: true }
     }
 
-    /// The same, with what was tried before it.
+    /// The same error, with what was attempted before it.
     #[must_use]
     pub fn because(self, what: &str) -> Self {
         Self { reason: format!("{what}: {}", self.reason), ..self }
@@ -58,52 +58,53 @@ impl From<store::Error> for HostError {
     }
 }
 
-/// What a host answers.
+/// The result of a call to a host.
 pub type Hosted<'a, T> = BoxFuture<'a, Result<T, HostError>>;
 
-/// Whatever one run needs of the place that carries it out. Each call takes its own use of the database, or of the
-/// connection to a server, and gives it back; a call that is made again changes nothing.
+/// What one run needs from the process that executes it. Each call takes and releases its own database or server
+/// connection; a repeated call changes nothing.
 pub trait RunHost: Send + Sync {
-    /// Whose host this is.
+    /// The run this host is for.
     fn context(&self) -> &Arc<RunContext>;
 
-    /// Takes events of the run. `Ok` means that the durable ones are committed, in their order; events with ids that the
-    /// log holds are there already.
+    /// Takes events of the run. `Ok` means that the durable ones are committed, in their order; an event whose id the
+    /// log already holds is not stored again.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()>;
 
-    /// Where the run stands; `None` when it is there no more.
+    /// The run's status; `None` if it no longer exists.
     fn status(&self) -> Hosted<'_, Option<Status>>;
 
     /// The answer to an interrupt of this run, once there is one.
     fn answer<'a>(&'a self, interrupt: &'a SpanId) -> Hosted<'a, Option<Answered>>;
 
-    /// Makes a run with the role of a worker below this one.
+    /// Creates a run with the role of a worker below this one.
     fn spawn(&self, child: Child) -> Hosted<'_, RunContext>;
 
-    /// How these runs ended, as far as they have, in the order asked.
+    /// How these runs ended, for those that have, in the order asked.
     fn ends<'a>(&'a self, runs: &'a [RunId]) -> Hosted<'a, Vec<ChildEnd>>;
 
     /// Cancels every run below this one that has not ended.
     fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()>;
 
-    /// The newest checkpoint of the run's thread ([`state_thread`](crate::threads::state_thread)), in its root namespace.
+    /// The newest checkpoint in the root namespace of the run's thread
+    /// ([`state_thread`](crate::threads::state_thread)).
     fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>>;
 
     fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()>;
 
-    /// A write that is there already stays.
+    /// An existing write is kept.
     fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()>;
 
-    /// Makes sure that the run's thread stays as long as the run, if it has one for itself.
+    /// Makes sure that the run's own thread, if it has one, lives as long as the run.
     fn hold_state(&self) -> Hosted<'_, ()>;
 
-    /// Removes the thread that the run had for itself, with its checkpoints.
+    /// Removes the run's own thread, if it has one, with its checkpoints.
     fn drop_state(&self) -> Hosted<'_, ()>;
 
-    /// Keeps bytes as an artifact of the run, durably. The same bytes under the same name are the same artifact.
+    /// Stores bytes durably as an artifact of the run. The same bytes under the same name are the same artifact.
     fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef>;
 
-    /// Bytes of an artifact of the run's owner; `None` when there is none.
+    /// Bytes of an artifact of the run's owner; `None` if it does not exist.
     fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>>;
 }
 
@@ -112,13 +113,13 @@ pub trait RunHost: Send + Sync {
 pub struct Answered {
     pub decision: Decision,
     pub value: Option<Value>,
-    /// Every question that the log holds under this id.
+    /// Every question the log holds under this id.
     pub asked: Vec<Json>,
 }
 
 impl Answered {
-    /// Whether this is the answer to that question, and to no other: whoever may write to a run's thread can make the run
-    /// ask something else under an id that a person has answered.
+    /// Whether this answers that question and no other: anyone who may write to a run's thread can make the run ask
+    /// something else under an id that a person has answered.
     pub fn is_of(&self, question: &Value) -> bool {
         let without_time = |json: &Json| {
             let mut members: serde_json::Map<String, Value> = serde_json::from_str(json.as_str()).unwrap_or_default();
@@ -131,10 +132,10 @@ impl Answered {
     }
 }
 
-/// The run that a supervisor wants.
+/// A run to spawn.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Child {
-    /// Chosen by the supervisor, who finds the same run when it asks again.
+    /// Chosen by the supervisor, so that a repeated spawn finds the same run.
     pub run_id: RunId,
     pub agent: Name,
     pub title: String,
@@ -152,7 +153,7 @@ pub struct ChildEnd {
     pub took: Duration,
 }
 
-/// Bytes that were kept as an artifact, as events point to them.
+/// An artifact that was stored, as events point to it.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct ArtifactRef {
     pub artifact_id: String,
@@ -163,16 +164,16 @@ pub struct ArtifactRef {
     pub media_type: String,
 }
 
-/// Bytes of an artifact from the place asked for, as many as there are and were asked for.
+/// Bytes of an artifact from an offset, as many as exist and were asked for.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Piece {
     pub bytes: Bytes,
-    /// Of the whole artifact, bytes.
+    /// Size of the whole artifact, bytes.
     pub size: u64,
     pub media_type: String,
 }
 
-/// The id of the event that tells of an artifact an agent keeps. `sha256` is hexadecimal.
+/// The id of the event that reports an artifact stored by an agent. `sha256` is hexadecimal.
 pub fn artifact_event_id(name: &str, sha256: &str) -> String {
     format!("spill:{name}:{}", &sha256[..sha256.len().min(32)])
 }

@@ -1,4 +1,4 @@
-//! Who an [`Emitter`] speaks for: fixed when it is made, and impossible to change or to leave out.
+//! Whom an [`Emitter`] emits for: fixed at construction, impossible to change or to omit.
 
 use std::sync::{
     Arc,
@@ -18,7 +18,7 @@ use crate::domain::{
 /// Longest prefix of event ids, characters; it leaves room for the counter.
 pub const PREFIX_CHARS_MAX: usize = 100;
 
-/// Why an emitter could not be made.
+/// Why an emitter could not be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidIdentity {
     #[error("this emitter cannot emit for a run with the role {}", .0.as_str())]
@@ -32,12 +32,12 @@ pub enum InvalidIdentity {
 enum EventIds {
     /// `<prefix>-<n>`.
     Counted,
-    /// An event with a span is the only one of its type there: `<type>:<span>`. All others are counted.
+    /// An event with a span is the only one of its type in that span: `<type>:<span>`. All others are counted.
     Spans,
 }
 
-/// The part both emitters share. Event ids are `<prefix>-<n>`: whoever repeats a call with the same events repeats
-/// their ids, and the log keeps one of each. The prefix must be new for every producer of a run.
+/// The part both emitters share. Event ids are `<prefix>-<n>`: a retry of the same events repeats their ids, and the
+/// log keeps one of each. The prefix must be new for every producer of a run.
 struct Identity {
     prefix: String,
     ids: EventIds,
@@ -63,7 +63,7 @@ impl Identity {
     }
 
     fn identified(&self, event: NewEvent) -> NewEvent {
-        // A delta is no row, so there is nothing a repeated one could be a duplicate of.
+        // A delta is not stored, so it cannot be a duplicate.
         if event.event_type.is_ephemeral() {
             return event;
         }
@@ -77,7 +77,7 @@ impl Identity {
     }
 }
 
-/// Speaks for a run that answers for itself: a supervisor, an agent that works alone, a router.
+/// Emits for a run that is not a worker's: a supervisor, an agent that works alone, a router.
 pub struct SupervisorEmitter(Identity);
 
 impl SupervisorEmitter {
@@ -89,8 +89,8 @@ impl SupervisorEmitter {
         }
     }
 
-    /// Lets the ids of events follow from their spans: for a producer that does everything again after a crash, and
-    /// starts and ends each span once. The prefix must still be new for every attempt.
+    /// Derives event ids from spans: for a producer that repeats everything after a crash, and starts and ends each
+    /// span once. The prefix must still be new for every attempt.
     #[must_use]
     pub fn repeatable(mut self) -> Self {
         self.0.ids = EventIds::Spans;
@@ -101,7 +101,7 @@ impl SupervisorEmitter {
         self.0.host.context()
     }
 
-    /// The events with their identity, for whoever sends them on later.
+    /// The events with their identity, for a caller that sends them later.
     pub fn events(&self, drafts: Vec<Draft>) -> Vec<NewEvent> {
         self.0.events(drafts)
     }
@@ -113,7 +113,7 @@ impl Emitter for SupervisorEmitter {
     }
 }
 
-/// Speaks for a run that a supervisor spawned.
+/// Emits for a run that a supervisor spawned.
 pub struct WorkerEmitter(Identity);
 
 impl WorkerEmitter {
@@ -143,7 +143,7 @@ impl Emitter for WorkerEmitter {
     }
 }
 
-/// For work nobody logs: says nothing and remembers nothing.
+/// Discards everything: for work that is not logged.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct NullEmitter;
 

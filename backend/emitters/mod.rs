@@ -1,12 +1,12 @@
-//! How a run speaks, and what else it needs of the place that carries it out: emitters with an identity, and the host.
+//! How a run emits events, and what else it needs from its executor: emitters with an identity, and the host.
 //!
-//! Invariant kept here: whoever acts says for whom. An emitter carries the
-//! [`RunContext`](crate::domain::context::RunContext) it was built with; nothing is looked up in a task-local, a static
-//! or the payload. So two runs that work side by side in one process cannot be confused.
+//! Invariant kept here: identity is explicit. An emitter carries the [`RunContext`](crate::domain::context::RunContext)
+//! it was built with; nothing is looked up in a task-local, a static or the payload, so two runs that work concurrently
+//! in one process cannot be confused.
 //!
-//! Events leave through the run's [`host::RunHost`], which is the server itself or a runner; code here cannot tell which.
+//! Events leave through the run's [`host::RunHost`], the server itself or a runner; code here cannot tell which.
 //!
-//! Start reading at [`host`], then [`emitter`] (the sentences) and [`identity`] (who says them).
+//! Start reading at [`host`], then [`emitter`] (the events) and [`identity`] (whom they are for).
 
 pub mod emitter;
 pub mod host;

@@ -1,4 +1,4 @@
-//! What tests share that need a host: a log and a thread in memory, which a test can read and take away in the middle.
+//! Test support for code that needs a host: an in-memory log and thread that a test can read and cut off at any point.
 
 use std::{
     collections::BTreeMap,
@@ -27,11 +27,11 @@ use crate::{
     threads::state_thread,
 };
 
-/// What hosts of one world share; a process may lose its grip on it: after `left` operations nothing works any more.
+/// State shared by hosts; a process may lose access to it: after `left` operations every call fails.
 pub(crate) struct World {
     pub(crate) left: AtomicUsize,
     pub(crate) done: AtomicUsize,
-    /// Whether the operation that fails takes effect all the same, as when only its answer is lost.
+    /// Whether the failing operation takes effect anyway, as when only its answer is lost.
     pub(crate) lost_answer: AtomicBool,
     /// The type of the event that is refused, if any.
     refuses: Option<&'static str>,
@@ -46,7 +46,7 @@ pub(crate) struct HostState {
     pub(crate) events: Vec<Recorded>,
     pub(crate) answers: BTreeMap<String, Answered>,
     pub(crate) ends: Vec<ChildEnd>,
-    /// Names, media types and bytes; the first is `a1`. None are taken while this is `None`.
+    /// Names, media types and bytes; the first is `a1`. While `None`, none are accepted.
     pub(crate) artifacts: Option<Vec<(String, String, Bytes)>>,
 }
 
@@ -71,7 +71,7 @@ impl World {
         world
     }
 
-    /// The same after a restart.
+    /// The same state after a restart.
     pub(crate) fn again(&self, operations: usize) -> Arc<Self> {
         let world = Self::lasting(operations);
         *world.held.lock().unwrap() = std::mem::take(&mut *self.held.lock().unwrap());
@@ -89,7 +89,7 @@ impl World {
         if alive {
             return Ok(act(&mut self.held.lock().unwrap()));
         }
-        // The answer to the first operation that fails may be all that was lost.
+        // Of the first operation that fails, only the answer may be lost.
         if self.lost_answer.swap(false, Ordering::SeqCst) {
             act(&mut self.held.lock().unwrap());
         }
@@ -106,7 +106,7 @@ impl World {
         self.events().into_iter().filter(of_run).map(|event| event.event_type.to_string()).collect()
     }
 
-    /// What readers of the log see, without what differs from one attempt to the next.
+    /// What readers of the log see, without what differs between attempts.
     pub(crate) fn story(&self) -> Vec<(String, Option<String>, Value)> {
         let story = self.events().into_iter().map(|event| {
             let mut payload: Value = serde_json::from_str(event.payload.as_str()).unwrap();
@@ -137,10 +137,10 @@ impl RunHost for InMemory {
         &self.context
     }
 
-    /// Stamped as the server stamps it. An event id that is there already is no second event.
+    /// Stamped as the server stamps it. An event id that exists already adds no event.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async move {
-            // Others get their turn in the middle of every emission, as they would around real I/O.
+            // Yields in every emission, as real I/O would.
             tokio::task::yield_now().await;
             if events.iter().any(|event| Some(event.event_type.as_str()) == self.world.refuses) {
                 return Err(HostError::refused("refused on purpose"));

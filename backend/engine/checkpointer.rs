@@ -1,4 +1,4 @@
-//! How a graph's state becomes a checkpoint of the run's thread, and is read back.
+//! Encodes a graph's state as a checkpoint of the run's thread, and decodes it.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -25,12 +25,12 @@ use crate::{
     store::checkpoints::{NewCheckpoint, NewWrites},
 };
 
-/// A state that can never be kept or read.
+/// The error for a state that can never be saved or read.
 pub(super) fn unfit(reason: impl std::fmt::Display) -> HostError {
     HostError::refused(reason).because("the run's state could not be saved or read")
 }
 
-/// What a node gave or remembered inside a step.
+/// A node's update or a memoized value of the current step, as a write of the checkpoint.
 pub(super) fn memo(at: &CheckpointId, node: &str, key: &str, value: &Value) -> Result<NewWrites, HostError> {
     Ok(NewWrites {
         ns: Namespace::default(),
@@ -42,21 +42,21 @@ pub(super) fn memo(at: &CheckpointId, node: &str, key: &str, value: &Value) -> R
     })
 }
 
-/// The channel of what is remembered inside a step.
+/// The channel of memoized values.
 const MEMO: &str = "memo";
-/// What a checkpoint's own value says it is.
+/// The format version, stored in the checkpoint's own value.
 const FORMAT: u32 = 1;
 
-/// Where a graph stands between two steps.
+/// The position of a graph between two steps.
 #[derive(Clone, Debug)]
 pub(super) struct Snapshot<S> {
     pub run_id: RunId,
     pub graph: String,
-    /// Steps done.
+    /// Completed steps.
     pub step: u32,
-    /// The nodes of the next step; none when the graph has ended.
+    /// The nodes of the next step; empty when the graph has ended.
     pub next: Vec<String>,
-    /// The node of the step done that was alone in it, and how long it took: its end is told with this checkpoint.
+    /// The node of the last step, if it ran alone, and how long it took: its end is emitted with this checkpoint.
     pub ended: Option<(String, Duration)>,
     pub state: S,
 }
@@ -72,12 +72,12 @@ struct Head {
     ended: Option<(String, Duration)>,
 }
 
-/// What the last checkpoint holds of each channel: since when, and what.
+/// Per channel of the last checkpoint: the checkpoint that introduced the value, and the value as JSON.
 pub(super) type StoredValues = BTreeMap<String, (CheckpointId, String)>;
 
-/// A checkpoint that this engine made, read back.
+/// A decoded checkpoint.
 pub(super) struct Read<S> {
-    /// The run that made it, if it was one of ours.
+    /// The run that made it; `None` for a restored session or a foreign id.
     pub run_id: Option<RunId>,
     pub graph: String,
     pub step: u32,
@@ -88,7 +88,7 @@ pub(super) struct Read<S> {
     pub memos: Memoized,
 }
 
-/// The checkpoint of a snapshot. Only channels that changed since `kept` come with their values.
+/// Encodes a snapshot. Only channels that changed since `kept` carry their values.
 pub(super) fn encode<S: State>(
     snapshot: &Snapshot<S>,
     checkpoint_id: CheckpointId,
@@ -131,7 +131,7 @@ pub(super) fn encode<S: State>(
     Ok((new, now))
 }
 
-/// The channels of a member of the state, each with its value as JSON.
+/// The channels of one member of the state, each with its value as JSON.
 fn channels<S: State>(name: String, value: Value) -> Vec<(String, String)> {
     match value {
         Value::Array(items) if S::APPENDED.contains(&name.as_str()) => {
@@ -142,8 +142,8 @@ fn channels<S: State>(name: String, value: Value) -> Vec<(String, String)> {
     }
 }
 
-/// Reads back what [`encode`] made, or what a saved session was restored as; `None` for another program's checkpoint,
-/// or one whose state no longer fits.
+/// Decodes what [`encode`] made, or a restored session; `None` for another program's checkpoint, or one whose state no
+/// longer fits.
 pub(super) fn decode<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     own(checkpoint).or_else(|| of_session(checkpoint))
 }
@@ -162,7 +162,7 @@ fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
             Some((list, segment)) => lists.entry(list).or_default().push((segment, value)),
             None => _ = members.insert(name.to_owned(), value),
         }
-        // A value that was counted in another way is kept anew with the next step.
+        // A value with a version in another format is stored again in the next step.
         if let Ok(since) = serde_json::from_str::<String>(blob.version.as_json()) {
             kept.insert(channel.as_str().to_owned(), (CheckpointId::trusted(&since), text));
         }
@@ -186,10 +186,10 @@ fn own<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     })
 }
 
-/// The graph of the agents that go on with messages. No other does, so every conversation goes on with this one.
+/// The graph of agents that continue from messages. No other does, so every conversation continues with this one.
 const CONVERSATION: &str = "assistant";
 
-/// The conversation of a restored session, whichever framework led it, and of the rest what this engine would keep.
+/// The conversation of a restored session, whatever framework produced it; of the rest, what this engine would store.
 fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     let messages = json!(conversation(checkpoint)?);
     let member = |(channel, blob): &(Channel, Blob)| {
@@ -198,7 +198,7 @@ fn of_session<S: State>(checkpoint: &Checkpoint) -> Option<Read<S>> {
     };
     let mut members: serde_json::Map<String, Value> = checkpoint.blobs.0.iter().filter_map(member).collect();
     members.insert("messages".to_owned(), messages.clone());
-    // Another framework may call something else by the name of a member.
+    // Another framework may use a member's name for something else.
     let state = serde_json::from_value(Value::Object(members))
         .or_else(|_| serde_json::from_value(json!({"messages": messages})));
     Some(Read {
@@ -221,7 +221,7 @@ fn json_value(value: &Value) -> checkpoint::Value {
     checkpoint::Value { t: ValueType::trusted("json"), b: Bytes64(value.to_string().into_bytes()) }
 }
 
-/// An id after `parent`, whatever the clocks of two machines say: checkpoints of a thread sort by their ids.
+/// An id that sorts after `parent`, even if the clocks of two machines differ: a thread's checkpoints sort by id.
 pub(super) fn id_after(id: uuid::Uuid, parent: Option<&CheckpointId>) -> Result<CheckpointId, HostError> {
     let Some(parent) = parent else { return Ok(CheckpointId::trusted(&id.to_string())) };
     let after = uuid::Uuid::try_parse(parent.as_str()).map_err(|_| {

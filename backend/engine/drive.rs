@@ -1,4 +1,4 @@
-//! How a graph is driven ([`RunEnv::drive`]): from wherever it stands to wherever it gets.
+//! Drives a graph ([`RunEnv::drive`]) from where it stands until it completes, fails, waits or is cancelled.
 
 use std::{
     any::Any,
@@ -25,10 +25,10 @@ use crate::{
     threads::state_thread,
 };
 
-/// Within which bounds a graph runs.
+/// The bounds within which a graph runs.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
-    /// Most steps of one run.
+    /// Maximum steps of one run.
     pub steps_max: u32,
     /// Longest time one visit of a node may take.
     pub node_time_max: Duration,
@@ -40,26 +40,26 @@ impl Default for Limits {
     }
 }
 
-/// Where a graph got to.
+/// How driving a graph ended.
 #[derive(Debug)]
 pub enum Ended<S> {
     Completed(S),
-    /// It waits, for people or for other runs; driven again it goes on from here.
+    /// Waiting for people or for other runs; driven again, it continues from here.
     Suspended {
         questions: Vec<Question>,
         waits: Vec<(String, Vec<RunId>)>,
     },
-    /// A node failed, took too long or panicked, or the bounds were reached.
+    /// A node failed, timed out or panicked, or a bound was reached.
     Failed {
         node: Option<&'static str>,
         error: String,
     },
-    /// The cancellation came first.
+    /// Cancelled before it ended.
     Cancelled,
 }
 
 impl<S> Ended<S> {
-    /// The same end, with what is made of the state.
+    /// Maps the state of a completed graph.
     pub fn map<T>(self, of: impl FnOnce(S) -> T) -> Ended<T> {
         match self {
             Self::Completed(state) => Ended::Completed(of(state)),
@@ -70,7 +70,7 @@ impl<S> Ended<S> {
     }
 }
 
-/// A graph under way.
+/// A graph being driven.
 pub(super) struct Drive<'a, S: State> {
     graph: &'a Graph<S>,
     env: &'a RunEnv,
@@ -78,25 +78,25 @@ pub(super) struct Drive<'a, S: State> {
     thread: ThreadId,
 }
 
-/// Between two steps.
+/// The position between two steps.
 struct At<S> {
     checkpoint_id: CheckpointId,
-    /// The newest that is kept, this one or one before it.
+    /// The newest saved checkpoint, this one or an earlier one.
     kept_id: Option<CheckpointId>,
     snapshot: Snapshot<S>,
-    /// What the newest that is kept holds.
+    /// The values of the newest saved checkpoint.
     kept: StoredValues,
     memos: Memoized,
 }
 
-/// What a node gave, as it is kept until the step is over.
+/// A node's update, as kept until the step is over.
 #[derive(Serialize, Deserialize)]
 struct NodeOutput<U> {
     update: U,
     took: Duration,
 }
 
-/// Characters that are repeated of a node's name which is none.
+/// Characters shown of an unknown node's name.
 const NODE_CHARS_SHOWN: usize = 64;
 /// The key under which a node's update is kept.
 const UPDATE: &str = "=";
@@ -143,13 +143,13 @@ impl<'a, S: State> Drive<'a, S> {
         let (state, kept) = match (read, &parent) {
             (Some(read), Some(at)) if read.run_id == Some(self.env.host.context().run_id) => {
                 let snapshot = Snapshot { ended: read.ended, ..self.snapshot(read.step, read.next, read.state) };
-                // Whoever may write to the thread may have written this one; what it names becomes spans.
+                // Anyone who may write to the thread may have written this checkpoint, and its names become spans.
                 let named = snapshot.next.iter().chain(snapshot.ended.iter().map(|(node, _)| node));
                 if let Some(node) = named.into_iter().find(|node| self.graph.work(node).is_none()) {
                     let node: String = node.chars().filter(|c| !c.is_control()).take(NODE_CHARS_SHOWN).collect();
                     return Err(checkpointer::unfit(format!("the graph no longer has a node {node}")));
                 }
-                // Perhaps it was kept, and not yet told.
+                // It may have been saved without its events having been emitted.
                 self.tell(Some(at), &snapshot).await?;
                 let (checkpoint_id, kept_id) = (at.clone(), parent.clone());
                 return Ok(At { checkpoint_id, kept_id, snapshot, kept: read.kept, memos: read.memos });
@@ -172,7 +172,7 @@ impl<'a, S: State> Drive<'a, S> {
         }
     }
 
-    /// Keeps where the graph stands now, after the checkpoint `before`, if each step is kept; and tells of the step.
+    /// Saves the position after the checkpoint `before`, if every step is saved, and emits the step's events.
     async fn save(
         &self,
         snapshot: Snapshot<S>,
@@ -196,7 +196,7 @@ impl<'a, S: State> Drive<'a, S> {
         Ok(())
     }
 
-    /// Keeps a graph that waits, with what its nodes have remembered in the step that is not over.
+    /// Saves a waiting graph, with the values memoized in the unfinished step.
     async fn keep_waiting(&self, mut at: At<S>) -> Result<(), HostError> {
         if at.kept_id.as_ref() != Some(&at.checkpoint_id) {
             self.keep(&mut at).await?;
@@ -211,7 +211,7 @@ impl<'a, S: State> Drive<'a, S> {
         self.env.emitter.step_turned(&turn).await
     }
 
-    /// Says how the last step ended, what is kept and which nodes begin: once for all, after the state is kept.
+    /// Emits how the last step ended, which checkpoint was saved and which nodes begin: all at once, after the save.
     async fn tell(&self, kept: Option<&CheckpointId>, snapshot: &Snapshot<S>) -> Result<(), HostError> {
         let Snapshot { step, next, ended, .. } = snapshot;
         let goes_on = *step < self.limits.steps_max && !self.env.cancel.is_cancelled();
@@ -219,7 +219,7 @@ impl<'a, S: State> Drive<'a, S> {
         let next: Vec<&str> = next.iter().map(String::as_str).collect();
         let turn = Turn {
             ended: ended.iter().map(|(node, took)| (span_of(*step, node), node.as_str(), *took)).collect(),
-            // What the first one holds was asked, and what the last one holds is the outcome.
+            // The first checkpoint holds the input and the last one the outcome: neither is reported.
             checkpoint: kept.filter(|_| *step > 0 && !next.is_empty()).map(|kept| SpanId::trusted(kept.as_str())),
             thread: &self.thread,
             step: *step,
@@ -229,7 +229,7 @@ impl<'a, S: State> Drive<'a, S> {
         self.env.emitter.step_turned(&turn).await
     }
 
-    /// Visits every node of the step; `None` when the run was cancelled in the middle.
+    /// Visits every node of the step; `None` if the run was cancelled meanwhile.
     async fn step(&self, at: &mut At<S>) -> Result<Option<Outcomes<S>>, HostError> {
         let number = at.snapshot.step + 1;
         let step = Arc::new(Step {
@@ -267,7 +267,7 @@ impl<'a, S: State> Drive<'a, S> {
         Ok(outcomes)
     }
 
-    /// Applies the updates, saves, and says so. The inner error is a graph that contradicts itself.
+    /// Applies the updates, saves and emits. The inner error means that the graph contradicts itself.
     async fn advance(&self, at: At<S>, given: Vec<NodeOutput<S::Update>>) -> Result<Result<At<S>, String>, HostError> {
         let mut state = at.snapshot.state;
         let alone = match (at.snapshot.next.as_slice(), given.as_slice()) {
@@ -294,7 +294,7 @@ impl<'a, S: State> Drive<'a, S> {
 
 type Outcomes<S> = (Vec<NodeOutput<<S as State>::Update>>, Vec<(&'static str, Stop)>);
 
-/// What follows when nodes stopped short: an error of the host first, then a failure, then the waiting.
+/// What follows when nodes stopped early: a host error first, then a failure, then waiting.
 fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, HostError> {
     if stops.is_empty() {
         return Ok(None);
@@ -314,11 +314,11 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Host
     }))
 }
 
-/// One visit, whose start is told already. What the node gave before a crash is not asked for again.
+/// One visit, whose start was already emitted. An update that was kept before a crash is used again.
 ///
-/// A node that has others beside it has its update kept, and its end told, as soon as it is done; they may take long.
-/// The
-/// update of one that is alone is kept by the checkpoint that follows at once, and its end is told with it.
+/// When several nodes run in the step, each update is kept, and its end emitted, as soon as the node is done; the
+/// others may take long. A node that runs alone has its update saved by the checkpoint that follows at once, and its
+/// end emitted with it.
 async fn visited<S: State>(
     visit: NodeContext<S>,
     work: Work<S>,
@@ -356,7 +356,7 @@ async fn visited<S: State>(
     }
 }
 
-/// What a panic said.
+/// The message of a panic.
 fn said(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
     text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_else(|| "without a message".to_owned())

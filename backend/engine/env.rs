@@ -1,4 +1,4 @@
-//! [`RunEnv`]: what a graph, and whoever drives it, has of its run.
+//! [`RunEnv`]: what a graph, and its driver, get for one run.
 
 use std::sync::Arc;
 
@@ -16,24 +16,25 @@ use crate::{
     },
 };
 
-/// When a graph's state is kept.
+/// When a graph's state is saved.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum Durability {
-    /// After each step, and what nodes remember inside it at once: no step is taken twice.
+    /// After each step, and memoized values at once: no step is taken twice.
     #[default]
     EveryStep,
-    /// When the graph waits; `waited` says whether it has before. One that was killed goes on from where it waited last, or
-    /// begins again.
+    /// When the graph waits; `waited` states whether it has waited before. A killed one resumes where it last waited,
+    /// or begins again.
     WhenWaiting { waited: bool },
-    /// Never: it begins each time.
+    /// Never: it begins again each time.
     Never,
 }
 
-/// What somebody works with who carries a run out.
+/// What the executor of a run works with.
 #[derive(Clone)]
 pub struct RunEnv {
     pub host: Arc<dyn RunHost>,
-    /// Its event ids must follow from the spans, see [`SupervisorEmitter::repeatable`](crate::emitters::identity::SupervisorEmitter::repeatable).
+    /// Must derive event ids from spans, see
+    /// [`SupervisorEmitter::repeatable`](crate::emitters::identity::SupervisorEmitter::repeatable).
     pub emitter: Arc<dyn Emitter>,
     pub ids: IdSource,
     pub stopwatch: Stopwatch,
@@ -42,10 +43,10 @@ pub struct RunEnv {
 }
 
 impl RunEnv {
-    /// Goes on from the run's last checkpoint, or begins: `begin` gets the state the thread was left in by an earlier
-    /// run of this graph, if there is one.
+    /// Continues from the run's last checkpoint, or begins: `begin` gets the state that an earlier run of this graph
+    /// left in the thread, if there is one.
     ///
-    /// After an error of the host the graph stands where it stood and may be driven again.
+    /// After a host error, the graph is where it was and may be driven again.
     pub async fn drive<S: State>(
         &self,
         graph: &Graph<S>,

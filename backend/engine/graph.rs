@@ -1,4 +1,4 @@
-//! [`Graph`]: which nodes there are and which follow which.
+//! [`Graph`]: the nodes and the edges between them.
 
 use std::{collections::BTreeMap, fmt, sync::Arc};
 
@@ -9,10 +9,10 @@ use super::{NodeContext, State, Stop};
 /// What follows a node.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Next {
-    /// The graph ends here, unless another node of the same step leads on.
+    /// The graph ends here, unless another node of the same step continues.
     End,
     To(&'static str),
-    /// Several nodes, side by side.
+    /// Several nodes, run concurrently.
     All(Vec<&'static str>),
 }
 
@@ -32,11 +32,11 @@ type Choice<S> = Arc<dyn Fn(&S) -> Next + Send + Sync>;
 
 enum Edge<S> {
     Always(Next),
-    /// Decided on the state after the step; it may only name these.
+    /// Decided from the state after the step; may only name these.
     Choice(Vec<&'static str>, Choice<S>),
 }
 
-/// What is wrong with a graph.
+/// Why a graph is invalid.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidGraph {
     #[error("two nodes are named {0}")]
@@ -49,7 +49,7 @@ pub enum InvalidGraph {
     Name(&'static str),
 }
 
-/// Named nodes and the edges between them. Made once, shared by every run.
+/// Named nodes and the edges between them. Built once, shared by every run.
 pub struct Graph<S: State> {
     name: &'static str,
     entry: &'static str,
@@ -64,7 +64,7 @@ impl<S: State> Graph<S> {
         Self { name, entry, nodes: BTreeMap::new(), edges: BTreeMap::new(), flaw: None }
     }
 
-    /// Adds a node. It may run more than once for one step (after a crash), so what must happen once belongs into
+    /// Adds a node. It may run more than once for one step (after a crash), so what must happen once belongs in
     /// [`NodeContext::once`].
     #[must_use]
     pub fn node<F>(mut self, name: &'static str, work: impl Fn(NodeContext<S>) -> F + Send + Sync + 'static) -> Self
@@ -82,14 +82,14 @@ impl<S: State> Graph<S> {
         self
     }
 
-    /// What always follows a node.
+    /// Adds an unconditional edge.
     #[must_use]
     pub fn edge(mut self, from: &'static str, next: Next) -> Self {
         self.edges.insert(from, Edge::Always(next));
         self
     }
 
-    /// What follows a node depends on the state after the step; `choose` may name only `among`.
+    /// Adds a conditional edge, decided from the state after the step; `choose` may name only `among`.
     #[must_use]
     pub fn choice(
         mut self,
@@ -101,7 +101,7 @@ impl<S: State> Graph<S> {
         self
     }
 
-    /// Checks that every edge leads somewhere and every node on.
+    /// Checks that every edge leads to a node and every node has an edge.
     pub fn build(self) -> Result<Self, InvalidGraph> {
         if let Some(flaw) = self.flaw {
             return Err(flaw);
@@ -137,7 +137,7 @@ impl<S: State> Graph<S> {
         self.nodes.get_key_value(node).map(|(name, work)| (*name, Arc::clone(work)))
     }
 
-    /// The nodes after these, in the order of their names, each once.
+    /// The nodes that follow these, sorted by name, without duplicates.
     pub(super) fn after(&self, done: &[String], state: &S) -> Result<Vec<String>, String> {
         let mut next = std::collections::BTreeSet::new();
         for node in done {

@@ -1,17 +1,17 @@
 //! The engine: graphs of named nodes over a typed state, with a checkpoint after every step.
 //!
-//! A graph runs in steps. All nodes of a step run side by side on the same state; when the last one is done their
-//! updates are applied in the order of the nodes' names, the state is saved, and the edges say which nodes are next. So a
-//! graph that was killed anywhere goes on from its last step, and inside that step only the nodes that had not finished
-//! run again: what a node gives, and what it remembers with [`NodeContext::once`], is saved before anything is built on it.
-//! (What a node gives that is alone in its step is saved with the step's checkpoint, which follows at once.)
+//! A graph runs in steps. All nodes of a step run concurrently on the same state; when the last one is done, their
+//! updates are applied in the order of the nodes' names, the state is saved, and the edges select the next nodes. So a
+//! graph killed anywhere resumes at its last step, and of that step only the unfinished nodes run again: a node's
+//! update, and what it memoizes with [`NodeContext::once`], is saved before anything builds on it. (The update of a
+//! node that is alone in its step is saved with the step's checkpoint, which follows at once.)
 //!
-//! Invariant kept here: state first, then events. The end of a step is logged only when what it gave can no longer be
-//! lost, and events carry ids that follow from their spans, so a step that is repeated writes no event twice.
+//! Invariant kept here: state first, then events. The end of a step is logged only when its updates can no longer be
+//! lost, and event ids derive from spans, so a repeated step writes no event twice.
 //!
 //! Nothing is ambient: the run's [`RunHost`](crate::emitters::host::RunHost), its emitter and the cancellation are
-//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do), [`env`](mod@env) and [`drive`]; `checkpointer` says how a
-//! state is kept.
+//! arguments. Start reading at [`graph`], then [`visit`] (what a node may do), [`env`](mod@env) and [`drive`];
+//! `checkpointer` saves the state.
 
 mod checkpointer;
 pub mod drive;
@@ -28,16 +28,16 @@ pub use self::{
     visit::{NodeContext, Stop},
 };
 
-/// What a graph works on. It serialises as a JSON object; each member is kept as a channel of the thread's checkpoint,
-/// stored anew only when it changed.
+/// What a graph works on. It serialises as a JSON object; each member is stored as a channel of the thread's
+/// checkpoint, and again only when it changed.
 pub trait State: Serialize + DeserializeOwned + Clone + Send + Sync + 'static {
-    /// What a node gives back.
+    /// What a node returns.
     type Update: Serialize + DeserializeOwned + Send + 'static;
 
-    /// Members that are lists to which nothing is done but adding at the end; of such a list only what is new is stored.
+    /// List members that only grow at the end; of such a list only what is new is stored.
     const APPENDED: &'static [&'static str] = &[];
 
-    /// Takes in what one node gave. Nodes of one step apply in the order of their names.
+    /// Applies a node's update. Updates of one step are applied in the order of the nodes' names.
     fn apply(&mut self, update: Self::Update);
 }
 

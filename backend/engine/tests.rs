@@ -58,7 +58,7 @@ async fn drive_with(
     cancel: &CancellationToken,
     durability: Durability,
 ) -> Result<Ended<Trail>, HostError> {
-    // All runs are of one thread.
+    // All runs share one thread.
     let context =
         RunContext { thread_id: Some(ThreadId::trusted("t")), parent_run_id: None, ..context(run, Role::Agent, "a") };
     let prefix = format!("a{}", ATTEMPTS.fetch_add(1, Ordering::SeqCst));
@@ -93,7 +93,7 @@ fn mark(name: &'static str) -> impl Fn(NodeContext<Trail>) -> BoxFuture<'static,
     move |visit| Box::pin(async move { Ok(Mark(name.to_owned(), visit.state.total + 1)) })
 }
 
-/// Ten nodes: a line, a choice that loops once, a fork and a join, and one that remembers two values.
+/// Ten nodes: a sequence, a choice that loops once, a fork and a join, and one that memoizes two values.
 fn ten() -> Graph<Trail> {
     let again = |trail: &Trail| if trail.seen.len() < 6 { Next::To("b") } else { Next::To("d") };
     let remembering = |visit: NodeContext<Trail>| async move {
@@ -142,7 +142,7 @@ async fn a_graph_that_is_killed_between_any_two_operations_ends_as_if_it_had_not
         let world = world.again(usize::MAX);
         let Ended::Completed(state) = driven(&graph, &world).await else { panic!("it completes") };
         assert_eq!(state, expected, "killed after {killed_after}");
-        // Nodes that run side by side may be told in any order.
+        // Events of concurrent nodes may come in any order.
         let mut story = world.story();
         for story in [&mut story, &mut told] {
             story.sort_by_key(|(kind, span, payload)| (kind.clone(), span.clone(), payload.to_string()));

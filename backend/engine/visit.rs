@@ -1,4 +1,4 @@
-//! [`NodeContext`]: what a node gets, and how it stops short.
+//! [`NodeContext`]: what a node gets, and why it stops early.
 
 use std::{
     collections::HashMap,
@@ -28,20 +28,20 @@ pub struct Question {
     pub step: SpanId,
 }
 
-/// Why a node gives no update now.
+/// Why a node returns no update.
 #[derive(Clone, Debug, PartialEq, thiserror::Error)]
 pub enum Stop {
-    /// The node failed, and so does the run. In words for the person who runs the agent.
+    /// The node failed, and with it the run. The text is for the person who runs the agent.
     #[error("{0}")]
     Failed(String),
-    /// It waits for a person; it is visited again when the answer is there.
+    /// Waiting for a person; the node is visited again once the answer exists.
     #[error("waits for answers")]
     Ask(Vec<Question>),
-    /// It waits for runs; it is visited again when they have ended.
+    /// Waiting for runs; the node is visited again once they have ended.
     #[error("waits for runs")]
     Wait { reason: String, runs: Vec<RunId> },
-    /// What it works with cannot be reached, or refuses. Says nothing about the run, which stands where it stood; the
-    /// node is visited again when the graph is driven again.
+    /// The host cannot be reached, or refuses. Says nothing about the run, which stays where it was; the node is
+    /// visited again when the graph is driven again.
     #[error(transparent)]
     Host(#[from] HostError),
 }
@@ -57,10 +57,10 @@ pub(super) fn span_of(step: u32, node: &str) -> SpanId {
     SpanId::trusted(&format!("s{step}.{node}"))
 }
 
-/// What is remembered inside the current step: by node and key.
+/// The values memoized in the current step, by node and key.
 pub(super) type Memoized = HashMap<(String, String), Value>;
 
-/// Where the step stands, shared by its nodes.
+/// The current step, shared by its nodes.
 pub(super) struct Step {
     pub checkpoint_id: CheckpointId,
     /// Counts from 1.
@@ -68,13 +68,13 @@ pub(super) struct Step {
     pub memos: Mutex<Memoized>,
 }
 
-/// One visit of a node.
+/// One visit (execution) of a node.
 pub struct NodeContext<S> {
-    /// Its cancellation drops the node's future; work on other threads should look at it.
+    /// Its cancellation drops the node's future; work on other threads should check it.
     pub env: RunEnv,
-    /// As it was when the step began; the same for all nodes of the step.
+    /// The state when the step began; the same for all nodes of the step.
     pub state: Arc<S>,
-    /// The step's span, above everything the node does.
+    /// The step's span, the parent of everything the node does.
     pub span: SpanId,
     pub(super) node: &'static str,
     pub(super) step: Arc<Step>,
@@ -88,15 +88,14 @@ impl<S> Clone for NodeContext<S> {
 }
 
 impl<S> NodeContext<S> {
-    /// The run it acts for.
+    /// The run the node acts for.
     pub fn context(&self) -> &RunContext {
         self.env.host.context()
     }
 
-    /// Does `work` once in this step, whatever happens: its value is kept before it is given, and a later visit gets
-    /// the
-    /// kept one. Between the work's end and the keeping lies a moment in which a crash makes it run again, so work with
-    /// effects outside wants a key of its own there. `key`: at most 64 bytes, unique in the node.
+    /// Runs `work` once in this step: its value is saved before it is returned, and a later visit gets the saved value.
+    /// A crash between the end of `work` and the save makes it run again, so work with external effects needs an
+    /// idempotency key of its own. `key`: at most 64 bytes, unique in the node.
     pub async fn once<T, F>(&self, key: &str, work: impl FnOnce() -> F) -> Result<T, Stop>
     where
         T: Serialize + DeserializeOwned,
@@ -111,14 +110,14 @@ impl<S> NodeContext<S> {
         Ok(value)
     }
 
-    /// What was kept under a key in this step, by this visit or one before a crash.
+    /// The value kept under a key in this step, by this visit or by one before a crash.
     pub fn kept<T: DeserializeOwned>(&self, key: &str) -> Option<T> {
         let found = self.memos().get(&(self.node.to_owned(), key.to_owned())).cloned();
-        // A value that no longer reads as what it was is as good as none.
+        // A value that no longer deserialises counts as missing.
         found.and_then(|kept| serde_json::from_value(kept).ok())
     }
 
-    /// Keeps a value for the rest of the step, across crashes. A key is kept once.
+    /// Keeps a value for the rest of the step, across crashes. Each key is kept once.
     pub async fn keep(&self, key: &str, kept: Value) -> Result<(), Stop> {
         if self.env.durability == Durability::EveryStep {
             let memo = checkpointer::memo(&self.step.checkpoint_id, self.node, key, &kept)?;
@@ -128,19 +127,17 @@ impl<S> NodeContext<S> {
         Ok(())
     }
 
-    /// Asks a person. The run is interrupted until the answer is there; then the node is visited again and gets it
-    /// here.
-    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)), and the
-    /// same
-    /// at every visit, but for its `expires_at`.
+    /// Asks a person. The run is interrupted until the answer exists; then the node is visited again and gets it here.
+    /// A question is no larger than an event ([`PAYLOAD_BYTES_MAX`](crate::domain::limits::PAYLOAD_BYTES_MAX)) and,
+    /// except for its `expires_at`, the same at every visit.
     ///
-    /// `key` tells the questions of one node apart. The answer may also be that nobody answered in time.
+    /// `key` distinguishes the questions of one node. The answer may also be that nobody answered in time.
     pub async fn ask(&self, key: &str, payload: Value) -> Result<Answered, Stop> {
         let mut answers = self.ask_all(vec![(key.to_owned(), payload)]).await?;
         answers.pop().ok_or_else(|| Stop::failed("a question without an answer"))
     }
 
-    /// Asks several questions at once and waits until all are answered. The answers come in the order asked.
+    /// Asks several questions at once and waits until all are answered. The answers are in the order asked.
     pub async fn ask_all(&self, questions: Vec<(String, Value)>) -> Result<Vec<Answered>, Stop> {
         let (mut answers, mut open) = (Vec::new(), Vec::new());
         for (key, payload) in questions {
@@ -154,8 +151,8 @@ impl<S> NodeContext<S> {
         if open.is_empty() { Ok(answers) } else { Err(Stop::Ask(open)) }
     }
 
-    /// Waits for runs below this one; the run rests in the meantime and holds nobody. Their ends come in the order
-    /// asked.
+    /// Waits for runs below this one; meanwhile the run is suspended and occupies no executor. Their ends are in the
+    /// order asked.
     pub async fn wait_for(&self, reason: &str, runs: &[RunId]) -> Result<Vec<ChildEnd>, Stop> {
         let ends = self.env.host.ends(runs).await?;
         if ends.len() == runs.len() {

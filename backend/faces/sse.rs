@@ -1,8 +1,8 @@
-//! Signals as `text/event-stream`, framed by hand: LF only, one line of data per frame.
+//! Stream items as `text/event-stream`, framed by hand: LF only, one line of data per frame.
 //!
-//! A lone frame of a run's stream is handed on as the shared bytes it is; several waiting ones are put together into
-//! chunks, so that a burst costs one write and a reader that is not reading holds no more than a chunk. A long text is read
-//! as it is written.
+//! A single frame of a run's stream is passed on as the shared bytes it is; several waiting ones are combined into
+//! chunks, so that a burst costs one write and a reader that is not reading holds no more than a chunk. A long text is
+//! read as it is written.
 
 use std::vec;
 
@@ -18,13 +18,13 @@ use crate::{
     timeline::{follow::StreamItem, open::OpenText},
 };
 
-/// Writes signals as frames, a chunk at a time. In a feed it counts the cursor that each frame's id tells.
+/// Writes stream items as frames, a chunk at a time. In a feed it advances the cursor that is each frame's id.
 pub struct Encoder {
     feed: Option<FeedCursor>,
     waiting: vec::IntoIter<StreamItem>,
     /// The snapshot whose text is being written: what is left of the text, and what follows it.
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
-    /// What this reader waits when it is sent away.
+    /// How long this reader has to wait before it reconnects.
     pub retry_ms: u64,
 }
 
@@ -43,18 +43,18 @@ impl Encoder {
         Bytes::from(format!("retry: {RETRY_MS}\n\n"))
     }
 
-    /// Says that the server is still there.
+    /// A keep-alive comment.
     pub fn ping() -> Bytes {
         Bytes::from_static(b": ping\n\n")
     }
 
-    /// Takes what is to be written next. What was taken before has been written.
+    /// Takes the items to write next. The previous ones have been written.
     pub fn take(&mut self, signals: Vec<StreamItem>) {
         debug_assert!(self.waiting.len() == 0 && self.text.is_none(), "nothing is passed over");
         self.waiting = signals.into_iter();
     }
 
-    /// The next chunk of it; `None` when all is written.
+    /// The next chunk; `None` when everything is written.
     pub fn chunk(&mut self) -> Option<Bytes> {
         if let ([StreamItem::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
             let block = frame.block().clone();
@@ -93,7 +93,7 @@ impl Encoder {
             },
             StreamItem::Snapshot(open) => self.begin_snapshot(chunk, open),
             StreamItem::CaughtUp { last_seq, cursor } => {
-                // What a feed passed over counts as seen: the ids that follow go on from there.
+                // What a feed skipped counts as seen: the following ids continue from there.
                 if let (Some(own), Some(cursor)) = (&mut self.feed, cursor) {
                     own.clone_from(cursor);
                 }
@@ -116,9 +116,9 @@ impl Encoder {
         }
     }
 
-    /// Writes the frame of a text so far up to the text, and keeps the rest for the chunks that follow.
+    /// Writes the frame of a snapshot up to its text, and keeps the rest for the following chunks.
     fn begin_snapshot(&mut self, chunk: &mut BytesMut, open: &OpenText) {
-        // `text` and `type` are the last members, so the JSON of all others begins the frame's.
+        // `text` and `type` are the last members, so the frame's JSON begins with that of all others.
         let head = json!({
             "agent": open.context.agent, "offset": open.chars, "role": open.context.role,
             "run_id": open.context.run_id, "span_id": open.span_id,
@@ -130,20 +130,20 @@ impl Encoder {
     }
 }
 
-/// The inside of a JSON string. A text may be escaped in pieces, because every character is escaped by itself.
+/// The inside of a JSON string. A text may be escaped in pieces, because each character is escaped on its own.
 fn put_escaped(chunk: &mut BytesMut, text: &str) {
     let quoted = json!(text).to_string();
     chunk.put_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
 }
 
-/// All that a reader is told who is to come back later. `EventSource` knows the first line, other readers the frame.
+/// Everything sent to a reader that has to come back later. `EventSource` reads line one, others the frame.
 pub fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
     let mut chunk = BytesMut::from(format!("retry: {retry_ms}\n").as_bytes());
     control(&mut chunk, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
     chunk.freeze()
 }
 
-/// A frame that is not an event: it has no id, so no reader ever resumes from it.
+/// A frame that is not an event: it has no id, so no reader resumes from it.
 fn control(chunk: &mut BytesMut, event: &str, data: &serde_json::Value) {
     chunk.put_slice(format!("event: {event}\ndata: {data}\n\n").as_bytes());
 }

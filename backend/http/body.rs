@@ -1,4 +1,4 @@
-//! Bodies that are read whole: within their bound, within their sender's share of the room, and not for ever.
+//! Bodies that are read whole: within their bound, their sender's share of memory, and a time limit.
 
 use std::{pin::Pin, time::Duration};
 
@@ -29,26 +29,26 @@ use crate::{
     quota::{Full, Quota, Share},
 };
 
-/// How long a sender is listened to that has been refused already, so that it hears why.
+/// How long a rejected sender's body is still read, so that the sender gets the response.
 const DRAIN: Duration = Duration::from_secs(2);
-/// A sender that is silent for so long has nothing under way.
+/// A sender that is silent this long has nothing left to send.
 const DRAIN_SILENCE: Duration = Duration::from_millis(250);
 
-/// Whose share a body's room comes out of; left on the request by whoever verified its sender.
+/// The principal whose share a body uses; attached to the request where its sender was verified.
 #[derive(Clone)]
 pub(super) struct Payer(pub(super) OwnerId);
 
-/// A body within its bound, and what it says it is. It holds no credential.
+/// A body within its bound, and its kind. It contains no credential.
 pub(super) struct Body<const BYTES_MAX: usize = BODY_BYTES_MAX> {
     pub(super) bytes: Bytes,
     pub(super) is_ndjson: bool,
     guard: CredentialGuard,
-    /// Given back when the request is done.
+    /// Released when the request is done.
     room: Share,
 }
 
 impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
-    /// Its room, for what was made of it and outlives it.
+    /// Its share, for data that was made from it and outlives it.
     pub(super) fn into_room(self) -> Share {
         self.room
     }
@@ -60,7 +60,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
     async fn from_request(request: Request, server: &Server) -> Result<Self, Problem> {
         let (head, body) = request.into_parts();
         if let Err(problem) = check_head(&head.headers, BYTES_MAX) {
-            // Whoever waits to be asked for the body has nothing under way.
+            // A client that waits for `100 Continue` is not sending.
             if !head.headers.contains_key(header::EXPECT) {
                 drain(std::pin::pin!(body.into_data_stream())).await;
             }
@@ -70,7 +70,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         let is_ndjson = matches!(media_type.as_deref(), Some("application/x-ndjson" | "application/ndjson"));
         let is_json = media_type.as_deref().is_some_and(|t| t == "application/json" || t.ends_with("+json"));
         let guard = CredentialGuard::of(&head.headers, server);
-        // Who has no credential of ours comes through a webhook, of which a channel has one.
+        // A request without our credential comes through a webhook, of which a channel has one.
         let (bodies, payer) = match head.extensions.get::<Payer>() {
             Some(Payer(owner)) => (&server.bodies, owner.clone()),
             None => (&server.webhooks, OwnerId::trusted(head.uri.path())),
@@ -88,7 +88,7 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
     }
 }
 
-/// What can be refused before the first byte.
+/// Rejects what can be rejected before the first byte.
 fn check_head(headers: &HeaderMap, bytes_max: usize) -> Result<(), Problem> {
     if headers.get_all(header::CONTENT_ENCODING).iter().any(|encoding| encoding != "identity") {
         return Err(Problem::new(Code::UnsupportedMediaType, "a body must be sent without a Content-Encoding"));
@@ -105,8 +105,7 @@ fn too_slow() -> Problem {
     Problem::new(Code::TooSlow, "the body did not arrive in time").hint("nothing was done; send it again")
 }
 
-/// Takes a body in. Its room is taken as it comes, so that one that is slow, or says that it is large, keeps nobody
-/// out.
+/// Reads a body. Its share grows as the bytes arrive, so that a slow body, or one declared as large, blocks no other.
 async fn arrive(
     body: axum::body::Body,
     bytes_max: usize,
@@ -126,7 +125,7 @@ async fn arrive(
             None => Problem::new(Code::InvalidRequest, "the body ended early"),
         })?;
         let Ok(data) = frame.into_data() else { continue };
-        pace.came(asked.elapsed(), data.len());
+        pace.passed(asked.elapsed(), data.len());
         let missing = (bytes.len() + data.len()).div_ceil(1024).saturating_sub(room.amount());
         if missing > 0 {
             let steps = u32::try_from(missing).unwrap_or(u32::MAX).next_multiple_of(BODY_STEP_KIB);
@@ -136,9 +135,9 @@ async fn arrive(
     }
 }
 
-/// Reads on for a moment: a client that is still sending would not read the answer.
+/// Reads on for a moment: a client that is still sending would not read the response.
 pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Bytes, E>> + Send)>) {
-    // Enough for the largest body of all, and one that is a little over its bound.
+    // Enough for the largest body of all, and one slightly over its bound.
     let mut left = CHECKPOINT_BODY_BYTES_MAX + BODY_BYTES_MAX;
     let reading = async {
         while let Ok(Some(Ok(chunk))) = tokio::time::timeout(DRAIN_SILENCE, bytes.next()).await {
@@ -152,7 +151,7 @@ pub(super) async fn drain<E>(mut bytes: Pin<&mut (impl Stream<Item = Result<Byte
 }
 
 impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
-    /// Refuses values that hold a credential inside the encoding they came in.
+    /// Rejects values that contain a credential inside the encoding they were sent in.
     pub(super) fn check_values<'a>(&self, values: impl IntoIterator<Item = &'a [u8]>) -> Result<(), Problem> {
         values.into_iter().try_for_each(|value| self.guard.check(value))
     }
@@ -180,7 +179,7 @@ mod tests {
 
     use super::*;
 
-    /// Pieces of so many bytes, each after so long.
+    /// Pieces of this many bytes, one per interval.
     fn dribble(bytes: usize, every: Duration, count: usize) -> axum::body::Body {
         let pieces = stream::iter(0..count).then(move |_| async move {
             tokio::time::sleep(every).await;

@@ -1,4 +1,4 @@
-//! Messages of channels: in by their one door, or by Telegram's.
+//! Messages of channels: through the common route, or through Telegram's webhook.
 
 mod message;
 mod users;
@@ -42,10 +42,10 @@ use crate::{
     },
 };
 
-/// The header in which Telegram says the secret of the webhook.
+/// The header in which Telegram sends the secret of the webhook.
 const SECRET_HEADER: &str = "x-telegram-bot-api-secret-token";
 
-/// Telegram, when it is set up and has proved itself: before anything of the body is read.
+/// Telegram, if configured and authenticated: before any of the body is read.
 struct Webhook {
     channel: ChannelName,
     telegram: Telegram,
@@ -117,7 +117,7 @@ struct MessageOutcome {
 }
 
 impl MessageOutcome {
-    /// Without what a `wait` tells.
+    /// Without the members that a `wait` adds.
     fn of(receipt: &Receipt) -> Self {
         let mut told = Self {
             outcome: Outcome::Queued,
@@ -265,7 +265,7 @@ async fn telegram(
     Webhook { channel, telegram, config }: Webhook,
     body: Result<Body<WEBHOOK_BYTES_MAX>, Problem>,
 ) -> Result<StatusCode, Problem> {
-    // What cannot be read as a message, or must not be kept, would come again and again if it were refused.
+    // If rejected, what cannot be read as a message, or must not be stored, would be sent again and again.
     let known: Value = match body {
         Err(problem) if problem.code() == Code::CredentialInBody => {
             tracing::warn!("Telegram message dropped: it contains a JWT of this server");

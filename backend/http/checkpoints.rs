@@ -1,4 +1,4 @@
-//! Checkpoints: put them, put what their tasks write, read them back. Values are opaque from end to end.
+//! Checkpoints: put them, put their tasks' writes, read them back. Values are opaque from end to end.
 
 use std::collections::{HashMap, hash_map::Entry};
 
@@ -16,6 +16,7 @@ use super::{
     extract::{Body, Caller, CheckpointPath, Query, ThreadPath},
     page::next_cursor,
     problem::{Code, Problem},
+    replies,
     threads::{Removed, check_metadata, created_or_ok},
 };
 use crate::{
@@ -27,13 +28,18 @@ use crate::{
         event::timestamp,
         id::ThreadId,
         json::Json,
-        limits::{CHANNELS_MAX, CHECKPOINT_BODY_BYTES_MAX, PRUNE_IDS_MAX},
+        limits::{CHANNELS_MAX, CHECKPOINT_BODY_BYTES_MAX, PRUNE_IDS_MAX, REPLY_FREE_BYTES},
         principal::{OwnerId, Scope},
     },
-    store::checkpoints::{CheckpointFilter, CheckpointsAfter, NewCheckpoint, NewWrites},
+    store::{
+        self,
+        checkpoints::{
+            CheckpointFilter, CheckpointsAfter, FoundPage, NewCheckpoint, NewWrites, One, Stored as StoredCheckpoint,
+        },
+    },
 };
 
-/// Bodies that carry values.
+/// Bodies that contain values.
 type LargeBody = Body<CHECKPOINT_BODY_BYTES_MAX>;
 
 /// The routes of this file.
@@ -180,7 +186,7 @@ async fn put_writes(
         return Err(Problem::new(Code::TooLarge, format!("at most {CHANNELS_MAX} writes")).field("writes"));
     }
     body.check_values(writes.iter().map(|write| write.b.0.as_slice()))?;
-    // A place named twice goes by the rule for one that is taken: the last one wins, or the first one stays.
+    // A place named twice follows the rule for one that is taken: the last one wins, or the first one stays.
     let mut places: HashMap<i32, PutWrite> = HashMap::new();
     for write in writes {
         match places.entry(write.idx) {
@@ -205,11 +211,10 @@ async fn show(
     caller: Caller,
     CheckpointPath(thread, checkpoint): CheckpointPath,
     query: Query,
-) -> Result<Reply<Checkpoint>, Problem> {
+) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let ns = query.parsed::<Namespace>("ns")?.unwrap_or_default();
-    let found = server.threads.store().checkpoints().get(owner, &thread, &ns, Some(&checkpoint), None).await?;
-    Ok(Reply(found.ok_or_else(Problem::not_found)?))
+    one(&server, owner, One { thread: &thread, ns: &ns, checkpoint_id: Some(&checkpoint), run_id: None }).await
 }
 
 /// Get the newest checkpoint, of the thread or of one run in it.
@@ -222,12 +227,25 @@ async fn latest(
     caller: Caller,
     ThreadPath(thread): ThreadPath,
     query: Query,
-) -> Result<Reply<Checkpoint>, Problem> {
+) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
     let ns = query.parsed::<Namespace>("ns")?.unwrap_or_default();
     let run = query.parsed::<MadeBy>("run_id")?;
-    let found = server.threads.store().checkpoints().get(owner, &thread, &ns, None, run.as_ref()).await?;
-    Ok(Reply(found.ok_or_else(Problem::not_found)?))
+    one(&server, owner, One { thread: &thread, ns: &ns, checkpoint_id: None, run_id: run.as_ref() }).await
+}
+
+/// A checkpoint. For a large one, memory is reserved before it is read.
+async fn one(server: &Server, owner: &OwnerId, wanted: One<'_>) -> Result<Response, Problem> {
+    let checkpoints = server.threads.store().checkpoints();
+    let bytes = match checkpoints.get(owner, &wanted, REPLY_FREE_BYTES).await?.ok_or_else(Problem::not_found)? {
+        StoredCheckpoint::Whole(checkpoint) => return Ok(Reply(checkpoint).into_response()),
+        StoredCheckpoint::Larger(bytes) => bytes,
+    };
+    let room = replies::room_for(server, owner, bytes).await?;
+    match checkpoints.get(owner, &wanted, bytes).await?.ok_or_else(Problem::not_found)? {
+        StoredCheckpoint::Whole(checkpoint) => replies::within(room, bytes, &checkpoint),
+        StoredCheckpoint::Larger(_) => Err(store::Error::Busy.into()),
+    }
 }
 
 /// A page of checkpoints, newest first.
@@ -252,13 +270,14 @@ async fn list(
     caller: Caller,
     ThreadPath(thread): ThreadPath,
     query: Query,
-) -> Result<Reply<CheckpointList>, Problem> {
+) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
-    let page = page(&server, owner, Some(thread.clone()), &query).await?;
-    if page.checkpoints.is_empty() && server.threads.store().threads().get(owner, &thread).await?.is_none() {
+    let filter = filter(Some(thread.clone()), &query)?;
+    let found = server.threads.store().checkpoints().find(owner, &filter, &query.page()?).await?;
+    if found.is_empty() && server.threads.store().threads().get(owner, &thread).await?.is_none() {
         return Err(Problem::not_found());
     }
-    Ok(Reply(page))
+    page(&server, owner, &found).await
 }
 
 /// List the checkpoints of all threads, newest first.
@@ -270,39 +289,47 @@ async fn list(
     ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
     ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
     responses((status = 200, body = CheckpointList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
-async fn list_all(
-    State(server): State<Server>,
-    caller: Caller,
-    query: Query,
-) -> Result<Reply<CheckpointList>, Problem> {
+async fn list_all(State(server): State<Server>, caller: Caller, query: Query) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
-    Ok(Reply(page(&server, owner, None, &query).await?))
+    let found = server.threads.store().checkpoints().find(owner, &filter(None, &query)?, &query.page()?).await?;
+    page(&server, owner, &found).await
 }
 
-async fn page(
-    server: &Server,
-    owner: &OwnerId,
-    thread_id: Option<ThreadId>,
-    query: &Query,
-) -> Result<CheckpointList, Problem> {
-    let page = query.page()?;
+fn filter(thread_id: Option<ThreadId>, query: &Query) -> Result<CheckpointFilter, Problem> {
     let wrong = |rule: String| Problem::new(Code::InvalidRequest, rule).field("filter");
     let metadata = query.text("filter").filter(|text| !text.is_empty()).map(Json::parse).transpose();
     let metadata = metadata.map_err(|flaw| wrong(flaw.to_string()))?;
     if metadata.as_ref().is_some_and(|filter| !filter.as_str().starts_with('{')) {
         return Err(wrong("the filter must be a JSON object".to_owned()));
     }
-    let filter = CheckpointFilter {
+    Ok(CheckpointFilter {
         thread_id,
         // An empty one is the root, not all of them.
         ns: query.text("ns").map(|_| query.parsed("ns").map(Option::unwrap_or_default)).transpose()?,
         before: query.parsed("before")?,
         run_id: query.parsed("run_id")?,
         metadata,
+    })
+}
+
+/// A page. For a large one, memory is reserved before it is read.
+async fn page(server: &Server, owner: &OwnerId, found: &FoundPage) -> Result<Response, Problem> {
+    let bytes = found.bytes();
+    let room = match bytes {
+        0..=REPLY_FREE_BYTES => None,
+        _ => Some(replies::room_for(server, owner, bytes).await?),
     };
-    let (checkpoints, more) = server.threads.store().checkpoints().list(owner, &filter, &page).await?;
-    let next_cursor = next_cursor(more, checkpoints.last().map(CheckpointsAfter::from));
-    Ok(CheckpointList { checkpoints, next_cursor })
+    let checkpoints = server.threads.store().checkpoints().read(owner, found).await?;
+    if checkpoints.is_empty() && found.has_more {
+        // All of them were removed in the meantime: an empty page would mean that the list ends here.
+        return Err(store::Error::Busy.into());
+    }
+    let next_cursor = next_cursor(found.has_more, checkpoints.last().map(CheckpointsAfter::from));
+    let page = CheckpointList { checkpoints, next_cursor };
+    match room {
+        Some(room) => replies::within(room, bytes, &page),
+        None => Ok(Reply(page).into_response()),
+    }
 }
 
 /// The runs whose checkpoints to remove.

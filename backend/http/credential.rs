@@ -1,5 +1,5 @@
-//! What proves who somebody is must not end up in what a request leaves behind: the request's own credential, and any
-//! JWT that this server would have to believe.
+//! Credentials must not end up in what a request leaves behind: neither the request's own, nor any JWT that this server
+//! would accept.
 
 use axum::http::{HeaderMap, header};
 use memchr::memmem;
@@ -12,13 +12,13 @@ use crate::{auth::Authenticator, domain::limits::JWT_BYTES_MAX};
 
 /// Shorter ones could be any word.
 const CREDENTIAL_BYTES_MIN: usize = 20;
-/// As JSON spells it: an escape is six letters long.
+/// As spelled in JSON: an escape has six characters.
 const SPELLED_BYTES_MAX: usize = 6 * JWT_BYTES_MAX;
 
-/// Looks for credentials. It has no `Debug` on purpose.
+/// Searches for credentials. It has no `Debug` on purpose.
 #[derive(Clone)]
 pub(super) struct CredentialGuard {
-    /// Of the request, the greater part: without its last letters it is as good as the whole.
+    /// The greater part of the request's own credential: without its last letters it is as good as the whole.
     own: Option<Box<[u8]>>,
     authenticator: Authenticator,
 }
@@ -28,23 +28,23 @@ impl CredentialGuard {
         Self { own: own(headers), authenticator: server.authenticator.clone() }
     }
 
-    /// Whether these bytes hold a credential.
+    /// Whether these bytes contain a credential.
     pub(super) fn finds(&self, bytes: &[u8]) -> bool {
         self.finds_own(bytes) || self.authenticator.finds_jwt(bytes)
     }
 
-    /// Refuses bytes that hold a credential.
+    /// Rejects bytes that contain a credential.
     pub(super) fn check(&self, bytes: &[u8]) -> Result<(), Problem> {
         if self.finds(bytes) { Err(refusal()) } else { Ok(()) }
     }
 
-    /// Refuses JSON that holds a credential, in whatever way it is spelled.
+    /// Rejects JSON that contains a credential, however it is spelled.
     pub(super) fn check_json(&self, json: &[u8]) -> Result<(), Problem> {
         let has_nothing_to_find = self.own.is_none() && self.authenticator.is_off();
         if !has_nothing_to_find && is_spelled_in(json, |text| self.finds(text)) { Err(refusal()) } else { Ok(()) }
     }
 
-    /// As [`CredentialGuard::check_json`], for the request's own credential alone.
+    /// Like [`CredentialGuard::check_json`], for the request's own credential alone.
     pub(super) fn check_own(&self, json: &[u8]) -> Result<(), Problem> {
         if is_spelled_in(json, |text| self.finds_own(text)) { Err(refusal()) } else { Ok(()) }
     }
@@ -70,10 +70,10 @@ fn refusal() -> Problem {
         .hint("leave it out: what is stored is there for others to read. Nothing of this request was stored")
 }
 
-/// Looks for credentials in bytes that come piece by piece, plain or as JSON spells them.
+/// Searches for credentials in bytes that arrive in pieces, plain or as spelled in JSON.
 pub(super) struct Scan {
     guard: CredentialGuard,
-    /// What was not looked at yet, after the end of what was: a credential may have begun there.
+    /// Bytes not searched yet, after the last of those searched: a credential may begin there.
     pending: Vec<u8>,
 }
 
@@ -82,13 +82,13 @@ impl Scan {
         Self { guard, pending: Vec::new() }
     }
 
-    /// Takes a piece in, of any size. What must not be in it is refused with this piece or one of the next.
+    /// Takes a piece of any size. A credential is rejected with this piece or a later one.
     pub(super) fn take(&mut self, bytes: &[u8]) -> Result<(), Problem> {
         self.pending.extend_from_slice(bytes);
         if self.pending.len() < 2 * SPELLED_BYTES_MAX { Ok(()) } else { self.finish() }
     }
 
-    /// Looks at all that came.
+    /// Searches all that has arrived.
     pub(super) fn finish(&mut self) -> Result<(), Problem> {
         self.guard.check_json(&self.pending)?;
         self.pending.drain(..self.pending.len().saturating_sub(SPELLED_BYTES_MAX));
@@ -96,7 +96,7 @@ impl Scan {
     }
 }
 
-/// JSON text with the escapes of ASCII characters taken back. It is only for looking into.
+/// JSON text with the escapes of ASCII characters decoded. Only for searching.
 fn unescaped(json: &[u8]) -> Vec<u8> {
     let mut out = Vec::with_capacity(json.len());
     let mut rest = json;

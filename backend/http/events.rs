@@ -134,13 +134,13 @@ async fn emit(
     }))
 }
 
-/// Gives an emit its bound, whatever it waits for. The lane goes on by itself, so past it nobody knows the outcome.
+/// Bounds an emit, whatever it waits for. The lane continues by itself, so then the outcome is unknown.
 pub(super) async fn in_time<T>(work: impl Future<Output = Result<T, Problem>>) -> Result<T, Problem> {
     let wait = Duration::from_millis(ANSWER_MS_MAX);
     tokio::time::timeout(wait, work).await.unwrap_or_else(|_| Err(EmitError::OutcomeUnknown.into()))
 }
 
-/// Reads events of a run at the door, whichever way they came in.
+/// Validates events of a run, whichever way they came in.
 pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<Vec<NewEvent>, Problem> {
     let events = read_events(text, is_ndjson)?;
     if events.len() > EMIT_EVENTS_MAX {
@@ -149,7 +149,7 @@ pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<
     events.into_iter().enumerate().map(|(index, event)| check(context, index, event)).collect()
 }
 
-/// An array of events. Those over the bound are passed over, so that a small body takes no large memory.
+/// An array of events. Those over the bound are skipped, so that a small body cannot take much memory.
 struct EmitEvents(Vec<EmitEvent>);
 
 impl<'de> Deserialize<'de> for EmitEvents {
@@ -195,7 +195,7 @@ fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     if events.is_empty() { Err(invalid("the body has no events".to_owned())) } else { Ok(events) }
 }
 
-/// Parses one event at the door.
+/// Validates one event.
 fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEvent, Problem> {
     let wrong = |field: &'static str| move |rule: crate::domain::id::Malformed| invalid_event(index, field, rule.0);
     let event_type: EventType = event.event_type.parse().map_err(wrong("type"))?;
@@ -238,7 +238,7 @@ fn check(context: &RunContext, index: usize, event: EmitEvent) -> Result<NewEven
     Ok(event)
 }
 
-/// The table keeps microseconds; a live frame must not carry more.
+/// The table stores microseconds; a live frame must not have more digits.
 fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Problem> {
     let within = (1970..=9999).contains(&at.year());
     let cut = at.with_nanosecond(at.nanosecond() % 1_000_000_000 / 1_000 * 1_000);
@@ -329,7 +329,7 @@ async fn page(
     Ok(Reply(page).into_response())
 }
 
-/// Streams every event there is, a page of the database at a time. The connection is cut when the log is set back.
+/// Streams all events, a page of the database at a time. The connection is cut if the log is set back.
 fn ndjson(
     timeline: Timeline,
     (owner, room): (OwnerId, Share),

@@ -1,4 +1,4 @@
-//! A run's log as lines that can be checked, out of one server and into another.
+//! A run's log as verifiable lines, out of one server and into another.
 
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
     Ok(([(header::CONTENT_TYPE, "application/x-ndjson")], ReplyBody::from_stream(lines)).into_response())
 }
 
-/// Why an export broke off; nobody hears it, the connection is cut.
+/// Why an export was aborted; the client only sees that the connection is cut.
 #[derive(Debug, thiserror::Error)]
 enum Cut {
     #[error(transparent)]
@@ -137,7 +137,7 @@ async fn import(
         return Err(Problem::new(Code::UnsupportedMediaType, "an import must be a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));
     }
-    // Emits of others go first: an import waits for its turn, and is read where it keeps no request waiting.
+    // Other principals' emits come first: an import waits for its turn, and is parsed where it blocks no request.
     let wait = Duration::from_millis(IMPORT_WAIT_MS_MAX);
     let busy = || Problem::new(Code::Busy, "too many imports are in progress; nothing was done");
     let turn = tokio::time::timeout(wait, server.imports.take(owner, 1)).await;
@@ -159,7 +159,7 @@ async fn import(
     Ok((status, Reply(ImportReply { run_id: run.uuid(), last_seq: done.last_seq.get(), stored: done.stored })))
 }
 
-/// Reads a body beside the tasks that answer requests: one of 8 MiB takes a while.
+/// Parses a body outside the tasks that serve requests: one of 8 MiB takes a while.
 async fn read(body: Body, owner: OwnerId) -> Result<Piece, Problem> {
     let work = move || {
         let text = std::str::from_utf8(&body.bytes);

@@ -1,4 +1,4 @@
-//! From a request to typed values: after these extractors nothing is a string any more.
+//! From a request to typed values: behind these extractors nothing is an unparsed string.
 
 use std::{collections::HashMap, str::FromStr};
 
@@ -37,7 +37,7 @@ impl Caller {
         &self.0.principal.owner_id
     }
 
-    /// Refuses what the credential's scopes do not cover.
+    /// Rejects what the credential's scopes do not cover.
     pub(super) fn needs(&self, scope: Scope) -> Result<&Self, Problem> {
         if self.0.principal.allows(scope) {
             return Ok(self);
@@ -47,12 +47,12 @@ impl Caller {
             .hint("use a credential that has it; create a token with runreel token create"))
     }
 
-    /// As [`Caller::needs`], for one run; a credential of another run sees nothing there.
+    /// Like [`Caller::needs`], for one run; a credential limited to another run gets 404.
     pub(super) fn needs_run(&self, scope: Scope, run: RunId) -> Result<&Self, Problem> {
         if self.0.principal.reaches(run) { self.needs(scope) } else { Err(Problem::not_found()) }
     }
 
-    /// Refuses an agent of the configuration that is for others.
+    /// Rejects a configured agent that is restricted to other subjects.
     pub(super) fn may_use(&self, server: &Server, agent: &Name) -> Result<(), Problem> {
         if server.authenticator.admission().may_use(self.owner(), agent) {
             return Ok(());
@@ -61,7 +61,7 @@ impl Caller {
         Err(Problem::new(Code::Forbidden, rule).hint("the operator sets who may use an agent, with allow"))
     }
 
-    /// As [`Caller::needs`], for what spans more than one run.
+    /// Like [`Caller::needs`], for what spans more than one run.
     pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
         if self.0.principal.run_id.is_some() {
             return Err(Problem::new(Code::Forbidden, "this credential is limited to one run"));
@@ -91,7 +91,7 @@ impl FromRequestParts<Server> for Caller {
     }
 }
 
-/// For a route that asks for no credential of ours: the URL holds none either.
+/// For a route that needs no credential of ours: the URL must not contain one either.
 pub(super) struct CleanUrl;
 
 impl FromRequestParts<Server> for CleanUrl {
@@ -105,7 +105,7 @@ impl FromRequestParts<Server> for CleanUrl {
 /// URLs end up in logs, histories and referrers.
 pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
     const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
-    // Read as the server reads parameters, so that no way of writing a name gets past.
+    // Parsed as the server parses parameters, so that no spelling of a name gets past.
     let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
     let carries = |(name, value): &(String, String)| {
         NAMES.contains(&name.to_ascii_lowercase().as_str()) || value.starts_with("rr_") || value.starts_with("eyJ")
@@ -121,14 +121,14 @@ pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), 
     Ok(())
 }
 
-/// Without authentication, only this machine may ask. A page of another site can make a browser send requests here
-/// under its own name (DNS rebinding), but not under ours; and it cannot keep the browser from saying whose page asks.
+/// Without authentication, only this machine may ask. Another site's page can make a browser send requests here under
+/// its own host name (DNS rebinding), but not under ours; and it cannot hide its origin from the server.
 fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
     let foreign = |detail: &str| {
         Problem::new(Code::HostNotAllowed, detail)
             .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt")
     };
-    // What is not plain text is no name of ours.
+    // A value that is not plain text is none of our names.
     let text = |name: HeaderName| {
         let value = parts.headers.get(name).map(axum::http::HeaderValue::to_str).transpose();
         value.map_err(|_| foreign("without authentication this server answers only to localhost"))
@@ -155,14 +155,14 @@ fn is_local(authority: &str) -> bool {
     host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
 }
 
-/// One of the ids in a path, as its text.
+/// One of the ids in a path, as text.
 async fn path_text(parts: &mut Parts, server: &Server, name: &'static str) -> Result<String, Problem> {
     let Path(mut values) =
         Path::<HashMap<String, String>>::from_request_parts(parts, server).await.map_err(|_| Problem::not_found())?;
     values.remove(name).ok_or_else(Problem::not_found)
 }
 
-/// An id that a client chose, from a path; what breaks its rule is told so.
+/// An id chosen by a client, from a path; one that breaks its rule gets an error that says so.
 async fn chosen<T: FromStr<Err = Malformed>>(
     parts: &mut Parts,
     server: &Server,
@@ -172,7 +172,7 @@ async fn chosen<T: FromStr<Err = Malformed>>(
     text.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field(name))
 }
 
-/// The run id in a path. What is not an id cannot exist.
+/// The run id in a path. A malformed one is answered like an absent run.
 pub(super) struct RunPath(pub(super) RunId);
 
 impl FromRequestParts<Server> for RunPath {
@@ -184,7 +184,7 @@ impl FromRequestParts<Server> for RunPath {
     }
 }
 
-/// The artifact id in a path. What is not an id cannot exist.
+/// The artifact id in a path. A malformed one is answered like an absent artifact.
 pub(super) struct ArtifactPath(pub(super) ArtifactId);
 
 impl FromRequestParts<Server> for ArtifactPath {
@@ -203,7 +203,7 @@ impl FromRequestParts<Server> for ThreadPath {
     type Rejection = Problem;
 
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        // A thread may be called like one of the API's own words, whose path then has no parameter.
+        // A thread may have the same name as a path of the API, whose route then has no parameter.
         if parts.uri.path() == PRUNE {
             return Ok(Self(ThreadId::trusted("prune")));
         }
@@ -211,7 +211,7 @@ impl FromRequestParts<Server> for ThreadPath {
     }
 }
 
-/// The one path below `/api/threads/` that is not a thread's when it is posted to.
+/// The one path below `/api/threads/` that does not name a thread in a POST.
 pub(super) const PRUNE: &str = "/api/threads/prune";
 
 /// The thread id and the checkpoint id in a path.
@@ -226,7 +226,7 @@ impl FromRequestParts<Server> for CheckpointPath {
     }
 }
 
-/// The channel in a path. What is no channel's name cannot be configured.
+/// The channel in a path. A malformed name cannot be configured.
 pub(super) struct ChannelPath(pub(super) ChannelName);
 
 impl FromRequestParts<Server> for ChannelPath {
@@ -238,7 +238,7 @@ impl FromRequestParts<Server> for ChannelPath {
     }
 }
 
-/// The user of a channel in a path. What is no user's id cannot exist.
+/// The user of a channel in a path. A malformed id is answered like an absent user.
 pub(super) struct ChannelUserPath(pub(super) UserId);
 
 impl FromRequestParts<Server> for ChannelUserPath {
@@ -250,7 +250,7 @@ impl FromRequestParts<Server> for ChannelUserPath {
     }
 }
 
-/// The session id in a path. What is not an id cannot exist.
+/// The session id in a path. A malformed one is answered like an absent session.
 pub(super) struct SessionPath(pub(super) Name);
 
 impl FromRequestParts<Server> for SessionPath {
@@ -273,7 +273,7 @@ impl FromRequestParts<Server> for SavedPath {
     }
 }
 
-/// The trace that the request is part of, as its `traceparent` says.
+/// The trace that the request is part of, from its `traceparent`.
 pub(super) struct Trace(pub(super) Option<String>);
 
 impl FromRequestParts<Server> for Trace {
@@ -285,7 +285,7 @@ impl FromRequestParts<Server> for Trace {
     }
 }
 
-/// The query, each parameter read on demand; one that is given twice is refused.
+/// The query, with each parameter parsed on demand; one that is given twice is rejected.
 pub(super) struct Query(HashMap<String, String>);
 
 impl FromRequestParts<Server> for Query {
@@ -310,7 +310,7 @@ impl Query {
         self.0.get(name).map(String::as_str)
     }
 
-    /// A parameter of a type that can be refused; absent and empty are `None`.
+    /// A parameter of a type with a rule; absent and empty are `None`.
     pub(super) fn parsed<T: FromStr>(&self, name: &str) -> Result<Option<T>, Problem>
     where
         T::Err: std::fmt::Display,
@@ -328,7 +328,7 @@ impl Query {
         named.map(|name| Role::parse(name).ok_or_else(unknown)).collect()
     }
 
-    /// A whole number within bounds.
+    /// An integer within bounds.
     pub(super) fn number(&self, name: &str, default: i64, min: i64, max: i64) -> Result<i64, Problem> {
         let number = self.parsed::<i64>(name)?.unwrap_or(default);
         if (min..=max).contains(&number) {

@@ -1,4 +1,4 @@
-//! Whether the process lives, whether it is ready, and its numbers.
+//! Liveness, readiness and metrics of the process.
 
 use axum::{
     Json as Reply,

@@ -76,7 +76,7 @@ async fn resume(
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
 }
 
-/// A run for which `asker` may answer: one of his own, or of an agent whose approver he is.
+/// A run for which `asker` may answer: one of its own, or of an agent whose approver it is.
 async fn answerable(server: &Server, asker: &OwnerId, run: RunId) -> Result<Arc<RunContext>, Problem> {
     let admission = server.authenticator.admission();
     let may = |context: &RunContext| admission.may_answer(asker, context.agent.as_ref(), &context.owner_id);

@@ -1,10 +1,10 @@
-//! HTTP: translation, nothing more.
+//! HTTP: translation only.
 //!
-//! Handlers take typed arguments, make one call into [`crate::timeline`] and give a typed reply. The whole route table
-//! is in [`router`]; each resource has a file. Invariants kept here: every answer below 200–299 is a [`problem::Problem`];
-//! somebody else's id answers like an absent one; every body, page and stream has a bound.
+//! Handlers take typed arguments, make one call into [`crate::timeline`] and return a typed reply. The whole route
+//! table is in [`router`]; each resource has a file. Invariants: every error response is a [`problem::Problem`];
+//! another owner's id is answered like an absent one; every body, page and stream has a bound.
 //!
-//! Start reading at [`router`], then [`extract`] (the door), [`events`] (in) and [`stream`] (out).
+//! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
 mod artifacts;
 mod body;
@@ -69,7 +69,7 @@ use crate::{
     timeline::Timeline,
 };
 
-/// What handlers work with. Cloned for each request, and more than once.
+/// What handlers use. Cloned several times for each request.
 #[derive(Clone)]
 pub struct Server(Arc<Shared>);
 
@@ -83,21 +83,21 @@ pub struct Shared {
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
-    /// Streams that are open.
+    /// Open streams.
     pub streams: Quota,
-    /// Bodies that are being read or worked on, KiB.
+    /// Bodies that are being read or processed, KiB.
     pub bodies: Quota,
-    /// As the bodies, of those who have no credential of ours, KiB.
+    /// The same for requests without our credential, KiB.
     pub webhooks: Quota,
-    /// Imports that are worked on.
+    /// Imports in progress.
     pub imports: Quota,
-    /// Large replies that are made or sent, in steps of 64 KiB.
+    /// Large replies that are being created or sent, in steps of 64 KiB.
     pub replies: Quota,
-    /// Timelines that are made or sent.
+    /// Timelines that are being created or sent.
     pub timelines: Quota,
     /// Events that are emitted.
     pub emits: Rate,
-    /// Set before `draining`: the server says that it will go, and still takes everything.
+    /// Set before `draining`: the server announces its shutdown, and still accepts everything.
     pub leaving: CancellationToken,
     pub draining: CancellationToken,
 }
@@ -204,18 +204,18 @@ pub fn router(server: Server) -> Router {
         .with_state(server)
 }
 
-/// A bug must not take the connection down, nor tell of itself.
+/// A bug must not take the connection down, nor reveal anything about itself.
 fn panicked(_: Box<dyn std::any::Any + Send>) -> Response<axum::body::Body> {
     Problem::new(Code::Internal, "the request failed; nothing was changed that was not acknowledged").into_response()
 }
 
-/// Refuses what two programs in a row could read differently.
+/// Rejects what a proxy and this server could read differently.
 async fn refuse_ambiguous(request: Request, next: Next) -> Response<axum::body::Body> {
     if request.headers().get_all(header::HOST).iter().count() > 1 {
         return closing(Problem::new(Code::InvalidRequest, "the request has more than one Host").into_response());
     }
-    // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its connection:
-    // what another reader of it would take for the next request is then nobody's.
+    // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its
+    // connection: what another reader would take for the next request is then discarded.
     let is_chunked = request.headers().contains_key(header::TRANSFER_ENCODING);
     let response = next.run(request).await;
     if is_chunked { closing(response) } else { response }
@@ -226,7 +226,7 @@ fn closing(mut response: Response<axum::body::Body>) -> Response<axum::body::Bod
     response
 }
 
-/// What the framework refuses by itself becomes a problem as well; its words are plain text.
+/// What the framework rejects itself becomes a problem too; its own text is plain.
 async fn plain_errors_are_problems(response: axum::response::Response) -> axum::response::Response {
     let status = response.status();
     let is_ours = |t: &HeaderValue| t.as_bytes().ends_with(b"json") || t.as_bytes().starts_with(b"text/html");

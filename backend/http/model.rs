@@ -1,4 +1,4 @@
-//! Wire shapes of runs: what a client sends to create one and what it gets back.
+//! Wire types of runs: what a client sends to create one and what it gets back.
 
 use std::collections::BTreeMap;
 
@@ -63,7 +63,7 @@ pub(super) struct CreateRun {
 }
 
 impl CreateRun {
-    /// Checks the bounds and makes the spec of a run.
+    /// Checks the bounds and creates the spec of a run.
     pub(super) fn into_spec(
         self,
         owner: &OwnerId,
@@ -208,7 +208,7 @@ pub(super) struct RunList {
     pub stream_cursor: String,
 }
 
-/// The statuses a list may be narrowed to.
+/// The statuses that filter a list.
 pub(super) fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
     let status = |word: &str| {
         Status::parse(word).ok_or_else(|| Problem::new(Code::InvalidRequest, "unknown status").field("status"))

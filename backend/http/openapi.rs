@@ -1,4 +1,4 @@
-//! The description of the API, generated from the handlers, and a page to read it that asks nobody else for anything.
+//! The description of the API, generated from the handlers, and a page to read it that loads nothing from elsewhere.
 
 use axum::{
     Router,
@@ -11,7 +11,7 @@ use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{Server, events, problem};
 
-/// What the handlers do not say themselves.
+/// What is not derived from the handlers.
 #[derive(OpenApi)]
 #[openapi(
     info(title = "Runreel", description = "A durable, gap-free, SQL-queryable log of AI-agent runs, followed live.",

@@ -1,6 +1,6 @@
-//! Pages of lists: what a request asks for, and the cursor that leads to the page after it.
+//! Pages of lists: what a request asks for, and the cursor of the next page.
 //!
-//! A cursor is the list's letter and the key of the last row. Clients send it back as it was.
+//! A cursor is the list's letter and the key of the last row. Clients send it back unchanged.
 
 use std::{fmt::Display, str::FromStr};
 
@@ -18,7 +18,7 @@ use crate::{
     store::{checkpoints::CheckpointsAfter, page::Page},
 };
 
-/// A key that a cursor can spell.
+/// A key that a cursor can encode.
 pub(super) trait PageKey: Sized {
     const LETTER: char;
 
@@ -27,7 +27,7 @@ pub(super) trait PageKey: Sized {
     fn read(text: &str) -> Option<Self>;
 }
 
-/// An id whose lists are sorted by when a row came to be, and then by it.
+/// An id whose lists are sorted by when a row was created, and then by the id.
 trait NewestFirst: Display + FromStr {
     const LETTER: char;
 }
@@ -55,7 +55,7 @@ impl<I: NewestFirst> PageKey for (DateTime<Utc>, I) {
     fn read(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('.')?;
         let at = DateTime::from_timestamp_micros(micros.parse().ok()?);
-        // A time that no row can have is in no cursor of ours.
+        // A cursor with a time that no row can have was not issued by this server.
         let at = at.filter(|at| (1970..=9999).contains(&at.year()))?;
         Some((at, id.parse().ok()?))
     }
@@ -110,7 +110,7 @@ spelled_as_itself! {
 }
 
 impl Query {
-    /// The page that `cursor` and `limit` ask for.
+    /// The page that `cursor` and `limit` request.
     pub(super) fn page<K: PageKey>(&self) -> Result<Page<K>, Problem> {
         let limit = self.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
         let read = |text: &str| text.strip_prefix(K::LETTER).and_then(K::read).ok_or_else(Problem::bad_cursor);
@@ -118,7 +118,7 @@ impl Query {
     }
 }
 
-/// The cursor of the page after one that ends with `last`; `None` when there is none.
+/// The cursor of the page after one that ends with `last`; `None` if there is none.
 pub(super) fn next_cursor<K: PageKey>(more: bool, last: Option<K>) -> Option<String> {
     last.filter(|_| more).map(|key| format!("{}{}", K::LETTER, key.spell()))
 }

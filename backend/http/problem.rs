@@ -132,7 +132,7 @@ impl Code {
         }
     }
 
-    /// Seconds after which trying again makes sense.
+    /// Seconds after which a retry makes sense.
     fn retry_after_s(self) -> Option<u32> {
         match self {
             Self::Busy | Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => Some(1),
@@ -170,7 +170,7 @@ pub struct Problem {
 }
 
 impl Problem {
-    /// So many are under way already. `what` is a plural.
+    /// This many are in progress already. `what` is a plural.
     pub fn busy(full: Full, what: &str) -> Self {
         let detail = match full {
             Full::Own => format!("too many {what} of this principal are in progress"),
@@ -179,7 +179,7 @@ impl Problem {
         Self::new(Code::Busy, detail).hint("nothing was done; try again after Retry-After")
     }
 
-    /// Asks for another try no sooner than after this.
+    /// Asks the client to retry no sooner than after this.
     #[must_use]
     pub fn after(self, wait: Duration) -> Self {
         let seconds = wait.as_millis().div_ceil(1_000).max(1);
@@ -205,12 +205,12 @@ impl Problem {
         }
     }
 
-    /// Somebody else's id and an id that does not exist answer with these very bytes.
+    /// Another owner's id and an id that does not exist are answered with exactly these bytes.
     pub fn not_found() -> Self {
         Self::new(Code::NotFound, "not found")
     }
 
-    /// A list's cursor that no list of this server gave out.
+    /// A list cursor that was not issued by this server.
     pub fn bad_cursor() -> Self {
         Self::new(Code::InvalidCursor, "this cursor was not issued by this server")
             .field("cursor")
@@ -290,6 +290,7 @@ impl From<store::Error> for Problem {
             }
             store::Error::Unstorable(_) => Self::new(Code::InvalidRequest, error.to_string())
                 .hint("check for numbers with very many digits and very long names"),
+            store::Error::TooLarge(detail) => Self::new(Code::TooLarge, detail),
             store::Error::Broken(_) | store::Error::Incompatible(_) => {
                 tracing::error!(error = &error as &dyn std::error::Error, "request failed in the database");
                 Self::new(Code::Internal, "the request failed in the database; nothing was changed")
@@ -301,7 +302,7 @@ impl From<store::Error> for Problem {
 impl Problem {
     /// A change that failed in the database. One that got no answer may have been made all the same.
     pub fn of_change(error: store::Error) -> Self {
-        if !error.is_unavailable() {
+        if !error.is_unavailable() && !error.is_unreadable() {
             return error.into();
         }
         tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a write");
@@ -360,7 +361,7 @@ impl From<auth::Error> for Problem {
     }
 }
 
-/// The rule that the event at `index` of a request broke.
+/// The rule that the event at `index` of a request breaks.
 pub fn invalid_event(index: usize, field: &str, rule: impl Into<String>) -> Problem {
     Problem::new(Code::InvalidEvent, rule).field(format!("events[{index}].{field}"))
 }

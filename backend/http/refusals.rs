@@ -1,4 +1,4 @@
-//! Refused credentials: each is counted, and a few a second are logged. Neither holds what was presented, nor by whom.
+//! Rejected credentials: each is counted, and a few per second are logged, without the credential or its sender.
 
 use std::sync::{Mutex, PoisonError};
 
@@ -8,7 +8,7 @@ use tokio::time::{Duration, Instant};
 use super::problem::Code;
 use crate::domain::limits::REFUSED_LINES_PER_S_MAX;
 
-/// What a refusal leaves in its response for this file.
+/// What a rejection leaves in its response for this file.
 #[derive(Clone, Debug)]
 pub(super) struct Refused {
     pub(super) code: Code,
@@ -16,7 +16,7 @@ pub(super) struct Refused {
 }
 
 impl Refused {
-    /// Whether a problem of this kind is about who asks.
+    /// Whether a problem of this kind is about who makes the request.
     pub(super) fn is_by(code: Code) -> bool {
         matches!(code, Code::Unauthorized | Code::Forbidden | Code::HostNotAllowed | Code::TokenInUrl)
     }
@@ -34,7 +34,7 @@ struct Lines {
 }
 
 impl Refusals {
-    /// Takes note of a response.
+    /// Counts a response, and logs it if it may.
     pub(super) fn note(&self, response: &Response) {
         let Some(Refused { code, detail }) = response.extensions().get() else { return };
         metrics::counter!("runreel_refused_total", "reason" => code.word()).increment(1);
@@ -43,7 +43,7 @@ impl Refusals {
         }
     }
 
-    /// How many were not told since the last line, if there may be one now.
+    /// How many were not logged since the last line, if one may be logged now.
     fn may_tell(&self, now: Instant) -> Option<u64> {
         let mut lines = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         if lines.since.is_none_or(|since| now.duration_since(since) >= Duration::from_secs(1)) {

@@ -1,8 +1,9 @@
-//! What waits for slow readers: each principal's replies in memory have a bound, whichever route made them.
+//! Memory for slow readers: each principal's replies in memory have a bound, whichever route made them.
 
 use std::{
     convert::Infallible,
     sync::{Arc, OnceLock},
+    time::Duration,
 };
 
 use axum::{
@@ -14,6 +15,7 @@ use axum::{
 };
 use bytes::Bytes;
 use futures::{Stream, StreamExt as _};
+use serde::Serialize;
 
 use super::{
     Server,
@@ -21,13 +23,15 @@ use super::{
 };
 use crate::{
     domain::{
-        limits::{REPLY_FREE_BYTES, REPLY_PAGE_STEPS, STREAM_CHUNK_BYTES},
+        limits::{
+            READ_SHARE_WAIT_MS_MAX, REPLIES_OWN_STEPS_MAX, REPLY_FREE_BYTES, REPLY_PAGE_STEPS, STREAM_CHUNK_BYTES,
+        },
         principal::OwnerId,
     },
-    quota::Share,
+    quota::{Full, Share},
 };
 
-/// Whose request it is, once that is verified. Left on every request, for the reply.
+/// Whose request it is, once that is verified. Attached to every request, for the reply.
 #[derive(Clone, Default)]
 pub(super) struct Asker(Arc<OnceLock<OwnerId>>);
 
@@ -37,19 +41,24 @@ impl Asker {
     }
 }
 
-/// Counts a reply that is in memory whole until the last of it is sent, and refuses it when its principal has too many.
+/// Counts a reply that is in memory whole until all of it is sent, and rejects it if its principal has too many.
 pub(super) async fn count(State(server): State<Server>, mut request: Request, next: Next) -> Response {
     let asker = Asker::default();
     request.extensions_mut().insert(asker.clone());
     let response = next.run(request).await;
     let size = response.body().size_hint().exact().unwrap_or(0);
     let Some(owner) = asker.0.get().filter(|_| size > REPLY_FREE_BYTES) else { return response };
-    let steps = u32::try_from(size.div_ceil(REPLY_FREE_BYTES)).unwrap_or(u32::MAX);
-    let share = match server.replies.try_take(owner, steps) {
-        Ok(share) => share,
-        Err(full) => return Problem::busy(full, "large replies").into_response(),
-    };
     let (mut head, body) = response.into_parts();
+    let share = match head.extensions.remove::<Room>().and_then(|room| Arc::into_inner(room.0)) {
+        Some(mut share) => {
+            share.shrink(usize::try_from(steps(size)).unwrap_or(usize::MAX));
+            share
+        }
+        None => match server.replies.try_take(owner, steps(size)) {
+            Ok(share) => share,
+            Err(full) => return Problem::busy(full, "large replies").into_response(),
+        },
+    };
     // It is one piece already, so nothing is copied.
     let Ok(bytes) = axum::body::to_bytes(body, usize::MAX).await else {
         return Problem::new(Code::Internal, "the reply could not be created").into_response();
@@ -58,12 +67,47 @@ pub(super) async fn count(State(server): State<Server>, mut request: Request, ne
     Response::from_parts(head, ReplyBody::from_stream(pieces(bytes, share)))
 }
 
+fn steps(bytes: u64) -> u32 {
+    u32::try_from(bytes.div_ceil(REPLY_FREE_BYTES)).unwrap_or(u32::MAX)
+}
+
+/// Room that was reserved before a reply was made, on its way to [`count`].
+#[derive(Clone)]
+struct Room(Arc<Share>);
+
+/// Room for values of this many bytes and for the reply made of them, before they are read; waits a moment for it. At
+/// most three quarters of a principal's room, so that its smaller replies do not keep a large one out.
+pub(super) async fn room_for(server: &Server, owner: &OwnerId, bytes: u64) -> Result<Share, Problem> {
+    let most = u32::try_from(REPLIES_OWN_STEPS_MAX / 4 * 3).unwrap_or(u32::MAX);
+    let needed = steps(bytes.saturating_add(as_base64(bytes))).min(most);
+    let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
+    let room = tokio::time::timeout(wait, server.replies.take(owner, needed)).await.ok().and_then(Result::ok);
+    room.ok_or_else(|| Problem::busy(Full::Own, "large replies"))
+}
+
+/// A reply of values of this many bytes in total, made in one piece of memory, and the room they were read in.
+pub(super) fn within(room: Share, bytes: u64, value: &impl Serialize) -> Result<Response, Problem> {
+    let mut json = Vec::with_capacity(usize::try_from(as_base64(bytes)).unwrap_or_default());
+    serde_json::to_writer(&mut json, value).map_err(|error| {
+        tracing::error!(error = &error as &dyn std::error::Error, "reply not serialized");
+        Problem::new(Code::Internal, "the reply could not be created")
+    })?;
+    let mut response = ([(header::CONTENT_TYPE, "application/json")], json).into_response();
+    response.extensions_mut().insert(Room(Arc::new(room)));
+    Ok(response)
+}
+
+/// How many characters these bytes take in a reply.
+fn as_base64(bytes: u64) -> u64 {
+    bytes.div_ceil(3).saturating_mul(4)
+}
+
 /// Room for a reply that is made page by page while it is sent.
 pub(super) fn paged(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
     server.replies.try_take(owner, REPLY_PAGE_STEPS).map_err(|full| Problem::busy(full, "long replies"))
 }
 
-/// Bytes in pieces. What they take is given back with the last of them.
+/// Bytes in pieces. Their share is released with the last of them.
 pub(super) fn pieces(mut bytes: Bytes, share: Share) -> impl Stream<Item = Result<Bytes, Infallible>> + Send {
     let next = move || {
         let piece = bytes.split_to(bytes.len().min(STREAM_CHUNK_BYTES));

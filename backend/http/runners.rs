@@ -1,4 +1,4 @@
-//! Runners: the door of the WebSocket.
+//! Runners: the WebSocket route.
 
 use axum::{
     Extension,
@@ -76,7 +76,7 @@ async fn connect(
     Ok(upgrade.on_upgrade(move |socket| server.runners.clone().serve(socket, peer, place)))
 }
 
-/// Browsers name the page's origin and let any page open a WebSocket, so the server has to look.
+/// Browsers send the page's origin and let any page open a WebSocket, so the server has to check.
 fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
@@ -85,7 +85,7 @@ fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     if same { Ok(()) } else { Err(Problem::new(Code::HostNotAllowed, "pages of other origins may not connect")) }
 }
 
-/// The same door that every producer comes through.
+/// Applies the same checks as to every producer.
 struct Producers(CredentialGuard);
 
 impl RunnerInput for Producers {

@@ -1,4 +1,4 @@
-//! Runs: create, list, look at, cancel, delete.
+//! Runs: create, list, get, cancel, delete.
 
 use std::collections::BTreeMap;
 
@@ -128,7 +128,7 @@ pub(super) async fn run_list(
         until: query.parsed("until")?,
     };
     let store = server.timeline.store();
-    // The tail first: a run created in between shows up in the page, in the stream, or in both.
+    // The tail first: a run created in between appears on the page, in the stream, or in both.
     let stream_cursor = store.feeds().tail(owner).await?.to_string();
     let (records, more) = store.runs().list(owner, &filter, &page).await?;
     let next_cursor = next_cursor(more, records.last().map(|last| (last.head.created_at, last.context.run_id)));
@@ -144,7 +144,7 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     let owner = caller.needs_run(Scope::Read, run)?.owner();
     let runs = server.timeline.store().runs();
     let found = match runs.get_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await {
-        // A run is shown also when its steps cannot be added up in time.
+        // A run is shown even if its steps cannot be added up in time.
         Err(error) if error.is_too_slow() => runs.get(owner, run).await?.map(|record| (record, BTreeMap::new())),
         found => found?,
     };

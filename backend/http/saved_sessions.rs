@@ -1,4 +1,4 @@
-//! Saved sessions: save, list, show, import, restore, delete. The rules are those of the files' folder.
+//! Saved sessions: save, list, get, import, restore, delete. The rules are those of `saved`.
 
 use std::io;
 

@@ -1,7 +1,7 @@
 //! The accept loop.
 //!
-//! Our own, on hyper, because a server of long streams needs what the plain one lacks: a bound on how slowly a
-//! request head may come, a kernel timeout for peers that vanished without a word, and a drain.
+//! A custom one on hyper, because a server of long streams needs what the plain one lacks: a bound on how slowly a
+//! request head may arrive, a kernel timeout for peers that vanished, and a drain.
 
 use std::{pin::pin, time::Duration};
 
@@ -19,7 +19,8 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 use tower_layer::Layer as _;
 
 use crate::{
-    domain::limits::{ACCEPT_WARNING_MS, HEAD_BYTES_MAX, HEAD_MS_MAX, PEER_SILENCE_MS_MAX},
+    domain::limits::{ACCEPT_WARNING_MS, HEAD_BYTES_MAX, HEAD_MS_MAX, PEER_SILENCE_MS_MAX, SEND_UNSENT_BYTES},
+    paced::Paced,
     runners::intake::Metered,
 };
 
@@ -37,7 +38,7 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
             accepted = listener.accept() => match accepted {
                 Ok((stream, _)) => stream,
                 Err(error) => {
-                    // Out of descriptors, most likely: others will close.
+                    // Most likely out of file descriptors: other connections will close.
                     refusals.tell(&error);
                     tokio::time::sleep(Duration::from_millis(50)).await;
                     continue;
@@ -46,8 +47,10 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
             () = draining.cancelled() => break,
         };
         tune(&stream);
+        let (stream, outflow) = Paced::new(stream);
         let (stream, intake) = Metered::new(stream);
-        let service = TowerToHyperService::new(Extension(intake).layer(router.clone()));
+        let layered = Extension(outflow).layer(Extension(intake).layer(router.clone()));
+        let service = TowerToHyperService::new(layered);
         let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
         let draining = draining.clone();
         connections.spawn(async move {
@@ -70,7 +73,7 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
     }
 }
 
-/// Connections that could not be accepted, and when the log was last told.
+/// Connections that could not be accepted, and when this was last logged.
 #[derive(Default)]
 struct Refusals {
     untold: u64,
@@ -90,8 +93,13 @@ impl Refusals {
 }
 
 fn tune(stream: &TcpStream) {
-    // Failing to tune costs comfort, not correctness.
+    // A failure here costs comfort, not correctness.
     let _ = stream.set_nodelay(true);
     #[cfg(target_os = "linux")]
-    let _ = socket2::SockRef::from(stream).set_tcp_user_timeout(Some(Duration::from_millis(PEER_SILENCE_MS_MAX)));
+    {
+        let socket = socket2::SockRef::from(stream);
+        let _ = socket.set_tcp_user_timeout(Some(Duration::from_millis(PEER_SILENCE_MS_MAX)));
+        // Makes a slow peer's progress visible: the kernel takes more once the peer has taken about half of this.
+        let _ = socket.set_tcp_notsent_lowat(SEND_UNSENT_BYTES);
+    }
 }

@@ -147,7 +147,7 @@ async fn log(
     let owner = caller.needs_all(Scope::Read)?.owner().clone();
     let thread = existing(&server, &owner, &session).await?.thread_id;
     let store = server.timeline.store().clone();
-    // A failure of the first page is told as such; one of a later page cuts the answer short, which clients notice.
+    // A failure of the first page is reported as such; one of a later page aborts the response, which clients notice.
     let first = store.sessions().lines(&owner, &thread, 0).await?;
     let later = futures::stream::try_unfold(first.next, move |next| {
         let (store, owner, thread) = (store.clone(), owner.clone(), thread.clone());

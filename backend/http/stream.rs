@@ -1,10 +1,10 @@
-//! Streams: a run, a tree, a thread, everything. All are the same follower with another scope.
+//! Streams: a run, a tree, a thread, everything. All are the same follower with different scopes.
 
 use std::{ops::Range, time::Duration};
 
 use axum::{
     body::Body as ReplyBody,
-    extract::{Path, State},
+    extract::{Extension, Path, State},
     http::{HeaderMap, HeaderValue, StatusCode, header},
     response::{IntoResponse, Response},
 };
@@ -20,10 +20,11 @@ use crate::{
     auth,
     domain::{
         id::ThreadId,
-        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS},
+        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS, STREAM_FREE_BYTES},
         principal::{OwnerId, Scope},
     },
     faces::sse::{Encoder, sent_away},
+    paced::Outflow,
     quota::{Full, Share},
     store::feed,
     timeline::{
@@ -37,9 +38,9 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new().routes(routes!(run)).routes(routes!(everything)).routes(routes!(thread))
 }
 
-/// What a reader asks for, from header and query.
+/// What a reader requests, from header and query.
 struct Asked {
-    /// `Last-Event-ID` wins over `?after=`, and both over `?tail=`.
+    /// `Last-Event-ID` takes precedence over `?after=`, and both over `?tail=`.
     begin: Begin,
     options: StreamOptions,
 }
@@ -50,7 +51,7 @@ impl Asked {
             None => None,
             Some(value) => Some(value.to_str().map_err(|_| invalid_cursor("Last-Event-ID is not plain text"))?),
         };
-        // An empty id is what a reader sends that has seen none.
+        // A reader that has seen no id sends an empty one.
         let cursor = last.filter(|id| !id.is_empty()).or_else(|| query.text("after").filter(|id| !id.is_empty()));
         let tail = query.text("tail").map(|_| query.number("tail", 0, 0, PAGE_ROWS_MAX)).transpose()?;
         let tokens = match query.text("tokens") {
@@ -68,10 +69,10 @@ impl Asked {
     }
 }
 
-/// Why no stream is opened.
+/// Why a stream is not opened.
 enum Refused {
     Problem(Box<Problem>),
-    /// `EventSource` never comes back after a status other than 200, so a full server opens a stream that says when to.
+    /// `EventSource` never retries after a status other than 200, so a full server opens a stream that says when to.
     Later(Box<Response>),
 }
 
@@ -90,7 +91,7 @@ impl IntoResponse for Refused {
     }
 }
 
-/// Room for one more stream.
+/// A share for one more stream.
 fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share, Refused> {
     server.streams.try_take(owner, 1).map_err(|full| {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
@@ -105,7 +106,7 @@ fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share,
     })
 }
 
-/// Another wait for each reader, so that they do not all come back at once.
+/// A different delay for each reader, so that they do not all reconnect at once.
 fn jitter(server: &Server, range: Range<u64>) -> u64 {
     let (_, random) = server.timeline.ids().uuid().as_u64_pair();
     range.start + random % (range.end - range.start)
@@ -158,6 +159,7 @@ async fn run(
     RunPath(run): RunPath,
     query: Query,
     headers: HeaderMap,
+    Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
     let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
     let place = place(&server, &owner, &headers)?;
@@ -168,7 +170,7 @@ async fn run(
     } else {
         server.timeline.resume_run(&owner, run, &asked.begin, asked.options).await?
     };
-    Ok(respond(&server, &caller, place, resumed))
+    Ok(respond(&server, &caller, (place, outflow), resumed))
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
@@ -183,11 +185,12 @@ async fn thread(
     Path(thread): Path<String>,
     query: Query,
     headers: HeaderMap,
+    Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
     let thread: ThreadId = thread
         .parse()
         .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id"))?;
-    many(&server, &caller, feed::Scope::Thread(thread), &query, &headers).await
+    many(&server, &caller, feed::Scope::Thread(thread), (&query, &headers), outflow).await
 }
 
 /// Follow everything the caller owns.
@@ -201,33 +204,34 @@ async fn everything(
     caller: Caller,
     query: Query,
     headers: HeaderMap,
+    Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    many(&server, &caller, feed::Scope::Everything, &query, &headers).await
+    many(&server, &caller, feed::Scope::Everything, (&query, &headers), outflow).await
 }
 
 async fn many(
     server: &Server,
     caller: &Caller,
     scope: feed::Scope,
-    query: &Query,
-    headers: &HeaderMap,
+    (query, headers): (&Query, &HeaderMap),
+    outflow: Outflow,
 ) -> Result<Response, Refused> {
     let owner = caller.needs_all(Scope::Read)?.owner().clone();
     let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let resumed = server.timeline.resume_feed(&owner, scope, &asked.begin, asked.options).await?;
-    Ok(respond(server, caller, place, resumed))
+    Ok(respond(server, caller, (place, outflow), resumed))
 }
 
-fn respond(server: &Server, caller: &Caller, place: Share, resumed: Resumed) -> Response {
+fn respond(server: &Server, caller: &Caller, connection: (Share, Outflow), resumed: Resumed) -> Response {
     match resumed {
-        Resumed::Stream(follower) => stream(server, caller, place, *follower),
+        Resumed::Stream(follower) => stream(server, caller, connection, *follower),
         Resumed::Ended => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
 /// Turns a follower into a response that ends when the follower, the credential or the server does.
-fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower) -> Response {
+fn stream(server: &Server, caller: &Caller, (place, outflow): (Share, Outflow), mut follower: Follower) -> Response {
     let mut encoder = Encoder::at(follower.position());
     encoder.retry_ms = jitter(server, DRAINED_RETRY_MS);
     let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
@@ -237,7 +241,7 @@ fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower
     open.increment(1.0);
     let close = OnDrop(move || open.decrement(1.0));
     let chunks = async_stream::stream! {
-        let (_place, _close) = (place, close);
+        let (_place, _close, mut unflushed) = (place, close, 0);
         yield Ok::<Bytes, std::convert::Infallible>(Encoder::opening());
         loop {
             let left = expires_at.map(|expires_at| (expires_at - clock.now()).to_std().unwrap_or_default());
@@ -248,7 +252,13 @@ fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower
                 return;
             }
             if let Some(chunk) = encoder.chunk() {
+                unflushed += chunk.len();
                 yield Ok(chunk);
+                if unflushed > STREAM_FREE_BYTES {
+                    // Lets hyper write what it has before it asks for more.
+                    tokio::task::yield_now().await;
+                    unflushed = 0;
+                }
                 continue;
             }
             let ping = Duration::from_millis(PING_MS);
@@ -259,8 +269,13 @@ fn stream(server: &Server, caller: &Caller, place: Share, mut follower: Follower
                     None => std::future::pending().await,
                 }
             };
+            // While the peer does not read, nothing more is taken for it.
+            let next = async {
+                outflow.clear().await;
+                follower.next().await
+            };
             tokio::select! {
-                signals = follower.next() => match signals {
+                signals = next => match signals {
                     Some(signals) => encoder.take(signals),
                     None => return,
                 },

@@ -1,9 +1,9 @@
-//! Which route somebody meant who asked for a path that is none: one without `/api`, or with a slash at its end.
+//! Suggests the route that a request meant whose path is none: one without `/api`, or with a trailing slash.
 
 use axum::http::Method;
 use utoipa::openapi::OpenApi;
 
-/// Every route of the API: its method, and its path with `{names}` in it.
+/// Every route of the API: its method, and its path with `{names}`.
 pub(super) struct Routes(Vec<(Method, String)>);
 
 impl Routes {
@@ -21,7 +21,7 @@ impl Routes {
         Self(routes.collect())
     }
 
-    /// The path that was meant, if it is one.
+    /// The path that was meant, if it exists.
     pub(super) fn meant(&self, method: &Method, path: &str) -> Option<String> {
         let path = path.trim_end_matches('/');
         let meant = if path.starts_with("/api/") { path.to_owned() } else { format!("/api{path}") };

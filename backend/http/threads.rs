@@ -1,4 +1,4 @@
-//! Threads: put, list, look at, delete, copy, prune; their runs and messages.
+//! Threads: put, list, get, delete, copy, prune; their runs and messages.
 
 use axum::{
     Json as Reply,
@@ -139,7 +139,7 @@ struct PutThread {
     ttl: TtlChange,
 }
 
-/// Tells a member that is null from one that is absent.
+/// Distinguishes a member that is null from one that is absent.
 fn ttl_change<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<TtlChange, D::Error> {
     Ok(Option::deserialize(deserializer)?.map_or(TtlChange::Clear, TtlChange::To))
 }
@@ -174,7 +174,7 @@ pub(super) fn created_or_ok(created: bool) -> StatusCode {
     if created { StatusCode::CREATED } else { StatusCode::OK }
 }
 
-/// Metadata is an object within its bound.
+/// Metadata must be an object within its bound.
 pub(super) fn check_metadata(metadata: &Json) -> Result<(), Problem> {
     if metadata.as_str().len() > METADATA_BYTES_MAX {
         let detail = format!("metadata may have at most {METADATA_BYTES_MAX} bytes");

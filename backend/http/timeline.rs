@@ -1,4 +1,4 @@
-//! The timeline of a run: spans and sums, folded from its events when asked.
+//! The timeline of a run: spans and totals, folded from its events on request.
 
 use std::time::Duration;
 

@@ -1,4 +1,4 @@
-//! The browser's files, from inside the binary.
+//! The UI's files, embedded in the binary.
 
 use axum::{
     body::Body,
@@ -16,17 +16,17 @@ use super::{
 };
 use crate::domain::id::RunId;
 
-/// What `npm run build` left in `web/dist`. A build without it serves a page that says so.
+/// The output of `npm run build` in `web/dist`. A build without it serves a page that says so.
 #[derive(RustEmbed)]
 #[folder = "web/dist/"]
 #[allow_missing = true]
 struct Files;
 
-/// Of scripts' ways to make a page of text, only the policy is open by which Svelte brings its own templates in.
+/// Scripts cannot turn text into markup, except through the policy with which Svelte inserts its own templates.
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
 
-/// Everything that no route has taken: a file of the UI, or its page for the paths it draws itself.
+/// Everything that no route handles: a file of the UI, or its page for the paths it renders itself.
 pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
@@ -57,11 +57,11 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
 #[derive(Clone, Copy, PartialEq)]
 enum Page {
     There,
-    /// Of a run that cannot be; the UI says so.
+    /// Of a run that cannot exist; the UI says so.
     Missing,
 }
 
-/// The page that the UI draws for a path: its list, or a run.
+/// The page that the UI renders for a path: its list, or a run.
 fn page(path: &str) -> Option<Page> {
     match path.split('/').collect::<Vec<_>>()[..] {
         ["" | "runs"] | ["runs", ""] => Some(Page::There),
@@ -71,7 +71,7 @@ fn page(path: &str) -> Option<Page> {
     }
 }
 
-/// A refusal that names the route that was meant, where there is one.
+/// A rejection that names the route that was meant, if there is one.
 fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
     match routes.meant(&parts.method, parts.uri.path()) {
         Some(meant) => {
@@ -87,7 +87,7 @@ fn reply(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
     if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
         return StatusCode::NOT_MODIFIED.into_response();
     }
-    // Names under assets/ carry a hash of their content; everything else is asked for anew.
+    // Names under assets/ contain a hash of their content; everything else must be revalidated.
     let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
     let mut response = Body::from(file.data).into_response();
     let fields = response.headers_mut();
@@ -101,7 +101,7 @@ fn reply(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
     response
 }
 
-/// The kinds of files a build of the UI consists of.
+/// The kinds of files in a build of the UI.
 fn media_type(path: &str) -> &'static str {
     match path.rsplit('.').next() {
         Some("html") => "text/html; charset=utf-8",

@@ -1,4 +1,5 @@
-//! Who Postgres runs as. It refuses root, so as root the cluster belongs to `postgres`, or `nobody` in bare images.
+//! The user that Postgres runs as. It refuses root, so as root the cluster belongs to `postgres`, or to `nobody` in
+//! minimal images.
 
 use std::fs;
 use std::os::unix::fs::MetadataExt;
@@ -11,10 +12,10 @@ use super::error::Error;
 pub(super) enum Account {
     /// The user runreel itself runs as.
     Own,
-    /// runreel is root and drops to this one.
+    /// runreel is root and drops to this user.
     ///
-    /// The cluster trusts whoever reaches its socket, and that folder is this user's: every other process of
-    /// the same user (a system-wide Postgres, say) could connect. Root already hands it the bytes on disk.
+    /// The socket's folder and the cluster's files belong to this user, so every other process of the same user (a
+    /// system-wide Postgres, say) can reach them; a connection still needs the password (see `secret`).
     Other { uid: u32, gid: u32 },
 }
 
@@ -23,7 +24,7 @@ impl Account {
         let path = home.cluster();
         let me = rustix::process::geteuid().as_raw();
         let owner_of = |path: &Path| fs::metadata(path).ok().map(|meta| (meta.uid(), meta.gid()));
-        // Root in a data directory of an ordinary user makes the cluster that user's.
+        // As root in a data directory of an ordinary user, the cluster will belong to that user.
         let host = owner_of(home.root()).filter(|(uid, _)| me == 0 && *uid != 0);
         let owner = owner_of(&path).or(host);
         let passwd = if me == 0 { fs::read_to_string("/etc/passwd").unwrap_or_default() } else { String::new() };
@@ -37,8 +38,8 @@ impl Account {
         }
     }
 
-    /// May this account pass through every folder on the way to `path`, and through `path`? Judged by mode bits
-    /// alone: an access list that says more only costs us the fallback.
+    /// Whether this account may pass through `path` and every folder above it. Judged by mode bits alone: an ACL that
+    /// allows more is ignored, which only causes an unnecessary fallback.
     pub(super) fn can_enter(self, path: &Path) -> bool {
         let Self::Other { uid, gid } = self else {
             return true;
@@ -58,13 +59,13 @@ impl Account {
     }
 }
 
-/// A cluster that exists is run by its owner: Postgres accepts nobody else.
+/// An existing cluster is run by its owner: Postgres accepts no other user.
 fn decide(cluster: &Path, me: u32, owner: Option<(u32, u32)>, passwd: &str) -> Result<Account, Error> {
     match owner {
         Some((uid, _)) if uid == me && me != 0 => Ok(Account::Own),
         Some((uid, group)) if uid != 0 && me == 0 => {
-            // The user's own group: a folder root made for somebody often kept root's. In a container the number
-            // may have no name.
+            // The user's own group: a folder that root created for the user often kept root's group. In a container
+            // the uid may have no passwd entry.
             let gid = look_up(passwd, 2, &uid.to_string()).map_or(group, |(_, gid)| gid);
             Ok(Account::Other { uid, gid })
         }

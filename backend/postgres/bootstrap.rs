@@ -1,4 +1,4 @@
-//! Bringing a postmaster up on the cluster: the one left running by a killed owner, or a new one.
+//! Brings up a postmaster on the cluster: adopts the one left running by a killed owner, or starts a new one.
 
 use std::fs;
 use std::io;
@@ -23,22 +23,22 @@ use super::secret::{self, Password};
 use super::socket;
 use super::{PORT, STOP_MAX};
 
-/// Recovery after a crash replays up to `max_wal_size`, on slow disks for minutes.
+/// Recovery after a crash replays up to `max_wal_size`, which takes minutes on slow disks.
 const READY_MAX: Duration = Duration::from_mins(5);
-/// A postmaster left from before that does not answer for so long is stuck (stopped by a signal, say).
+/// A postmaster left running that does not answer for this long is stuck (stopped by a signal, say).
 const ANSWER_MAX: Duration = Duration::from_secs(10);
-/// Backends of a killed postmaster notice within moments, except those busy with a long statement.
+/// Backends of a killed postmaster notice its death within moments, except those busy with a long statement.
 const ORPHANS_PATIENCE: Duration = Duration::from_secs(1);
 const ORPHANS_MAX: Duration = Duration::from_secs(30);
 const POLL_EVERY: Duration = Duration::from_millis(10);
 
-/// How Postgres refuses to start because a backend of a dead postmaster still uses the cluster.
+/// The message with which Postgres refuses to start while a backend of a dead postmaster still uses the cluster.
 const ORPHANED: &str = "pre-existing shared memory block";
-/// A pid file that nobody finishes writing in this time was cut by a power loss.
+/// A pid file still incomplete after this time was truncated by a power loss.
 const PIDFILE_WRITE_MAX: Duration = Duration::from_secs(1);
 
-/// Set on the command line, so that a cluster made by an older runreel runs as this one expects.
-/// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays so.
+/// Set on the command line, so that a cluster created by an older runreel runs as this one expects.
+/// Durability (`fsync`, `synchronous_commit`, `full_page_writes`) is on by default and stays on.
 const SETTINGS: [&str; 11] = [
     "listen_addresses=",
     "unix_socket_permissions=0700",
@@ -46,7 +46,7 @@ const SETTINGS: [&str; 11] = [
     "logging_collector=off",
     "max_connections=100",
     "shared_buffers=128MB",
-    // Inside the data directory, not in a folder that is open to every program of the same user.
+    // Inside the data directory, not in a folder that every program of the same user can open.
     "dynamic_shared_memory_type=mmap",
     "max_wal_size=2GB",
     "timezone=UTC",
@@ -54,7 +54,7 @@ const SETTINGS: [&str; 11] = [
     "jit=off",
 ];
 
-/// Everything that starting the postmaster takes, also when it is started again.
+/// Everything needed to start and restart the postmaster.
 #[derive(Debug)]
 pub(super) struct Bootstrap {
     home: DataDir,
@@ -66,7 +66,7 @@ pub(super) struct Bootstrap {
 
 enum Answer {
     Yes,
-    /// Nobody listens on the socket (its folder was cleaned away, or it is another folder by now).
+    /// Nothing listens on the socket (its folder was removed, or another one is there now).
     Closed,
     Silent,
 }
@@ -96,7 +96,7 @@ impl Bootstrap {
         }
     }
 
-    /// The cluster's password. Where none holds, one is made, for which a postmaster left running has to end.
+    /// The cluster's password. If none is valid, a new one is set, for which a running postmaster is stopped.
     pub(super) async fn password(&self) -> Result<Password, Error> {
         if let Some(password) = secret::standing(&self.home) {
             return Ok(password);
@@ -107,7 +107,7 @@ impl Bootstrap {
         secret::make(&self.home, &self.programs, self.account).await
     }
 
-    /// The postmaster that already runs here, once it is ready; `None` when there is none or no longer one.
+    /// The postmaster that already runs here, once it is ready; `None` if there is none, or no longer one.
     async fn adopt(&self) -> Result<Option<Postmaster>, Error> {
         let cluster = self.home.cluster();
         let since = Instant::now();
@@ -154,8 +154,9 @@ impl Bootstrap {
         Ok(None)
     }
 
-    /// Postgres refuses a file cut short, and takes any living process of its user for the one in the file. We know
-    /// better, and an orphaned backend would still be found by the shared memory, whose key is the cluster's inode.
+    /// Postgres refuses a truncated file, and takes any living process of its user for the one in the file. Here it is
+    /// known to be stale, and Postgres still detects an orphaned backend by the shared memory, whose key is the
+    /// cluster's inode.
     fn remove_stale(&self) -> Result<(), Error> {
         let path = pidfile::path(&self.home.cluster());
         info!(path = %path.display(), "removing the pid file of a dead Postgres");
@@ -165,8 +166,8 @@ impl Bootstrap {
         })
     }
 
-    /// A stopped postmaster's socket still takes connections (the kernel does), so only an answer counts. Asking
-    /// for TLS is the shortest question: one byte comes back, before any login.
+    /// The kernel accepts connections even for a suspended postmaster, so only an answer counts. A TLS request is the
+    /// shortest query: one byte comes back, before any login.
     async fn ask(&self) -> Answer {
         const SSL_REQUEST: [u8; 8] = [0, 0, 0, 8, 0x04, 0xd2, 0x16, 0x2f];
         let exchange = async {
@@ -182,7 +183,7 @@ impl Bootstrap {
     }
 
     async fn launch(&self) -> Result<Postmaster, Error> {
-        // Again at every start: something may have cleaned `/tmp` since the last.
+        // At every start, since something may have cleaned `/tmp` in between.
         socket::make(&self.socket_dir, self.account)?;
         socket::remove_stale_lock(&self.socket_dir)?;
         let program = self.programs.postgres();
@@ -234,7 +235,7 @@ impl Bootstrap {
     }
 }
 
-/// A start that is given up (Ctrl-C during recovery) must not leave a Postgres behind that nobody owns.
+/// An abandoned start (Ctrl-C during recovery) must not leave an unowned Postgres behind.
 struct Starting(Option<Postmaster>);
 
 impl Drop for Starting {

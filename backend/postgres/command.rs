@@ -1,4 +1,4 @@
-//! Running a Postgres program on a directory, as the cluster's user, wherever that directory lies.
+//! Runs a Postgres program on a directory, as the cluster's user, wherever that directory is.
 
 use std::os::fd::{AsRawFd, OwnedFd};
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ pub(super) struct OnDirectory {
     _open: Option<OwnedFd>,
 }
 
-/// A command with nothing inherited. The environment is empty: `PG*` variables would change what Postgres does, and
-/// the server's secrets must not lie in `/proc/<pid>/environ` of another user. Its own process group, because Ctrl-C
-/// reaches a terminal's whole foreground group and only we may end the cluster.
+/// A command that inherits nothing. The environment is empty: `PG*` variables would change what Postgres does, and
+/// the server's secrets must not be in `/proc/<pid>/environ` of another user. It has its own process group, because
+/// Ctrl-C reaches a terminal's whole foreground group and only the server may end the cluster.
 pub(super) fn plain(program: &Path) -> Command {
     let mut command = Command::new(program);
     command
@@ -34,11 +34,11 @@ pub(super) fn plain(program: &Path) -> Command {
     command
 }
 
-/// As root, the directory may lie below one the cluster's user cannot pass (`/root`, a 0700 parent). So root opens
-/// it and the program inherits the descriptor: `/proc/self/fd/N` is a magic link that needs no way to walk. The
-/// program's children inherit it too. (A working directory would not do: Postgres 15 leaves it to resolve its own
-/// path, cannot come back, and `/proc/self/cwd` is then the folder of its programs.) Until [`OnDirectory`] is dropped, another child started by this process
-/// inherits the descriptor as well: it names a directory its mode still closes.
+/// As root, the directory may be below one that the cluster's user cannot traverse (`/root`, a 0700 parent). So root
+/// opens it and the program and its children inherit the descriptor: `/proc/self/fd/N` is a magic link that requires
+/// no traversal. (A working directory would not work: Postgres 15 leaves it to resolve its own path, cannot return, and
+/// `/proc/self/cwd` is then the folder of its programs.) Until [`OnDirectory`] is dropped, other children of this
+/// process inherit the descriptor too, but the directory's mode still protects it.
 pub(super) fn on_directory(program: &Path, directory: &Path, account: Account) -> Result<OnDirectory, Error> {
     let mut command = plain(program);
     let mut open = None;

@@ -1,4 +1,4 @@
-//! The data directory: its names, its making, and what is known of the cluster in it.
+//! The data directory: its paths, its creation, and what is known about the cluster in it.
 
 use std::fs::{self, DirBuilder, File, OpenOptions};
 use std::io::{self, Read, Seek, SeekFrom};
@@ -7,22 +7,22 @@ use std::path::{Path, PathBuf};
 
 use super::error::Error;
 
-/// A log larger than this is set aside (one generation) before Postgres starts.
+/// A log larger than this is rotated (one generation) before Postgres starts.
 const LOG_BYTES_MAX: u64 = 8 * 1024 * 1024;
-/// As much of the log as an error message carries.
+/// How much of the log an error message includes.
 const LOG_TAIL_BYTES_MAX: u64 = 2000;
 
-/// For files root may write in a folder that is another's: a link planted there must not lead to one of root's.
+/// For files that root writes in another user's folder: a link planted there must not lead to one of root's files.
 pub(super) const NO_LINK: i32 = rustix::fs::OFlags::NOFOLLOW.bits().cast_signed();
 
 #[derive(Debug, Clone)]
 pub(super) struct DataDir {
-    /// Canonical, so that one directory has one name whatever path led to it.
+    /// Canonical, so that a directory has one name regardless of the path that led to it.
     root: PathBuf,
 }
 
 impl DataDir {
-    /// Makes the directory when absent: closed to others, but as root the cluster's user must pass through it.
+    /// Creates the directory if absent: closed to others, except that as root the cluster's user must pass through it.
     pub(super) fn open(data_dir: &Path) -> Result<Self, Error> {
         let mode = if rustix::process::geteuid().is_root() { 0o711 } else { 0o700 };
         DirBuilder::new().recursive(true).mode(mode).create(data_dir).map_err(Error::file(data_dir))?;
@@ -54,13 +54,13 @@ impl DataDir {
         self.root.join("postgres.log")
     }
 
-    /// The inode names the cluster in its postmaster's command line: it survives a rename of any folder above.
+    /// The inode identifies the cluster in its postmaster's command line: it survives a rename of any folder above.
     pub(super) fn cluster_inode(&self) -> Result<u64, Error> {
         let path = self.cluster();
         Ok(fs::metadata(&path).map_err(Error::file(&path))?.ino())
     }
 
-    /// The major version the cluster was made by; `None` when there is no cluster yet.
+    /// The major version that created the cluster; `None` if there is no cluster yet.
     pub(super) fn cluster_major(&self) -> Result<Option<u32>, Error> {
         let path = self.cluster();
         match fs::symlink_metadata(&path) {
@@ -77,7 +77,7 @@ impl DataDir {
         text.trim().parse().map(Some).map_err(|_| Error::NotACluster { path })
     }
 
-    /// Opens the log for appending, after setting a large one aside. Returns it with its length in bytes.
+    /// Opens the log for appending, after rotating a large one. Returns it with its length in bytes.
     pub(super) fn open_log(&self) -> Result<(File, u64), Error> {
         let path = self.log();
         if fs::metadata(&path).is_ok_and(|meta| meta.len() > LOG_BYTES_MAX) {

@@ -1,4 +1,4 @@
-//! Everything that can go wrong, each with what the reader can do about it.
+//! The errors of the embedded database; each message states what the reader can do about it.
 
 use std::io;
 use std::path::{Path, PathBuf};

@@ -1,4 +1,4 @@
-//! Finding the Postgres programs, and among several the ones that fit the cluster.
+//! Finds the Postgres programs, and among several versions the one that fits the cluster.
 
 use std::ffi::OsStr;
 use std::fs;
@@ -8,10 +8,10 @@ use super::command;
 use super::data_dir::DataDir;
 use super::error::Error;
 
-/// The oldest Postgres a new cluster is made with: older ones are no longer maintained.
+/// The oldest Postgres used for a new cluster: older ones are no longer maintained.
 const MAJOR_MIN: u32 = 14;
 
-/// Folders that hold one folder per version: parent, what its children's names begin with, where the programs lie.
+/// Folders with one folder per version: parent, prefix of its children's names, where in them the programs are.
 const VERSIONED: [(&str, &str, &str); 7] = [
     ("/usr/lib/postgresql", "", "bin"),                          // Debian, Ubuntu
     ("/usr", "pgsql-", "bin"),                                   // the project's RPMs
@@ -39,7 +39,7 @@ impl Programs {
 }
 
 /// The first programs that fit: with a cluster, its own major version; without, any that is not too old.
-/// Only `pg_bin` is looked at when given.
+/// If `pg_bin` is given, only that folder is searched.
 pub(super) async fn find(
     pg_bin: Option<&Path>,
     path: Option<&OsStr>,
@@ -73,12 +73,12 @@ pub(super) async fn find(
     })
 }
 
-/// A client program of Postgres, such as `psql`, of any version: where the server's programs are looked for. The client
-/// alone may be installed, so the folder need not hold those.
+/// A client program of Postgres, such as `psql`, of any version, from the folders searched for the server's programs.
+/// Only the client may be installed, so the folder need not contain the server's.
 pub(super) async fn client(name: &str, pg_bin: Option<&Path>, path: Option<&OsStr>) -> Option<PathBuf> {
     let mut folders: Vec<PathBuf> = pg_bin.map(Path::to_path_buf).into_iter().collect();
     folders.extend(candidates(path).await);
-    // Homebrew's client alone; it links itself into no folder of PATH.
+    // Homebrew's client-only package, which is not linked into any folder of PATH.
     for libpq in ["/opt/homebrew/opt/libpq/bin", "/usr/local/opt/libpq/bin", "/home/linuxbrew/.linuxbrew/opt/libpq/bin"]
     {
         folders.push(PathBuf::from(libpq));
@@ -91,7 +91,7 @@ fn fits(major: u32, cluster: Option<u32>) -> bool {
 }
 
 async fn candidates(path: Option<&OsStr>) -> Vec<PathBuf> {
-    // An empty or relative entry of PATH means the working directory, from which no programs are taken.
+    // An empty or relative entry of PATH depends on the working directory, from which no programs are run.
     let mut folders: Vec<PathBuf> = path
         .map(|path| std::env::split_paths(path).filter(|folder| folder.is_absolute()).collect())
         .unwrap_or_default();
@@ -110,7 +110,7 @@ async fn candidates(path: Option<&OsStr>) -> Vec<PathBuf> {
     folders
 }
 
-/// Sorts by number, not by letter (9.6 < 16), a folder without a number last.
+/// Sorts numerically, not alphabetically (9.6 < 16), folders without a number last.
 fn newest_first(mut names: Vec<String>, prefix: &str) -> Vec<String> {
     names.retain(|name| name.starts_with(prefix));
     names.sort_by_cached_key(|name| {
@@ -120,9 +120,9 @@ fn newest_first(mut names: Vec<String>, prefix: &str) -> Vec<String> {
     names
 }
 
-/// Both programs must be there (client-only packages have neither) and say which version they are.
+/// Both programs must exist (client-only packages have neither), and `postgres` must report its version.
 async fn inspect(folder: &Path) -> Option<Programs> {
-    // The real folder: Postgres finds its libraries from where its program lies.
+    // The real folder: Postgres finds its libraries relative to its program.
     let folder = fs::canonicalize(folder).ok()?;
     let programs = Programs { folder, major: 0 };
     if !programs.initdb().is_file() || !programs.postgres().is_file() {

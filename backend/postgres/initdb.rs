@@ -1,8 +1,8 @@
 //! The first start: a new cluster with its database, or nothing.
 //!
-//! It is made in `postgres.new-<pid>`, synced, and renamed: a directory called `postgres` is always whole. What a
-//! killed start left behind is removed by the next. The name bears our pid because the `initdb` of a killed owner
-//! may still be writing; it must not write into ours.
+//! It is created in `postgres.new-<pid>`, synced, and renamed: a directory called `postgres` is always complete. What a
+//! killed start left behind is removed by the next. The name includes this process's pid because the `initdb` of a
+//! killed owner may still be writing; it must not write into the new one.
 
 use std::fs::{self, DirBuilder, File};
 use std::os::unix::fs::{DirBuilderExt, lchown};
@@ -21,7 +21,7 @@ use super::find::Programs;
 use super::secret::{self, Password, SCRAM};
 
 const UNFINISHED: &str = "postgres.new-";
-/// As much of a program's output as an error message carries.
+/// How much of a program's output an error message includes.
 const OUTPUT_BYTES_MAX: usize = 2000;
 
 pub(super) async fn create(home: &DataDir, programs: &Programs, account: Account) -> Result<(), Error> {
@@ -33,22 +33,22 @@ pub(super) async fn create(home: &DataDir, programs: &Programs, account: Account
     info!(data_dir = %home.root().display(), major = programs.major, "creating a new Postgres cluster");
     let password = Password::fresh();
     if let Err(error) = fill(&fresh, programs, account, &password).await {
-        // A full disk is the likeliest reason, so what was written is given back at once.
+        // A full disk is the likeliest cause, so the space is freed at once.
         let _ = fs::remove_dir_all(&fresh);
         return Err(error);
     }
-    // Before the cluster has its name: a start that is cut in between makes another of each.
+    // Before the cluster has its name: after a crash in between, the next start creates another of each.
     secret::keep(home, &password)?;
     let cluster = home.cluster();
     fs::rename(&fresh, &cluster).map_err(Error::file(&cluster))?;
-    // The rename itself lasts only once the folder that records it is on disk.
+    // The rename is durable only once its folder is synced.
     File::open(home.root()).and_then(|root| root.sync_all()).map_err(Error::file(home.root()))
 }
 
 async fn fill(fresh: &Path, programs: &Programs, account: Account, password: &Password) -> Result<(), Error> {
     let initdb = programs.initdb();
     let mut init = command::on_directory(&initdb, fresh, account)?;
-    // Synced once, at the end, instead of by each program. Nobody may come in before there is a password.
+    // Synced once, at the end, instead of by each program. No connection is allowed before there is a password.
     init.command
         .arg("-D")
         .arg(&init.directory)
@@ -56,7 +56,7 @@ async fn fill(fresh: &Path, programs: &Programs, account: Account, password: &Pa
         .args(["--data-checksums", "--no-sync", "--no-instructions"]);
     finish(&initdb, init, "").await?;
 
-    // The database is made here, by a Postgres without a server, so that the rename covers it as well.
+    // The database is created here, in single-user mode, so that the rename covers it as well.
     let statements = format!("create database {NAME}\n{}", password.statement());
     single(fresh, programs, account, &["exit_on_error=on", "fsync=off", SCRAM], &statements).await?;
     secret::close(fresh)?;
@@ -66,7 +66,7 @@ async fn fill(fresh: &Path, programs: &Programs, account: Account, password: &Pa
     finish(&initdb, sync, "").await
 }
 
-/// Has statements, one a line, carried out by a Postgres that nobody can connect to.
+/// Executes statements, one per line, in single-user mode, which accepts no connections.
 pub(super) async fn single(
     cluster: &Path,
     programs: &Programs,
@@ -88,7 +88,7 @@ async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), 
     on.command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
     let mut child = on.command.spawn().map_err(Error::run(program))?;
     if let Some(mut stdin) = child.stdin.take() {
-        // A program that ended before reading tells why in its output.
+        // If the program ended before reading, its output states why.
         let _ = stdin.write_all(input.as_bytes()).await;
     }
     let output = child.wait_with_output().await.map_err(Error::run(program))?;
@@ -100,7 +100,7 @@ async fn finish(program: &Path, mut on: OnDirectory, input: &str) -> Result<(), 
     Err(Error::Create { program: program.to_path_buf(), output: format!("{} ({tail})", output.status) })
 }
 
-/// At every start, not only the first: what could not be removed then can be now.
+/// Called at every start, not only the first: what could not be removed then can be now.
 pub(super) fn remove_unfinished(home: &DataDir) -> Result<(), Error> {
     let root = home.root();
     for entry in fs::read_dir(root).map_err(Error::file(root))?.flatten() {
@@ -109,7 +109,7 @@ pub(super) fn remove_unfinished(home: &DataDir) -> Result<(), Error> {
         }
         let path = entry.path();
         if let Err(error) = fs::remove_dir_all(&path) {
-            // Likely a dying `initdb` still writes there. Its name is not ours, so it can wait for the next start.
+            // Likely a dying `initdb` still writes there. Its name differs, so it can wait for the next start.
             info!(path = %path.display(), %error, "cannot remove an unfinished cluster yet");
         }
     }

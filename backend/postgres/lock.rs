@@ -1,4 +1,4 @@
-//! One owner per data directory: an advisory lock the kernel releases however the process ends.
+//! One owner per data directory: an advisory lock that the kernel releases however the process ends.
 
 use std::fs::{self, File, OpenOptions, TryLockError};
 use std::io::{self, Write};
@@ -8,7 +8,7 @@ use std::path::Path;
 use super::data_dir::{DataDir, NO_LINK};
 use super::error::Error;
 
-/// Held as long as the value lives. The file stays: removing it would let two processes lock two files.
+/// Held until dropped. The file is never removed: otherwise two processes could lock two different files.
 #[derive(Debug)]
 pub(super) struct Lock {
     _file: File,
@@ -17,14 +17,14 @@ pub(super) struct Lock {
 impl Lock {
     pub(super) fn take(home: &DataDir) -> Result<Self, Error> {
         let path = home.lock();
-        // Not truncated on opening: until the lock is ours, the pid in it is the owner's.
+        // Not truncated on opening: until the lock is acquired, the pid in the file is the owner's.
         let opened =
             OpenOptions::new().write(true).create(true).truncate(false).mode(0o644).custom_flags(NO_LINK).open(&path);
         let mut file = opened.map_err(|source| refused(home.root(), &path, source))?;
         match file.try_lock() {
             Ok(()) => {}
             Err(TryLockError::WouldBlock) => {
-                // The owner may be between locking and writing; then the pid is simply not told.
+                // The owner may be between locking and writing; then the pid is not reported.
                 let pid = fs::read_to_string(&path).ok().and_then(|text| text.trim().parse().ok());
                 return Err(Error::InUse { pid, data_dir: home.root().to_path_buf() });
             }
@@ -36,7 +36,7 @@ impl Lock {
     }
 }
 
-/// The first write of a start: here another user's data directory shows.
+/// The lock is the first write of a start, so another user's data directory is detected here.
 fn refused(root: &Path, path: &Path, source: io::Error) -> Error {
     let me = rustix::process::geteuid().as_raw();
     match fs::metadata(root) {

@@ -1,11 +1,11 @@
-//! The embedded database: a private cluster of real Postgres in the data directory, for a server without `DATABASE_URL`.
+//! The embedded database: a private Postgres cluster in the data directory, for a server without `DATABASE_URL`.
 //!
-//! Invariant: at most one process owns a data directory (an exclusive lock the kernel releases), at most one
-//! postmaster runs on its cluster, and both survive `kill -9` of either: a new owner adopts a postmaster left
-//! behind, and the owner starts a dead one again. `fsync` and its kin are never turned off.
+//! Invariant: at most one process owns a data directory (an exclusive lock that the kernel releases), and at most one
+//! postmaster runs on its cluster. Both hold after `kill -9` of either: a new owner adopts a postmaster left running,
+//! and the owner restarts a dead one. `fsync` and related settings are never turned off.
 //!
-//! Start reading at [`Cluster::start`], which is the whole story on one screen; then `site` (adopt or launch),
-//! `supervise` (what happens later), `initdb` (the first time) and `command` (how privileges are dropped).
+//! Start reading at [`Cluster::start`], which shows the whole sequence; then `bootstrap` (adopt or launch), `supervise`
+//! (what happens later), `initdb` (the first start) and `command` (how privileges are dropped).
 //!
 //! In the data directory: `runreel.lock` (the owner's pid), `postgres/` (the cluster), `postgres.log`,
 //! `postgres.pass` (see `secret`), `socket/`.
@@ -40,7 +40,7 @@ use tokio::task::JoinHandle;
 pub use error::Error;
 pub use secret::Password;
 
-/// What a command waits for Postgres to stop before it ends it at once.
+/// How long a command waits for Postgres to stop before it stops it immediately.
 pub const STOP_MAX: Duration = Duration::from_secs(10);
 
 use account::Account;
@@ -49,23 +49,23 @@ use data_dir::DataDir;
 use lock::Lock;
 use pidfile::{Owner, Pidfile, Status};
 
-/// The cluster listens on no network, so the port only names the socket file (`.s.PGSQL.5432`).
+/// The cluster does not listen on a network, so the port only names the socket file (`.s.PGSQL.5432`).
 const PORT: u16 = 5432;
-/// The superuser of the cluster and the database made at the first start bear the same name.
+/// The name of both the cluster's superuser and the database created at the first start.
 const NAME: &str = "runreel";
 
-/// What is needed to start: this module reads no environment.
+/// What is needed to start; this module does not read the environment.
 #[derive(Debug, Clone)]
 pub struct Options {
-    /// Made when absent.
+    /// Created if absent.
     pub data_dir: PathBuf,
-    /// The folder of `initdb` and `postgres` (`--pg-bin`); nothing else is looked at when it is given.
+    /// The folder of `initdb` and `postgres` (`--pg-bin`); if given, no other folder is searched.
     pub pg_bin: Option<PathBuf>,
     /// The value of `PATH`.
     pub path_env: Option<OsString>,
 }
 
-/// Where the cluster listens, and what it asks for.
+/// Where the cluster listens, and the credentials.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Endpoint {
     /// An absolute folder; libpq and sqlx take it as the host.
@@ -74,7 +74,7 @@ pub struct Endpoint {
     /// The superuser.
     pub user: String,
     pub database: String,
-    /// The superuser's, and of every other role that may log in.
+    /// The password of the superuser and of every other role that may log in.
     pub password: Password,
 }
 
@@ -86,7 +86,7 @@ impl Endpoint {
 
 /// A running cluster that this process owns.
 ///
-/// Dropping it gives up ownership and leaves Postgres running, as `kill -9` would; the next owner adopts it.
+/// Dropping it releases ownership and leaves Postgres running, as `kill -9` would; the next owner adopts it.
 #[derive(Debug)]
 pub struct Cluster {
     endpoint: Endpoint,
@@ -95,10 +95,10 @@ pub struct Cluster {
 }
 
 impl Cluster {
-    /// Takes the data directory, makes the cluster when there is none, adopts or starts its postmaster and returns
-    /// when it accepts connections. From then on a postmaster that dies is started again, at the same endpoint.
+    /// Locks the data directory, creates the cluster if there is none, adopts or starts its postmaster and returns
+    /// when it accepts connections. From then on a postmaster that dies is restarted, at the same endpoint.
     ///
-    /// Dropping the future half-way leaves nothing running that this call started.
+    /// Dropping the future before it completes leaves nothing running that this call started.
     pub async fn start(options: Options) -> Result<Self, Error> {
         let home = DataDir::open(&options.data_dir)?;
         let lock = Lock::take(&home)?;
@@ -119,29 +119,29 @@ impl Cluster {
         Ok(Self { endpoint, stop, task })
     }
 
-    /// Constant for the life of the cluster, across restarts of the postmaster.
+    /// Constant for the lifetime of this value, across restarts of the postmaster.
     pub fn endpoint(&self) -> &Endpoint {
         &self.endpoint
     }
 
-    /// Ends Postgres (fast shutdown, after `max` an immediate one) and gives up the data directory.
-    /// Takes half a second longer than `max` at most. Close your pools first: open connections are cut.
+    /// Stops Postgres (fast shutdown, after `max` an immediate one) and releases the data directory.
+    /// Takes at most half a second longer than `max`. Close pools first: open connections are terminated.
     pub async fn stop(self, max: Duration) -> Result<(), Error> {
-        // The task is gone only if it panicked; awaiting it says so.
+        // The task has ended only if it panicked; awaiting it reports that.
         let _ = self.stop.send(max);
         self.task.await.map_err(|join| Error::Supervisor { reason: join.to_string() })??;
-        // One under /tmp would stay for ever; the next start makes it again. It is only removed when nothing is in it.
+        // A folder under /tmp would stay forever; the next start creates it again. It is removed only if empty.
         let _ = std::fs::remove_dir(&self.endpoint.socket_dir);
         Ok(())
     }
 }
 
-/// Where a client program of Postgres is, such as `psql`, if there is one.
+/// The path of a client program of Postgres, such as `psql`, if it is installed.
 pub async fn client(name: &str, options: &Options) -> Option<PathBuf> {
     find::client(name, options.pg_bin.as_deref(), options.path_env.as_deref()).await
 }
 
-/// Which programs [`Cluster::start`] would take, in words. Starts nothing and changes nothing.
+/// Describes the programs [`Cluster::start`] would use. Starts nothing and changes nothing.
 pub async fn programs(options: &Options) -> Result<String, Error> {
     let home = DataDir::existing(&options.data_dir)?;
     let made_by = home.cluster_major()?;
@@ -150,7 +150,7 @@ pub async fn programs(options: &Options) -> Result<String, Error> {
     Ok(format!("Postgres {} in {}", programs.major, programs.folder.display()))
 }
 
-/// Whether there may be a cluster in `data_dir`: not when the folder is missing or holds none. Changes nothing.
+/// Whether there may be a cluster in `data_dir`: `false` if the folder is missing or contains none. Changes nothing.
 pub fn may_hold_a_cluster(data_dir: &Path) -> bool {
     match DataDir::existing(data_dir).and_then(|home| home.cluster_major()) {
         Ok(made_by) => made_by.is_some(),
@@ -159,9 +159,9 @@ pub fn may_hold_a_cluster(data_dir: &Path) -> bool {
     }
 }
 
-/// Where the cluster of `data_dir` listens, if it is up: for a command beside the server that owns the lock.
+/// The endpoint of the cluster of `data_dir`, if it is up: for commands beside the server that owns the lock.
 ///
-/// `None` also when this user may not look into the data directory. Takes no lock and changes nothing.
+/// `None` also if this user may not read the data directory. Takes no lock and changes nothing.
 pub fn running_endpoint(data_dir: &Path) -> Option<Endpoint> {
     let home = DataDir::existing(data_dir).ok()?;
     let pidfile = Pidfile::read(&home.cluster())?;

@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, test_kill_process};
 
-/// The postmaster's word on itself, on the last line of its file.
+/// The postmaster's status as it reports it, on the last line of its file.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Status {
     Starting,
@@ -18,23 +18,23 @@ pub(super) enum Status {
 pub(super) struct Pidfile {
     pub(super) pid: Pid,
     pub(super) port: u16,
-    /// Empty when Postgres was not yet listening.
+    /// Empty if Postgres was not listening yet.
     pub(super) socket_dir: PathBuf,
     pub(super) status: Status,
 }
 
-/// Who bears the pid now: pids come back, after a reboot or in a new container even at once.
+/// The process that now has the pid: pids are reused, after a reboot or in a new container even at once.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Owner {
     Ours,
-    /// A Postgres on this cluster, or one of which that cannot be ruled out, which runreel did not start.
+    /// A Postgres that runreel did not start, and that uses this cluster or may use it.
     Stranger,
-    /// A process that is something else, or dead and unreaped. Postgres alone cannot tell and would refuse to start.
+    /// Some other process, or a zombie. Postgres itself cannot tell and would refuse to start.
     Foreign,
     Nobody,
 }
 
-/// An unused setting in the command line of every postmaster of ours, to know it by.
+/// An unused setting in the command line of every postmaster that runreel starts, to recognize it.
 pub(super) fn mark(cluster_inode: u64) -> String {
     format!("runreel.cluster_inode={cluster_inode}")
 }
@@ -44,7 +44,7 @@ pub(super) fn path(cluster: &Path) -> PathBuf {
 }
 
 impl Pidfile {
-    /// `None` when there is none or it is still being written.
+    /// `None` if there is none or it is still being written.
     pub(super) fn read(cluster: &Path) -> Option<Self> {
         parse(&fs::read_to_string(path(cluster)).ok()?)
     }
@@ -56,7 +56,7 @@ impl Pidfile {
 
 /// On systems without `/proc` any living process with the pid is taken for ours, as Postgres itself would.
 pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
-    // EPERM also means that there is such a process.
+    // EPERM also means that the process exists.
     if test_kill_process(pid) == Err(rustix::io::Errno::SRCH) {
         return Owner::Nobody;
     }
@@ -64,7 +64,7 @@ pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
         return Owner::Ours;
     }
     let process = format!("/proc/{}", pid.as_raw_nonzero());
-    // Readable for every user. A zombie's is empty, which makes it foreign.
+    // Readable by every user. A zombie's is empty, which makes it foreign.
     let line = fs::read(format!("{process}/cmdline")).unwrap_or_default();
     let mut words = line.split(|byte| *byte == 0);
     let program = words.next().unwrap_or_default();
@@ -72,7 +72,7 @@ pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
     if words.any(|word| word == mark.as_bytes()) {
         return Owner::Ours;
     }
-    // A postmaster works in its cluster; only a privileged reader may see where.
+    // A postmaster's working directory is its cluster; only a privileged reader may see it.
     let elsewhere = fs::metadata(format!("{process}/cwd")).is_ok_and(|meta| meta.ino() != cluster_inode);
     let postgres = program.ends_with(b"postgres") || program.ends_with(b"postmaster");
     if postgres && !elsewhere { Owner::Stranger } else { Owner::Foreign }
@@ -81,7 +81,7 @@ pub(super) fn owner(pid: Pid, cluster_inode: u64) -> Owner {
 /// Lines: pid, data directory, start time, port, socket folder, TCP address, shared memory key, status.
 fn parse(text: &str) -> Option<Pidfile> {
     let lines: Vec<&str> = text.lines().map(str::trim).collect();
-    // A negative pid is a standalone backend: its process bears the number without the sign.
+    // A negative pid is a standalone backend: its actual pid is the number without the sign.
     let pid = lines.first()?.parse::<i32>().ok()?.checked_abs().and_then(Pid::from_raw)?;
     let status = match lines.get(7).copied() {
         Some("ready") => Status::Ready,

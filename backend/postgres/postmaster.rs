@@ -1,4 +1,4 @@
-//! One postmaster, our child or adopted: waiting for its end, and ending it.
+//! One postmaster, a child process or adopted: waiting for its end, and stopping it.
 
 use std::time::Duration;
 
@@ -10,9 +10,9 @@ use tracing::warn;
 use super::error::Error;
 use super::pidfile::{self, Owner};
 
-/// After SIGQUIT the postmaster itself gives its children 5 s before it kills them.
+/// After SIGQUIT the postmaster gives its children 5 s before it kills them.
 const IMMEDIATE_STOP_MAX: Duration = Duration::from_secs(10);
-/// An adopted postmaster is no child of ours, so nothing wakes us when it ends.
+/// An adopted postmaster is not a child process, so its end must be polled for.
 const POLL_EVERY: Duration = Duration::from_millis(20);
 
 #[derive(Debug)]
@@ -31,10 +31,10 @@ impl Postmaster {
         Self { pid, cluster_inode, child: Some(child) }
     }
 
-    /// Ready when the process has ended. May be dropped and called again.
+    /// Completes when the process has ended. Cancel-safe.
     pub(super) async fn ended(&mut self) {
         if let Some(child) = &mut self.child {
-            // An error would mean that somebody else reaped it: it has ended all the same.
+            // An error would mean that it was reaped elsewhere: it has ended all the same.
             let _ = child.wait().await;
             return;
         }
@@ -44,7 +44,7 @@ impl Postmaster {
     }
 
     pub(super) fn signal(&self, signal: Signal) {
-        // Asked again right before: an adopted one may have ended and its pid belong to another process by now.
+        // Checked right before: an adopted one may have ended and its pid may belong to another process by now.
         if pidfile::owner(self.pid, self.cluster_inode) == Owner::Ours
             && let Err(error) = kill_process(self.pid, signal)
         {
@@ -52,10 +52,10 @@ impl Postmaster {
         }
     }
 
-    /// A fast shutdown writes a checkpoint; what it does not finish within `max` the next start's recovery does.
+    /// A fast shutdown writes a checkpoint; if it does not finish within `max`, the next start recovers.
     pub(super) async fn stop(&mut self, max: Duration) -> Result<(), Error> {
         self.signal(Signal::INT);
-        // A stopped process would never see the one before.
+        // A suspended process would otherwise never handle SIGINT.
         self.signal(Signal::CONT);
         if timeout(max, self.ended()).await.is_ok() {
             return Ok(());

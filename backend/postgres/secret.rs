@@ -1,9 +1,9 @@
-//! The password of the embedded cluster. The kernel keeps programs of one user apart only where they are told to
-//! (see [`crate::confine`]), so a socket alone would let every program of the cluster's user in.
+//! The password of the embedded cluster. The kernel isolates programs of one user from each other only in a sandbox
+//! (see [`crate::confine`]), so the socket alone would admit every program of the cluster's user.
 //!
-//! It lies in the data directory as a password file of libpq (`PGPASSFILE`), closed to others. Without that file, or
-//! with rules of another's, the next start makes a new one: so clusters of older versions come to theirs, and so an
-//! operator changes it.
+//! It is stored in the data directory as a libpq password file (`PGPASSFILE`), closed to others. If that file is
+//! missing, or the rules are not ours, the next start sets a new password: this is how clusters of older versions get
+//! one, and how an operator changes it.
 
 use std::fmt;
 use std::fs::{self, File, OpenOptions};
@@ -20,17 +20,17 @@ use super::error::Error;
 use super::find::Programs;
 use super::{initdb, pidfile};
 
-/// Who may come in, and how: `pg_hba.conf`.
+/// Who may connect, and how: `pg_hba.conf`.
 const RULES_FILE: &str = "pg_hba.conf";
 const RULES: &str = "# Written by runreel; a change is undone, with a new password, at the next start.\n\
                      local all         all scram-sha-256\n\
                      local replication all scram-sha-256\n";
-/// How Postgres keeps a password.
+/// How Postgres stores a password.
 pub(super) const SCRAM: &str = "password_encryption=scram-sha-256";
-/// What stands before the password in its file: any host, port, database and role.
+/// The prefix of the password in its file: any host, port, database and role.
 const ANYWHERE: &str = "*:*:*:*:";
 
-/// Shown to nobody by accident.
+/// A password; `Debug` does not show it.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Password(String);
 
@@ -43,7 +43,7 @@ impl Password {
         Self(hex::encode(rand::random::<[u8; 32]>()))
     }
 
-    /// What makes it the superuser's. Hexadecimal digits need no quoting.
+    /// The statement that sets it for the superuser. Hexadecimal digits need no escaping.
     pub(super) fn statement(&self) -> String {
         format!("alter role {NAME} password '{}'\n", self.0)
     }
@@ -55,22 +55,22 @@ impl fmt::Debug for Password {
     }
 }
 
-/// The password, if it is there.
+/// The password, if its file exists.
 pub(super) fn read(home: &DataDir) -> Option<Password> {
     let text = fs::read_to_string(home.password()).ok()?;
     let password = text.strip_prefix(ANYWHERE)?.trim_end();
     (!password.is_empty()).then(|| Password(password.to_owned()))
 }
 
-/// The password that holds on this cluster, if its rules are still ours.
+/// The password valid on this cluster, if its rules are still ours.
 pub(super) fn standing(home: &DataDir) -> Option<Password> {
     let rules = fs::read_to_string(home.cluster().join(RULES_FILE)).ok()?;
     read(home).filter(|_| rules == RULES)
 }
 
-/// A new password for the cluster, which nobody runs now.
+/// Sets a new password for the cluster, which must not be running.
 ///
-/// A crash on the way leaves no file, or the rules of another's, so the next start makes another password.
+/// A crash in between leaves no password file, or foreign rules, so the next start sets another password.
 pub(super) async fn make(home: &DataDir, programs: &Programs, account: Account) -> Result<Password, Error> {
     info!("generating a new password for the database");
     let path = home.password();
@@ -79,7 +79,7 @@ pub(super) async fn make(home: &DataDir, programs: &Programs, account: Account) 
         _ => Err(Error::file(&path)(error)),
     })?;
     let (cluster, password) = (home.cluster(), Password::fresh());
-    // Marked, so that a start after a crash knows it for ours and waits for its end.
+    // Marked, so that a start after a crash recognizes it and waits for its end.
     let mark = pidfile::mark(home.cluster_inode()?);
     initdb::single(&cluster, programs, account, &["exit_on_error=on", SCRAM, &mark], &password.statement()).await?;
     close(&cluster)?;
@@ -87,14 +87,14 @@ pub(super) async fn make(home: &DataDir, programs: &Programs, account: Account) 
     Ok(password)
 }
 
-/// Lets nobody into a cluster without a password. The file keeps its owner, whom Postgres runs as.
+/// Requires a password for every connection to a cluster. The file keeps its owner, the user Postgres runs as.
 pub(super) fn close(cluster: &Path) -> Result<(), Error> {
     let rules = cluster.join(RULES_FILE);
     let opened = OpenOptions::new().write(true).truncate(true).custom_flags(NO_LINK).open(&rules);
     write(opened, RULES).map_err(Error::file(&rules))
 }
 
-/// Puts the password where [`read`] finds it.
+/// Stores the password where [`read`] finds it.
 pub(super) fn keep(home: &DataDir, password: &Password) -> Result<(), Error> {
     let (path, fresh) = (home.password(), home.root().join("postgres.pass.new"));
     let opened =

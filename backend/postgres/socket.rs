@@ -1,4 +1,5 @@
-//! Where the socket lies: in the data directory, or under `/tmp` when that path is too long or closed to the cluster's user.
+//! Where the socket is: in the data directory, or under `/tmp` if that path is too long or closed to the cluster's
+//! user.
 
 use std::fs::{self, DirBuilder};
 use std::io;
@@ -20,13 +21,13 @@ pub(super) fn file_name(port: u16) -> String {
     format!(".s.PGSQL.{port}")
 }
 
-/// The folder for this data directory and account, always the same one and no other cluster's.
+/// The folder for this data directory and account: always the same one, and never another cluster's.
 pub(super) fn folder(home: &DataDir, account: Account) -> PathBuf {
     choose(home.root(), account.can_enter(home.root()))
 }
 
-/// Makes the folder when absent, and makes sure that it is the cluster user's and closed to all others: its mode is
-/// what stands between the cluster and everybody else.
+/// Creates the folder if absent, and ensures that it belongs to the cluster's user and is closed to all others: its
+/// mode protects the cluster from other users.
 pub(super) fn make(folder: &Path, account: Account) -> Result<(), Error> {
     match DirBuilder::new().mode(0o700).create(folder) {
         Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(Error::file(folder)(error)),
@@ -34,8 +35,8 @@ pub(super) fn make(folder: &Path, account: Account) -> Result<(), Error> {
     }
 }
 
-/// Removes the socket's own lock file, which Postgres trusts when the pid in it is alive, as it does `postmaster.pid`
-/// (see there). Call it only when no postmaster of this cluster is known: nobody else uses the folder.
+/// Removes the socket's own lock file, which Postgres trusts if the pid in it is alive, as with `postmaster.pid` (see
+/// `pidfile`). Call it only when no postmaster of this cluster is known: no other program uses the folder.
 pub(super) fn remove_stale_lock(folder: &Path) -> Result<(), Error> {
     let path = folder.join(format!("{}.lock", file_name(PORT)));
     fs::remove_file(&path).or_else(|error| match error.kind() {
@@ -47,7 +48,7 @@ pub(super) fn remove_stale_lock(folder: &Path) -> Result<(), Error> {
 fn choose(root: &Path, enterable: bool) -> PathBuf {
     let inside = root.join("socket");
     let length = inside.as_os_str().len() + 1 + file_name(PORT).len();
-    // These bytes would end the name in Postgres's list of folders or in its pid file.
+    // These bytes would terminate the name in Postgres's list of folders or in its pid file.
     let plain = !root.as_os_str().as_bytes().iter().any(|byte| b",\"\n".contains(byte));
     if enterable && plain && length <= PATH_BYTES_MAX {
         return inside;
@@ -56,8 +57,8 @@ fn choose(root: &Path, enterable: bool) -> PathBuf {
     Path::new("/tmp").join(format!("runreel-{}", hex::encode(&digest[..8])))
 }
 
-/// In `/tmp` anybody may have made the name first: a link or another's folder is refused, never mended. One that
-/// is ours (or root's, when a start was cut before the hand-over) cannot be swapped for another: `/tmp` is sticky.
+/// In `/tmp` any user may have created the name first: a link or another user's folder is refused, never fixed. Our own
+/// (or root's, if a start ended before the `chown`) cannot be swapped for another: `/tmp` is sticky.
 fn secure(folder: &Path, account: Account) -> Result<(), Error> {
     let meta = fs::symlink_metadata(folder).map_err(Error::file(folder))?;
     let refuse = |reason: String| Err(Error::SocketDir { path: folder.to_path_buf(), reason });

@@ -1,8 +1,10 @@
-//! The life of the cluster after its start: one task that owns the postmaster and the lock.
+//! Supervision of the cluster after its start: one task that owns the postmaster and the lock.
 
 use std::convert::Infallible;
+use std::panic::AssertUnwindSafe;
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use tokio::sync::oneshot;
 use tokio::time::{Instant, sleep};
 use tracing::{error, info, warn};
@@ -14,15 +16,15 @@ use super::postmaster::Postmaster;
 
 const PAUSE_MIN: Duration = Duration::from_millis(100);
 const PAUSE_MAX: Duration = Duration::from_secs(10);
-/// A postmaster that lived so long was well: the next failure is a new one.
+/// A postmaster that ran for this long was healthy: the next failure is a new one.
 const WELL_AFTER: Duration = Duration::from_mins(1);
 
-/// How long a Postgres that is ended at once is waited for. It may take 5 s for children that do not end by themselves.
+/// How long to wait for an immediate stop. It may take 5 s if children do not exit by themselves.
 const AT_ONCE: Duration = Duration::from_millis(400);
 
-/// Runs until `stopped` says within what time to stop Postgres, or its sender is dropped (then Postgres is left running).
-/// The lock is given up when this returns: Postgres has ended, goes on, or was told to end at once, which the next start
-/// waits for.
+/// Runs until `stopped` receives the time within which to stop Postgres, or its sender is dropped (then Postgres is
+/// left running). The lock is released when this returns: Postgres has then ended, is still running, or was signalled
+/// to stop immediately, which the next start waits for.
 pub(super) async fn supervise(
     site: Bootstrap,
     mut postmaster: Postmaster,
@@ -31,7 +33,7 @@ pub(super) async fn supervise(
 ) -> Result<(), Error> {
     let told = tokio::select! {
         told = &mut stopped => told,
-        never = keep_up(&site, &mut postmaster) => match never {},
+        never = keep_up_whatever_happens(&site, &mut postmaster) => match never {},
     };
     match told {
         Ok(max) => tokio::time::timeout(max + AT_ONCE, postmaster.stop(max)).await.unwrap_or_else(|_| {
@@ -42,7 +44,21 @@ pub(super) async fn supervise(
     }
 }
 
-/// The first restart is immediate; repeated ones pause, longer and longer, up to [`PAUSE_MAX`].
+/// A panic in here must not release the lock, nor leave Postgres without a task that restarts it.
+async fn keep_up_whatever_happens(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
+    loop {
+        let Err(_panic) = AssertUnwindSafe(keep_up(site, postmaster)).catch_unwind().await;
+        metrics::counter!("runreel_task_panics_total", "task" => "postgres").increment(1);
+        error!(
+            task = "postgres",
+            how = "panicked",
+            "a task failed and is restarted; please report the log lines above"
+        );
+        sleep(PAUSE_MIN).await;
+    }
+}
+
+/// The first restart is immediate; repeated ones pause with exponential backoff up to [`PAUSE_MAX`].
 async fn keep_up(site: &Bootstrap, postmaster: &mut Postmaster) -> Infallible {
     let mut pause = Duration::ZERO;
     loop {

@@ -1,4 +1,4 @@
-//! What became of the interrupts of a runner's runs.
+//! The interrupts of a runner's runs, and their answers.
 
 use std::collections::HashSet;
 
@@ -20,7 +20,7 @@ pub(super) struct Interrupts {
 }
 
 impl Interrupts {
-    /// How many of a run's are answered.
+    /// How many interrupts of a run are answered.
     pub(super) fn answers(&self, run: RunId) -> usize {
         let of_run = self.answered.iter().filter(|answer| answer.run_id == run);
         of_run.map(|answer| &answer.interrupt_id).collect::<HashSet<_>>().len()

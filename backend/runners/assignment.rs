@@ -15,7 +15,7 @@ use crate::{
     quota::Share,
 };
 
-/// One thing to do for a run, after what came before it is done. It holds the room of its message.
+/// One task of a run, executed after the ones before it. It holds the quota share of its message.
 pub(super) enum Task {
     Events { n: u64, events: Result<Vec<NewEvent>, RunnerError>, bytes: usize, _room: Option<Share>, again: bool },
     Done,
@@ -30,37 +30,37 @@ impl Task {
     }
 }
 
-/// A run and the lease the runner has on it.
+/// A run and the runner's lease on it.
 pub(super) struct HeldRun {
     pub job: Assignment,
     pub status: Status,
     pub last_seq: Seq,
     pub lease_until: DateTime<Utc>,
-    /// The last message number that was taken; `None` when any may come next.
+    /// The last message number accepted; `None` if any may come next.
     pub taken: Option<u64>,
     /// The last message number that was answered.
     pub answered: u64,
     pub queue: VecDeque<Task>,
-    /// A task of this run is under way.
+    /// A task of this run is in progress.
     pub is_busy: bool,
-    /// That task is its `run.done`, which may give it back.
+    /// That task is its `run.done`, which may release it.
     pub is_leaving: bool,
-    /// Interrupts that were asked and whose answers the runner has not been told.
+    /// Interrupts that were asked and whose answers were not yet sent to the runner.
     pub asked: HashSet<SpanId>,
-    /// Interrupts whose answers it has been told.
+    /// Interrupts whose answers were sent to the runner.
     pub told: HashSet<SpanId>,
-    /// Whether the runner's last word on the run's life was that it waits; `None` when that was said to another
-    /// connection, and only the log knows.
+    /// Whether the runner last reported that the run waits; `None` if it reported to another connection, and only the
+    /// log knows.
     pub rests: Option<bool>,
 }
 
 impl HeldRun {
-    /// A run that was taken up now.
+    /// A newly assigned run.
     pub(super) fn new(job: Assignment, acked: Option<u64>) -> Self {
         Self { rests: Some(false), ..Self::adopted(job, acked) }
     }
 
-    /// A run whose runner has come back.
+    /// A run whose runner has reconnected.
     pub(super) fn adopted(job: Assignment, acked: Option<u64>) -> Self {
         Self {
             rests: None,
@@ -78,12 +78,12 @@ impl HeldRun {
         }
     }
 
-    /// Bytes of what came and is not under way yet.
+    /// Bytes received and not in progress yet.
     pub(super) fn waiting_bytes(&self) -> usize {
         self.queue.iter().map(Task::bytes).sum()
     }
 
-    /// Whether message `n` may be taken now; `true` when it has been taken before.
+    /// Accepts message `n`, or returns the number expected; `true` if it was accepted before.
     pub(super) fn takes(&mut self, n: u64) -> Result<bool, u64> {
         let next = self.taken.map_or(n, |taken| taken.saturating_add(1));
         if n > next || n == 0 {
@@ -93,7 +93,7 @@ impl HeldRun {
         Ok(n < next)
     }
 
-    /// As its runner is told of it, before so many answers.
+    /// The assignment as it is sent to the runner, before so many answers.
     pub(super) fn assign(&self, answers: usize) -> Assign {
         let (job, context) = (&self.job, &self.job.context);
         Assign {

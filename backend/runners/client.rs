@@ -1,8 +1,8 @@
-//! The runner's end: stays connected, works on what it is assigned, and loses nothing it has said.
+//! The runner's end: stays connected, executes its assignments, and loses no event it has emitted.
 //!
 //! [`Runner::run`] gives each assignment to an [`Executor`] with an [`Outlet`] for its events. Emitting waits for the
-//! server's acknowledgement, through reconnects and restarts of the server. Work that is not this runner's any more is
-//! told so by its cancellation token.
+//! server's acknowledgement, across reconnects and restarts of the server. The cancellation token of work that is no
+//! longer this runner's is cancelled.
 
 mod address;
 mod outbox;
@@ -41,35 +41,35 @@ use crate::{
     emitters::host::HostError,
 };
 
-/// Longest wait for a connection and its greeting.
+/// Longest wait for a connection and for its welcome.
 const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 /// Longest silence of a server, which pings every 10 s.
 const SILENCE_MAX: Duration = Duration::from_secs(25);
-/// A connection that lasted so long was no failure.
+/// A connection that lasted this long does not count as a failure.
 const STEADY_MIN: Duration = Duration::from_secs(5);
-/// Ceilings of the waits between two tries.
+/// Upper bounds of the pauses between two attempts.
 const PAUSE_FIRST: Duration = Duration::from_millis(250);
 const PAUSE_MAX: Duration = Duration::from_secs(15);
 
-/// A run to carry out.
+/// A run to execute.
 pub struct Work {
     pub assign: Assign,
     pub context: Arc<RunContext>,
     pub outlet: Outlet,
-    /// Cancelled when the run was cancelled, or is somebody else's now.
+    /// Cancelled when the run was cancelled or is another holder's now.
     pub cancel: CancellationToken,
     /// The answers to the run's interrupts so far; changes with each.
     pub answers: watch::Receiver<Vec<Answered>>,
 }
 
-/// Whoever knows how to carry runs out.
+/// Executes runs.
 pub trait Executor: Send + Sync + 'static {
-    /// Works on one run until there is nothing more to say. A run that goes on then is completed; one that waits or is
-    /// interrupted is given back, and comes again when it can go on.
+    /// Works on one run until there is nothing more to emit. A run that is still running then is completed; one that
+    /// waits or is interrupted is released, and assigned again when it can continue.
     fn execute(&self, work: Work) -> BoxFuture<'static, ()>;
 }
 
-/// Who a runner is, and where its server is.
+/// A runner's identity and its server.
 #[derive(Clone)]
 pub struct Settings {
     /// `http://127.0.0.1:7717`
@@ -78,11 +78,11 @@ pub struct Settings {
     pub name: Name,
     pub agents: Vec<Name>,
     pub capacity: u16,
-    /// How long a runner that stops lets its runs go on before it gives them back.
+    /// How long a stopping runner lets its runs continue before it releases them.
     pub grace: Duration,
 }
 
-/// Why a runner cannot go on. Everything else it lives through.
+/// Why a runner cannot continue. It survives every other error.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("the server's address cannot be used: {0}")]
@@ -95,7 +95,7 @@ pub enum Error {
 
 type Socket = WebSocketStream<MaybeTlsStream<TcpStream>>;
 
-/// What the tasks of a runner share.
+/// State shared by a runner's tasks.
 #[derive(Default)]
 struct Shared {
     outbox: Mutex<Outbox>,
@@ -110,7 +110,7 @@ impl Shared {
 
 /// How one connection ended.
 enum Ended {
-    /// Another try is worth it.
+    /// Another attempt is worthwhile.
     Cut,
     /// There is nothing left to do.
     Finished,
@@ -126,13 +126,13 @@ pub struct Runner<E> {
 
 impl<E: Executor> Runner<E> {
     pub fn new(settings: Settings, executor: E) -> Self {
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; later calls find it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let (shared, tasks) = (Arc::default(), TaskTracker::new());
         Self { settings, executor: Arc::new(executor), shared, tasks, lease_id: None }
     }
 
-    /// Works until `stop`, then lets what it works on go on for the grace, and gives the rest back.
+    /// Works until `stop`, then lets its runs continue for the grace period, and releases the rest.
     pub async fn run(mut self, stop: CancellationToken) -> Result<(), Error> {
         let mut failures = 0;
         let mut deadline: Option<Instant> = None;
@@ -173,12 +173,12 @@ impl<E: Executor> Runner<E> {
         }
         self.shared.outbox().cancel_all();
         self.tasks.close();
-        // Work that does not hear its cancellation does not keep the process.
+        // Work that ignores its cancellation does not keep the process alive.
         _ = tokio::time::timeout(self.settings.grace.min(Duration::from_secs(10)), self.tasks.wait()).await;
         Ok(())
     }
 
-    /// One try to get a socket; no error means that another try is worth it.
+    /// One attempt to connect; an error of `None` means that another attempt is worthwhile.
     async fn connect(&self) -> Result<Socket, Option<Error>> {
         let config = WebSocketConfig::default()
             .max_message_size(Some(RUNNER_MESSAGE_BYTES_MAX))
@@ -206,7 +206,7 @@ impl<E: Executor> Runner<E> {
         }
     }
 
-    /// Greets the server and talks to it until the connection ends.
+    /// Performs the handshake and talks to the server until the connection ends.
     async fn talk(&mut self, mut socket: Socket, stop: &CancellationToken, deadline: &mut Option<Instant>) -> Ended {
         let Some(heartbeat) = self.greet(&mut socket).await else { return Ended::Cut };
         self.shared.outbox().again();
@@ -261,7 +261,7 @@ impl<E: Executor> Runner<E> {
         }
     }
 
-    /// Gives back what is left and says good-bye.
+    /// Releases what is left and closes the connection.
     async fn leave(&self, mut socket: Socket) -> Ended {
         self.shared.outbox().cancel_all();
         let frame = CloseFrame { code: CLOSE_GIVEN_BACK.into(), reason: "leaving".into() };
@@ -273,7 +273,7 @@ impl<E: Executor> Runner<E> {
         Ended::Finished
     }
 
-    /// Says hello; the answer is how often to be heard.
+    /// Sends the hello; returns the heartbeat interval.
     async fn greet(&mut self, socket: &mut Socket) -> Option<Duration> {
         let resume = self.lease_id.map(|lease_id| {
             let last_acked = LastAcked::Runs(self.shared.outbox().acked());
@@ -313,7 +313,7 @@ impl<E: Executor> Runner<E> {
         }
     }
 
-    /// Acts on what the server says.
+    /// Handles a message from the server.
     fn hear(&self, text: &str) {
         match ToRunner::parse(text) {
             Ok(ToRunner::Assign(assign)) => self.begin(*assign),
@@ -329,7 +329,7 @@ impl<E: Executor> Runner<E> {
                 self.shared.more.notify_one();
             }
             Ok(ToRunner::Welcome(_)) => {}
-            // A newer server may have more to say.
+            // A newer server may send messages that this version does not know.
             Err(error) => tracing::warn!(detail = error.detail, "unknown message from the server"),
         }
     }
@@ -342,7 +342,7 @@ impl<E: Executor> Runner<E> {
         let work = Work { assign, context, outlet, cancel, answers };
         let (working, shared) = (self.executor.execute(work), Arc::clone(&self.shared));
         self.tasks.spawn(async move {
-            // Also when the work panics: the run must not stay with a runner that does nothing for it.
+            // Also after a panic: the run must not stay with a runner that does nothing for it.
             let _done = OnDrop(move || {
                 shared.outbox().done(run);
                 shared.more.notify_one();
@@ -360,7 +360,7 @@ impl<F: FnMut()> Drop for OnDrop<F> {
     }
 }
 
-/// Who the run is, as far as the server says.
+/// The run's identity, as the server states it.
 fn context(assign: &Assign) -> RunContext {
     let about = &assign.context;
     RunContext {

@@ -1,7 +1,7 @@
-//! One runner: its socket, its runs, and what each of the two is told of the other.
+//! One runner: its socket, its runs, and the messages exchanged about them.
 //!
-//! Everything of a connection happens in one task. Messages of different runs are on their way into the log side by
-//! side; those of one run go one after the other. When too much is on its way, nothing more is read from the socket.
+//! Everything of a connection happens in one task. Messages of different runs are stored concurrently, those of one run
+//! one after the other. When too much is in progress, nothing more is read from the socket.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -40,9 +40,9 @@ mod poll;
 
 /// Why a connection ends.
 pub(super) enum Over {
-    /// The other side is gone.
+    /// The peer is gone.
     Gone,
-    /// The runner leaves for good and gives its runs back.
+    /// The runner leaves for good and releases its runs.
     GivenBack,
     Close(u16, String),
 }
@@ -63,18 +63,18 @@ pub(super) struct Connection {
     agents: Vec<Name>,
     capacity: usize,
     held: HashMap<RunId, HeldRun>,
-    /// Runs that are the runner's no more, the latest last, with the answer to a `run.done` that comes later.
+    /// Runs that the runner no longer has, the latest last, with the answer to a `run.done` that comes later.
     left: VecDeque<Ack>,
-    /// Tasks of their own: one that waits for the database must not wait for this connection, which may wait for the
+    /// Separate tasks: one that waits for the database must not wait for this connection, which may be waiting for the
     /// database as well.
     work: JoinSet<TaskEnd>,
     pending_bytes: usize,
-    /// The room of the message that came last.
+    /// The quota share of the last message.
     room: Option<Share>,
     heard: Instant,
 }
 
-/// Talks to a runner until either side ends it.
+/// Serves a runner until either side ends the connection.
 pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
     let (sink, mut stream) = socket.split();
     let session = hub.dispatch.timeline().ids().uuid();
@@ -105,7 +105,7 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
 }
 
 impl Connection {
-    /// Everything after the greeting.
+    /// Everything after the handshake.
     async fn talk(&mut self, stream: &mut SplitStream<WebSocket>, replaced: &CancellationToken) -> Step {
         let mut wakeup = self.hub.dispatch.wakeup();
         let draining = self.hub.draining.clone();
@@ -116,7 +116,7 @@ impl Connection {
             let left = self.peer.expires_at.map(|at| (at - clock.now()).to_std().unwrap_or_default());
             let expired = async {
                 match left {
-                    // A clock that is moved by hand is looked at now and then.
+                    // A clock that is moved by hand is checked from time to time.
                     Some(left) => tokio::time::sleep(left.min(Duration::from_secs(1))).await,
                     None => std::future::pending().await,
                 }
@@ -155,7 +155,7 @@ impl Connection {
         }
     }
 
-    /// A silent peer is gone; while nothing is read from it, it cannot be heard.
+    /// A silent peer is gone; while nothing is read from it, silence means nothing.
     async fn ping(&mut self, reading: bool) -> Step {
         if reading && self.heard.elapsed() > Duration::from_millis(RUNNER_SILENCE_MS_MAX - PING_MS) {
             return Err(Over::Gone);
@@ -197,7 +197,7 @@ impl Connection {
         }
     }
 
-    /// Acts on a message.
+    /// Handles a message.
     async fn hear(&mut self, text: &str) -> Step {
         let message = match FromRunner::parse(text) {
             Ok(message) => message,
@@ -218,7 +218,7 @@ impl Connection {
             }
             FromRunner::Event(events) => self.events(&events, text.len()).await,
             FromRunner::Done(done) => match self.held.get_mut(&done.run_id) {
-                // Said again before it is answered, it changes nothing.
+                // Repeated before it is answered, it changes nothing.
                 Some(held) if held.is_leaving || held.queue.iter().any(|task| matches!(task, Task::Done)) => Ok(()),
                 Some(held) => {
                     held.queue.push_back(Task::Done);
@@ -243,7 +243,7 @@ impl Connection {
                 return self.say(&ToRunner::Error(error.of(run_id, Some(n)))).await;
             }
         };
-        // A message that held deltas alone comes again empty.
+        // A message that held only deltas is sent again empty.
         let is_empty = message.events.get().chars().filter(|c| !c.is_ascii_whitespace()).eq("[]".chars());
         let input = &self.peer.input;
         let events = if is_empty { Ok(Vec::new()) } else { input.events(&held.job.context, &message.events) };
@@ -253,7 +253,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Begins the next task of a run, unless one is under way.
+    /// Starts the next task of a run, unless one is in progress.
     fn begin(&mut self, run_id: RunId) {
         let Some(held) = self.held.get_mut(&run_id).filter(|held| !held.is_busy) else { return };
         let Some(task) = held.queue.pop_front() else { return };
@@ -263,7 +263,7 @@ impl Connection {
         self.work.spawn(job.perform(task));
     }
 
-    /// Answers what is done.
+    /// Answers a finished task.
     async fn after(&mut self, outcome: TaskEnd) -> Step {
         self.pending_bytes -= outcome.bytes;
         let run_id = outcome.run_id;
@@ -285,7 +285,7 @@ impl Connection {
             End::Refused(error) => self.say(&ToRunner::Error(error.of(run_id, Some(outcome.n)))).await?,
             End::Lost => return self.lost(run_id).await,
         }
-        // The slot of an ended run is free, whatever its runner has still to say about it.
+        // The slot of an ended run is free, whatever its runner still sends about it.
         if outcome.status.is_terminal() && self.held.get(&run_id).is_some_and(|held| held.queue.is_empty()) {
             self.finish(run_id).await;
         }
@@ -293,19 +293,19 @@ impl Connection {
         self.claim().await
     }
 
-    /// Renews every lease; a heartbeat is for all of them.
+    /// Renews every lease; a heartbeat counts for all of them.
     async fn renew(&mut self) -> Step {
         let leases: HashMap<_, _> = self.held.iter().map(|(run, held)| (held.job.lease_id, *run)).collect();
         let ids: Vec<_> = leases.keys().copied().collect();
         let dispatch = &self.hub.dispatch;
         let until = dispatch.timeline().clock().now() + dispatch.lease();
-        // A database that is away is no fault of the runner; the next heartbeat comes.
+        // An unreachable database is not the runner's fault; the next heartbeat will come.
         let Ok(lost) = dispatch.renew(&ids).await else { return Ok(()) };
         for held in self.held.values_mut().filter(|held| !lost.contains(&held.job.lease_id)) {
             held.lease_until = held.lease_until.max(until);
         }
         let lost: Vec<RunId> = lost.iter().filter_map(|lease| leases.get(lease).copied()).collect();
-        // A job that went because its run has ended is no lost one; a look tells them apart.
+        // A job that was removed because its run has ended is not lost; a check tells the two apart.
         if !lost.is_empty() {
             self.end_lost_runs(&lost).await?;
         }
@@ -361,7 +361,7 @@ impl Connection {
         self.put(Message::Text(text.into())).await
     }
 
-    /// A runner that does not take what it is told for so long is gone.
+    /// A runner that does not accept a message within this time is gone.
     async fn put(&mut self, message: Message) -> Step {
         let wait = Duration::from_millis(RUNNER_WAIT_MS_MAX);
         match tokio::time::timeout(wait, self.sink.send(message)).await {
@@ -382,19 +382,19 @@ impl Connection {
     }
 }
 
-/// A read or a change that the database did not answer is tried again at the next look.
+/// A read or a change that the database did not answer is retried at the next poll.
 fn later<T>(result: Result<T, store::Error>) -> Option<T> {
     let error =
         |error: &_| tracing::warn!(error = error as &dyn std::error::Error, "poll for a runner failed; will retry");
     result.inspect_err(error).ok()
 }
 
-/// How long a runner may take for its greeting.
+/// How long a runner may take to send its hello.
 fn greeting_wait() -> Duration {
     Duration::from_millis(RUNNER_WAIT_MS_MAX)
 }
 
-/// What a runner says of itself.
+/// The version that a runner reports.
 fn described(hello: &Hello) -> String {
     hello.version.as_deref().unwrap_or("?").chars().filter(|c| !c.is_control()).take(40).collect()
 }

@@ -1,7 +1,7 @@
-//! A command as an executor: any program in any language can carry out runs.
+//! A command as an executor: any program in any language can execute runs.
 //!
-//! One process per run. The run's input comes as one line of JSON on stdin; each line of stdout that is an event goes
-//! into the log as one, any other line as `log.info`, lines of stderr as `log.warn`. Exit code 0 completes the run.
+//! One process per run. The run's input is one line of JSON on stdin; each line of stdout that is an event is emitted
+//! as one, any other line as `log.info`, lines of stderr as `log.warn`. Exit code 0 completes the run.
 
 use std::{process::Stdio, time::Duration};
 
@@ -29,9 +29,9 @@ use crate::{
 
 /// How long a command has to end after SIGTERM.
 const TERM_WAIT: Duration = Duration::from_secs(5);
-/// Longest line that is kept whole, bytes.
+/// Longest line kept whole, bytes.
 const LINE_BYTES_MAX: usize = 256 * 1024;
-/// Most lines that go in one message, and most bytes of their payloads.
+/// Most lines per message, and most bytes of their payloads.
 const LINES_MAX: usize = 500;
 const MESSAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
 
@@ -71,7 +71,7 @@ impl Executor for Exec {
 
 impl Exec {
     async fn execute(self, mut work: Work) -> Result<(), HostError> {
-        // What was answered before follows the assignment; a command that began without it would ask again.
+        // Earlier answers follow the assignment; a command started without them would ask again.
         let announced = work.assign.context.answers;
         tokio::select! {
             _ = work.answers.wait_for(|answers| answers.len() >= announced) => {}
@@ -119,7 +119,7 @@ impl Exec {
         };
         if let Err(refused) = said {
             stop(&mut child).await;
-            // A runner that says no more would be taken to have finished.
+            // A runner that says nothing more is taken to have completed the run.
             return end(&work, Some(("refused", refused.reason))).await;
         }
         let ended = tokio::select! {
@@ -131,7 +131,7 @@ impl Exec {
         };
         match (status, ended) {
             (Some(status), _) if status.is_terminal() => Ok(()),
-            // Whoever suspends its run ends well; the run comes again when it can go on.
+            // A command that suspends its run exits successfully; the run is assigned again when it can continue.
             (Some(Status::Waiting | Status::Interrupted), Ok(code)) if code.success() => Ok(()),
             (_, Ok(code)) if code.success() => end(&work, None).await,
             (_, Ok(code)) => end(&work, Some(("exit_status", format!("the command ended with {code}")))).await,
@@ -143,7 +143,7 @@ impl Exec {
         let (assign, answers) = (&work.assign, Json::of(&*work.answers.borrow()));
         let text = |name: Option<&str>| name.unwrap_or_default().to_owned();
         let mut command = Command::new("sh");
-        // The command speaks through its runner; it has no need of a credential of this program.
+        // The command emits through its runner and needs no credential of this program.
         for name in config::own_variables() {
             command.env_remove(name);
         }
@@ -154,7 +154,7 @@ impl Exec {
             .stdout(Stdio::piped())
             .stderr(Stdio::piped())
             .kill_on_drop(true)
-            // A group of its own, so that what the command starts ends with it.
+            // A process group of its own, so that what the command starts ends with it.
             .process_group(0)
             .env("RUNREEL_URL", &self.url)
             .envs(work.context.environment())
@@ -166,7 +166,7 @@ impl Exec {
     }
 }
 
-/// The same events in messages of a bearable size.
+/// The same events in messages of acceptable size.
 fn in_messages(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     let (mut messages, mut bytes) = (vec![Vec::new()], 0);
     for event in events {
@@ -183,7 +183,7 @@ fn in_messages(events: Vec<NewEvent>) -> Vec<Vec<NewEvent>> {
     messages
 }
 
-/// Ends a command and everything it started: asked first, then at once.
+/// Ends a command and everything it started: SIGTERM first, then SIGKILL.
 async fn stop(child: &mut Child) {
     let group = child.id().and_then(|id| i32::try_from(id).ok()).and_then(rustix::process::Pid::from_raw);
     let kill = |signal| group.map(|group| rustix::process::kill_process_group(group, signal));
@@ -208,7 +208,7 @@ async fn end(work: &Work, failure: Option<(&str, String)>) -> Result<(), HostErr
     say(work, vec![event]).await
 }
 
-/// Reads lines of a command until it closes its end.
+/// Reads lines of a command until it closes the pipe.
 async fn pump<R: AsyncRead + Unpin>(pipe: Option<R>, is_stderr: bool, sender: mpsc::Sender<NewEvent>) {
     let Some(pipe) = pipe else { return };
     let mut reader = BufReader::new(pipe);
@@ -233,7 +233,7 @@ async fn pump<R: AsyncRead + Unpin>(pipe: Option<R>, is_stderr: bool, sender: mp
     }
 }
 
-/// One line; what is over the bound is read and left out.
+/// One line; the part over the bound is read and dropped.
 async fn read_line<R: AsyncRead + Unpin>(reader: &mut BufReader<R>, line: &mut Vec<u8>) -> std::io::Result<bool> {
     loop {
         let bytes = reader.fill_buf().await?;

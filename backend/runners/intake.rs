@@ -1,9 +1,9 @@
-//! What arrives on runners' sockets counts from its first byte, before it is a message.
+//! Counts what arrives on runners' sockets from the first byte, before it is a message.
 //!
-//! Every connection of the server is wrapped in a [`Metered`]; only one that became a runner's socket is counted, from
-//! [`Intake::begin`] on. Invariant kept here: no principal's runners have more in memory than the principal's share,
-//! give or take one read of each socket. What arrives takes its room as it comes; from a certain size on, the room of the
-//! largest message at once, so that what has begun can be finished. Where there is no room, nothing more is read.
+//! Every connection of the server is wrapped in a [`Metered`]; only a runner's socket is counted, from
+//! [`Intake::begin`] on. Invariant kept here: no principal's runners hold more memory than the principal's share, give
+//! or take one read of each socket. Arriving bytes reserve their room as they come; above a certain size, the room of
+//! the largest message is reserved at once, so that a started message can be finished. Without room, reading stops.
 
 use std::{
     io::{self, IoSlice},
@@ -20,27 +20,28 @@ use tokio::{
 
 use crate::{
     domain::{
-        limits::{RUNNER_LARGE_BYTES, RUNNER_MESSAGE_BYTES_MAX},
+        limits::{BODY_BYTES_PER_S_MIN, BODY_GRACE_MS, RUNNER_LARGE_BYTES, RUNNER_MESSAGE_BYTES_MAX},
         principal::OwnerId,
     },
+    paced::Progress,
     quota::{Quota, Share},
 };
 
-/// What a client's frame of control has before its content: two bytes and a mask (RFC 6455, 5.2).
+/// Bytes of a client's control frame before its content: two bytes and a mask (RFC 6455, 5.2).
 const CONTROL_HEAD_BYTES: usize = 6;
 
-/// The count of one connection. Cheap to clone; clones share.
+/// The byte count of one connection. Cheap to clone; clones share it.
 #[derive(Clone, Default)]
 pub struct Intake(Arc<OnceLock<Mutex<Meter>>>);
 
 impl Intake {
-    /// Counts from now on.
+    /// Starts counting.
     pub(super) fn begin(&self, quota: Quota, owner: OwnerId) {
-        let meter = Meter { quota, owner, arrived: 0, share: None, owed: None };
+        let meter = Meter { quota, owner, arrived: 0, share: None, owed: None, progress: progress() };
         let _ = self.0.set(Mutex::new(meter));
     }
 
-    /// A ping or pong with so much in it has come, which is part of no message.
+    /// A ping or pong of this length has arrived, which is part of no message.
     pub(super) fn control(&self, length: usize) {
         let Some(meter) = self.0.get() else { return };
         let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
@@ -51,7 +52,7 @@ impl Intake {
         }
     }
 
-    /// A message of this length is whole: its room is now whoever's the message is.
+    /// A message of this length is complete: its share now belongs to the caller.
     pub(super) fn message(&self, length: usize) -> Option<Share> {
         let mut meter = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner);
         meter.arrived = 0;
@@ -59,7 +60,7 @@ impl Intake {
         if let Some(share) = &mut share {
             share.shrink(length);
         }
-        // What it lacks is paid before the next one is read, and counts for that.
+        // A shortfall is acquired before the next message is read, and counts for that one.
         if meter.owed.take().is_some() {
             meter.owe(length.saturating_sub(share.as_ref().map_or(0, Share::amount)));
         }
@@ -70,14 +71,16 @@ impl Intake {
 struct Meter {
     quota: Quota,
     owner: OwnerId,
-    /// Since the last whole message, bytes.
+    /// Bytes since the last complete message.
     arrived: usize,
     share: Option<Share>,
     owed: Option<BoxFuture<'static, Result<Share, AcquireError>>>,
+    /// The speed at which a started message arrives.
+    progress: Progress,
 }
 
 impl Meter {
-    /// Pays what is owed; until then nothing is read.
+    /// Waits for the share that is owed; until then nothing is read.
     fn poll_paid(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(owed) = &mut self.owed {
             let paid = ready!(owed.poll_unpin(cx));
@@ -113,6 +116,10 @@ impl Meter {
     }
 }
 
+fn progress() -> Progress {
+    Progress::new(BODY_GRACE_MS, BODY_BYTES_PER_S_MIN)
+}
+
 /// A connection whose reads are counted once it is a runner's.
 pub struct Metered<S> {
     stream: S,
@@ -131,10 +138,15 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let Self { stream, intake } = self.get_mut();
         let Some(meter) = intake.0.get() else { return Pin::new(stream).poll_read(cx, buf) };
         let mut meter = meter.lock().unwrap_or_else(PoisonError::into_inner);
+        if meter.arrived == 0 || meter.owed.is_some() {
+            // No message has begun, or the server itself does not read on: the next wait is counted from its start.
+            meter.progress = progress();
+        }
         ready!(meter.poll_paid(cx));
         let before = buf.filled().len();
-        ready!(Pin::new(stream).poll_read(cx, buf))?;
-        meter.came(buf.filled().len() - before);
+        let read = Pin::new(stream).poll_read(cx, buf).map_ok(|()| buf.filled().len() - before);
+        let read = if meter.arrived == 0 { read } else { meter.progress.judge(cx, read) };
+        meter.came(ready!(read)?);
         Poll::Ready(Ok(()))
     }
 }
@@ -167,7 +179,12 @@ impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
 
 #[cfg(test)]
 mod tests {
-    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
+    use std::time::Duration;
+
+    use tokio::{
+        io::{AsyncReadExt as _, AsyncWriteExt as _},
+        time::Instant,
+    };
 
     use super::*;
 
@@ -226,5 +243,42 @@ mod tests {
         drop(all);
         assert_eq!(near.read(&mut read).await.unwrap(), 100);
         assert_eq!(intake.message(100).unwrap().amount(), 100);
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn a_message_that_has_begun_must_go_on_and_silence_between_messages_may_last() {
+        let quota = Quota::new(LARGEST, LARGEST);
+        let (mut near, intake, mut far) = socket(&quota);
+        let mut read = [0; 100 + CONTROL_HEAD_BYTES];
+        // Whole messages and controls, with long silences.
+        for round in 0..10 {
+            far.write_all(&read).await.unwrap();
+            near.read_exact(&mut read).await.unwrap();
+            if round % 2 == 0 {
+                drop(intake.message(100));
+            } else {
+                intake.control(100);
+            }
+            let silence = tokio::time::timeout(Duration::from_mins(10), near.read(&mut read)).await;
+            assert!(silence.is_err(), "{silence:?}");
+        }
+        // A byte per second is below the minimum rate.
+        let began = Instant::now();
+        let dribble = async {
+            loop {
+                far.write_all(b"x").await.unwrap();
+                tokio::time::sleep(Duration::from_secs(1)).await;
+            }
+        };
+        let reading = async {
+            loop {
+                if let Err(error) = near.read(&mut read).await {
+                    return error;
+                }
+            }
+        };
+        let error = tokio::select! { error = reading => error, () = dribble => unreachable!() };
+        assert_eq!(error.kind(), io::ErrorKind::TimedOut);
+        assert!(began.elapsed() < Duration::from_millis(2 * BODY_GRACE_MS), "{:?}", began.elapsed());
     }
 }

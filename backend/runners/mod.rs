@@ -1,13 +1,13 @@
-//! External runners: processes that carry out jobs and are connected by a WebSocket.
+//! External runners: processes that execute jobs over a WebSocket.
 //!
 //! The server's end is [`Runners`] and one `connection` per socket; the runner's end is [`client`], which `runreel
-//! runner` uses and any Rust program may.
+//! runner` uses and any Rust program may use.
 //!
-//! Invariants kept here: a runner claims jobs of its own owner alone; an event is stored only for a run whose lease the
-//! connection holds, and only once, however often its message comes; what is acknowledged is committed; a runner that is
-//! slow or away holds up nobody but its own runs, and those for no longer than a lease.
+//! Invariants kept here: a runner claims only jobs of its own owner; an event is stored only for a run whose lease the
+//! connection holds, and only once, however often its message comes; what is acknowledged is committed; a slow or
+//! absent runner delays only its own runs, and those for no longer than a lease.
 //!
-//! Start reading at `connection` (one runner), then `work` (one message of a run on its way into the log).
+//! Start reading at `connection` (one runner), then `work` (storing one message of a run).
 
 pub mod agents;
 mod answers;
@@ -43,23 +43,23 @@ use crate::{
     quota::{Full, Quota, Share},
 };
 
-/// What a runner may say, checked where every other producer is checked.
+/// What a runner may send, checked as for every other producer.
 pub trait RunnerInput: Send + Sync {
-    /// Refuses a message that holds the connection's own credential.
+    /// Refuses a message that contains the connection's own credential.
     fn admits(&self, text: &str) -> Result<(), RunnerError>;
 
     /// Reads events of a run; all of them or none. No credential may be among them.
     fn events(&self, context: &RunContext, events: &RawValue) -> Result<Vec<NewEvent>, RunnerError>;
 }
 
-/// Whom a connection belongs to.
+/// The identity behind a connection.
 pub struct Peer {
     pub owner: OwnerId,
     pub expires_at: Option<DateTime<Utc>>,
     /// Set when the credential can be revoked.
     pub watched: Option<Watched>,
     pub input: Box<dyn RunnerInput>,
-    /// What counts the bytes of its socket.
+    /// Counts the bytes of its socket.
     pub intake: Intake,
 }
 
@@ -69,9 +69,9 @@ pub struct Runners {
     dispatch: Dispatch,
     runner_sessions: RunnerSessions,
     places: Quota,
-    /// Polls of the database that a wake-up makes all of them do.
+    /// Polls of the database: a wake-up makes every connection poll.
     looks: Quota,
-    /// Of messages that are arriving or wait for their commit.
+    /// Bytes of messages that are arriving or wait for their commit.
     bytes: Quota,
     tasks: TaskTracker,
     draining: CancellationToken,
@@ -90,12 +90,12 @@ impl Runners {
         &self.dispatch
     }
 
-    /// Room for one more connection.
+    /// Reserves a place for one more connection.
     pub fn place(&self, owner: &OwnerId) -> Result<Share, Full> {
         self.places.try_take(owner, 1)
     }
 
-    /// Talks to a runner until either side ends it.
+    /// Serves a runner until either side ends the connection.
     pub async fn serve(self, socket: WebSocket, peer: Peer, place: Share) {
         peer.intake.begin(self.bytes.clone(), peer.owner.clone());
         let gauge = metrics::gauge!("runreel_runners_connected");
@@ -112,7 +112,7 @@ impl Runners {
 struct RunnerSessions(Arc<Mutex<HashMap<Uuid, CancellationToken>>>);
 
 impl RunnerSessions {
-    /// Takes a session over; whoever had it is told to go.
+    /// Takes over a session; the connection that had it is cancelled.
     fn take(&self, session: Uuid) -> Speaking {
         let replaced = CancellationToken::new();
         let mut runner_sessions = self.0.lock().unwrap_or_else(PoisonError::into_inner);
@@ -123,7 +123,7 @@ impl RunnerSessions {
     }
 }
 
-/// Held by the connection that speaks for a session. Dropped, the session is forgotten, unless somebody took it over.
+/// Held by the connection that speaks for a session. Dropping it forgets the session, unless a newer one took it over.
 struct Speaking {
     runner_sessions: RunnerSessions,
     session: Uuid,

@@ -1,4 +1,4 @@
-//! One message of a run on its way into the log, under the run's lease.
+//! Storing one message of a run, under the run's lease.
 
 use std::{sync::Arc, time::Duration};
 
@@ -20,12 +20,12 @@ use crate::{
     timeline::emit::EmitError,
 };
 
-/// Pause before a database that is away is asked again.
+/// Pause before an unavailable database is tried again.
 const PAUSE: Duration = Duration::from_millis(250);
-/// How many events at the end of a log are looked through for an answer.
+/// How many events at the end of a log are searched for an answer.
 const ANSWERS_LOOKED_AT: i64 = 64;
 
-/// What a task needs to know of its run, as it was when the task began.
+/// What a task needs of its run, as of the start of the task.
 pub(super) struct Job {
     dispatch: Dispatch,
     job: Assignment,
@@ -59,9 +59,9 @@ pub(super) enum End {
     Stored,
     /// Nothing was stored.
     Refused(RunnerError),
-    /// The lease is not the runner's any more; nothing was stored.
+    /// The lease is no longer the runner's; nothing was stored.
     Lost,
-    /// The run has ended or is suspended, and is the runner's no more.
+    /// The run has ended or is suspended, and is no longer the runner's.
     Left,
 }
 
@@ -78,7 +78,7 @@ impl Job {
         }
     }
 
-    /// Brings a task to its end; it waits for as long as the database is away.
+    /// Executes a task; waits while the database is unavailable.
     pub(super) async fn perform(mut self, task: Task) -> TaskEnd {
         let (bytes, mut asked) = (task.bytes(), Vec::new());
         let (n, end) = match task {
@@ -92,7 +92,7 @@ impl Job {
                 let end = self.store(events).await;
                 if matches!(end, End::Stored) {
                     asked = spans;
-                    // Whoever speaks after an answer acts upon it.
+                    // A runner that emits after an answer acts on it.
                     let acts = (was == Status::Running && speaks).then_some(false);
                     self.rests = life.map(rests).or(acts).or(self.rests);
                 }
@@ -114,8 +114,8 @@ impl Job {
         }
     }
 
-    /// Gives every durable event a key that is the same when its message comes again. Deltas are not numbered, so that a
-    /// runner may leave them out the second time.
+    /// Gives every durable event a key that stays the same when its message is sent again. Deltas are not counted, so a
+    /// runner may omit them the second time.
     fn keyed(&self, n: u64, events: Vec<NewEvent>, again: bool) -> Vec<NewEvent> {
         let mut i = 0;
         let keyed = events.into_iter().filter_map(|event| {
@@ -129,7 +129,7 @@ impl Job {
         keyed.collect()
     }
 
-    /// Says the begin that a runner does not say, and leaves out one that has been said.
+    /// Adds the start that a runner omits, and drops one that was emitted already.
     fn begun(&self, events: &[NewEvent]) -> Vec<NewEvent> {
         let mut starts = usize::from(self.status == Status::Queued);
         let mut whole = Vec::with_capacity(events.len() + 1);
@@ -182,10 +182,10 @@ impl Job {
                     self.last_seq = ack.events.iter().filter_map(|event| event.seq).max().unwrap_or(self.last_seq);
                     return End::Stored;
                 }
-                // Perhaps somebody else has started the run meanwhile.
+                // Another party may have started the run meanwhile.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if starts && self.has_moved().await => {}
                 Err(EmitError::OutcomeUnknown) => {
-                    // Perhaps readers have seen the deltas; what is durable has its key.
+                    // Readers may have seen the deltas; durable events have their keys.
                     events.retain(|event| !event.event_type.is_ephemeral());
                     tokio::time::sleep(PAUSE).await;
                 }
@@ -200,7 +200,7 @@ impl Job {
         }
     }
 
-    /// Whether the run stands elsewhere than this task thought; then it knows.
+    /// Whether the run's status differs from the one this task knew; updates it.
     async fn has_moved(&mut self) -> bool {
         let context = &self.job.context;
         let record = self.dispatch.timeline().run(&context.owner_id, context.run_id).await;
@@ -210,7 +210,7 @@ impl Job {
         moved
     }
 
-    /// Makes sure that the lease lasts for longer than a commit may take.
+    /// Makes sure that the lease lasts longer than a commit may take.
     async fn renewed(&mut self) -> Result<bool, store::Error> {
         let (clock, lease) = (self.dispatch.timeline().clock().clone(), self.dispatch.lease());
         let wanted = lease.div_f64(2.0).max(Duration::from_millis(ANSWER_MS_MAX));
@@ -226,8 +226,8 @@ impl Job {
         Ok(lost.is_empty())
     }
 
-    /// Whether a run that goes on was last said to wait by its runner, and goes on by an answer that the runner does not act
-    /// upon. Where only the log knows, an answer at its end says so.
+    /// Whether a running run was last reported as waiting by its runner, and runs again through an answer that the
+    /// runner does not act on. Where only the log knows, an answer at its end shows it.
     async fn has_rested(&self) -> bool {
         if let Some(rests) = self.rests {
             return rests;
@@ -249,8 +249,7 @@ impl Job {
         }
     }
 
-    /// The runner has nothing more to say: a run that goes on is completed, a suspended one is given back, also when it
-    /// was answered since.
+    /// The runner is done: a running run is completed, a suspended one is released, even if it was answered since.
     async fn done(&mut self) -> End {
         let context = Arc::clone(&self.job.context);
         loop {

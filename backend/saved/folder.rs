@@ -1,7 +1,7 @@
-//! The folder of one owner: files that are written whole, one writer at a time.
+//! The folder of one owner: files are replaced atomically, by one writer at a time.
 //!
-//! A writer holds a lock that other processes honour, writes beside the file, and puts what it wrote in the file's
-//! place once that is on the disk. What a writer left behind that was killed meanwhile, the next one removes.
+//! A writer holds a lock that other processes honour, writes a temporary file, and renames it over the file once it is
+//! on disk. What a killed writer left behind is removed by the next one.
 
 use std::{
     io::{self, Read as _, Write as _},
@@ -21,32 +21,32 @@ use crate::domain::{
 };
 
 const LOCK: &str = ".lock";
-/// A flag for what is opened: nobody else need have it open for this to succeed.
+/// A flag for opening: does not block, for example on a pipe that no other process has open.
 const NOT_WAITING: i32 = OFlags::NONBLOCK.bits().cast_signed();
-/// What is being written ends so, and begins with a dot: no session's file does.
+/// The suffix of temporary files, whose names begin with a dot; those of sessions never do.
 const UNFINISHED: &str = ".tmp";
 
 /// Where an owner's folder is, or would be.
 #[derive(Clone, Debug)]
 pub(super) struct Path {
     pub root: PathBuf,
-    /// The folder in it, when it is not the root itself.
+    /// The folder below the root, unless it is the root itself.
     pub below: Option<String>,
 }
 
-/// An owner's folder. No path leads out of it, also not by a link in it.
+/// An owner's folder. No path leads out of it, not even through a link.
 pub(super) struct Folder {
     dir: Dir,
 }
 
-/// A file as it was found.
+/// A file that was read.
 pub(super) struct Found {
     pub stamp: Stamp,
-    /// `None` when there is something else than a file.
+    /// `None` if it is not a regular file.
     bytes: Option<Vec<u8>>,
 }
 
-/// What changes when a file does.
+/// The metadata that changes when a file does.
 #[derive(Clone, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub(super) struct Stamp {
     size: u64,
@@ -55,7 +55,7 @@ pub(super) struct Stamp {
 }
 
 impl Path {
-    /// The folder, if there is one.
+    /// The folder, if it exists.
     pub(super) fn found(&self) -> io::Result<Option<Folder>> {
         let root = Dir::open_ambient_dir(&self.root, ambient_authority());
         let dir = root.and_then(|root| match &self.below {
@@ -69,7 +69,7 @@ impl Path {
         }
     }
 
-    /// The folder, made when there is none. Nobody but this user may look into it.
+    /// The folder, created if it does not exist, accessible only to this system user.
     pub(super) fn made(&self) -> io::Result<Folder> {
         let (above, name) = (self.root.parent(), self.root.file_name());
         let above = above.filter(|above| !above.as_os_str().is_empty()).unwrap_or(std::path::Path::new("."));
@@ -93,19 +93,19 @@ fn make(above: &Dir, name: &std::path::Path) -> io::Result<()> {
 }
 
 fn sync(folder: &Dir) -> io::Result<()> {
-    // The handle itself is one for paths only, which cannot be synced.
+    // The handle itself is path-only (`O_PATH`), which cannot be synced.
     folder.open(".")?.sync_all()
 }
 
 impl Folder {
-    /// Begins to write, unless somebody else is writing. The lock ends with the value, also by the end of the process.
+    /// Takes the writer's lock; `None` if another writer holds it. It is released on drop, also by the process's end.
     pub(super) fn try_lock(&self) -> io::Result<Option<File>> {
         let there = gone(self.dir.symlink_metadata(LOCK))?;
         if there.is_some_and(|there| !there.is_file()) {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, ".lock is not a file; remove it"));
         }
         let mut options = OpenOptions::new();
-        // Something that is put in its place meanwhile is not waited for.
+        // Does not block on something put in its place in between.
         options.write(true).create(true).mode(0o600).custom_flags(NOT_WAITING);
         let lock = self.dir.open_with(LOCK, &options)?;
         match rustix::fs::flock(&lock, FlockOperation::NonBlockingLockExclusive) {
@@ -115,7 +115,7 @@ impl Folder {
         }
     }
 
-    /// Removes what killed writers left behind. Nobody else is writing.
+    /// Removes what killed writers left behind. The caller holds the lock.
     fn sweep(&self) -> io::Result<()> {
         for entry in self.dir.entries()? {
             let name = entry?.file_name();
@@ -126,13 +126,13 @@ impl Folder {
         Ok(())
     }
 
-    /// Puts a file in its place, whole and on the disk. Only for who holds the lock.
+    /// Replaces a file atomically and durably. The caller must hold the lock.
     pub(super) fn write(&self, file_name: &str, bytes: &[u8]) -> io::Result<()> {
         self.write_beside(file_name, bytes, true)?;
         sync(&self.dir)
     }
 
-    /// The same for what can be made again, which a failing power supply may take away.
+    /// Like [`Folder::write`] without durability: for what can be regenerated after a power failure.
     pub(super) fn write_lightly(&self, file_name: &str, bytes: &[u8]) -> io::Result<()> {
         self.write_beside(file_name, bytes, false)
     }
@@ -143,7 +143,7 @@ impl Folder {
         let mut file = self.dir.open_with(&beside, options.write(true).create_new(true).mode(0o600))?;
         let written = file.write_all(bytes).and_then(|()| if is_dear { file.sync_all() } else { Ok(()) });
         if let Err(error) = written.and_then(|()| self.dir.rename(&beside, &self.dir, file_name)) {
-            // A disk that is full is not made fuller; whoever comes next removes it otherwise.
+            // Frees the space at once if the disk is full; if this fails, the next writer removes it.
             let _ = self.dir.remove_file(&beside);
             return Err(error);
         }
@@ -158,14 +158,14 @@ impl Folder {
         }
     }
 
-    /// The sessions whose files are there, in the order of their names.
+    /// The names of the sessions that have files, sorted.
     pub(super) fn names(&self) -> io::Result<Vec<SavedName>> {
         let mut names: Vec<SavedName> = self.files()?.iter().filter_map(|file| SavedName::of_file(file)).collect();
         names.sort();
         Ok(names)
     }
 
-    /// Names of what could be files of sessions, whether they are or not.
+    /// Names of files that could be sessions, whether they are or not.
     pub(super) fn files(&self) -> io::Result<Vec<String>> {
         let mut files = Vec::new();
         for entry in self.dir.entries()? {
@@ -177,12 +177,12 @@ impl Folder {
         Ok(files)
     }
 
-    /// What there is of a file; `None` when it is gone.
+    /// The stamp of a file; `None` if it does not exist.
     pub(super) fn stamp(&self, file_name: &str) -> io::Result<Option<Stamp>> {
         Ok(gone(self.dir.symlink_metadata(file_name))?.map(|metadata| Stamp::of(&metadata)))
     }
 
-    /// The bytes of a session's file; of one that is too large, one more than it may have.
+    /// Reads a session's file; of one that is too large, one byte more than the bound.
     pub(super) fn read(&self, name: &SavedName) -> io::Result<Option<Found>> {
         self.bytes(&name.file_name())
     }
@@ -193,7 +193,7 @@ impl Folder {
             return Ok(Some(Found { stamp: Stamp::of(&metadata), bytes: None }));
         }
         let Some(file) = gone(self.dir.open(file_name))? else { return Ok(None) };
-        // Of the file that was opened: by now another may lie in its place.
+        // From the opened file: another one may have replaced it by now.
         let (stamp, mut bytes) = (Stamp::of(&file.metadata()?), Vec::new());
         file.take(SAVED_FILE_BYTES_MAX as u64 + 1).read_to_end(&mut bytes)?;
         Ok(Some(Found { stamp, bytes: Some(bytes) }))
@@ -215,7 +215,7 @@ impl Stamp {
         Self { size: metadata.len(), modified, inode: metadata.ino() }
     }
 
-    /// For messages about a file that cannot be shown otherwise.
+    /// For messages about a file that cannot be read.
     pub(super) fn told(&self) -> String {
         format!("{} bytes of {}", self.size, self.modified.to_rfc3339_opts(SecondsFormat::Secs, true))
     }

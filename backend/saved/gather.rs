@@ -1,4 +1,4 @@
-//! What is kept of a thread: all of its state, or what its log says.
+//! What is saved of a thread: all of its state, or the messages in its log.
 
 use bytes::{Bytes, BytesMut};
 use futures::TryStreamExt as _;
@@ -8,7 +8,6 @@ use super::{Error, off_the_loop};
 use crate::{
     artifacts::Artifacts,
     domain::{
-        checkpoint::Namespace,
         id::{RunId, Seq, ThreadId},
         limits::{SAVED_FILE_BYTES_MAX, SAVED_MESSAGES_MAX, SAVED_VALUES_MAX},
         principal::OwnerId,
@@ -23,14 +22,14 @@ use crate::{
     store::Store,
 };
 
-/// A thread of this owner as it is now. Each look into the database is a use of its own.
+/// A thread of this owner as it is now. Each query takes a connection of its own.
 pub(super) async fn thread_of(
     store: &Store,
     artifacts: &Artifacts,
     owner: &OwnerId,
     thread: &ThreadId,
 ) -> Result<SavedThread, Error> {
-    let latest = store.checkpoints().get(owner, thread, &Namespace::default(), None, None).await?;
+    let latest = store.checkpoints().latest(owner, thread).await?;
     let held = match latest {
         Some(checkpoint) => off_the_loop(move || Ok(full::of_checkpoint(checkpoint))).await?,
         None if !store.threads().exists(owner, thread).await? => return Err(Error::NotFound),
@@ -49,7 +48,7 @@ pub(super) async fn thread_of(
     })
 }
 
-/// What the log knows to have been said, in the order in which the thread's runs were made.
+/// The messages in the log, in the order in which the thread's runs were created.
 async fn said_in(
     store: &Store,
     artifacts: &Artifacts,
@@ -86,8 +85,8 @@ async fn said_in(
     }
 }
 
-/// Puts a payload that was too large for its event in the place of the pointer to it. Where it cannot be had, the
-/// beginning that the event has must do.
+/// Replaces the pointer to a payload that was too large for its event by the payload. If it is not available, the
+/// prefix in the event remains.
 async fn whole(store: &Store, artifacts: &Artifacts, owner: &OwnerId, logged: &mut Logged) {
     let Some(id) = logged.payload["$artifact"]["artifact_id"].as_str().and_then(|id| id.parse().ok()) else { return };
     let loaded = async {

@@ -1,7 +1,7 @@
-//! The index of a folder: what a list shows of each session without reading its file.
+//! The index of a folder: what a listing shows of each session without reading its file.
 //!
-//! It is never believed: an entry counts as long as the file is the one it was made of. So it may be damaged, old or
-//! gone, and files may be put into the folder and taken out of it by hand.
+//! It is only a cache: an entry counts only if the file's stamp is still the one it was made from. So the index may be
+//! damaged, stale or missing, and files may be added to and removed from the folder by hand.
 
 use std::{collections::HashMap, io};
 
@@ -16,7 +16,7 @@ use crate::domain::{
 
 const INDEX: &str = "index.json";
 
-/// What a list tells of a session.
+/// A session in a listing.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub struct Entry {
     pub name: SavedName,
@@ -32,11 +32,11 @@ pub struct Entry {
     stamp: Stamp,
 }
 
-/// The sessions of a folder by their names, and the files that are none.
+/// The sessions of a folder by name, and the files that are not sessions.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub struct Listing {
     pub sessions: Vec<Entry>,
-    /// By the names they would have.
+    /// By the names they would have as sessions.
     pub unreadable: Vec<(String, Unreadable)>,
 }
 
@@ -45,7 +45,7 @@ struct Index {
     sessions: Vec<Entry>,
 }
 
-/// What is in the folder, and whether the index says so.
+/// Lists the folder, and returns whether the index is up to date.
 pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
     let index = folder.bytes(INDEX)?;
     let known: Option<Index> = index.and_then(|index| serde_json::from_slice(index.as_bytes()).ok());
@@ -89,15 +89,15 @@ pub(super) fn look(folder: &Folder) -> io::Result<(Listing, bool)> {
     Ok((listing, is_fresh))
 }
 
-/// Brings the index up to date after a change that is made, whatever becomes of the index: the next look heals it. Only
-/// for who holds the lock.
+/// Updates the index after a change. A failure is only logged, since the next listing repairs the index. The caller
+/// must hold the lock.
 pub(super) fn follow(folder: &Folder) {
     if let Err(error) = heal(folder) {
         tracing::warn!(error = &error as &dyn std::error::Error, "index of saved sessions not updated");
     }
 }
 
-/// Brings the index up to date. Only for who holds the lock.
+/// Updates the index. The caller must hold the lock.
 pub(super) fn heal(folder: &Folder) -> io::Result<()> {
     let (listing, is_fresh) = look(folder)?;
     if is_fresh {
@@ -108,7 +108,7 @@ pub(super) fn heal(folder: &Folder) -> io::Result<()> {
     folder.write_lightly(INDEX, text.as_bytes())
 }
 
-/// Files of the folder itself, in whatever capitals; `metadata` is kept free for another version.
+/// Whether this is a file of the folder itself, in upper or lower case; `metadata` is reserved for a later version.
 fn is_own(file: &str) -> bool {
     ["index.json", "metadata.json"].iter().any(|own| file.eq_ignore_ascii_case(own))
 }

@@ -1,12 +1,12 @@
-//! Saved sessions: conversations in files of their own, which people can read, carry away and bring back.
+//! Saved sessions: conversations in files of their own, which people can read, copy and restore.
 //!
-//! A session is made from a thread, in full where the messages of its last checkpoint can be read and from the log where
-//! they cannot ([`crate::domain::transcript`]), and a thread is made from a session. Invariants kept here: a file is the old one or
-//! the new one, whatever happens while it is written; nothing outside the owner's folder is touched; files are the
-//! truth, and the index follows from them; no connection to the database is held while a file is read or written.
+//! A session is created from a thread, in full if the messages of its last checkpoint are readable and from the log
+//! otherwise ([`crate::domain::transcript`]), and a thread is created from a session. Invariants: a file is always the
+//! old one or the new one, regardless of what happens during a write; nothing outside the owner's folder is touched;
+//! the files are the source of truth and the index is derived; no database connection is held during file I/O.
 //!
-//! Start reading at [`SavedSessions`], then [`gather`] (what is kept of a thread), [`restore`] (the thread that goes on),
-//! [`folder`] and [`turns`] (how a file is written, and by whom) and [`index`] (how a list heals).
+//! Start reading at [`SavedSessions`], then [`gather`] (what is saved of a thread), [`restore`] (the thread that
+//! continues), [`folder`] and [`turns`] (how a file is written, and by whom) and [`index`] (how a listing is repaired).
 
 mod folder;
 mod gather;
@@ -35,20 +35,20 @@ use crate::{
     store::{self, Store},
 };
 
-/// Why something was not done with a saved session.
+/// Why an operation on a saved session failed.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
     #[error("there is no such session, or no such thread")]
     NotFound,
-    /// This session's file would be the same where capitals do not count.
+    /// On a case-insensitive file system the file would be the same as this session's.
     #[error(
         "a session named {0} exists, which differs in upper and lower case only: on some systems both are the same file"
     )]
     Alike(SavedName),
-    /// What was sent is no saved session.
+    /// The bytes sent are not a saved session.
     #[error("{0}")]
     Refused(Unreadable),
-    /// What lies in the folder is no saved session, or none any more.
+    /// The file in the folder is not, or no longer, a saved session.
     #[error("the file of this session cannot be read: {0}")]
     Unreadable(Unreadable),
     #[error("{0}")]
@@ -57,10 +57,10 @@ pub enum Error {
     ThreadTaken,
     #[error(transparent)]
     Store(#[from] store::Error),
-    /// Too many others write. Nothing was done.
+    /// Too many operations are waiting. Nothing was done.
     #[error("too many sessions are being saved")]
     Busy,
-    /// Somebody else kept the folder locked for too long. Nothing was done.
+    /// Another writer held the folder's lock for too long. Nothing was done.
     #[error("another writer is using the folder of saved sessions")]
     Locked,
     #[error("the folder of saved sessions cannot be used")]
@@ -79,17 +79,17 @@ pub struct SavedSessions {
     talks: Arc<[Talk]>,
 }
 
-/// Where files are.
+/// Where the files are.
 #[derive(Debug)]
 struct Location {
     root: PathBuf,
-    /// Whose files lie in the folder itself; those of others lie in folders below it.
+    /// The owner whose files are in the folder itself; those of others are in folders below it.
     local: OwnerId,
 }
 
 impl SavedSessions {
-    /// Sessions in this folder, which is made when the first one is saved; those of `local` lie in the folder itself.
-    /// Whoever waits to write waits no longer once `stop` is cancelled.
+    /// Sessions in this folder, which is created by the first save; those of `local` are in the folder itself. Waiting
+    /// operations end with an error once `stop` is cancelled.
     pub fn new(
         artifacts: Artifacts,
         store: Store,
@@ -102,7 +102,7 @@ impl SavedSessions {
         Self { store, artifacts, clock, ids, place, turns, talks: talks.into() }
     }
 
-    /// Saves a thread as it is now, in the place of what was saved under this name; says whether the name is new.
+    /// Saves a thread as it is now, replacing what was saved under this name; returns whether the name is new.
     pub async fn save(
         &self,
         owner: &OwnerId,
@@ -133,7 +133,7 @@ impl SavedSessions {
         .await
     }
 
-    /// Takes a file over as it is; says whether the name is new.
+    /// Imports a file as it is; returns whether the name is new.
     pub async fn import(
         &self,
         owner: &OwnerId,
@@ -151,13 +151,13 @@ impl SavedSessions {
         .await
     }
 
-    /// The sessions of an owner by their names, and the files that are none.
+    /// The sessions of an owner by name, and the files that are not sessions.
     pub async fn list(&self, owner: &OwnerId) -> Result<Listing, Error> {
         self.in_folder(owner, |folder| {
             let Some(folder) = folder.found()? else { return Ok(Listing::default()) };
             let (listing, is_fresh) = index::look(&folder)?;
             if !is_fresh {
-                // What can be read can be listed, also where nothing can be written, or somebody else is writing.
+                // Listing needs only read access: it works in a read-only folder and while another writer is active.
                 match folder.try_lock() {
                     Ok(Some(_lock)) => index::follow(&folder),
                     Ok(None) => {}
@@ -182,7 +182,7 @@ impl SavedSessions {
         .await
     }
 
-    /// Removes a session, also one that cannot be read.
+    /// Deletes a session, even an unreadable one.
     pub async fn delete(&self, owner: &OwnerId, name: SavedName) -> Result<(), Error> {
         let _turn = self.turns.take(owner).await?;
         self.in_folder(owner, |folder| folder.found()?.map(drop).ok_or(Error::NotFound)).await?;
@@ -196,7 +196,7 @@ impl SavedSessions {
         .await
     }
 
-    /// Works in the folder, which is made if need be, while nobody else writes there.
+    /// Runs `work` in the folder, created if necessary, while its lock is held.
     async fn as_writer<T: Send + 'static>(
         &self,
         owner: &OwnerId,
@@ -230,13 +230,13 @@ async fn off_the_loop<T: Send + 'static>(work: impl FnOnce() -> Result<T, Error>
     tokio::task::spawn_blocking(work).await.map_err(io::Error::other)?
 }
 
-/// Writes a session while the folder is locked, and brings the index up to date.
+/// Writes a session and updates the index. The caller holds the folder's lock.
 fn put(folder: &Folder, session: &SavedSession) -> Result<(), Error> {
     let text = session.to_text();
     if text.len() > SAVED_FILE_BYTES_MAX {
         return Err(Error::TooLarge(format!("the session's file would exceed {SAVED_FILE_BYTES_MAX} bytes")));
     }
-    // Nothing is written that could not be read: whoever comes back for it wants to go on.
+    // Nothing is written that could not be read back.
     SavedSession::read(session.name.clone(), text.as_bytes(), session.updated_at).map_err(Error::Refused)?;
     let names = folder.names()?;
     if let Some(other) = names.iter().find(|name| name.is_nearly(&session.name)) {

@@ -1,4 +1,4 @@
-//! From a session to a thread, with which a run or a chat goes on.
+//! From a session to a thread, with which a run or a chat continues.
 
 use serde_json::json;
 
@@ -18,29 +18,29 @@ use crate::{
     },
 };
 
-/// A channel of this server: a thread may be called like those of its chats.
+/// A channel of this server: a thread's name may be one of its chats' thread names.
 #[derive(Clone, Debug)]
 pub struct Talk {
     pub channel: ChannelName,
     pub keeping: SessionPolicy,
-    /// Whose its chats are; `None` where each caller has chats of their own.
+    /// The owner of its chats; `None` if each caller has their own chats.
     pub owner: Option<OwnerId>,
 }
 
-/// A thread that was made from a session.
+/// A thread created from a session.
 #[derive(Clone, Debug)]
 pub struct Thread {
     pub thread_id: ThreadId,
     pub checkpoint_id: CheckpointId,
     pub message_count: usize,
     pub fallback: bool,
-    /// The session of a chat that goes on with it.
+    /// The session of the chat that continues with the thread.
     pub session_id: Option<Name>,
 }
 
 impl SavedSessions {
-    /// Makes a thread from a session: the one that is named, or a new one. The chat that the thread is called like goes
-    /// on with it, unless it has an open session already.
+    /// Creates a thread from a session: the one named, or a new one. If the name is one of a chat's thread names, that
+    /// chat continues with the thread, unless it already has an open session.
     pub async fn restore(&self, owner: &OwnerId, name: SavedName, to: Option<ThreadId>) -> Result<Thread, Error> {
         let session = self.read(owner, name).await?;
         let called_like = to.as_ref().and_then(|thread| self.called_like(owner, thread));
@@ -51,7 +51,7 @@ impl SavedSessions {
         let (now, fresh, saved_session) = (self.clock.now(), self.ids.uuid(), session.name.clone());
         let (message_count, fallback) = (session.message_count, session.thread.is_fallback());
         let restored = off_the_loop(move || Ok(session.thread.restored(fresh, now))).await?;
-        // The members that LangGraph looks for, and where the state is from.
+        // The members that LangGraph expects, and where the state is from.
         let metadata = json!({"source": "update", "step": restored.step, "parents": {}, OF_SESSION: saved_session});
         let new = NewCheckpoint {
             ns: Namespace::default(),
@@ -68,7 +68,7 @@ impl SavedSessions {
         Ok(Thread { thread_id, checkpoint_id: new.checkpoint_id, message_count, fallback, session_id })
     }
 
-    /// The chat of this owner that a thread is called like.
+    /// The chat of this owner to which a thread's name belongs.
     fn called_like(&self, owner: &OwnerId, thread: &ThreadId) -> Option<CalledLike> {
         let mut mine = self.talks.iter().filter(|talk| talk.owner.as_ref().is_none_or(|whose| whose == owner));
         let (talk, (chat_id, number)) = mine.find_map(|talk| Some((talk, chat_of(&talk.channel, thread)?)))?;

@@ -11,7 +11,7 @@ use crate::domain::{
     transcript::SavedThread,
 };
 
-/// What was done, and how.
+/// What was done, and its result.
 type Damage = (&'static str, fn(&Ground));
 
 struct Ground {
@@ -31,7 +31,7 @@ fn session(name: &str, text: &str) -> SavedSession {
     SavedSession::new(name.parse().unwrap(), None, SavedThread::fallback(messages), at)
 }
 
-/// Waits for its turn, as other threads of the test write as well.
+/// Waits for its turn, since other threads of the test also write.
 fn locked(folder: &Folder) -> cap_std::fs::File {
     loop {
         if let Some(lock) = folder.try_lock().unwrap() {
@@ -135,7 +135,7 @@ fn what_is_no_session_is_told_apart_and_stays() {
     for name in ["link.json", "folder.json", "torn.json", "two words.json", "Metadata.json", "notes.txt"] {
         assert!(fs::symlink_metadata(ground.file(name)).is_ok(), "{name} stays");
     }
-    // What is saved under the name of a link takes the link's place; what it points to stays as it was.
+    // Saving under the name of a link replaces the link; its target stays unchanged.
     ground.put(&session("link", "mine")).unwrap();
     assert!(fs::read_to_string(&outside).unwrap().contains("secret"));
     assert!(fs::symlink_metadata(ground.file("link.json")).unwrap().is_file());

@@ -1,8 +1,8 @@
-//! Who may work on files: a few at once in this process, of which one principal never has all; and who writes, one at a
-//! time to a folder, whichever process it is in.
+//! Concurrency of file operations: a few at once in this process, of which one principal never has all; and one writer
+//! at a time per folder, across processes.
 //!
-//! Nobody waits without an end, and no thread of the process waits at all: a folder may be shared with a machine that
-//! has gone away.
+//! Every wait is bounded, and none blocks a thread of the process: a folder may be shared with a machine that has
+//! disappeared.
 
 use std::time::Duration;
 
@@ -27,7 +27,7 @@ use crate::{
 
 #[derive(Debug)]
 pub(super) struct Turns {
-    /// Each holds a session in memory.
+    /// Each permit allows one session in memory.
     working: Quota,
     waiting: Quota,
     stop: CancellationToken,
@@ -39,7 +39,7 @@ impl Turns {
         Self { working, waiting: Quota::new(SAVED_WAITING_MAX, SAVED_WAITING_OWN_MAX), stop }
     }
 
-    /// Takes one of the turns of this process.
+    /// Waits for a turn of this process.
     pub(super) async fn take(&self, owner: &OwnerId) -> Result<Share, Error> {
         if let Ok(turn) = self.working.try_take(owner, 1) {
             return Ok(turn);
@@ -52,7 +52,7 @@ impl Turns {
         }
     }
 
-    /// The folder, which is made if need be, and its lock.
+    /// Opens and locks the folder, creating it if necessary.
     pub(super) async fn lock(&self, path: Path) -> Result<(Folder, File), Error> {
         for _ in 0..SAVED_WAIT_MS_MAX / SAVED_PAUSE_MS {
             let path = path.clone();

@@ -1,9 +1,9 @@
-//! Appends of events: one statement that takes positions, opens runs, moves run heads and inserts events, or does nothing.
+//! Appends events: one statement takes positions, opens runs, moves run heads and inserts events, or does nothing.
 //!
 //! An [`Appender`] is one connection that writes one lane. The statement commits by itself, so no lock is held between
-//! two messages to the database, and a server that stops anywhere holds up nobody. Positions and seqs are given out by
-//! the statement, so servers that write the same lane do not fail each other. It does nothing when the lane's epoch is
-//! not the one this appender knows ([`Appended::Fenced`]), and is undone when a run is not as its writer believed
+//! two messages to the database, and a server that stops at any point blocks no other. The statement assigns positions
+//! and seqs, so servers that write the same lane do not make each other fail. It does nothing if the lane's epoch is
+//! not the one this appender knows ([`Appended::Fenced`]), and is rolled back if a run is not as its writer assumed
 //! ([`Error::Conflict`]).
 
 mod columns;
@@ -34,20 +34,20 @@ use crate::domain::{
 pub struct HeadWrite {
     pub run_id: RunId,
     pub owner_id: OwnerId,
-    /// What the writer decided by: the statement is undone when the run has another status.
+    /// The status the writer based its decision on: if the run has another one, the statement is rolled back.
     pub status_before: Status,
     /// The seq from which the batch's events of this run were numbered.
     pub seq_before: Seq,
-    /// Set when the events must get just these numbers.
+    /// Set if the events must get exactly these seqs.
     pub is_exact: bool,
     pub head: Head,
-    /// Set when this batch creates the run.
+    /// Set if this batch creates the run.
     pub birth: Option<Box<NewRunRow>>,
     /// Index of the run's last event in the batch.
     pub last_index: usize,
 }
 
-/// What a run is born with and never changes.
+/// What a run is created with and never changes.
 #[derive(Clone, Debug)]
 pub struct NewRunRow {
     pub spec: crate::domain::run::Spec,
@@ -55,8 +55,8 @@ pub struct NewRunRow {
     pub request_hash: [u8; 32],
 }
 
-/// The request hash of a run that was imported: it was created by no request, so no repeated one is the same, and what
-/// the clock does by itself it does to no such run.
+/// The request hash of an imported run: no request created it, so no request can be a repetition of one, and what
+/// happens by itself as time passes happens to no such run.
 pub const IMPORTED: [u8; 32] = [0; 32];
 
 /// Everything one commit writes.
@@ -66,38 +66,38 @@ pub struct Batch {
     pub heads: Vec<HeadWrite>,
 }
 
-/// Where a committed batch stands.
+/// Where a committed batch is in the log.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Committed {
     /// The position of the first event; the others follow without a gap.
     pub first_position: i64,
-    /// Runs in which another writer was first, and by how many seqs that moved this batch's events.
+    /// Runs in which another writer came first, and by how many seqs this batch's events moved.
     pub shifts: Vec<(RunId, i64)>,
 }
 
-/// What became of a batch.
+/// The outcome of an append.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Appended {
     Committed(Committed),
-    /// The lane's epoch was raised, or it stands before what was published. Nothing was written.
+    /// The lane's epoch was raised, or the lane is behind what was published. Nothing was written.
     Fenced,
 }
 
-/// Where a lane stands.
+/// The state of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct LaneState {
     pub position: i64,
     pub history: Tag,
-    /// The database is not where the current history was begun; see [`super::history::LogState`].
+    /// The database is not where the current history began; see [`super::history::LogState`].
     pub is_elsewhere: bool,
     epoch: i64,
 }
 
-/// What a statement did.
+/// The result of a statement.
 struct Written {
     /// The position before the batch's first event.
     before: i64,
-    /// The seq of each run before the batch, where it was moved; births have none.
+    /// The seq of each run before the batch, where it was moved; new runs have none.
     seqs: Vec<(RunId, i64)>,
 }
 
@@ -108,11 +108,11 @@ pub struct Appender {
     lane: i16,
     mark: LaneState,
     pieces: Pieces,
-    /// Since when the connection keeps its plans.
+    /// Since when the connection has kept its plans.
     planned_at: Instant,
 }
 
-/// The right to append to the log of a database. [`Store::connect_to_append`] makes the only one of a process, which
+/// The right to append to the log of a database. [`Store::connect_to_append`] makes the only one in a process; it
 /// cannot be cloned.
 #[derive(Debug)]
 pub struct Appenders(pub(super) Store);
@@ -128,12 +128,12 @@ impl Appenders {
 }
 
 impl Appender {
-    /// Where the lane stood when this appender last looked, or wrote.
+    /// The lane's state when this appender last read or wrote it.
     pub fn mark(&self) -> LaneState {
         self.mark
     }
 
-    /// Looks where the lane stands.
+    /// Reads the lane's state.
     pub async fn look(&mut self) -> Result<LaneState, Error> {
         self.mark = read_mark(&mut self.connection, self.lane).await?;
         Ok(self.mark)
@@ -144,9 +144,9 @@ impl Appender {
         &mut self.connection
     }
 
-    /// Writes a batch in one round trip, if the lane's epoch is known and it stands at `least` or behind that.
+    /// Writes a batch in one round trip, if the lane's epoch is the known one and its position is at least `least`.
     ///
-    /// After an error that is no [`Error::Conflict`] the connection is of no more use: open another and
+    /// After an error other than [`Error::Conflict`] the connection is unusable: open another and call
     /// [`Appender::resolve`].
     pub async fn append(&mut self, batch: &Batch, least: i64) -> Result<Appended, Error> {
         self.forget_old_plans().await?;
@@ -169,7 +169,7 @@ impl Appender {
         Ok(Appended::Committed(Committed { first_position: before + 1, shifts: shifts.collect() }))
     }
 
-    /// Has plans made anew, for tables as large as they are now. The statements stay prepared.
+    /// Makes Postgres plan again, for the current size of the tables. The statements stay prepared.
     async fn forget_old_plans(&mut self) -> Result<(), Error> {
         if self.planned_at.elapsed() >= Duration::from_millis(PLANS_MS_MAX) {
             sqlx::query!("discard plans").execute(&mut self.connection).await?;
@@ -178,7 +178,7 @@ impl Appender {
         Ok(())
     }
 
-    /// The statement for runs that are there, up to this position; none when it did nothing.
+    /// The statement for existing runs, up to this position; `None` if it did nothing.
     async fn append_to_runs(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
@@ -224,7 +224,7 @@ impl Appender {
         }))
     }
 
-    /// The statement for everything; none when the lane stands elsewhere.
+    /// The statement for everything; `None` if the lane's epoch or position does not match.
     async fn append_all(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
@@ -292,10 +292,10 @@ impl Appender {
         Ok(before.map(|before| Written { before, seqs: moved.collect() }))
     }
 
-    /// Learns, on a new connection, whether a batch was committed before the old one was lost, and where.
+    /// Finds out, on a new connection, whether a batch was committed before the old one was lost, and where.
     ///
-    /// Raising the epoch first makes it impossible that the lost statement is still carried out afterwards. It can have
-    /// written behind `least` only, where the lane stood at its beginning.
+    /// Raising the epoch first makes it impossible for the lost statement to execute afterwards. It can only have
+    /// written after `least`, the lane's position when it began.
     pub async fn resolve(&mut self, batch: &Batch, least: i64) -> Result<Option<Committed>, Error> {
         let raised = sqlx::query!(
             "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch, history",
@@ -307,7 +307,7 @@ impl Appender {
         self.mark = LaneState { position: raised.position, epoch: raised.epoch, history, ..self.mark };
         let Some(first) = batch.events.first() else { return Ok(None) };
         let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
-        // By the first event, wherever in its run another writer may have moved it: a batch is there whole or not at all.
+        // By the first event, wherever another writer may have moved it: a batch is stored whole or not at all.
         let found = sqlx::query!(
             r#"select position from store.run_event
                where lane = $1 and run_id = $2 and seq >= $3 and type = $4 and at = $5 and payload::text = $6
@@ -351,9 +351,9 @@ impl Appender {
         Ok((rows.len() == batch.events.len()).then_some(Committed { first_position, shifts }))
     }
 
-    /// Says good-bye to the database.
+    /// Closes the connection.
     pub async fn close(self) {
-        // A connection that is already gone has nothing left to say.
+        // A connection that is already lost needs no closing.
         let _ = self.connection.close().await;
     }
 }

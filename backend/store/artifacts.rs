@@ -1,8 +1,8 @@
-//! Artifacts and the content they have: who brings bytes claims them, who removes bytes holds them.
+//! Artifacts and their content: an uploader claims the bytes, a remover locks them.
 //!
-//! The order that keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the
-//! artifact is inserted (which the foreign key refuses once the content is gone), and only then its event is emitted.
-//! What stops half-way is found by [`Artifacts::reconcile`] and [`super::content`].
+//! This order keeps a pointer from pointing to nothing: the content is claimed, its bytes get their name, the artifact
+//! is inserted (the foreign key rejects it if the content is gone), and only then its event is emitted. What stops
+//! half-way is found by [`Artifacts::reconcile`] and [`super::content`].
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -20,12 +20,12 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// An artifact as it is stored.
+/// An artifact as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Artifact {
     pub artifact_id: ArtifactId,
     pub run_id: RunId,
-    /// The event that tells of it.
+    /// The event that announces it.
     pub event_id: EventId,
     pub name: ArtifactName,
     pub media_type: MediaType,
@@ -35,7 +35,7 @@ pub struct Artifact {
 }
 
 impl Artifact {
-    /// Whether an event says the same of it.
+    /// Whether an event describes it identically.
     pub fn is_told_by(&self, mention: &Mention) -> bool {
         let told = &mention.enclosed;
         (self.artifact_id, self.run_id, &self.event_id) == (told.artifact_id, told.run_id, &mention.event_id)
@@ -44,7 +44,7 @@ impl Artifact {
     }
 }
 
-/// What became of artifacts whose event was looked for.
+/// The result of looking for artifacts' events.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Reconciled {
     /// Their event is in the log.
@@ -93,7 +93,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Inserts artifacts whose bytes are durable; `false`, and nothing done, when one of the contents is gone again.
+    /// Inserts artifacts whose bytes are durable; `false`, with nothing done, if one of the contents is gone.
     pub async fn insert(self, owner: &OwnerId, artifacts: &[Artifact]) -> Result<bool, Error> {
         let column = |text: fn(&Artifact) -> String| artifacts.iter().map(text).collect::<Vec<_>>();
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.artifact_id.uuid()).collect();
@@ -132,8 +132,8 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Artifacts that earlier tries of the same events have left: with such an event id and such a content. They stay
-    /// for a while longer.
+    /// Artifacts left by earlier attempts at the same events: with such an event id and such a content. Their removal
+    /// is postponed.
     pub async fn reuse(
         self,
         owner: &OwnerId,
@@ -163,7 +163,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// The artifacts that were brought for events with these ids.
+    /// The artifacts uploaded for events with these ids.
     pub async fn of_events(self, owner: &OwnerId, run: RunId, events: &[EventId]) -> Result<Vec<Artifact>, Error> {
         let events: Vec<String> = events.iter().map(|event| event.as_str().to_owned()).collect();
         self.scoped(owner, async |mut connection| {
@@ -182,7 +182,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Removes those of these artifacts that no event tells of.
+    /// Removes those of these artifacts that have no event.
     pub async fn forget(self, owner: &OwnerId, artifacts: &[ArtifactId]) -> Result<(), Error> {
         let ids: Vec<Uuid> = artifacts.iter().map(|artifact| artifact.uuid()).collect();
         self.scoped(owner, async |mut connection| {
@@ -217,7 +217,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// The artifact that an event of a run tells of.
+    /// The artifact that an event of a run announces.
     pub async fn of_event(self, owner: &OwnerId, run: RunId, event: &EventId) -> Result<Option<Artifact>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query_as!(
@@ -237,7 +237,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// The artifacts that a run's log tells of, newest first, each with its event's seq.
+    /// The artifacts in a run's log, newest first, each with its event's seq.
     pub async fn list(
         self,
         owner: &OwnerId,
@@ -275,7 +275,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Looks for the events of artifacts nobody has touched since `before`, and removes those that have none.
+    /// Looks for the events of artifacts untouched since `before`, and removes those that have none.
     pub async fn reconcile(self, before: DateTime<Utc>, limit: i64) -> Result<Reconciled, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut tx = self.upkeep_transaction().await?;

@@ -1,4 +1,4 @@
-//! Users of channels that ask for a one-time code, and the codes.
+//! Users of channels that require a one-time code, and the codes.
 
 use chrono::{DateTime, TimeDelta, Utc};
 
@@ -9,44 +9,44 @@ use crate::domain::{
     session::inbound::{ChannelName, UserId},
 };
 
-/// What a channel that asks for codes knows of a user.
+/// What a channel that requires codes knows about a user.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verification {
-    /// Has given a code once, and perhaps by the message in question. Another of his waited for it and has not gone its way
-    /// yet.
+    /// Has entered a code, perhaps with the message in question (`by_this`). Another message of this user was held for
+    /// it and is not processed yet.
     Verified {
         by_this: bool,
         held_no: Option<i64>,
     },
-    /// Has been asked, and this message of his waits.
+    /// Has been asked, and this message of the user is held.
     Asked {
         held_no: Option<i64>,
     },
     Unknown,
 }
 
-/// What became of a message whose user has to give a code.
+/// What happened to a message whose user has to enter a code.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Asked {
-    /// It waits.
+    /// It is held.
     Waits,
-    /// The user has given one meanwhile.
+    /// The user has entered one in the meantime.
     Verified,
-    /// Another message of the user's does.
+    /// Another message of the user is held.
     Another,
-    /// Too many users wait already.
+    /// Too many users are waiting already.
     TooMany,
 }
 
-/// What became of a code.
+/// The outcome of an attempt.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Verdict {
-    /// The user is known from now on; this message was held until then.
+    /// The user is verified from now on; this message was held until then.
     Good {
         held_no: Option<i64>,
     },
     Wrong,
-    /// Not looked at: there were too many wrong ones.
+    /// Not checked: there were too many wrong ones.
     Blocked,
 }
 
@@ -56,7 +56,7 @@ repository! {
 }
 
 impl Codes<'_> {
-    /// What is known of a user who wrote this message. Who gave a code at `expired_until` or before has to give one again.
+    /// What is known about a message's user. One verified at `expired_until` or before must enter a code again.
     pub async fn verification(
         self,
         owner: &OwnerId,
@@ -89,7 +89,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Lets a message wait until its user, who is asked for a code, has given one.
+    /// Holds a message until its user, who is asked for a code, has entered one.
     pub async fn hold(
         self,
         owner: &OwnerId,
@@ -141,7 +141,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Tries the code that this message of a user's is. A good one is good once, and the message remembers that it was.
+    /// Checks the code in this message of a user. A valid one can be used once; the message records the result.
     pub async fn attempt(
         self,
         owner: &OwnerId,
@@ -154,7 +154,7 @@ impl Codes<'_> {
             if let Some(verdict) = earlier_try(&mut tx, (owner, channel, user), inbound_no).await? {
                 return Ok(verdict);
             }
-            // In this order always; the rows stay locked, so that tries are counted one after the other.
+            // Always in this order; the rows stay locked, so that attempts are counted one after the other.
             let of_channel = tries(&mut tx, (owner, channel, ""), now, 0).await?;
             let of_user = tries(&mut tx, (owner, channel, user.as_str()), now, 0).await?;
             if of_channel >= CODE_CHANNEL_TRIES_MAX || of_user >= CODE_TRIES_MAX {
@@ -216,7 +216,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Whether this is a code of the channel's, spent or not; it is spent now. For a user who needs none any more.
+    /// Whether this is a code of the channel, used or not; it is used now. For a user who no longer needs one.
     pub async fn spend(
         self,
         owner: &OwnerId,
@@ -240,7 +240,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// The message that waited for the code has gone its way.
+    /// The message that was held for the code has been processed.
     pub async fn release(self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
@@ -257,7 +257,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Keeps a code's hash; `false` when the channel has too many that are good. Old ones go.
+    /// Stores a code's hash; `false` if the channel has too many valid ones. Old ones are removed.
     pub async fn add(
         self,
         owner: &OwnerId,
@@ -294,7 +294,7 @@ impl Codes<'_> {
     }
 }
 
-/// What an earlier try of the same message came to, as the inbox says: it is no other try.
+/// The result of an earlier attempt with the same message, from the inbox: it does not count as another attempt.
 async fn earlier_try(
     tx: &mut Tx,
     (owner, channel, user): (&OwnerId, &ChannelName, &UserId),
@@ -319,7 +319,7 @@ async fn earlier_try(
     }))
 }
 
-/// Adds to the wrong codes of a user (or, as "", of the channel) in the window that is running, and says how many.
+/// Adds to the wrong attempts of a user (or, as "", of the channel) in the current window, and returns their number.
 async fn tries(
     tx: &mut Tx,
     (owner, channel, user): (&OwnerId, &ChannelName, &str),

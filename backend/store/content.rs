@@ -1,4 +1,4 @@
-//! The bytes that are in the artifact store: claimed by whoever brings them, held by whoever removes them.
+//! The bytes in the artifact store: claimed by uploads, locked by removals.
 
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
@@ -6,16 +6,16 @@ use sqlx::{Connection as _, PgConnection};
 use super::{Error, artifacts::Artifacts, bounded};
 use crate::domain::{artifact::Hash, limits::READ_WAIT_MS_MAX};
 
-/// A content that nobody else can claim while this lives.
+/// A content that cannot be claimed while this lives.
 #[derive(Debug)]
 pub struct LockedContent {
     connection: PgConnection,
 }
 
 impl Artifacts<'_> {
-    /// Says that these bytes are about to get their names; from now on nobody removes them for a while.
+    /// Announces that these bytes are about to get their names; from now on they are not removed for a while.
     ///
-    /// Waits for whoever is removing one of them at this moment.
+    /// Waits for a removal of one of them that is under way.
     pub async fn claim_content(self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<(), Error> {
         let mut content = content.to_vec();
         content.sort_unstable();
@@ -38,7 +38,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Takes note of bytes that are in the store and that the database does not know; says how many there were.
+    /// Records bytes that are in the store but unknown to the database; returns how many there were.
     pub async fn note_content(self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<u64, Error> {
         let hashes: Vec<Vec<u8>> = content.iter().map(|(hash, _)| hash.as_bytes().to_vec()).collect();
         let sizes: Vec<i64> = content.iter().map(|(_, size)| signed(*size)).collect();
@@ -58,7 +58,7 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Contents that perhaps no artifact has any more, since before then, oldest first.
+    /// Contents that may have had no artifact since before then, oldest first.
     pub async fn loose_content(self, before: DateTime<Utc>, limit: i64) -> Result<Vec<Hash>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_scalar!(
@@ -73,15 +73,17 @@ impl Artifacts<'_> {
         .await
     }
 
-    /// Takes hold of a content to remove its bytes; `None` when an artifact has it, somebody has just claimed it, or
-    /// another process is at it.
+    /// Locks a content to remove its bytes; `None` if an artifact has it, it has just been claimed, or another process
+    /// is removing it.
     ///
-    /// A connection of its own, because it is held while the bytes go.
+    /// On a connection of its own, because the lock is held while the bytes are removed.
     pub async fn seize_content(self, hash: Hash, before: DateTime<Utc>) -> Result<Option<LockedContent>, Error> {
         let mut connection = self.dedicated("runreel_writer").await?;
         bounded(READ_WAIT_MS_MAX, async {
-            // By hand, because the transaction outlives this function; a connection that is dropped rolls it back.
-            sqlx::raw_sql("begin").execute(&mut connection).await?;
+            // By hand, because the transaction outlives this function; dropping the connection rolls it back. It must
+            // not be ended for being idle: with a slow store, or after a pause of this process, bytes would be removed
+            // that have been uploaded again in the meantime.
+            sqlx::raw_sql("begin; set local idle_in_transaction_session_timeout = 0").execute(&mut connection).await?;
             let held = sqlx::query_scalar!(
                 "select true from store.content where sha256 = $1 and loose_since < $2 for update skip locked",
                 hash.as_bytes(),
@@ -92,7 +94,7 @@ impl Artifacts<'_> {
             if held.is_none() {
                 return Ok(None);
             }
-            // A statement of its own: it sees every artifact that was inserted before the row was held, and none can be
+            // A separate statement: it sees every artifact that was inserted before the row was locked, and none can be
             // inserted from now on.
             let removed = sqlx::query!(
                 r#"delete from store.content c where c.sha256 = $1
@@ -116,8 +118,8 @@ impl Artifacts<'_> {
 }
 
 impl LockedContent {
-    /// Says that the bytes are gone. Dropped without it, nothing has happened to the content as far as the database
-    /// knows: it is looked for again.
+    /// Records that the bytes are gone. If dropped without this, nothing has happened to the content as far as the
+    /// database knows: it will be found again.
     pub async fn gone(mut self) -> Result<(), Error> {
         bounded(READ_WAIT_MS_MAX, async {
             sqlx::raw_sql("commit").execute(&mut self.connection).await?;
@@ -128,7 +130,7 @@ impl LockedContent {
     }
 }
 
-/// A size as the database keeps it.
+/// A size as stored in the database.
 pub(super) fn signed(size: u64) -> i64 {
     i64::try_from(size).unwrap_or(i64::MAX)
 }

@@ -1,19 +1,19 @@
-//! What messages and answers have in common: leases that are renewed or taken back, and being forgotten.
+//! What the inbox and the outbox share: renewing and reclaiming leases, and forgetting old rows.
 
 use chrono::{DateTime, Utc};
 
 use super::{Error, inbox::ClaimedMessage, outbox::PendingReply};
 
 repository! {
-    /// What inbox and outbox share: leases, and what is forgotten.
+    /// What inbox and outbox share: leases, and removal of old rows.
     Deliveries, deliveries
 }
 
 impl Deliveries<'_> {
-    /// Whoever carries the message out goes on doing so; `false` when somebody else has taken it up meanwhile.
+    /// Renews the lease on a message; `false` if another worker has claimed it in the meantime.
     pub async fn renew_inbound(self, taken: &ClaimedMessage, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(&taken.owner_id, async |mut connection| {
-            // How often it was taken up tells who has it.
+            // The number of attempts identifies the holder.
             let renewed = sqlx::query!(
                 r#"update store.inbound set lease_until = $4
                    where inbound_no = $1 and owner_id = $2 and attempts = $3"#,
@@ -29,10 +29,10 @@ impl Deliveries<'_> {
         .await
     }
 
-    /// Whoever gives the answer goes on doing so; `false` when somebody else has taken it up meanwhile.
+    /// Renews the lease on a reply; `false` if another worker has claimed it in the meantime.
     pub async fn renew_reply(self, owed: &PendingReply, lease_until: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
-            // How often it was taken up tells who has it.
+            // The number of attempts identifies the holder.
             let renewed = sqlx::query!(
                 "update store.reply set lease_until = $4 where reply_no = $1 and owner_id = $2 and attempts = $3",
                 owed.reply_no,
@@ -47,8 +47,8 @@ impl Deliveries<'_> {
         .await
     }
 
-    /// Takes messages and answers from whoever had them under way, of all owners; only where nobody can be left who
-    /// has. What was put off for longer than a lease stays so.
+    /// Ends the leases of all owners' messages and replies; only where no holder can be left. What was postponed for
+    /// longer than a lease stays postponed.
     pub async fn reclaim(self, now: DateTime<Utc>, longest_lease: DateTime<Utc>) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(
@@ -70,7 +70,7 @@ impl Deliveries<'_> {
         .await
     }
 
-    /// Forgets messages and answers that were done before then; says how many.
+    /// Removes messages and replies that were done before then; returns how many.
     pub async fn forget(self, before: DateTime<Utc>, most: i64) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let messages = sqlx::query!(

@@ -1,4 +1,4 @@
-//! Whether the database keeps what it has acknowledged when the power goes.
+//! Whether the database keeps what it has acknowledged after a power failure.
 
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 
@@ -12,7 +12,7 @@ pub struct Durability {
     synchronous_commit: String,
 }
 
-/// Connects once and says which version of Postgres is there, and what it keeps.
+/// Connects once and returns the version of Postgres and its durability settings.
 pub async fn look(options: &PgConnectOptions) -> Result<(String, Durability), Error> {
     let mut connection = PgConnection::connect_with(options).await?;
     let version = sqlx::query_scalar("show server_version").fetch_one(&mut connection).await?;
@@ -27,7 +27,7 @@ pub async fn accepts(options: &PgConnectOptions) -> bool {
 }
 
 impl Durability {
-    /// As they are for this connection.
+    /// The settings as they are on this connection.
     pub async fn of(connection: &mut PgConnection) -> Result<Self, Error> {
         Ok(sqlx::query_as!(
             Self,
@@ -38,7 +38,7 @@ impl Durability {
         .await?)
     }
 
-    /// Refuses a database that loses or breaks what it has acknowledged, which nothing here could make good.
+    /// Rejects a database that may lose or corrupt what it has acknowledged, which the server cannot compensate for.
     pub fn check(&self) -> Result<(), Error> {
         for (name, value) in [("fsync", &self.fsync), ("full_page_writes", &self.full_page_writes)] {
             if value != "on" {
@@ -51,12 +51,12 @@ impl Durability {
         Ok(())
     }
 
-    /// How far a commit is waited for: as the operator says, but at least until it is on the database's own disk.
+    /// The `synchronous_commit` to use: the operator's, but at least until the commit is on the database's own disk.
     pub fn commit_level(&self) -> &str {
         if self.synchronous_commit == "off" { "on" } else { &self.synchronous_commit }
     }
 
-    /// What `synchronous_commit` is for everybody else.
+    /// Whether `synchronous_commit` makes other connections wait.
     pub fn is_commit_waited_for(&self) -> bool {
         self.synchronous_commit != "off"
     }

@@ -1,29 +1,32 @@
-//! What can go wrong in the database, as far as anybody above needs to know.
+//! What can go wrong in the database, as far as callers need to distinguish it.
 
 /// A database failure, without SQL.
 #[derive(Debug, thiserror::Error)]
 pub enum Error {
-    /// The database cannot be reached or does not answer in time. Trying again later may help.
+    /// The database cannot be reached or does not answer in time. A later retry may help.
     #[error("the database cannot be reached")]
     Unavailable(#[source] Option<sqlx::Error>),
-    /// The principal has as many reads under way as one may have. Nothing was done.
+    /// The principal has as many concurrent reads as it may have. Nothing was done.
     #[error("too many concurrent requests of the same principal")]
     Busy,
-    /// What was to be written is there already, or another writer was there first. Nothing was written.
+    /// What was to be written exists already, or another writer came first. Nothing was written.
     #[error("another writer was faster")]
     Conflict(#[source] sqlx::Error),
-    /// The database's own types cannot hold a value that was sent, such as a number of 200 000 digits.
+    /// The database's types cannot hold a value that was sent, such as a number of 200 000 digits.
     #[error("the database cannot hold a value of this request")]
     Unstorable(#[source] sqlx::Error),
+    /// What is read or would be written has more bytes than a bound allows; the text states which. Nothing was written.
+    #[error("{0}")]
+    TooLarge(String),
     /// The database or its rows are not as this program left them.
     #[error("the database answered something unexpected")]
     Broken(#[source] sqlx::Error),
-    /// The database's layout is not one this program can work with; the text says what to do.
+    /// The database's layout is not one this program can work with; the text states what to do.
     #[error("{0}")]
     Incompatible(String),
 }
 
-/// Why the database takes nothing at the moment, as far as people can do something about it.
+/// Why the database accepts nothing at the moment, as far as an operator can do something about it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Outage {
     #[error("the database cannot be reached")]
@@ -40,7 +43,7 @@ pub enum Outage {
     Forbidden,
 }
 
-/// A word of the table that this version must know: what it means is nothing to guess.
+/// A value of the table that this version must know: its meaning cannot be guessed.
 pub(super) fn known<T>(parsed: Option<T>, word: &str) -> Result<T, Error> {
     let unknown = || {
         format!("the table contains {word:?}, which this version does not know; a newer version may have written it")
@@ -53,7 +56,7 @@ impl Error {
         Self::Unavailable(None)
     }
 
-    /// Why the database is of no use now; `None` when it is.
+    /// Why the database is unusable now; `None` if it is usable.
     pub fn outage(&self) -> Option<Outage> {
         let Self::Unavailable(cause) = self else { return None };
         let Some(sqlx::Error::Database(error)) = cause else {
@@ -69,29 +72,34 @@ impl Error {
         })
     }
 
-    /// Whether the database has answered that it did not carry out the statement. One that shuts down or loses its
-    /// connection says nothing about it.
+    /// Whether the database has answered that it did not execute the statement. An answer of one that is shutting down
+    /// or losing its connection says nothing about that.
     pub fn is_refusal(&self) -> bool {
         matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
             if error.code().is_some_and(|code| !code.starts_with("57P") && !code.starts_with("08")))
     }
 
-    /// Whether a connection failed, rather than none being had.
+    /// Whether a connection failed, rather than none being available.
     pub fn is_lost_connection(&self) -> bool {
         matches!(self, Self::Unavailable(Some(sqlx::Error::Io(_) | sqlx::Error::Protocol(_))))
             || matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
                 if error.code().is_some_and(|code| code.starts_with("57P")))
     }
 
-    /// Whether the database gave a statement up because it took too long.
+    /// Whether the database cancelled a statement because it took too long.
     pub fn is_too_slow(&self) -> bool {
         matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
             if error.code().is_some_and(|code| code == "57014"))
     }
 
-    /// Whether the statement may have been carried out although no answer came.
+    /// Whether the database was unavailable; the request may have been executed all the same.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))
+    }
+
+    /// Whether an answer came that could not be read, so that the request was executed.
+    pub fn is_unreadable(&self) -> bool {
+        matches!(self, Self::Broken(cause) if !matches!(cause, sqlx::Error::Database(_)))
     }
 }
 
@@ -123,7 +131,7 @@ impl From<sqlx::Error> for Error {
     }
 }
 
-/// A volume that became read-only is told as a lack of privilege.
+/// A volume that became read-only is reported as a lack of privilege.
 fn is_read_only_volume(error: &dyn sqlx::error::DatabaseError) -> bool {
     error.message().contains("Read-only file system")
 }

@@ -18,26 +18,26 @@ use crate::domain::{
     splice::LogPosition,
 };
 
-/// An event and where it stands.
+/// An event and its position.
 pub type PositionedEvent = (LogPosition, Recorded);
 
-/// How many events of one interrupt are read. It is asked once and answered once, unless its producer asks again.
+/// How many events of one interrupt are read. It has one request and one resolution, unless its producer asks again.
 pub const INTERRUPT_EVENTS: i64 = 32;
-/// Rows of a page's first pass: so many of the largest fill it. Nothing is known of their size yet.
+/// Rows of a page's first pass: this many of the largest fill it. Their sizes are not known yet.
 const FIRST_PASS_ROWS: i64 = 16;
 
-/// A page of a run's log, and what was true in the same snapshot.
+/// A page of a run's log, and the state in the same snapshot.
 #[derive(Debug)]
 pub struct RunPage {
-    /// At most as many as were asked for, and at most [`EVENT_PAGE_BYTES_MAX`] of them, but at least one if there is one.
+    /// At most as many as requested, and at most [`EVENT_PAGE_BYTES_MAX`] of them, but at least one if there is one.
     pub events: Vec<PositionedEvent>,
     /// Whether the log ended here when the page was read.
     pub complete: bool,
     pub last_seq: Seq,
     pub lane: u8,
-    /// The last position of the run's lane: everything up to here was committed when the page was read.
+    /// The last position of the run's lane: everything up to it was committed when the page was read.
     pub lane_position: i64,
-    /// The history the lane was written in then.
+    /// The history in which the lane was written at that time.
     pub history: Tag,
 }
 
@@ -59,13 +59,13 @@ pub(super) struct Row {
     pub payload: String,
 }
 
-/// A page as it fills. It is full when it has as many rows as were asked for, or [`EVENT_PAGE_BYTES_MAX`].
+/// A page being filled. It is full when it has the requested number of rows, or [`EVENT_PAGE_BYTES_MAX`].
 #[derive(Debug)]
 pub(super) struct Filling {
     pub events: Vec<PositionedEvent>,
     rows_max: i64,
     bytes: usize,
-    /// Whether the last pass gave all there was.
+    /// Whether the last pass returned everything there was.
     pub is_exhausted: bool,
 }
 
@@ -82,7 +82,7 @@ impl Filling {
         self.rows_left() <= 0 || self.bytes >= EVENT_PAGE_BYTES_MAX
     }
 
-    /// Takes rows until the page is full. The connection passes over the rest, a row at a time.
+    /// Takes rows until the page is full. The connection skips the rest, a row at a time.
     pub(super) async fn take(
         &mut self,
         asked: i64,
@@ -102,11 +102,11 @@ impl Filling {
         Ok(())
     }
 
-    /// How many rows the next pass asks for, going by the size of those that are there; `None` when none is needed.
+    /// How many rows the next pass requests, from the size of those already read; `None` if none is needed.
     fn next_pass(&self) -> Option<i64> {
         let rows = self.events.len();
         let left = self.rows_left();
-        // A pass for what little is left costs more than it gives.
+        // A pass for the little that is left costs more than it yields.
         if self.is_exhausted || left <= 0 || self.bytes > EVENT_PAGE_BYTES_MAX / 2 {
             return None;
         }
@@ -145,10 +145,10 @@ repository! {
 }
 
 impl Events<'_> {
-    /// Up to `limit` events of a run after `after`; `None` when the owner has no such run.
+    /// Up to `limit` events of a run after `after`; `None` if the owner has no such run.
     pub async fn page(self, owner: &OwnerId, run: RunId, after: Seq, limit: i64) -> Result<Option<RunPage>, Error> {
         self.scoped(owner, async |mut connection| {
-            // The head first: events committed after it only make the page longer than the head says, never shorter.
+            // The head first: events committed after it only make the page longer than the head states, never shorter.
             let head = sqlx::query!(
                 r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
                    where r.run_id = $1 and r.owner_id = $2"#,
@@ -176,7 +176,7 @@ impl Events<'_> {
             let last = page.events.last().map(|(place, _)| *place);
             let seen = last.map_or(after, |place| place.seq).max(after);
             if page.is_exhausted && seen.get() < head.last_seq {
-                // The log ends before its head said: the run was deleted between the two reads.
+                // The log ends before the head's last seq: the run was deleted between the two reads.
                 return Ok(None);
             }
             Ok(Some(RunPage {
@@ -191,7 +191,7 @@ impl Events<'_> {
         .await
     }
 
-    /// Where an event of a run stands: its lane and its position.
+    /// The lane and position of an event of a run.
     pub async fn position_of(self, owner: &OwnerId, run: RunId, seq: Seq) -> Result<Option<(u8, i64)>, Error> {
         self.scoped(owner, async |mut connection| {
             let row = sqlx::query!(

@@ -1,8 +1,8 @@
 //! Pages of many runs' logs at once, in the order of their lanes' positions.
 //!
-//! Invariant kept here: what a page costs follows from what its owner has, however much of others lies between. An
-//! owner's events are found by the pieces of the log that are noted as holding some (`pieces`), those of a thread or a
-//! tree by the keys of its runs.
+//! Invariant: the cost of a page depends on what its owner has, however many events of other owners lie between. An
+//! owner's events are found through the pieces of the log that are noted as having some (`pieces`), those of a thread
+//! or a tree through the keys of its runs.
 
 use uuid::Uuid;
 
@@ -18,9 +18,9 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Positions one page of some runs looks at, from the first event on that it finds.
+/// Positions that one page of some runs covers, from the first event that it finds.
 const FEED_PIECE_MAX: i64 = 50_000;
-/// Noted pieces of the log that one statement looks at: about as many positions. They may hold nothing any more.
+/// Noted pieces of the log that one statement reads: about as many positions. They may have become empty.
 const OWN_PIECES_MAX: i64 = FEED_PIECE_MAX / PIECE_POSITIONS;
 
 /// Which runs of an owner a feed shows.
@@ -36,7 +36,7 @@ pub enum Scope {
 #[derive(Debug)]
 pub struct FeedPage {
     pub events: Vec<PositionedEvent>,
-    /// Everything up to here was looked at.
+    /// Everything up to here was read.
     pub tail: FeedCursor,
     pub complete: bool,
 }
@@ -46,7 +46,7 @@ struct Part {
     /// Where they begin.
     first: Option<i64>,
     found: i64,
-    /// The first of these pieces, unless there are none before it.
+    /// The first of these pieces; `None` if there are none before it.
     end: Option<i64>,
 }
 
@@ -56,7 +56,7 @@ repository! {
 }
 
 impl Feeds<'_> {
-    /// Where all lanes stand now.
+    /// The current positions of all lanes.
     pub async fn tail(self, owner: &OwnerId) -> Result<FeedCursor, Error> {
         self.unscoped(owner, async |mut connection| {
             let rows = sqlx::query!("select position, history from store.lane order by lane")
@@ -102,7 +102,7 @@ impl Feeds<'_> {
         Ok(page)
     }
 
-    /// The events of an owner in a range of positions; says how far it looked.
+    /// The events of an owner in a range of positions, and how far it read.
     async fn owner_range(
         self,
         owner: &OwnerId,
@@ -155,7 +155,7 @@ impl Feeds<'_> {
         .await
     }
 
-    /// The runs a feed shows; `None` for all of the owner's.
+    /// The runs of a feed; `None` for all of the owner's.
     async fn scope_runs(self, owner: &OwnerId, scope: &Scope) -> Result<Option<Vec<Uuid>>, Error> {
         Ok(match scope {
             Scope::Everything => None,
@@ -187,7 +187,7 @@ impl Feeds<'_> {
         .await
     }
 
-    /// A run and its descendants, with whether each has ended; empty when the owner has no such run.
+    /// A run and its descendants, with whether each has ended; empty if the owner has no such run.
     pub async fn tree(self, owner: &OwnerId, root: RunId) -> Result<Vec<(RunId, bool)>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
@@ -197,7 +197,7 @@ impl Feeds<'_> {
                        select r.run_id, r.status
                        from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
                    )
-                   select run_id as "run_id!", status in ('completed', 'failed', 'cancelled') as "ended!" from tree"#,
+                   select run_id as "run_id!", store.has_ended(status) as "ended!" from tree"#,
                 owner.as_str(),
                 root.uuid()
             )
@@ -223,7 +223,7 @@ impl Feeds<'_> {
         Ok(cursor)
     }
 
-    /// Where the last `count` events of an owner in a lane begin.
+    /// The position at which the last `count` events of an owner in a lane begin.
     async fn last_of_owner(self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Option<i64>, Error> {
         let (mut first, mut to, mut count) = (None, to, count);
         loop {
@@ -237,7 +237,7 @@ impl Feeds<'_> {
         }
     }
 
-    /// The same in the last pieces up to a position, as many as one statement looks at.
+    /// The same in the last pieces up to a position, as many as one statement reads.
     async fn last_of_owner_in_part(self, owner: &OwnerId, lane: u8, to: i64, count: i64) -> Result<Part, Error> {
         self.scoped(owner, async |mut connection| {
             let part = sqlx::query_as!(
@@ -270,7 +270,7 @@ impl Feeds<'_> {
         .await
     }
 
-    /// The same of some runs. The last events are in the runs that were the last to have one, so it looks at no others.
+    /// The same for some runs. The last events are in the runs that had one most recently, so it reads no others.
     async fn last_of_runs(
         self,
         owner: &OwnerId,
@@ -337,9 +337,9 @@ impl Feeds<'_> {
 
     /// The events of some runs of one lane in a range of positions.
     ///
-    /// In a run positions grow with seqs, so each run's start is found by bisection over its primary key, and the work
-    /// depends on what is returned rather than on how long the runs are. The inner `select` makes Postgres bisect once
-    /// per run: under row-level security it would otherwise do so for every row.
+    /// Within a run positions grow with seqs, so each run's start is found by bisection over its primary key, and the
+    /// work depends on what is returned rather than on how long the runs are. The inner `select` makes Postgres bisect
+    /// once per run: under row-level security it would otherwise do so for every row.
     async fn runs_range(
         self,
         owner: &OwnerId,

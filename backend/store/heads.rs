@@ -1,4 +1,4 @@
-//! What a writer lane must know before it can number events: the heads of the runs and the keys already used.
+//! What a writer lane must know before it can number events: the heads of the runs and the keys already in use.
 
 use std::collections::HashMap;
 
@@ -12,7 +12,7 @@ use crate::domain::{
     run::{Head, Status},
 };
 
-/// A run as the lane that writes it sees it.
+/// A run as seen by the lane that writes it.
 #[derive(Clone, Debug)]
 pub struct StoredHead {
     pub head: Head,
@@ -21,7 +21,7 @@ pub struct StoredHead {
 }
 
 impl Appender {
-    /// The heads of these runs, as far as they exist.
+    /// The heads of those of these runs that exist.
     pub async fn heads(&mut self, runs: &[RunId]) -> Result<HashMap<RunId, StoredHead>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         let rows = sqlx::query!(
@@ -49,7 +49,7 @@ impl Appender {
         stored.collect()
     }
 
-    /// The seqs of events that already carry one of these keys.
+    /// The seqs of events that already have one of these keys.
     pub async fn known_keys(&mut self, keys: &[(RunId, EventId)]) -> Result<HashMap<(RunId, EventId), Seq>, Error> {
         let runs: Vec<Uuid> = keys.iter().map(|(run, _)| run.uuid()).collect();
         let ids: Vec<&str> = keys.iter().map(|(_, id)| id.as_str()).collect();

@@ -1,4 +1,4 @@
-//! Where the log stands, in which history, and whether it is where it was written.
+//! The positions of the log, its histories, and whether the database is the one it was written in.
 
 use super::{Error, Store};
 use crate::domain::{
@@ -6,18 +6,18 @@ use crate::domain::{
     history::{Fork, Histories, Tag},
 };
 
-/// Where the log stands.
+/// The state of the log.
 #[derive(Clone, Debug)]
 pub struct LogState {
     pub tail: FeedCursor,
     pub histories: Histories,
-    /// The database is in another cluster, or on another timeline of it, than the current history was written in: it is
-    /// a restored copy or a replica that was promoted.
+    /// The database is in another cluster, or on another timeline of it, than the one the current history was written
+    /// in: a restored copy or a promoted replica.
     pub is_elsewhere: bool,
 }
 
 impl Store {
-    /// Where all lanes stand, with every history the database knows, in one snapshot.
+    /// The positions of all lanes and every history the database knows, in one snapshot.
     pub async fn log_standing(&self) -> Result<LogState, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
@@ -42,8 +42,8 @@ impl Store {
         .await
     }
 
-    /// Begins another history where the lanes stand now, unless the current one is not `current` any more. `lost` are
-    /// those that the database has forgotten, in their order. Writers of the old history are fenced off.
+    /// Begins another history at the lanes' current positions, unless the current one is no longer `current`. `lost`
+    /// are those that the database has lost, in their order. Writers of the old history are fenced off.
     pub async fn begin_history(&self, current: Tag, lost: &[Fork], tag: Tag) -> Result<(), Error> {
         let tags: Vec<i64> = lost.iter().map(|fork| fork.tag.number()).collect();
         let cuts: Vec<String> = lost.iter().map(|fork| serde_json::json!(fork.cut).to_string()).collect();
@@ -75,7 +75,7 @@ impl Store {
         .await
     }
 
-    /// Notes where the log is written, unless that is noted.
+    /// Records in which database the log is written, unless that is recorded.
     pub async fn note_origin(&self) -> Result<(), Error> {
         self.maintenance(async |mut connection| {
             sqlx::query!(

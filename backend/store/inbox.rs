@@ -1,4 +1,4 @@
-//! The inbox: messages of channels from their arrival until they are carried out.
+//! The inbox: messages of channels from their arrival until they are processed.
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -14,7 +14,7 @@ use crate::domain::{
     },
 };
 
-/// A message that somebody has taken up, with the ids its runs have or will have.
+/// A claimed message, with the ids its runs have or will have.
 #[derive(Clone, Debug)]
 pub struct ClaimedMessage {
     pub inbound_no: i64,
@@ -24,7 +24,7 @@ pub struct ClaimedMessage {
     pub router_run_id: RunId,
     pub run_id: RunId,
     pub received_at: DateTime<Utc>,
-    /// How often it was taken up: 1 for the first time.
+    /// How often it was claimed: 1 for the first time.
     pub attempts: i32,
 }
 
@@ -33,7 +33,7 @@ pub struct ClaimedMessage {
 pub struct Arrival<'a> {
     pub owner: &'a OwnerId,
     pub channel: &'a ChannelName,
-    /// Without one every delivery is a message of its own.
+    /// Without one, every delivery is a separate message.
     pub message_id: Option<&'a MessageId>,
     pub chat_id: &'a ChatId,
     pub content: Json,
@@ -41,11 +41,11 @@ pub struct Arrival<'a> {
     pub run_id: RunId,
     pub now: DateTime<Utc>,
     pub lease_until: DateTime<Utc>,
-    /// Leave it to the next one who looks.
+    /// Leave it for a later claim.
     pub for_later: bool,
 }
 
-/// A delivery that came before, as it stands.
+/// The state of a delivery that came before.
 #[derive(Clone, Copy, Debug)]
 pub struct Delivery {
     pub inbound_no: i64,
@@ -58,11 +58,11 @@ pub struct Delivery {
 /// How far a delivery has come.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum DeliveryState {
-    /// It is on its way.
+    /// It is being processed.
     Open,
-    /// Its run is there.
+    /// Its run exists.
     Accepted,
-    /// It has no run: it was filtered or given up, or waits for its user's code.
+    /// It has no run: it was filtered or abandoned, or is held until its user enters a code.
     NoRun,
 }
 
@@ -76,12 +76,12 @@ impl DeliveryState {
     }
 }
 
-/// What became of an arrival.
+/// What happened to an arrival.
 #[derive(Clone, Debug)]
 pub enum Enqueued {
-    /// It is the caller's to carry out, for the length of a lease; for the first time or after somebody failed.
+    /// The caller has it for the length of a lease, for the first time or after another worker failed.
     ClaimedMessage(Box<ClaimedMessage>),
-    /// It has been carried out or is being carried out.
+    /// It has been processed or is being processed.
     Known(Delivery),
 }
 
@@ -91,7 +91,7 @@ pub enum Done {
     /// It started its run.
     Accepted,
     Filtered(Reason),
-    /// It was given up.
+    /// It was abandoned.
     Failed,
 }
 
@@ -122,8 +122,8 @@ impl From<Row> for ClaimedMessage {
     }
 }
 
-/// What two deliveries of one message have in common: the chat and the id. Neither holds a control character, so no two
-/// pairs make the same key; a message without an id has one of ours.
+/// What two deliveries of one message have in common: the chat and the id. Neither contains a control character, so no
+/// two pairs make the same key; a message without an id gets one of ours.
 fn key(arrival: &Arrival<'_>) -> String {
     match arrival.message_id {
         Some(id) => format!("={}\u{1f}{id}", arrival.chat_id),
@@ -157,9 +157,9 @@ repository! {
 }
 
 impl Inbox<'_> {
-    /// Puts a message into the inbox and takes it up, unless it is there already and not left lying.
+    /// Puts a message into the inbox and claims it, unless it is there already and done, held or under a live lease.
     ///
-    /// One statement decides: of two deliveries at once one is taken and the other is known.
+    /// One statement decides: of two concurrent deliveries one is claimed and the other is known.
     pub async fn enqueue(self, arrival: Arrival<'_>) -> Result<Enqueued, Error> {
         let key = key(&arrival);
         self.scoped(arrival.owner, async |mut connection| {
@@ -208,7 +208,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// A delivery as it stands now.
+    /// The current state of a delivery.
     pub async fn state(self, owner: &OwnerId, inbound_no: i64) -> Result<Option<Delivery>, Error> {
         self.scoped(owner, async |mut connection| {
             let known = sqlx::query_as!(
@@ -225,7 +225,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// Takes up messages that wait, of all owners; of each chat the oldest, so that they keep their order.
+    /// Claims waiting messages of all owners; of each chat the oldest, which keeps their order.
     pub async fn claim_waiting(
         self,
         (now, lease_until): (DateTime<Utc>, DateTime<Utc>),
@@ -255,7 +255,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// A message that was held back until its user had given a code; it is the caller's now.
+    /// Claims a message that was held until its user had entered a code.
     pub async fn claim_held(
         self,
         owner: &OwnerId,
@@ -280,7 +280,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// The message is carried out; its content goes. Said by somebody who has it no more, it changes nothing.
+    /// The message is processed; its content is removed. Does nothing if the caller no longer holds the message.
     pub async fn finish(self, taken: &ClaimedMessage, done: Done) -> Result<(), Error> {
         let (state, reason) = match done {
             Done::Accepted => ("done", None),
@@ -304,7 +304,7 @@ impl Inbox<'_> {
         .await
     }
 
-    /// Gives a message back: the next one may take it up from then on.
+    /// Releases a message: it can be claimed again from then on.
     pub async fn release(self, taken: &ClaimedMessage, again_at: DateTime<Utc>) -> Result<(), Error> {
         self.deliveries().renew_inbound(taken, again_at).await.map(drop)
     }

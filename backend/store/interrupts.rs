@@ -1,4 +1,4 @@
-//! Interrupts as far as somebody other than their run has to know of them.
+//! Interrupts, for everyone but the run that asked them.
 
 use uuid::Uuid;
 
@@ -12,17 +12,17 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// An interrupt that nobody has answered.
+/// An interrupt without an answer.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct OpenInterrupt {
     pub owner_id: OwnerId,
     pub run_id: RunId,
     pub interrupt_id: SpanId,
-    /// As the producer said it.
+    /// As the producer wrote it.
     pub expires_at: Option<String>,
 }
 
-/// An interrupt of a run as whoever carries the run out has to know of it.
+/// An interrupt of a run, as its executor needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct AskedInterrupt {
     pub run_id: RunId,
@@ -91,7 +91,7 @@ impl Interrupts<'_> {
         .await
     }
 
-    /// The newest checkpoint that a run has put into its thread, of the root namespace if it has put any there.
+    /// The newest checkpoint that a run has put into its thread; of the root namespace if it has put any there.
     pub async fn checkpoint_of_run(
         self,
         owner: &OwnerId,
@@ -116,8 +116,8 @@ impl Interrupts<'_> {
         .await
     }
 
-    /// Open interrupts of all owners' runs that say when they expire, after the given one; not narrowed to an owner, so
-    /// only the sweep asks. Those of imported runs are left to people.
+    /// Open interrupts of all owners' runs that state when they expire, after the given one; not limited to an owner,
+    /// so only the sweep may use it. Those of imported runs are left to people.
     pub(crate) async fn expiring(self, after: (Uuid, i64)) -> Result<Vec<(i64, OpenInterrupt)>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
@@ -126,7 +126,7 @@ impl Interrupts<'_> {
                                filter (where e.type = 'interrupt.requested'))[1] as expires_at
                    from store.run r
                    join store.run_event e on e.run_id = r.run_id
-                   where r.status not in ('completed', 'failed', 'cancelled') and r.run_id >= $1
+                   where not store.has_ended(r.status) and r.run_id >= $1
                      and r.request_hash <> $4
                      and e.type like 'interrupt.%' and e.span_id is not null
                    group by r.owner_id, e.run_id, e.span_id

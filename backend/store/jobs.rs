@@ -1,7 +1,7 @@
-//! Who is at work on which run.
+//! Which process executes which run.
 //!
-//! Whoever claims serves many owners, so everything here runs as the writer on the upkeep
-//! connections; only `dispatch` asks. A claim names the owner when it is one owner's.
+//! A claimer serves many owners, so everything here runs as the writer on the upkeep connections; only `dispatch` uses
+//! it. A claim names the owner if it is limited to one.
 
 use std::collections::HashMap;
 
@@ -24,7 +24,7 @@ pub struct Leased {
     pub lease_id: Uuid,
     /// 1 for the first assignment.
     pub attempt: i32,
-    /// Holders that have fallen silent before.
+    /// How many holders have let their lease lapse before.
     pub lapses: i32,
     pub lease_until: DateTime<Utc>,
 }
@@ -32,35 +32,35 @@ pub struct Leased {
 /// How long a lease lasts, and from when.
 #[derive(Clone, Copy, Debug)]
 pub struct LeaseTerm {
-    /// `None`, but in tests: the database's own time, which is the same for all servers.
+    /// `None` except in tests: the database's own time, which is the same for all servers.
     pub now: Option<DateTime<Utc>>,
     pub lease_ms: i64,
 }
 
-/// Where a job stands that somebody holds or held.
+/// The state of a job that is or was held.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct JobState {
     pub run_id: RunId,
     pub lease_id: Uuid,
-    /// Whether the lease is still that holder's.
+    /// Whether the lease is still the holder's.
     pub held: bool,
-    /// `None` when the run is gone.
+    /// `None` if the run no longer exists.
     pub status: Option<Status>,
     pub last_seq: Seq,
 }
 
-/// What a sweep found.
+/// The result of a sweep.
 #[derive(Clone, Debug, Default)]
 pub struct SweepResult {
-    /// Rows of ended runs, and of runs that somebody else carries out, that went.
+    /// Removed rows: of ended runs, and of runs that are not executed through jobs.
     pub removed: u64,
-    /// The ended ones among them, whose state may have been left behind.
+    /// The ended ones among them, which may have left state behind.
     pub ended: Vec<(OwnerId, RunId)>,
-    /// Jobs whose holders have all fallen silent, with the lease each had last.
+    /// Jobs whose holders have all let their lease lapse, with the last lease of each.
     pub spent: Vec<(OwnerId, RunId, Uuid)>,
-    /// Runs of messages that wait for an agent which nobody has served for a while.
+    /// Runs of messages that wait for an agent that no process has served for a while.
     pub unserved: Vec<(OwnerId, RunId, Name)>,
-    /// Where the next look begins; `None` after the last row.
+    /// Where the next sweep begins; `None` after the last row.
     pub next: Option<Uuid>,
 }
 
@@ -70,7 +70,7 @@ repository! {
 }
 
 impl Jobs<'_> {
-    /// Makes a queued run a job; `false` when there is nothing to do.
+    /// Makes a queued run a job; `false` if there is nothing to do.
     pub async fn enqueue(self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query_file!("backend/store/sql/enqueue_job.sql", run.uuid(), owner.as_str())
@@ -81,7 +81,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Whether the owner has so many jobs.
+    /// Whether the owner has this many jobs.
     pub async fn has_any(self, owner: &OwnerId, count: i64) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let reached = sqlx::query_scalar!(
@@ -96,11 +96,11 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Notes that somebody serves these agents.
+    /// Records that these agents are served.
     pub async fn note_served(self, agents: &[Name], now: Option<DateTime<Utc>>) -> Result<(), Error> {
         let agents: Vec<&str> = agents.iter().map(Name::as_str).collect();
         self.maintenance(async |mut connection| {
-            // In one order everywhere, since other processes note the same rows.
+            // Always in the same order, since other processes write the same rows.
             sqlx::query!(
                 r#"insert into store.served_agent (agent, served_at)
                    select agent, coalesce($2, now()) from unnest($1::text[]) as agent group by agent order by agent
@@ -115,7 +115,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Ends the leases of a holder that is known to be no more; how many it had.
+    /// Ends the leases of a holder that is known to be gone; returns how many it had.
     pub async fn reclaim(self, holder: &Name, now: Option<DateTime<Utc>>) -> Result<u64, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
@@ -131,7 +131,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Gives jobs to a claimer: as many as there are lease ids, or fewer. Owners take turns; of one the oldest is first.
+    /// Assigns as many jobs as there are lease ids, or fewer. Owners take turns; each one's oldest is first.
     pub async fn claim(
         self,
         who: &Claimer,
@@ -162,13 +162,13 @@ impl Jobs<'_> {
             .await?;
         let jobs = self.with_runs(leases).await;
         if jobs.is_err() {
-            // Nobody knows of these leases, so nobody falls silent.
+            // No process knows these leases, so they must not count as lapsed.
             self.release_all(lease_ids).await?;
         }
         jobs
     }
 
-    /// Gives the live leases of a session to whoever comes back to it, under new ids; the old ids are worth nothing.
+    /// Moves the live leases of a session to a runner that resumes it, under new ids; the old ids become invalid.
     pub async fn adopt(self, who: &Claimer, fresh: &[Uuid], term: LeaseTerm) -> Result<Vec<Leased>, Error> {
         let leases = self.maintenance(async |mut connection| {
             let leases = sqlx::query_as!(
@@ -199,7 +199,7 @@ impl Jobs<'_> {
         self.with_runs(leases).await
     }
 
-    /// Renews leases; gives those that were renewed. One whose time is over is lost, whoever has the job now.
+    /// Renews leases; returns those that were renewed. An expired one is lost, whoever has the job now.
     pub async fn renew(self, leases: &[Uuid], term: LeaseTerm) -> Result<Vec<Uuid>, Error> {
         self.maintenance(async |mut connection| {
             let renewed = sqlx::query_scalar!(
@@ -221,7 +221,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Gives a job back without spending an attempt; `false` when the lease is not that holder's any more.
+    /// Releases a job without spending an attempt; `false` if the lease is no longer the holder's.
     pub async fn release(self, lease: Uuid) -> Result<bool, Error> {
         Ok(self.release_all(&[lease]).await? == 1)
     }
@@ -237,7 +237,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Leases with their runs, the oldest run first.
+    /// Leases with their runs, oldest run first.
     async fn with_runs(self, leases: Vec<Lease>) -> Result<Vec<Leased>, Error> {
         if leases.is_empty() {
             return Ok(Vec::new());
@@ -254,13 +254,13 @@ impl Jobs<'_> {
         Ok(jobs)
     }
 
-    /// Removes the job of a run that has ended; `false` when it has not, or the lease is somebody else's.
+    /// Removes the job of a run that has ended; `false` if it has not, or the lease is no longer the caller's.
     pub async fn finish(self, lease: Uuid) -> Result<bool, Error> {
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 r#"delete from store.job j using store.run r
                    where j.lease_id = $1 and r.run_id = j.run_id
-                     and r.status in ('completed', 'failed', 'cancelled')"#,
+                     and store.has_ended(r.status)"#,
                 lease
             );
             Ok(done.execute(&mut *connection).await?.rows_affected() == 1)
@@ -268,7 +268,7 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Where held jobs stand.
+    /// The states of held jobs.
     pub async fn states(self, held: &[(RunId, Uuid)]) -> Result<Vec<JobState>, Error> {
         let (runs, leases): (Vec<Uuid>, Vec<Uuid>) = held.iter().map(|(run, lease)| (run.uuid(), *lease)).unzip();
         self.maintenance(async |mut connection| {
@@ -298,8 +298,8 @@ impl Jobs<'_> {
         .await
     }
 
-    /// Looks at some jobs after the given one: removes those that are none any more, takes suspended ones from holders
-    /// that fell silent, and gives those that have spent their attempts.
+    /// Checks some jobs after the given one: removes those that no longer need one, takes suspended ones from holders
+    /// whose lease lapsed, and returns those that have spent their attempts.
     pub async fn sweep(self, after: Option<Uuid>, now: Option<DateTime<Utc>>) -> Result<SweepResult, Error> {
         self.maintenance(async |mut connection| {
             let page = sqlx::query_scalar!(
@@ -312,8 +312,8 @@ impl Jobs<'_> {
             let removed = sqlx::query!(
                 r#"delete from store.job j using store.run r
                    where j.run_id = any ($1) and r.run_id = j.run_id
-                     and (r.status in ('completed', 'failed', 'cancelled') or j.attempt = 0 and r.status <> 'queued')
-                   returning j.owner_id, j.run_id, r.status in ('completed', 'failed', 'cancelled') as "has_ended!""#,
+                     and (store.has_ended(r.status) or j.attempt = 0 and r.status <> 'queued')
+                   returning j.owner_id, j.run_id, store.has_ended(r.status) as "has_ended!""#,
                 &page
             )
             .fetch_all(&mut *connection)

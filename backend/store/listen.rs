@@ -1,4 +1,4 @@
-//! How processes tell each other that there is something new. The table is the truth; this is only a wake-up.
+//! How processes notify each other of new events. The table is the truth; this is only a wake-up.
 
 use sqlx::{
     PgConnection, PgPool,
@@ -37,8 +37,8 @@ impl Store {
         .await
     }
 
-    /// What any process committed in a lane after a position, whoever owns it, as much as fits a page; only the relay
-    /// reads so.
+    /// What any process committed in a lane after a position, for all owners, as much as fits a page; only the relay
+    /// reads this way.
     pub(crate) async fn lane_range(&self, lane: u8, after: i64, limit: i64) -> Result<Vec<PositionedEvent>, Error> {
         self.maintenance(async |mut connection| {
             let rows = sqlx::query_as!(
@@ -59,7 +59,7 @@ impl Store {
 }
 
 impl Notifier {
-    /// Tells the other processes how far this one has committed. One small transaction per call, never one per event.
+    /// Notifies other processes how far this one has committed. One small transaction per call, not one per event.
     pub async fn notify(&mut self, process: &str, tail: &FeedCursor) -> Result<(), Error> {
         let note = format!("{process} {tail}");
         bounded(READ_WAIT_MS_MAX, async {
@@ -71,7 +71,7 @@ impl Notifier {
 }
 
 impl Notifications {
-    /// Waits for another process to ring; `None` means the connection was renewed and rings may have been missed.
+    /// Waits for another process's notification; `None`: the connection was renewed, some may have been missed.
     pub async fn hear(&mut self, own_process: &str) -> Result<Option<()>, Error> {
         loop {
             match self.0.try_recv().await? {

@@ -1,4 +1,4 @@
-//! What was said in a thread, out of the log.
+//! The messages of a thread, from the log.
 
 use crate::store::threads::Threads;
 use chrono::{DateTime, Utc};
@@ -37,8 +37,8 @@ impl Threads<'_> {
         .await
     }
 
-    /// Messages and tool calls of these runs after a place, in their order, and the place after them; an empty page is
-    /// the end. A place is a run's in the list, from 1, and a seq.
+    /// Messages and tool calls of these runs after a place, in order, and the place after them; an empty page is the
+    /// end. A place is the number of a run in the list, from 1, and a seq.
     pub async fn logged(
         self,
         owner: &OwnerId,

@@ -1,11 +1,11 @@
 //! Postgres. The only SQL in the program.
 //!
-//! Invariants kept here: statements are static text with bound values; every read names the owner it reads for, and
-//! row-level security checks the same a second time; no connection is held across anything but its own statement or
-//! short transaction; events are inserted and never changed.
+//! Invariants: statements are static text with bound values; every read names the owner it reads for, and row-level
+//! security checks the same a second time; no connection is held across anything but its own statement or short
+//! transaction; events are inserted and never changed.
 //!
 //! How to add a query: put it into the file of its noun as `sqlx::query!`, in lower case, with a private row shape if
-//! the columns are not already a value; begin with [`Store::scoped`] when it is for an owner; return `Ok(None)` for
+//! the columns are not already a value; begin with [`Store::scoped`] if it is for an owner; return `Ok(None)` for
 //! absence; run `just sqlx` and commit `.sqlx`. Each noun has a repository, such as [`runs::Runs`] ([`Store::runs`]).
 //!
 //! Start reading at [`append`], the one statement that writes the log.
@@ -73,9 +73,9 @@ use crate::{
     quota::{Quota, Share},
 };
 
-/// Connections of the program's own upkeep.
+/// Connections for the program's own upkeep.
 const UPKEEP_CONNECTIONS: u32 = 3;
-/// Tokens whose owners are remembered.
+/// Number of tokens whose owners are cached.
 const TOKENS_SEEN_MAX: u64 = 10_000;
 
 /// The schema, compiled in.
@@ -88,21 +88,21 @@ pub struct Store(Arc<Database>);
 /// What a [`Store`] is made of.
 #[derive(Debug)]
 pub struct Database {
-    /// Readers, as `runreel_app`. A connection remembers whom it served last: [`Store::lend`] takes from here and names
-    /// the owner anew, and so do the statements of [`checkpoints`] themselves.
+    /// Readers, as `runreel_app`. A connection keeps the owner it served last: [`Store::lend`] sets the owner each
+    /// time, and so do the statements of [`checkpoints`] themselves.
     pool: PgPool,
-    /// What principals may hold of `pool`; whoever is nobody yet counts as one.
+    /// What each principal may hold of `pool`; unauthenticated requests together count as one principal.
     readers: Quota,
     nobody: OwnerId,
-    /// Whose the tokens are that were good lately, by the hashes of their secrets. Says only whose share a look costs.
+    /// Owners of recently valid tokens, by the hashes of their secrets. Only decides whose share a look-up uses.
     tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
-    /// Heartbeats of producers, which must not have all connections of the upkeep.
+    /// Heartbeats of producers, which must not take all upkeep connections.
     heartbeats: Quota,
     /// Deletions of runs, each with a connection of its own.
     removals: Quota,
-    /// Connections on their way back to their pool.
+    /// Connections being returned to their pool.
     returns: TaskTracker,
-    /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the probe of readiness.
+    /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
     upkeep: PgPool,
     options: PgConnectOptions,
 }
@@ -119,30 +119,30 @@ impl Deref for Store {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub options: PgConnectOptions,
-    /// Connections for reading; each writer lane, the notifier and the listener have one of their own besides.
+    /// Connections for reading; each writer lane, the notifier and the listener also have one of their own.
     pub connections_max: u32,
     /// How many of them one principal may hold at a time.
     pub own_connections_max: u32,
     /// Writer lanes of a database without runs. Which lane a run is in follows from its id and the number of lanes, so
-    /// the number stands once there are runs.
+    /// the number is fixed once there are runs.
     pub lanes: u8,
 }
 
 impl Store {
-    /// [`Store::connect`] for the server, which appends to the log as well.
+    /// [`Store::connect`] for the server, which also appends to the log.
     pub async fn connect_to_append(settings: Settings) -> Result<(Self, Appenders), Error> {
         let store = Self::connect(settings).await?;
         Ok((store.clone(), Appenders(store)))
     }
 
-    /// Connects, brings the schema up to date and opens the pool of readers.
+    /// Connects, migrates the schema and opens the pool of readers.
     pub async fn connect(settings: Settings) -> Result<Self, Error> {
-        // Named outright: the default path begins with a schema named like the user, and there may be one.
+        // Set explicitly: the default path begins with a schema named like the user, and there may be one.
         let options = settings.options.application_name("runreel").options([("search_path", "public")]);
         let mut owner = bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await?;
         let durability = Durability::of(&mut owner).await?;
         durability.check()?;
-        // Named outright too: a setting that is changed under a running server weakens no connection of it.
+        // Also set explicitly: a setting that is changed under a running server must not weaken its connections.
         let options = options.options([("synchronous_commit", durability.commit_level())]);
         migrate(&mut owner).await?;
         sqlx::query!(
@@ -155,8 +155,8 @@ impl Store {
         .execute(&mut owner)
         .await?;
         owner.close().await?;
-        // The readers' connections are not asked first whether they still live, which would cost every request a round
-        // trip: whoever uses one finds out.
+        // The readers' connections are not tested before use, which would cost every request a round trip: a lost one
+        // is noticed when it is used.
         let pool = |options, connections_max, asked| {
             PgPoolOptions::new()
                 .max_connections(connections_max)
@@ -166,7 +166,7 @@ impl Store {
                 .test_before_acquire(asked)
                 .connect_lazy_with(options)
         };
-        // A statement that takes too long is told as such, so it ends before its request does.
+        // A statement that takes too long must be reported as such, so it ends before its request does.
         let readers =
             as_role(&options, "runreel_app").options([("statement_timeout", READ_STATEMENT_MS_MAX.to_string())]);
         let (all, own) = (settings.connections_max, settings.own_connections_max);
@@ -183,7 +183,7 @@ impl Store {
         })))
     }
 
-    /// Works on a connection that sees only what belongs to `owner`, with statements of which one at most writes.
+    /// Works on a connection that sees only `owner`'s rows, with statements of which at most one writes.
     async fn scoped<T>(
         &self,
         owner: &OwnerId,
@@ -192,7 +192,7 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async { work(self.lend(owner, owner.as_str()).await?).await }).await
     }
 
-    /// Works in a transaction that sees only what belongs to `owner`. The work commits it.
+    /// Works in a transaction that sees only `owner`'s rows. The work commits it.
     async fn transaction<T>(
         &self,
         owner: &OwnerId,
@@ -201,7 +201,7 @@ impl Store {
         self.scoped(owner, async |connection| work(Tx::begin(connection).await?).await).await
     }
 
-    /// Works on a connection of the program's own upkeep, which sees all owners.
+    /// Works on an upkeep connection, which sees all owners.
     async fn maintenance<T>(
         &self,
         work: impl AsyncFnOnce(PoolConnection<Postgres>) -> Result<T, Error>,
@@ -209,7 +209,7 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async { work(self.upkeep.acquire().await?).await }).await
     }
 
-    /// Works on a connection that sees no owner's rows, with one statement that `payer` waits for.
+    /// Works on a connection that sees no owner's rows, with one statement, on the share of `payer`.
     async fn unscoped<T>(
         &self,
         payer: &OwnerId,
@@ -218,8 +218,8 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async { work(self.lend(payer, self.nobody.as_str()).await?).await }).await
     }
 
-    /// Executes one statement that names its owner by itself, in one round trip; again if its connection turns out to be
-    /// lost, so only one that may be executed twice.
+    /// Executes one statement that names its owner itself, in one round trip; again if its connection turns out to be
+    /// lost, so the statement must be safe to execute twice.
     async fn by_itself<T, F>(
         &self,
         payer: &OwnerId,
@@ -235,7 +235,7 @@ impl Store {
         self.again_on_a_lost_connection(lend).await
     }
 
-    /// The right to one of the readers' connections, of which one principal never has all.
+    /// The right to one of the readers' connections; one principal never has all of them.
     async fn share(&self, payer: &OwnerId) -> Result<Share, Error> {
         wait_for_share(&self.readers, payer).await
     }
@@ -245,7 +245,7 @@ impl Store {
         let share = self.share(payer).await?;
         let take = || async {
             let mut connection = self.pool.acquire().await?;
-            // Until it is lent again, when it is said anew, whatever became of this time.
+            // Valid until the connection is lent again and the owner is set again, however this use ends.
             sqlx::query_scalar!("select set_config('runreel.owner', $1, false)", owner)
                 .fetch_one(&mut *connection)
                 .await?;
@@ -254,18 +254,18 @@ impl Store {
         Ok(PooledConnection::new(self.again_on_a_lost_connection(take).await?, Some(share), self.returns.clone()))
     }
 
-    /// A transaction of the program's own upkeep, which sees all owners.
+    /// A transaction on an upkeep connection, which sees all owners.
     async fn upkeep_transaction(&self) -> Result<Tx, Error> {
         Tx::begin(PooledConnection::new(self.upkeep.acquire().await?, None, self.returns.clone())).await
     }
 
-    /// Executes one statement on the readers' pool, and again when its connection turns out to have lost its server while
-    /// it rested. Only for statements that may be executed twice.
+    /// Executes one statement on the readers' pool, and again if its connection turns out to have lost its server while
+    /// idle. Only for statements that may be executed twice.
     async fn again_on_a_lost_connection<T, F>(&self, statement: impl Fn() -> F + Send + Sync) -> Result<T, Error>
     where
         F: Future<Output = Result<T, Error>> + Send,
     {
-        // On the heap: it holds the whole of a statement, and nearly every request goes through here.
+        // On the heap: it holds a whole statement, and nearly every request goes through here.
         let work = Box::pin(async {
             for _ in 0..self.pool.options().get_max_connections() {
                 match statement().await {
@@ -278,7 +278,7 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, work).await
     }
 
-    /// Writes as an appender of the lane would, and changes nothing; `thoroughly` also takes room for new rows.
+    /// Writes as an appender of the lane would, and changes nothing; `thoroughly` also allocates room for new rows.
     pub async fn try_lane(&self, lane: u8, thoroughly: bool) -> Result<(), Error> {
         bounded(PROBE_MS_MAX, async {
             let mut connection = self.upkeep.acquire().await?;
@@ -291,7 +291,7 @@ impl Store {
                 .await?;
                 sqlx::query!("delete from store.probe").execute(&mut *connection).await?;
             }
-            // Without the right to add an event this is a division by zero.
+            // Without the privilege to insert events this is a division by zero.
             sqlx::query!("select 1 / has_table_privilege('store.run_event', 'insert')::int as permitted")
                 .fetch_one(&mut *connection)
                 .await?;
@@ -305,8 +305,8 @@ impl Store {
 
     /// A connection of its own in the given role, outside the pool.
     ///
-    /// Its statements are large and always the same: making a plan for the values of each takes longer than any of
-    /// them.
+    /// Its statements are large and always the same: planning for the values of each would take longer than executing
+    /// it.
     async fn dedicated(&self, role: &'static str) -> Result<PgConnection, Error> {
         let options = as_role(&self.options, role).options([("plan_cache_mode", "force_generic_plan")]);
         bounded(READ_WAIT_MS_MAX, async { Ok(PgConnection::connect_with(&options).await?) }).await
@@ -324,39 +324,38 @@ impl Store {
     }
 }
 
-/// The same database as one of the program's roles, with the waits of a request.
+/// The same database as one of the program's roles, with the timeouts of a request.
 ///
-/// A connection keeps the plan of a statement, and makes it when a table may still be small. Of a table that was never
-/// vacuumed Postgres assumes that it will grow, and it makes plans anew when statistics come; between two looks of
-/// autovacuum a plan can be behind. So statements are shaped so that no table is read whole but those of a few rows,
-/// and
-/// no plan grows old: see [`crate::domain::limits::PLANS_MS_MAX`]. A test looks at all of them.
+/// A connection keeps the plan of a statement, which may have been made when a table was small. Postgres assumes that a
+/// never vacuumed table will grow, and plans again when there are new statistics; between two runs of autovacuum a plan
+/// can be out of date. So statements are shaped so that only tables of a few rows are read whole, and no plan gets old:
+/// see [`crate::domain::limits::PLANS_MS_MAX`]. A test checks all of them.
 fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
     options.clone().options([
         ("role", role),
         ("statement_timeout", "4000"),
         ("lock_timeout", "3000"),
-        // A server that stops in the middle of a transaction, or that the network cut off, must not keep its locks.
+        // A server that stops in the middle of a transaction, or is cut off by the network, must not keep its locks.
         ("idle_in_transaction_session_timeout", "2000"),
         ("tcp_keepalives_idle", "2"),
         ("tcp_keepalives_interval", "1"),
         ("tcp_keepalives_count", "2"),
         ("tcp_user_timeout", "4000"),
-        // What is read is mostly in memory, or on a disk without a head to move.
+        // Most reads come from memory, or from a disk without a seek time.
         ("random_page_cost", "1.1"),
-        // Compiling a statement takes longer than any of them.
+        // Compiling a statement takes longer than executing it.
         ("jit", "off"),
     ])
 }
 
-/// One of what principals share; too late is [`Error::Busy`].
+/// One share of what principals share; [`Error::Busy`] if the wait takes too long.
 async fn wait_for_share(quota: &Quota, payer: &OwnerId) -> Result<Share, Error> {
     let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
     let share = tokio::time::timeout(wait, quota.take(payer, 1)).await;
     share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())
 }
 
-/// Gives a database use its bound: what does not answer in time is unavailable.
+/// Bounds a use of the database: what does not answer in time is unavailable.
 async fn bounded<T>(wait_ms: u64, work: impl Future<Output = Result<T, Error>>) -> Result<T, Error> {
     tokio::time::timeout(Duration::from_millis(wait_ms), work).await.unwrap_or_else(|_| Err(Error::timeout()))
 }

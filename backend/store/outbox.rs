@@ -1,4 +1,4 @@
-//! The outbox: answers that are owed, until they have been given.
+//! The outbox: replies that are pending until they have been delivered.
 
 use chrono::{DateTime, TimeDelta, Utc};
 use sqlx::PgConnection;
@@ -12,28 +12,28 @@ use crate::domain::{
     session::inbound::{ChannelName, UserId},
 };
 
-/// An answer that will be owed.
+/// A reply to be delivered.
 #[derive(Clone, Debug)]
 pub struct NewReply<'a> {
     pub owner: &'a OwnerId,
     pub channel: &'a ChannelName,
     pub user_id: &'a UserId,
     pub what: Promised<'a>,
-    /// Where it goes; `None` when whoever wrote comes and asks.
+    /// Where it is sent; `None` if the sender polls for it.
     pub target: Option<&'a Json>,
     pub now: DateTime<Utc>,
 }
 
-/// What is promised.
+/// What the reply will contain.
 #[derive(Clone, Debug)]
 pub enum Promised<'a> {
-    /// What this run will answer, in this session.
+    /// The answer of this run, in this session.
     Run { run_id: RunId, session_id: &'a Name, thread_id: &'a ThreadId },
-    /// This text, in answer to this message.
+    /// This text, in reply to this message.
     Text { inbound_no: i64, body: &'a str },
 }
 
-/// An answer that somebody has taken up.
+/// A claimed reply.
 #[derive(Clone, Debug)]
 pub struct PendingReply {
     pub reply_no: i64,
@@ -91,13 +91,13 @@ repository! {
 }
 
 impl Outbox<'_> {
-    /// Notes that an answer will be owed; once, however often it is said.
+    /// Records that a reply will be due; repeating it has no effect.
     pub async fn promise(self, reply: NewReply<'_>) -> Result<(), Error> {
         self.scoped(reply.owner, async |mut connection| insert_reply(&mut connection, &reply).await).await
     }
 
-    /// Takes up answers that can be given now, of all owners or of one run: their runs have ended, or are gone. Without
-    /// `can_send` only those that go nowhere.
+    /// Claims replies that can be delivered now, of all owners or of one run: their runs have ended, or are gone.
+    /// Without `can_send` only those without a target.
     pub async fn claim(
         self,
         only: Option<RunId>,
@@ -115,7 +115,7 @@ impl Outbox<'_> {
                        left join store.run u on u.run_id = w.run_id and u.owner_id = w.owner_id
                        where w.done_at is null and w.lease_until <= $1 and ($3::uuid is null or w.run_id = $3)
                          and (w.target is null or $6)
-                         and (w.run_id is null or u.status in ('completed', 'failed', 'cancelled')
+                         and (w.run_id is null or store.has_ended(u.status)
                               or u.run_id is null and w.created_at < $5
                                  and not exists (select from store.inbound i where i.run_id = w.run_id
                                                  and i.owner_id = w.owner_id and i.state in ('open', 'held')))
@@ -136,7 +136,7 @@ impl Outbox<'_> {
         .await
     }
 
-    /// The answer stands in the session's log, and counts in its session. One that goes nowhere is given with it.
+    /// Records that the reply is in its session's log and counts there. One without a target is then delivered.
     pub async fn note_logged(
         self,
         owed: &PendingReply,
@@ -169,7 +169,7 @@ impl Outbox<'_> {
         .await
     }
 
-    /// So many parts of the answer have been acknowledged by the other side.
+    /// Records how many parts of the reply the other side has acknowledged.
     pub async fn note_sent(self, owed: &PendingReply, parts: i32) -> Result<(), Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
@@ -185,7 +185,7 @@ impl Outbox<'_> {
         .await
     }
 
-    /// The answer is given, or given up for this reason.
+    /// The reply is delivered, or abandoned for this reason.
     pub async fn finish(self, owed: &PendingReply, failure: Option<&str>, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(&owed.owner_id, async |mut connection| {
             sqlx::query!(
@@ -203,12 +203,12 @@ impl Outbox<'_> {
         .await
     }
 
-    /// Puts the next try off until then.
+    /// Postpones the next attempt until then.
     pub async fn reschedule(self, owed: &PendingReply, until: DateTime<Utc>) -> Result<(), Error> {
         self.deliveries().renew_reply(owed, until).await.map(drop)
     }
 
-    /// Whether the run's answer stands in its session's log, or never will.
+    /// Whether the run's answer is in its session's log, or never will be.
     pub async fn is_answered(self, owner: &OwnerId, run: RunId) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let open = sqlx::query_scalar!(
@@ -243,7 +243,7 @@ impl Outbox<'_> {
     }
 }
 
-/// Notes that an answer will be owed, unless that is noted already.
+/// Records that a reply will be due, unless that is recorded already.
 pub(super) async fn insert_reply(connection: &mut PgConnection, reply: &NewReply<'_>) -> Result<(), Error> {
     let (key, run, body, session, thread) = match &reply.what {
         Promised::Run { run_id, session_id, thread_id } => {

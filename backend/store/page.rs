@@ -1,19 +1,19 @@
-//! Pages of a list: bounded in rows by whoever asks, and in bytes.
+//! Pages of a list: bounded in rows by the caller, and in bytes.
 
 use futures::{Stream, TryStreamExt as _};
 
 use super::Error;
 use crate::domain::limits::LIST_PAGE_BYTES_MAX;
 
-/// Which page of a list is wanted: at most so many rows, after the one with this key.
+/// The requested page of a list: at most this many rows, after the one with this key.
 #[derive(Clone, Debug)]
 pub struct Page<K> {
     pub after: Option<K>,
     pub limit: i64,
 }
 
-/// The first `limit` of these rows, or fewer when they fill [`LIST_PAGE_BYTES_MAX`], and whether there are more. A query
-/// for a page asks for one row more than its limit. The connection passes over what is not taken, a row at a time.
+/// The first `limit` of these rows, or fewer if they fill [`LIST_PAGE_BYTES_MAX`], and whether there are more. A query
+/// for a page requests one row more than its limit. The connection skips what is not taken, a row at a time.
 pub(super) async fn page<R: Send>(
     limit: i64,
     mut rows: impl Stream<Item = Result<R, sqlx::Error>> + Send + Unpin,

@@ -1,4 +1,4 @@
-//! The pepper all servers of one database agree on.
+//! The pepper that all servers of one database share.
 
 use sha2::{Digest, Sha256};
 use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
@@ -6,7 +6,7 @@ use sqlx::{Connection as _, PgConnection, postgres::PgConnectOptions};
 use super::{Error, Store};
 
 impl Store {
-    /// Settles the pepper: the operator's own if given, else the one kept with the data, made on first use.
+    /// Initializes the pepper: the operator's if given, else the one stored with the data, generated on first use.
     pub async fn init_pepper(&self, given: Option<&[u8]>, fresh: [u8; 32]) -> Result<Vec<u8>, Error> {
         let offered: &[u8] = given.unwrap_or(&fresh);
         let print = fingerprint(offered);
@@ -24,7 +24,7 @@ impl Store {
     }
 }
 
-/// The pepper as it is settled, for somebody who only reads; `None` when no server has settled one.
+/// The pepper in use, for a process that only reads; `None` if no server has initialized one.
 pub async fn kept(options: &PgConnectOptions, given: Option<&[u8]>) -> Result<Option<Vec<u8>>, Error> {
     let mut owner = PgConnection::connect_with(options).await?;
     let row = sqlx::query!("select pepper, fingerprint from store.pepper").fetch_optional(&mut owner).await?;

@@ -1,7 +1,7 @@
-//! Which pieces of a lane are noted as holding events of an owner (`store.owner_piece`).
+//! Which pieces of a lane are noted as having events of an owner (`store.owner_piece`).
 //!
-//! A feed finds its owner's events by these notes, so the statement that appends makes them. What this process has noted
-//! it remembers: most appends have nothing to note, and ask nothing.
+//! A feed finds its owner's events through these notes, so the statement that appends makes them. What this process has
+//! noted it caches: most appends have nothing to note, and need no query for it.
 
 use std::{num::NonZeroUsize, sync::Arc};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     limits::{PIECE_OWNERS_MAX, PIECE_RECENT_POSITIONS},
 };
 
-/// Positions of one piece; the statements that note and read pieces hold the same number.
+/// Positions per piece; the statements that write and read the notes contain the same number.
 pub(super) const PIECE_POSITIONS: i64 = 512;
 
 /// The last piece of a lane that is noted, by owner.
@@ -28,7 +28,7 @@ pub(super) struct Owners {
 }
 
 impl Owners {
-    /// The last position up to which all of them are noted; none of one that is not known.
+    /// The last position up to which all of them are noted; -1 if that is unknown for one of them.
     pub(super) fn noted_until(&self) -> i64 {
         let last = self.noted.iter().copied().min().flatten();
         last.map_or(-1, |piece| (piece + 1) * PIECE_POSITIONS - 1)
@@ -40,10 +40,10 @@ impl Pieces {
         Self(LruCache::new(NonZeroUsize::new(PIECE_OWNERS_MAX).unwrap_or(NonZeroUsize::MIN)))
     }
 
-    /// The owners of these events, each once.
+    /// The owners of these events, without duplicates.
     pub(super) fn of(&mut self, events: &[Recorded]) -> Owners {
         let mut owner_id: Vec<Arc<str>> = events.iter().map(|event| Arc::clone(&event.owner_id)).collect();
-        // Neighbours first: mostly one run follows itself, and sorting a few is nothing.
+        // Neighbours first: events of one run mostly follow each other, and sorting a few owners costs nothing.
         owner_id.dedup();
         owner_id.sort_unstable();
         owner_id.dedup();
@@ -51,7 +51,7 @@ impl Pieces {
         Owners { owner_id, noted }
     }
 
-    /// Remembers what a statement that was carried out has noted up to its last position.
+    /// Caches what an executed statement has noted up to its last position.
     pub(super) fn note(&mut self, owners: Owners, last_position: i64) {
         for owner in owners.owner_id {
             self.0.put(owner, last_position / PIECE_POSITIONS);
@@ -60,8 +60,8 @@ impl Pieces {
 }
 
 impl Store {
-    /// Notes what the last events of every lane have not been noted by: those of a server of an earlier release, which
-    /// does not know of the notes and may have written until a moment ago.
+    /// Adds the notes that are missing for the last events of every lane: those of a server of an earlier release,
+    /// which does not make notes and may have written until a moment ago.
     pub async fn note_recent_pieces(&self) -> Result<(), Error> {
         self.maintenance(async |mut connection| {
             sqlx::query!(

@@ -1,7 +1,7 @@
-//! What takes checkpoints away: deletion, pruning, expiry; and copying, which brings them elsewhere.
+//! Removal of checkpoints (deletion, pruning, expiry), and copying them to another thread.
 //!
-//! A value goes when no checkpoint of its thread refers to it any more. Whoever removes locks the threads' rows first,
-//! as everybody who puts a checkpoint does, so no value is taken from under a checkpoint that is on its way in.
+//! A value is removed when no checkpoint of its thread refers to it any more. Every removal locks the threads' rows
+//! first, as does every put of a checkpoint, so no value is removed from under a checkpoint that is being stored.
 
 mod old;
 
@@ -14,7 +14,7 @@ use sqlx::PgConnection;
 use super::Error;
 use crate::domain::{checkpoint::MadeBy, id::ThreadId, principal::OwnerId};
 
-/// How much went.
+/// How much was removed.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Pruned {
     pub threads: i64,
@@ -32,19 +32,19 @@ impl AddAssign for Pruned {
     }
 }
 
-/// What became of a copy.
+/// The outcome of a copy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Copied {
-    /// Done; `created` when the target thread is new.
+    /// Done; `created` if the target thread is new.
     Done { created: bool },
     /// There is no such thread to copy.
     Absent,
-    /// The target holds checkpoints that are not the source's.
+    /// The target has checkpoints that are not the source's.
     Taken,
 }
 
 impl Threads<'_> {
-    /// Deletes threads with all they hold; ids that name nothing of the owner's are passed over.
+    /// Deletes threads with everything in them; ids that match no thread of the owner are ignored.
     pub async fn delete(self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         self.transaction(owner, async |mut tx| {
@@ -56,12 +56,12 @@ impl Threads<'_> {
         .await
     }
 
-    /// Leaves the newest checkpoint of each namespace of these threads, with its values and writes.
+    /// Keeps only the newest checkpoint of each namespace of these threads, with its values and writes.
     pub async fn keep_latest(self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, Error> {
         let ids: Vec<String> = threads.iter().map(|thread| thread.as_str().to_owned()).collect();
         self.transaction(owner, async |mut tx| {
             let numbers = lock(&mut tx, owner, &ids).await?;
-            // A write whose checkpoint has not arrived yet stays: it goes by the checkpoints that are deleted.
+            // A write whose checkpoint has not arrived yet stays: writes are removed with deleted checkpoints.
             let row = sqlx::query!(
                 r#"with head as materialized (
                        select thread_no, ns, max(checkpoint_id) as checkpoint_id from store.checkpoint
@@ -133,7 +133,7 @@ impl Threads<'_> {
         .await
     }
 
-    /// Copies what a thread holds into another one, which must hold nothing else. Doing it again changes nothing.
+    /// Copies the contents of a thread into another one, which must hold nothing else. Repeating it changes nothing.
     pub async fn copy(
         self,
         owner: &OwnerId,
@@ -142,7 +142,7 @@ impl Threads<'_> {
         now: DateTime<Utc>,
     ) -> Result<Copied, Error> {
         self.transaction(owner, async |mut tx| {
-            // A target that is there is not locked before both are, in one order, or two copies could wait for each other.
+            // An existing target is only locked together with the source, in one order, or two copies could deadlock.
             let created = sqlx::query!(
                 r#"insert into store.thread (owner_id, thread_id, metadata, ttl_s, created_at, updated_at)
                    select owner_id, $3, metadata, ttl_s, $4, $4 from store.thread
@@ -198,8 +198,8 @@ impl Threads<'_> {
         .await
     }
 
-    /// Removes up to `limit` threads of all owners that have rested for longer than their time to live (`ttl_s` when
-    /// they have none of their own; `None` never) and have no run that has not ended.
+    /// Removes up to `limit` threads of all owners that have been unused for longer than their time to live (`ttl_s` if
+    /// they have none of their own; `None` is never) and have no run that has not ended.
     pub async fn delete_expired(self, ttl_s: Option<i64>, now: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let expired = self.maintenance(async |mut connection| {
             let rows = sqlx::query!(
@@ -208,7 +208,7 @@ impl Threads<'_> {
                      and not exists (
                          select from store.run r
                          where r.owner_id = thread.owner_id and r.thread_id = thread.thread_id
-                           and r.status not in ('completed', 'failed', 'cancelled'))
+                           and not store.has_ended(r.status))
                    order by owner_id, thread_no limit $3"#,
                 ttl_s,
                 now,
@@ -221,7 +221,7 @@ impl Threads<'_> {
         .await?;
         let mut gone = Pruned::default();
         for row in expired {
-            // Each by itself: one that is too large to go in time must not keep the others.
+            // Each in its own transaction: one that is too large to be removed in time must not keep the others.
             match self.delete_if_expired(&OwnerId::trusted(&row.owner_id), row.thread_no, ttl_s, now).await {
                 Ok(one) => gone += one,
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "expired thread not removed"),
@@ -230,8 +230,8 @@ impl Threads<'_> {
         Ok(gone)
     }
 
-    /// Looks once more under the lock, and without waiting for it: somebody may be using the thread again, or another
-    /// process may be removing it.
+    /// Checks again under the lock, and without waiting for it: the thread may be in use again, or another process may
+    /// be removing it.
     async fn delete_if_expired(
         self,
         owner: &OwnerId,
@@ -248,7 +248,7 @@ impl Threads<'_> {
                      and not exists (
                          select from store.run r
                          where r.owner_id = thread.owner_id and r.thread_id = thread.thread_id
-                           and r.status not in ('completed', 'failed', 'cancelled'))
+                           and not store.has_ended(r.status))
                    for update skip locked"#,
                 ttl_s,
                 now,
@@ -265,7 +265,7 @@ impl Threads<'_> {
     }
 }
 
-/// Locks the owner's threads of these ids, always in the same order, and gives their numbers.
+/// Locks the owner's threads with these ids, always in the same order, and returns their numbers.
 async fn lock(tx: &mut PgConnection, owner: &OwnerId, threads: &[String]) -> Result<Vec<i64>, Error> {
     let numbers = sqlx::query_scalar!(
         r#"select thread_no from store.thread where owner_id = $1 and thread_id = any ($2)
@@ -278,7 +278,7 @@ async fn lock(tx: &mut PgConnection, owner: &OwnerId, threads: &[String]) -> Res
     Ok(numbers)
 }
 
-/// Removes locked threads; what they hold goes with them.
+/// Removes locked threads with everything in them.
 async fn remove(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Result<Pruned, Error> {
     let row = sqlx::query!(
         r#"with checkpoints as (
@@ -304,7 +304,7 @@ async fn remove(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Resu
     Ok(Pruned { threads, checkpoints: row.checkpoints, writes: row.writes, blobs: row.blobs })
 }
 
-/// Drops the values of locked threads that no checkpoint refers to.
+/// Removes the values of locked threads that no checkpoint refers to.
 async fn drop_unused_blobs(tx: &mut PgConnection, owner: &OwnerId, numbers: &[i64]) -> Result<i64, Error> {
     let gone = sqlx::query!(
         r#"with used as materialized (

@@ -1,4 +1,4 @@
-//! A person's own query, as a role that can only read the people's views.
+//! A user's own query, as a role that can only read the public views.
 
 use std::{io, time::Duration};
 
@@ -12,10 +12,10 @@ use sqlx::{
 use super::Error;
 use crate::domain::principal::OwnerId;
 
-/// The role that reads what all owners have.
+/// The role that can read all owners' data.
 pub const READER: &str = "runreel_reader";
 
-/// Who asks: how to connect, as which role, and how long an answer may take.
+/// How a query is run: how to connect, as which role, and how long it may take.
 #[derive(Clone, Debug)]
 pub struct Reader {
     pub options: PgConnectOptions,
@@ -23,27 +23,27 @@ pub struct Reader {
     pub timeout: Duration,
 }
 
-/// A column of an answer; `kind` is its type in capitals, such as `INT8` or `TEXT[]`.
+/// A result column; `kind` is its type in capitals, such as `INT8` or `TEXT[]`.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Column {
     pub name: String,
     pub kind: String,
 }
 
-/// Takes an answer row by row, so that nobody has to hold all of it.
+/// Receives a result row by row, so that it need not be held in memory.
 pub trait RowSink {
-    /// Told once, before the first row; of a question that fails before it, never.
+    /// Called once, before the first row; never if the query fails before that.
     fn columns(&mut self, columns: &[Column]) -> io::Result<()>;
     /// The values as psql would show them; `None` is SQL's null.
     fn row(&mut self, cells: &[Option<&str>]) -> io::Result<()>;
 }
 
-/// Why there is no answer, or only a part of one.
+/// Why there is no result, or only a part of it.
 #[derive(Debug)]
 pub enum Failed {
-    /// The text is no question.
+    /// The text is not an allowed query.
     Rule(String),
-    /// No session of this reader came about.
+    /// The session as this reader could not be established.
     Connection(sqlx::Error),
     Database(sqlx::Error),
     RowSink(io::Error),
@@ -55,7 +55,7 @@ impl From<sqlx::Error> for Failed {
     }
 }
 
-/// The columns of an answer and its rows, as text; `None` is SQL's null.
+/// A result's columns and rows, as text; `None` is SQL's null.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Table {
     pub columns: Vec<String>,
@@ -74,8 +74,8 @@ impl RowSink for Table {
     }
 }
 
-/// Lets the reading roles log in on the embedded cluster, with the password of the role that says so: their sessions
-/// then have no other role to fall back to. What is copied is the verifier, so no statement holds the password.
+/// Lets the reading roles log in on the embedded cluster, with the password of the role that executes this: their
+/// sessions then have no other role to fall back to. The verifier is copied, so no statement contains the password.
 const LET_READERS_LOG_IN: &str = "do $$
 declare
     reader name;
@@ -91,15 +91,15 @@ begin
 end
 $$";
 
-/// Lets the reading role log in, on the embedded cluster.
+/// Lets the reading role log in on the embedded cluster.
 pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = PgConnection::connect_with(options).await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;
     owner.close().await
 }
 
-/// The name of the role that sees this owner's rows alone; made when there is none and the owner has anything. On the
-/// embedded cluster it may log in, as the other reader may. The schema stays as it is.
+/// The name of the role that sees only this owner's rows; created if it is missing and the owner has any data. On the
+/// embedded cluster it may log in, as the other reader may. The schema is not changed.
 pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_in: bool) -> Result<String, Error> {
     let mut connection = PgConnection::connect_with(options).await?;
     let role =
@@ -114,10 +114,10 @@ pub async fn scoped_reader(options: &PgConnectOptions, owner: &OwnerId, may_log_
     Ok(role)
 }
 
-/// How a statement that only asks may begin.
+/// How a read-only statement may begin.
 const QUESTIONS: [&str; 7] = ["select", "with", "values", "table", "explain", "show", "("];
 
-/// The whole answer to a question about all owners, as text.
+/// The whole result of a query over all owners, as text.
 pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) -> Result<Table, sqlx::Error> {
     let reader = Reader { options: options.clone(), role: READER.to_owned(), timeout };
     let mut table = Table::default();
@@ -129,12 +129,12 @@ pub async fn run(options: &PgConnectOptions, text: String, timeout: Duration) ->
     }
 }
 
-/// Runs one statement in a read-only transaction of the reader's role, and says how many rows it answered.
+/// Runs one statement in a read-only transaction of the reader's role, and returns how many rows it yielded.
 ///
-/// The text is the person's own and is meant to be SQL. What keeps it harmless is the role, which may select from the
-/// views of the schema `runreel` and nothing else, and the transaction, which cannot become a writing one. On the
-/// embedded database the session belongs to that role; on one of the operator's it begins as the role its URL names,
-/// so there a determined author can get back to what that URL allows: who has the URL has that anyway.
+/// The text is the user's own and is meant to be SQL. It is harmless because of the role, which may only select from
+/// the views of the schema `runreel`, and the transaction, which cannot become a writing one. On the embedded database
+/// the session belongs to that role; on the operator's it begins as the role in its URL, so a determined author can get
+/// back to what that URL allows: anyone who has the URL has that anyway.
 pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Result<u64, Failed> {
     let text = text.trim_start_matches('\u{feff}').to_owned();
     let first = after_comments(&text).to_ascii_lowercase();
@@ -145,14 +145,14 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Res
     let mut connection = PgConnection::connect_with(&options).await.map_err(Failed::Connection)?;
     let mut tx = connection.begin_with("begin read only").await?;
     let text = AssertSqlSafe(text).into_sql_str();
-    // Preparing refuses more than one statement, so nothing can leave the transaction and go on.
+    // Preparing rejects more than one statement, so none can leave the transaction and continue.
     let prepared = tx.prepare(text.clone()).await?;
     let columns = sqlx::Statement::columns(&prepared).iter();
     let columns: Vec<Column> = columns
         .map(|column| Column { name: column.name().to_owned(), kind: column.type_info().name().to_owned() })
         .collect();
     let mut count = 0;
-    // The simple protocol gives every type as the text psql would show.
+    // The simple protocol returns every type as the text psql would show.
     let mut rows = sqlx::raw_sql(text).fetch(&mut *tx);
     while let Some(row) = rows.next().await {
         let row = row?;
@@ -172,7 +172,7 @@ pub async fn ask(reader: &Reader, text: String, taker: &mut impl RowSink) -> Res
     Ok(count)
 }
 
-/// What follows the comments that a text begins with. Those in `/*` may hold others.
+/// What follows the leading comments of a text. Those in `/*` may be nested.
 fn after_comments(text: &str) -> &str {
     let mut rest = text.trim_start();
     loop {
@@ -205,10 +205,10 @@ fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {
 }
 
 impl Reader {
-    /// What makes a session a reader's, for a connection of ours or for psql.
+    /// The settings that make a session a reader's, for our connection or for psql.
     ///
-    /// Sorts get more memory than a server of many small statements gives them. A question of one person is not worth
-    /// the seconds that compiling its expressions takes before the first row.
+    /// Sorts get more memory than suits a server with many small statements. For one person's query it is not worth
+    /// spending seconds on compiling its expressions before the first row.
     pub fn settings(&self) -> [(&'static str, String); 6] {
         [
             ("role", self.role.clone()),

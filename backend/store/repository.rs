@@ -1,6 +1,6 @@
-//! What each noun of the store is made with.
+//! The macro that makes the repository of each noun of the store.
 
-/// A part of the store: the queries about one thing.
+/// A part of the store: the queries about one noun.
 macro_rules! repository {
     ($(#[$about:meta])* $name:ident, $accessor:ident) => {
         $(#[$about])*

@@ -1,4 +1,4 @@
-//! Removal: the only way events ever leave, and it leaves a note.
+//! Removal: the only way events ever leave the log, and it leaves a note.
 
 use chrono::{DateTime, Months, Utc};
 use sqlx::Connection as _;
@@ -10,7 +10,7 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// What became of a request to delete a run.
+/// The outcome of a request to delete a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Removal {
     Done,
@@ -20,12 +20,12 @@ pub enum Removal {
 }
 
 impl Store {
-    /// Deletes an ended run with its events and artifacts. The artifacts' bytes are removed later, if nobody else's are
-    /// the same.
+    /// Deletes an ended run with its events and artifacts. The artifacts' bytes are removed later, unless another
+    /// artifact has the same.
     ///
-    /// Writers keep no heads of ended runs in memory, so none can append to a run that is gone.
+    /// Writers keep no heads of ended runs in memory, so none can append to a deleted run.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<Removal, Error> {
-        // Its connection is not the pool's, so there are few of them, and none for a run that cannot be deleted.
+        // The connection is not from the pool, so there are few of them, and none for a run that cannot be deleted.
         match self.runs().get(owner, run).await? {
             None => return Ok(Removal::Absent),
             Some(record) if !record.head.status.is_terminal() => return Ok(Removal::StillLive),
@@ -43,7 +43,7 @@ impl Store {
                 .fetch_one(&mut *tx)
                 .await?;
             let head = sqlx::query!(
-                r#"select lane, last_position, status in ('completed', 'failed', 'cancelled') as "ended!"
+                r#"select lane, last_position, store.has_ended(status) as "ended!"
                    from store.run where run_id = $1 and owner_id = $2"#,
                 run.uuid(),
                 owner.as_str()
@@ -66,8 +66,8 @@ impl Store {
             )
             .fetch_one(&mut *tx)
             .await?;
-            // What feeds look into goes with it, where nothing of the owner's is left. The piece that is being written
-            // stays: writers remember that it is noted.
+            // Feeds' notes of the pieces where nothing of the owner's is left are removed too. The piece that is being
+            // written stays: writers have cached that it is noted.
             sqlx::query!(
                 r#"delete from store.owner_piece p using store.lane l
                    where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
@@ -105,7 +105,7 @@ impl Store {
         .await
     }
 
-    /// Makes sure that the events of a run have their partition, which those of an imported one may not have; `false` when
+    /// Makes sure that the partition for a run's events exists, which may not be so for an imported one; `false` if
     /// there are so many that no import makes another.
     pub async fn ensure_partition_of(&self, run: RunId) -> Result<bool, Error> {
         let moment = DateTime::from_timestamp_millis(run.unix_ms()).unwrap_or_default();
@@ -122,14 +122,14 @@ impl Store {
                 return Ok(months.is_there);
             }
             drop(connection);
-            // Making one waits for whoever reads the table at the moment, and everybody waits behind it: not for long.
+            // Creating one waits for current readers of the table, and everything else waits behind it: not for long.
             let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
             sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
             let next = moment.checked_add_months(Months::new(1)).unwrap_or(moment);
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, -1)", next).fetch_one(&mut owner).await;
             let _ = owner.close().await;
             match made {
-                // Another import made it at the same time.
+                // Another import created it at the same time.
                 Err(sqlx::Error::Database(error)) if matches!(error.code().as_deref(), Some("42P07" | "23505")) => {
                     Ok(true)
                 }
@@ -139,11 +139,11 @@ impl Store {
         .await
     }
 
-    /// Makes the partitions of the coming months; says how many were new.
+    /// Creates the partitions of the coming months; returns how many were new.
     pub async fn ensure_partitions(&self, now: DateTime<Utc>) -> Result<i32, Error> {
         bounded(READ_WAIT_MS_MAX, async {
             let mut owner = sqlx::PgConnection::connect_with(&self.options).await?;
-            // As above: there is time for another try.
+            // As above: it can be tried again later.
             sqlx::raw_sql("set lock_timeout = 1000").execute(&mut owner).await?;
             let made = sqlx::query_scalar!("select store.ensure_partitions($1, 3)", now).fetch_one(&mut owner).await?;
             let _ = owner.close().await;

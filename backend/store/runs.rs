@@ -1,4 +1,4 @@
-//! Runs as people list and look at them.
+//! Runs as they are listed and shown.
 
 use std::{collections::BTreeMap, time::Duration};
 
@@ -19,7 +19,7 @@ use crate::domain::{
     run::{Head, Status},
 };
 
-/// A run with everything the API tells of it.
+/// A run with everything the API returns about it.
 #[derive(Clone, Debug)]
 pub struct RunRecord {
     pub context: RunContext,
@@ -34,7 +34,7 @@ pub struct RunRecord {
 }
 
 impl RunRecord {
-    /// Leaves only what somebody may know who answers for a run of another: which run of which agent, and how it stands.
+    /// Keeps only what an approver of another principal's run may see: the run, its agent and its status.
     pub fn conceal(&mut self) {
         let RunContext { thread_id, session_id, origin, trace_id, .. } = &mut self.context;
         (*thread_id, *session_id, *origin, *trace_id) = (None, None, None, None);
@@ -50,16 +50,16 @@ impl RunRecord {
     }
 }
 
-/// What the steps of one name took, milliseconds.
+/// How long the steps of one name took, milliseconds.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct NodeTimes {
-    /// By their own account.
+    /// As they report it.
     pub duration_ms: f64,
     /// The rest of the time between their starts and ends.
     pub waiting_ms: f64,
 }
 
-/// What a list is narrowed to.
+/// The filter of a list.
 #[derive(Clone, Debug, Default)]
 pub struct RunFilter {
     pub statuses: Vec<Status>,
@@ -67,9 +67,9 @@ pub struct RunFilter {
     pub agent: Option<Name>,
     pub tag: Option<Name>,
     pub parent_run_id: Option<RunId>,
-    /// All but routers when there are none.
+    /// If empty, all but routers.
     pub roles: Vec<Role>,
-    /// Text the title, the agent or the id contains.
+    /// Text that the title, the agent or the id contains.
     pub search: Option<String>,
     pub since: Option<DateTime<Utc>>,
     pub until: Option<DateTime<Utc>>,
@@ -104,11 +104,11 @@ struct Row {
     started_at: Option<DateTime<Utc>>,
     ended_at: Option<DateTime<Utc>>,
     last_event_at: DateTime<Utc>,
-    /// By step, what it took and waited: an object of pairs of numbers as texts, which lose nothing on the way.
+    /// By step, its duration and waiting time: an object of pairs of numbers as texts, which lose no precision.
     node_times: Option<String>,
 }
 
-/// A query of runs. What follows the columns gives those of `store.run`, and of the run's job what a lease is known by.
+/// A query of runs. What follows the columns supplies those of `store.run`, and the job's that identify the lease.
 macro_rules! runs {
     ($from:literal, $($argument:expr),+ $(,)?) => {
         sqlx::query_as!(
@@ -195,9 +195,9 @@ impl Runs<'_> {
         .await
     }
 
-    /// One run of this owner, and what its steps took, by the first 256 characters of their names; a step that has not
-    /// ended does not count. As the view `node_durations`, whose migration says how. Of a run of more events than
-    /// `events_max` there is none.
+    /// One run of this owner, and how long its steps took, by the first 256 characters of their names; a step that has
+    /// not ended does not count. Computed as the view `node_durations` does, whose migration explains it. No times for
+    /// a run of more than `events_max` events.
     pub async fn get_with_times(
         self,
         owner: &OwnerId,
@@ -317,8 +317,8 @@ impl Runs<'_> {
         .await
     }
 
-    /// The contexts of these runs, for frames of many runs; not narrowed to an owner, so only the relay asks,
-    /// and whoever looks whether a principal may answer for it.
+    /// The contexts of these runs, for frames of many runs; not limited to an owner, so only the relay uses it, and the
+    /// check whether a principal may answer for a run.
     pub(crate) async fn contexts(self, runs: &[RunId]) -> Result<Vec<RunContext>, Error> {
         let ids: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
         self.maintenance(async |mut connection| {
@@ -339,7 +339,7 @@ impl Runs<'_> {
         .await
     }
 
-    /// Runs of any owner with all that is known of them; only the dispatch asks, for what it gives away.
+    /// Runs of any owner with all that is known of them; only used by the dispatch, for the jobs it assigns.
     pub(super) async fn records(self, runs: &[Uuid]) -> Result<Vec<RunRecord>, Error> {
         self.maintenance(async |mut connection| {
             let rows = runs!(
@@ -365,7 +365,7 @@ impl Runs<'_> {
                        from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
                    )
                    select run_id as "run_id!" from tree
-                   where status not in ('completed', 'failed', 'cancelled') order by depth limit $3"#,
+                   where not store.has_ended(status) order by depth limit $3"#,
                 owner.as_str(),
                 root.uuid(),
                 CANCEL_RUNS_MAX
@@ -377,7 +377,7 @@ impl Runs<'_> {
         .await
     }
 
-    /// Renews a producer's lease; `false` when the owner has no such run.
+    /// Renews a producer's lease; `false` if the owner has no such run.
     pub async fn heartbeat(self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
         let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
         let turn = tokio::time::timeout(wait, self.heartbeats.take(owner, 1)).await;

@@ -49,7 +49,7 @@ impl EndReason {
     }
 }
 
-/// A session as the database knows it.
+/// A session as stored.
 #[derive(Clone, Debug)]
 pub struct SessionRecord {
     pub session_id: Name,
@@ -74,27 +74,27 @@ pub struct MessageSession {
     pub is_new: bool,
 }
 
-/// How a channel keeps its sessions.
+/// A channel's session policy.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct SessionPolicy {
     pub idle_timeout_s: i64,
-    /// A new session is a new thread.
+    /// A new session gets a new thread.
     pub thread_per_session: bool,
 }
 
-/// What is noted of a message together with its session.
+/// What is recorded of a message together with its session.
 #[derive(Clone, Copy, Debug)]
 pub struct Noted<'a> {
-    /// Its line of the session's log.
+    /// Its line in the session's log.
     pub line: &'a str,
     /// The run that will answer it.
     pub run_id: RunId,
     pub user_id: &'a UserId,
-    /// Where the answer goes; `None` when whoever wrote comes and asks.
+    /// Where the answer is sent; `None` if the sender polls for it.
     pub target: Option<&'a Json>,
 }
 
-/// Which sessions are listed.
+/// The filter of a list of sessions.
 #[derive(Clone, Debug, Default)]
 pub struct SessionFilter {
     pub channel: Option<ChannelName>,
@@ -142,10 +142,10 @@ repository! {
 }
 
 impl Sessions<'_> {
-    /// Finds or makes the session that a message belongs to, counts the message in it, and notes that an answer will be
-    /// owed.
+    /// Finds or creates the session that a message belongs to, counts the message in it, and records that a reply will
+    /// be due.
     ///
-    /// The message remembers the answer, so asking again for the same one changes nothing. Messages of one chat take
+    /// The result is stored with the message, so repeating the call for it changes nothing. Messages of one chat take
     /// turns.
     pub async fn resolve(
         self,
@@ -195,7 +195,7 @@ impl Sessions<'_> {
         .await
     }
 
-    /// Ends the chat's session, if there is one, and raises its counter. The message remembers that it did.
+    /// Ends the chat's session, if there is one, and increments its counter. The message records that it did.
     pub async fn reset(self, owner: &OwnerId, chat: &Chat, inbound_no: i64, now: DateTime<Utc>) -> Result<(), Error> {
         self.transaction(owner, async |tx| {
             let mut locked = Locked::take(tx, owner, chat).await?;
@@ -216,7 +216,7 @@ impl Sessions<'_> {
         .await
     }
 
-    /// Ends a session; one that has ended stays as it is. `None` when the owner has no such session.
+    /// Ends a session; one that has ended is unchanged. `None` if the owner has no such session.
     pub async fn end(
         self,
         owner: &OwnerId,

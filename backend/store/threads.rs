@@ -1,4 +1,4 @@
-//! Threads: the rows that checkpoints, their values and pending writes hang on.
+//! Threads: the rows that checkpoints, their values and pending writes belong to.
 
 use chrono::{DateTime, Utc};
 
@@ -13,35 +13,35 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// A thread as the database knows it.
+/// A thread as stored.
 #[derive(Clone, Debug)]
 pub struct ThreadRecord {
     pub thread_id: ThreadId,
     pub owner_id: OwnerId,
     pub metadata: Json,
-    /// Its own time to live, seconds: 0 for ever, `None` as the server says.
+    /// Its own time to live, seconds: 0 is forever, `None` the server's default.
     pub ttl_s: Option<i64>,
     pub created_at: DateTime<Utc>,
     pub updated_at: DateTime<Utc>,
-    /// The newest of the root namespace.
+    /// The newest checkpoint of the root namespace.
     pub latest_checkpoint_id: Option<CheckpointId>,
 }
 
-/// What a `PUT` changes; `None` leaves it as it is.
+/// What a `PUT` changes; `None` leaves the value unchanged.
 #[derive(Clone, Debug, Default)]
 pub struct ThreadChange {
     pub metadata: Option<Json>,
     pub ttl: TtlChange,
 }
 
-/// What becomes of a thread's own time to live.
+/// The change to a thread's own time to live.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum TtlChange {
     #[default]
     Keep,
-    /// From now on as the server says.
+    /// Back to the server's default.
     Clear,
-    /// Seconds; 0 for ever.
+    /// Seconds; 0 is forever.
     To(i64),
 }
 
@@ -82,12 +82,12 @@ impl From<Row> for ThreadRecord {
 }
 
 repository! {
-    /// Threads, and what was said in them.
+    /// Threads and their messages.
     Threads, threads
 }
 
 impl Threads<'_> {
-    /// Makes sure that the thread is there and notes that it is in use.
+    /// Creates the thread if needed and records that it is in use.
     pub async fn touch(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
@@ -104,7 +104,7 @@ impl Threads<'_> {
         .await
     }
 
-    /// Notes that a thread is in use, if it is there.
+    /// Records that a thread is in use, if it exists.
     pub async fn renew(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(
@@ -121,7 +121,7 @@ impl Threads<'_> {
         .await
     }
 
-    /// Creates a thread or changes one; says whether it is new.
+    /// Creates or changes a thread; returns whether it is new.
     pub async fn put(
         self,
         owner: &OwnerId,
@@ -172,7 +172,7 @@ impl Threads<'_> {
         .await
     }
 
-    /// Threads of this owner, newest first; `search` is text their ids contain.
+    /// Threads of this owner, newest first; `search` is text that their ids contain.
     pub async fn list(
         self,
         owner: &OwnerId,

@@ -1,19 +1,19 @@
-//! What time it is in the database.
+//! The database's time.
 
 use tokio::time::Instant;
 
 use super::{Error, Store};
 use crate::clock::Clock;
 
-/// How far this machine's wall clock is from the database's, seconds; positive when it is ahead.
+/// How far this machine's wall clock is from the database's, seconds; positive if it is ahead.
 const SKEW: &str = "runreel_clock_skew_seconds";
-/// A server this far off says so, seconds.
+/// From this difference on the server warns, seconds.
 const SKEW_WARNED_S: f64 = 1.0;
 
 impl Store {
-    /// Tells a clock the database's time, and the metrics and the log how far the machine's own is from it.
+    /// Passes the database's time to a clock, and reports how far the machine's own is from it to metrics and log.
     ///
-    /// An answer that took long says little about when it was given; half of its way is the best guess.
+    /// A slow answer says little about when it was made; half of the round trip is the best estimate.
     pub async fn tell_time(&self, clock: &Clock) -> Result<(), Error> {
         let (asked, now) = self
             .maintenance(async |mut connection| {

@@ -9,7 +9,7 @@ use crate::domain::{
     principal::{OwnerId, Scope},
 };
 
-/// A token as the database knows it.
+/// A token as stored.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TokenRecord {
     pub token_id: Uuid,
@@ -42,7 +42,7 @@ repository! {
 }
 
 impl Tokens<'_> {
-    /// Keeps a new token; `secret` is the SHA-256 of what its holder has.
+    /// Stores a new token; `secret` is the SHA-256 of what its holder has.
     pub async fn insert(self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
         self.scoped(&token.owner_id, async |mut connection| {
@@ -66,9 +66,9 @@ impl Tokens<'_> {
         .await
     }
 
-    /// The token whose secret hashes to this, whoever owns it.
+    /// The token whose secret has this hash, of any owner.
     pub async fn by_secret(self, secret: &[u8; 32]) -> Result<Option<TokenRecord>, Error> {
-        // One that was good lately is its owner's to pay for, so that those who guess keep nobody out but each other.
+        // Recently valid tokens count against their owner's share, so that guessed ones can only block each other.
         let payer = self.tokens_seen.get(secret).unwrap_or_else(|| self.nobody.clone());
         self.unscoped(&payer, async |mut connection| {
             let row = sqlx::query!(
@@ -123,7 +123,7 @@ impl Tokens<'_> {
         .await
     }
 
-    /// Revokes a token; `false` when the owner has no such token.
+    /// Revokes a token; `false` if the owner has no such token.
     pub async fn revoke(self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(

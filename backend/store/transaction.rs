@@ -1,8 +1,8 @@
-//! Connections of a pool, lent for one statement ([`PooledConnection`]) or a short transaction ([`Tx`]), which come back to the pool
-//! without either, whatever becomes of the request.
+//! Connections of a pool, lent for one statement ([`PooledConnection`]) or a short transaction ([`Tx`]), which return
+//! to the pool without either, regardless of what happens to the request.
 //!
-//! sqlx's own transactions forget a `begin` whose future is dropped before the answer: the connection goes back with a
-//! transaction open, and what the next one writes on it is committed by nobody.
+//! sqlx's own transactions forget a `begin` whose future is dropped before the answer: the connection returns with an
+//! open transaction, and what the next user writes on it is never committed.
 
 use std::ops::{Deref, DerefMut};
 
@@ -12,10 +12,10 @@ use tokio_util::task::TaskTracker;
 use super::Error;
 use crate::quota::Share;
 
-/// A connection, with the share of the pool that a principal pays for it.
+/// A connection, with the principal's share of the pool that it uses.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
-    /// `None` only while it is dropped.
+    /// `None` only while it is being dropped.
     connection: Option<PoolConnection<Postgres>>,
     share: Option<Share>,
     /// Whether the database may think that a transaction is open.
@@ -24,7 +24,7 @@ pub(super) struct PooledConnection {
 }
 
 impl PooledConnection {
-    /// The task that gives it back is one of `returns`.
+    /// The task that returns it to the pool is one of `returns`.
     pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Share>, returns: TaskTracker) -> Self {
         Self { connection: Some(connection), share, in_transaction: false, returns }
     }
@@ -52,7 +52,7 @@ impl Drop for PooledConnection {
             return;
         };
         self.returns.spawn(async move {
-            // A statement that was left in the middle ends first; until then the connection is its principal's.
+            // An interrupted statement ends first; until then the connection counts against its principal's share.
             if in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err() {
                 connection.close_on_drop();
             } else {
@@ -63,7 +63,7 @@ impl Drop for PooledConnection {
     }
 }
 
-/// A transaction; dropped without [`Tx::commit`] it is rolled back.
+/// A transaction; rolled back if dropped without [`Tx::commit`].
 #[derive(Debug)]
 pub(super) struct Tx(PooledConnection);
 

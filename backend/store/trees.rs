@@ -1,28 +1,28 @@
-//! Where a run stands in its tree, among the runs that are here.
+//! The place of a run in its tree, among the stored runs.
 //!
-//! Imports bring the runs of a tree in any order, so one may be here before the run above it, and the depth that was
-//! stored with it counts from the topmost run there was. Whoever wants to know walks, up and down; both walks end
-//! whatever the parents say.
+//! Imports may bring the runs of a tree in any order, so a run may be stored before its parent, and the depth stored
+//! with it counts from the topmost run known then. The true place is found by walking up and down; both walks end
+//! regardless of what the parents state.
 
 use super::{Error, error::known, runs::Runs};
 use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, run::Status};
 
-/// What is above and below a run that is about to come.
+/// What is above and below a run that is about to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct TreePlace {
-    /// How its parent fares; `None` when the owner has no such run.
+    /// The status of its parent; `None` if the owner has no such run.
     pub parent: Option<Status>,
-    /// The runs above it that are here, and those on the longest way below it; neither is counted on beyond its bound.
+    /// The stored runs above it, and those on the longest path below it; neither is counted beyond its bound.
     pub above: u16,
     pub below: u16,
-    /// Whether it is said to be above itself.
+    /// Whether its parents would make it its own ancestor.
     pub is_cycle: bool,
     /// Whether its parent, or a run of which it is the parent, has another root.
     pub has_other_root: bool,
 }
 
 impl Runs<'_> {
-    /// The place that a run with this context has.
+    /// The place of a run with this context.
     pub async fn place_in_tree(self, context: &RunContext) -> Result<TreePlace, Error> {
         self.scoped(&context.owner_id, async |mut connection| {
             let row = sqlx::query!(

@@ -1,4 +1,4 @@
-//! Users of channels who have given a one-time code.
+//! Users of channels who have entered a one-time code.
 
 use chrono::{DateTime, Utc};
 
@@ -12,7 +12,7 @@ use crate::domain::{
     session::inbound::{ChannelName, UserId},
 };
 
-/// A user who has given a code.
+/// A user who has entered a code.
 #[derive(Clone, Debug)]
 pub struct VerifiedUser {
     pub user_id: UserId,
@@ -20,7 +20,7 @@ pub struct VerifiedUser {
 }
 
 impl Codes<'_> {
-    /// Users of a channel who have given a code after `expired_until`, by their ids.
+    /// Users of a channel who have entered a code after `expired_until`, by their ids.
     pub async fn users(
         self,
         owner: &OwnerId,
@@ -47,7 +47,7 @@ impl Codes<'_> {
         .await
     }
 
-    /// Forgets that a user has given a code; `false` when none has. A message of the user's that still waits is not forgotten.
+    /// Removes a user's verification; `false` if there is none. A message of the user that is still held is kept.
     pub async fn revoke(self, owner: &OwnerId, channel: &ChannelName, user: &UserId) -> Result<bool, Error> {
         self.transaction(owner, async |mut tx| {
             let gone = sqlx::query!(

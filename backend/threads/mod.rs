@@ -1,8 +1,7 @@
-//! What becomes of threads over time: pruned, deleted, expired.
+//! Removal of threads and checkpoints: pruning, deletion, expiry.
 //!
-//! Reading and writing them needs nothing but the store. Whatever takes something away goes through here, so that it is
-//! counted. Invariants kept here: a thread with a run that has not ended does not expire, and the newest checkpoint of
-//! such a run stays.
+//! Threads are read and written through the store alone. All removals are made here, so that they are counted.
+//! Invariants: a thread with a run that has not ended does not expire, and the newest checkpoint of such a run stays.
 //!
 //! Start reading at [`Threads::sweep`].
 
@@ -40,7 +39,7 @@ pub enum Strategy {
     Delete,
 }
 
-/// A handle on the life of threads. Cheap to clone.
+/// A handle on the removal of threads. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Threads {
     store: Store,
@@ -50,12 +49,12 @@ pub struct Threads {
 }
 
 impl Threads {
-    /// `ttl_s` is the time to live of threads that have none of their own, seconds; `None` for ever.
+    /// `ttl_s` is the time to live of threads without their own, seconds; `None` means forever.
     pub fn new(store: Store, clock: Clock, ttl_s: Option<i64>) -> Self {
         Self { store, clock, ttl_s, keep: CHECKPOINTS_KEEP_DEFAULT }
     }
 
-    /// With another number of the engine's checkpoints that a thread keeps; 0 keeps all.
+    /// Sets how many of the engine's checkpoints a thread keeps; 0 keeps all.
     #[must_use]
     pub fn keeping(self, keep: u32) -> Self {
         Self { keep, ..self }
@@ -69,28 +68,28 @@ impl Threads {
         self.clock.now()
     }
 
-    /// When a thread expires if nothing touches it again.
+    /// When a thread expires unless it is updated again.
     pub fn expires_at(&self, thread: &ThreadRecord) -> Option<DateTime<Utc>> {
         let ttl_s = thread.ttl_s.or(self.ttl_s).filter(|ttl_s| *ttl_s > 0)?;
         thread.updated_at.checked_add_signed(TimeDelta::seconds(ttl_s))
     }
 
-    /// The thread that a run has for itself; it is there from now on.
+    /// Creates the thread that only this run uses, unless it exists.
     pub async fn own(&self, owner: &OwnerId, run: RunId) -> Result<ThreadId, store::Error> {
         let own = own_thread(run);
-        // It goes with the run, not with time: a run may wait for a person longer than threads live.
+        // It is removed with the run and never expires: a run may wait for a person longer than threads live.
         let for_ever = ThreadChange { ttl: TtlChange::To(0), ..ThreadChange::default() };
         self.store.threads().put(owner, &own, &for_ever, self.clock.now()).await?;
         Ok(own)
     }
 
-    /// Removes the thread that a run had for itself, if it had one.
+    /// Removes the thread that only this run used, if it exists.
     pub async fn forget_own(&self, owner: &OwnerId, run: RunId) -> Result<(), store::Error> {
         self.delete(owner, &[own_thread(run)]).await?;
         Ok(())
     }
 
-    /// Deletes threads with all they hold. Their runs stay: they are the log.
+    /// Deletes threads with their checkpoints. Their runs stay: they are the log.
     pub async fn delete(&self, owner: &OwnerId, threads: &[ThreadId]) -> Result<Pruned, store::Error> {
         let gone = self.store.threads().delete(owner, threads).await?;
         count(gone, "deleted");
@@ -108,28 +107,28 @@ impl Threads {
         }
     }
 
-    /// Removes the checkpoints that these runs made.
+    /// Removes the checkpoints created by these runs.
     pub async fn delete_for_runs(&self, owner: &OwnerId, runs: &[MadeBy]) -> Result<Pruned, store::Error> {
         let gone = self.store.threads().delete_for_runs(owner, runs).await?;
         count(gone, "pruned");
         Ok(gone)
     }
 
-    /// Removes every thread of every owner that has expired. Several processes may do so at once.
+    /// Removes all expired threads of all owners. Several processes may do so at once.
     pub async fn sweep(&self) -> Result<Pruned, store::Error> {
         let mut all = Pruned::default();
         loop {
             let gone = self.store.threads().delete_expired(self.ttl_s, self.clock.now(), THREAD_SWEEP_ROWS).await?;
             count(gone, "expired");
             all += gone;
-            // What another process holds is that one's to remove.
+            // Rows locked by another process are removed by it.
             if gone.threads < THREAD_SWEEP_ROWS {
                 return Ok(all);
             }
         }
     }
 
-    /// Removes what the engine left of old checkpoints in threads that were used lately.
+    /// Removes the engine's old checkpoints in recently used threads.
     pub async fn prune_old(&self) -> Result<Pruned, store::Error> {
         if self.keep == 0 {
             return Ok(Pruned::default());
@@ -140,7 +139,7 @@ impl Threads {
         Ok(gone)
     }
 
-    /// Sweeps now and then until `stop`.
+    /// Sweeps periodically until `stop`.
     pub async fn run(self, stop: CancellationToken) {
         let work = async {
             let mut every = tokio::time::interval(Duration::from_millis(THREAD_SWEEP_MS));
@@ -158,7 +157,7 @@ impl Threads {
     }
 }
 
-/// Where a run keeps its state: in its thread, or in one of its own if it has none or works for another run.
+/// The thread with a run's state: the run's thread, or one of its own if it has none or has a parent run.
 pub fn state_thread(run: &RunContext) -> ThreadId {
     match &run.thread_id {
         Some(thread) if run.parent_run_id.is_none() => thread.clone(),
@@ -166,7 +165,7 @@ pub fn state_thread(run: &RunContext) -> ThreadId {
     }
 }
 
-/// The thread of a run that has no other.
+/// The thread that only this run uses.
 pub fn own_thread(run: RunId) -> ThreadId {
     ThreadId::trusted(&format!("run:{run}"))
 }

@@ -1,7 +1,7 @@
-//! Artifacts on their way into the log: files that are uploaded, and payloads that are too large for their event.
+//! Artifacts on their way into the log: uploaded files, and payloads that are too large for their event.
 //!
-//! The bytes are durable before the event goes to the lane, so whoever sees a pointer can follow it. When the lane
-//! refuses the event, or knows it already, the new artifact is given up; when nobody knows, the sweep finds out.
+//! The bytes are durable before the event goes to the lane, so every reader of a pointer can follow it. If the lane
+//! refuses the event, or already has it, the new artifact is released; if the outcome is unknown, the sweep decides.
 
 use std::sync::Arc;
 
@@ -29,29 +29,29 @@ use crate::{
     store::{self, artifacts::Artifact},
 };
 
-/// Payloads of one request that are written at the same time.
+/// Payloads of one request that are written concurrently.
 const SPILL_AT_ONCE: usize = 8;
 
-/// What is said of a file that is uploaded.
+/// The description of an uploaded file.
 #[derive(Clone, Debug)]
 pub struct Draft {
     pub name: ArtifactName,
     pub media_type: MediaType,
     pub span_id: Option<SpanId>,
     pub parent_span_id: Option<SpanId>,
-    /// The producer's own, which makes a repeat safe.
+    /// Chosen by the producer; makes a retry safe.
     pub event_id: Option<EventId>,
 }
 
-/// An artifact that the log tells of.
+/// A stored artifact.
 #[derive(Clone, Debug)]
 pub struct StoredArtifact {
     pub artifact: Artifact,
-    /// An earlier request with the same `event_id` had brought it.
+    /// An earlier request with the same `event_id` had stored it.
     pub already_kept: bool,
 }
 
-/// Why an artifact was not kept.
+/// Why an artifact was not stored.
 #[derive(Debug, thiserror::Error)]
 pub enum KeepError {
     #[error(transparent)]
@@ -92,7 +92,7 @@ struct Created<'a> {
     url: String,
 }
 
-/// Where an artifact is read.
+/// The path an artifact is read at.
 pub fn url_of(artifact: ArtifactId) -> String {
     format!("/api/artifacts/{artifact}")
 }
@@ -102,7 +102,7 @@ impl Timeline {
         &self.shared.artifacts
     }
 
-    /// Keeps a file that has arrived and emits `artifact.created`.
+    /// Stores an uploaded file and emits `artifact.created`.
     pub async fn keep_artifact(
         &self,
         context: &Arc<RunContext>,
@@ -156,9 +156,9 @@ impl Timeline {
         }
     }
 
-    /// Keeps the bytes of an artifact whose event was made elsewhere and is here, or is about to be imported.
+    /// Stores the bytes of an artifact whose event was emitted elsewhere and is here, or is about to be imported.
     ///
-    /// The same one again is kept once; until its event is here, each time gives it another while before it is swept.
+    /// A repeat stores nothing; until the artifact's event is here, each one postpones its sweep.
     pub async fn import_artifact(
         &self,
         owner: &OwnerId,
@@ -184,7 +184,7 @@ impl Timeline {
         }
         match self.artifacts().keep(owner, vec![(upload, artifact.clone())]).await {
             Ok(_) => Ok(StoredArtifact { artifact, already_kept: false }),
-            // The id is taken: by another import of the same, by something else, by somebody else.
+            // The id is taken: by another import of the same artifact, by another artifact, or by another owner.
             Err(artifacts::Error::Database(store::Error::Conflict(_))) => {
                 let found = store.artifacts().get(owner, artifact.artifact_id).await.map_err(artifacts::Error::from)?;
                 let is_here = found.as_ref().is_some_and(is_same);
@@ -211,7 +211,7 @@ impl Timeline {
         Artifact { artifact_id, run_id: context.run_id, event_id, name, media_type, size, sha256, created_at }
     }
 
-    /// Puts payloads that are too large for their event into artifacts. Says which of those are new.
+    /// Moves payloads that are too large for their event into artifacts. Returns those that are new, by event index.
     pub(super) async fn spill(
         &self,
         context: &RunContext,
@@ -225,7 +225,7 @@ impl Timeline {
             let event = &mut events[index];
             let found = earlier.iter().find(|(at, _)| *at == index).map(|(_, artifact)| artifact.clone());
             if let Some(artifact) = found {
-                // A repeat of the request: the event points to what the first try brought.
+                // A repeat of the request: the event points to the artifact of the first try.
                 point_to(event, &artifact);
             } else {
                 let id = self.artifacts().new_id();
@@ -255,7 +255,7 @@ impl Timeline {
         Ok(fresh)
     }
 
-    /// The artifacts that earlier tries of these events have left, by the events' indices.
+    /// The artifacts left by earlier tries of these events, by event index.
     async fn earlier(
         &self,
         context: &RunContext,
@@ -277,7 +277,7 @@ impl Timeline {
         Ok(wanted.iter().filter_map(|(index, key)| Some((*index, of(key)?.clone()))).collect())
     }
 
-    /// What follows from the lane's answer for artifacts that were made for its events.
+    /// Releases the artifacts made for these events that are unused according to the lane's answer.
     pub(super) async fn after_spill(
         &self,
         context: &RunContext,
@@ -298,7 +298,7 @@ impl Timeline {
         }
     }
 
-    /// Gives up artifacts whose events were not stored, if that is certain.
+    /// Releases artifacts whose events were not stored, if that is certain.
     async fn give_up(&self, context: &RunContext, artifacts: &[ArtifactId], error: &EmitError) {
         if !artifacts.is_empty() && *error != EmitError::OutcomeUnknown {
             self.artifacts().forget(&context.owner_id, artifacts).await;
@@ -306,7 +306,7 @@ impl Timeline {
     }
 }
 
-/// The id of an event that tells of an artifact and whose producer gave it none: by it the artifact finds its event.
+/// The id of an artifact's event whose producer gave it none: it links the artifact to its event.
 fn own_event_id(kind: &str, artifact: ArtifactId) -> EventId {
     EventId::trusted(&format!("{OWN_EVENT_IDS}{kind}:{artifact}"))
 }

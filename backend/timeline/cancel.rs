@@ -24,7 +24,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// Cancels every run below one that has not ended, and leaves the run itself alone.
+    /// Cancels every run below this one that has not ended, but not the run itself.
     pub async fn cancel_below(&self, owner: &OwnerId, run: RunId, reason: Option<&Title>) -> Result<(), EmitError> {
         for member in self.store().runs().live_tree(owner, run).await?.into_iter().rev().filter(|member| *member != run)
         {

@@ -23,11 +23,11 @@ use crate::{
     store::{self, Outage, append::NewRunRow, trees::TreePlace},
 };
 
-/// What an emit was answered with, one entry per event in the order they came.
+/// The answer to an emit: one entry per event, in the order they came.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Ack {
     pub events: Vec<AckEvent>,
-    /// Set when the emit was to open a run that was already there.
+    /// Set if the emit was to open a run that already exists.
     pub already_open: bool,
 }
 
@@ -36,11 +36,11 @@ pub struct AckEvent {
     /// `None` for an ephemeral event.
     pub seq: Option<Seq>,
     pub event_id: Option<EventId>,
-    /// The run already held an event with this `event_id`; `seq` is that one's.
+    /// The run already has an event with this `event_id`; `seq` is that event's.
     pub duplicate: bool,
 }
 
-/// Why an emit was not done. Only [`EmitError::OutcomeUnknown`] leaves open whether it was.
+/// Why an emit failed. Only [`EmitError::OutcomeUnknown`] leaves open whether its events were stored.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum EmitError {
     #[error("there is no such run")]
@@ -51,38 +51,38 @@ pub enum EmitError {
     RunExists,
     #[error("the tree of runs is too deep")]
     TooDeep,
-    /// The run does not fit to those above and below it.
+    /// The run does not fit its ancestors or descendants.
     #[error("{0}")]
     Misplaced(&'static str),
     #[error(transparent)]
     OpenText(#[from] Overflow),
-    /// More emits wait than the server keeps; nothing of this one was done.
+    /// Too many emits are waiting; nothing of this one was stored.
     #[error("too many emits are waiting")]
     Busy,
-    /// Nothing was done.
+    /// Nothing was stored.
     #[error("{0}; nothing was stored")]
     Unavailable(Outage),
-    /// The database fell silent in the middle of the commit.
+    /// The database stopped responding during the commit.
     #[error("the database stopped responding during the commit; the events may or may not be stored")]
     OutcomeUnknown,
     #[error("the events could not be stored")]
     Broken,
-    /// A payload of this request belongs into the artifact store, which has no room. Nothing was stored.
+    /// A payload of this request has to go to the artifact store, which is full. Nothing was stored.
     #[error("the artifact store is full")]
     StorageFull,
-    /// As before, but the store cannot be used. Nothing was stored.
+    /// Likewise, but the artifact store is unavailable. Nothing was stored.
     #[error("artifact store unavailable")]
     StorageUnavailable,
-    /// Events that come with their numbers do not follow what the log holds. Nothing was stored.
+    /// Events with given seqs do not continue the run's log. Nothing was stored.
     #[error("the run's log is at another seq")]
     Elsewhere,
-    /// An event that comes with its number has an `event_id` that the log holds already. Nothing was stored.
+    /// An event with a given seq has an `event_id` that the log already holds. Nothing was stored.
     #[error("the run's log holds an event with one of these event_ids")]
     KeyTaken,
 }
 
 impl EmitError {
-    /// Whether the same may work later: something was full or out of reach, and nothing was refused.
+    /// Whether a retry may succeed: something was full or unreachable, and nothing was refused.
     pub fn is_retryable(&self) -> bool {
         matches!(
             self,
@@ -104,26 +104,26 @@ impl From<store::Error> for EmitError {
     }
 }
 
-/// Work for a lane: events of one run, all or nothing.
+/// Work for a lane: events of one run, stored all or none.
 #[derive(Debug)]
 pub(crate) struct AppendRequest {
     pub context: Arc<RunContext>,
     /// Present when these events open the run.
     pub birth: Option<Box<NewRunRow>>,
     pub events: Vec<NewEvent>,
-    /// The number the first of them has; `None` when the lane is to number them as they come.
+    /// The seq of the first event; `None` if the lane assigns the seqs.
     pub first_seq: Option<Seq>,
     pub arrived: Instant,
-    /// Taken when the answer is given.
+    /// Taken when the answer is sent.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
-    /// Of what its principal may have waiting: requests, and KiB.
+    /// The request's share of what its principal may have waiting: requests, and KiB.
     pub _place: Option<(Share, Share)>,
 }
 
 impl AppendRequest {
     pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
         if let Some(reply) = self.reply.take() {
-            // Whoever asked may have left; the events are stored all the same.
+            // The caller may be gone; the events are stored regardless.
             let _ = reply.send(answer);
         }
     }
@@ -137,20 +137,20 @@ fn bytes_of(events: &[NewEvent]) -> usize {
     events.iter().map(|event| event.payload.as_str().len() + 128).sum()
 }
 
-/// How a run begins.
+/// What a run is opened with, in addition to its [`Spec`].
 #[derive(Clone, Debug, Default)]
 pub struct Opening {
-    /// Its producer's own time, who may tell of it later.
+    /// When the run began, by the producer's clock; it may be reported late.
     pub began_at: Option<DateTime<Utc>>,
-    /// What follows at once. A run that is there already does not get it.
+    /// Emitted together with the run's first events; not added to a run that already exists.
     pub events: Vec<NewEvent>,
 }
 
 impl Timeline {
     /// Validates, persists, commits and then publishes events of one run; all of them or none.
     ///
-    /// The answer comes after the commit. The work is done by the run's lane, not in this future: dropping it cancels
-    /// nothing half-way. It answers within 5 s whatever the database does.
+    /// The answer comes after the commit. The run's lane does the work, not this future, so dropping it leaves nothing
+    /// half done. It answers within 5 s, whatever the database does.
     ///
     /// A payload over its bound becomes an artifact first (see [`super::artifacts`]); the event keeps a pointer.
     pub async fn emit_run_event(&self, context: &Arc<RunContext>, mut events: Vec<NewEvent>) -> Result<Ack, EmitError> {
@@ -159,7 +159,7 @@ impl Timeline {
             if events.iter().any(is_large) { Box::pin(self.spill(context, &mut events)).await? } else { Vec::new() };
         let ends = |event: &NewEvent| Status::after(&event.event_type).is_some_and(Status::is_terminal);
         if let Some(thread) = context.thread_id.as_ref().filter(|_| events.iter().any(ends)) {
-            // A thread rests from the end of its last run on, so it must not expire at that very moment.
+            // A thread counts as idle from the end of its last run, so it must not expire at that very moment.
             self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await?;
         }
         let answer = self.submit(Arc::clone(context), None, events, None).await;
@@ -169,12 +169,12 @@ impl Timeline {
         answer
     }
 
-    /// Opens a run by emitting its first events. The same id with the same content again is answered as before.
+    /// Opens a run by emitting its first events. A repeat with the same id and content changes nothing.
     pub async fn open_run(&self, spec: Spec, request_hash: [u8; 32]) -> Result<Ack, EmitError> {
         self.open_run_with(spec, request_hash, Opening::default()).await
     }
 
-    /// As [`Timeline::open_run`], with more than the run itself.
+    /// As [`Timeline::open_run`], with an [`Opening`].
     pub async fn open_run_with(&self, spec: Spec, request_hash: [u8; 32], opening: Opening) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
         let mut events = spec.events();
@@ -185,7 +185,7 @@ impl Timeline {
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(NewRunRow { spec, depth, request_hash });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
-        // After the run, so that a refused one makes no thread. Until then the run itself keeps a thread from expiring.
+        // After the run, so that a refused one creates no thread. Until then the run keeps the thread from expiring.
         if let Some(thread) = &context.thread_id {
             self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
         }
@@ -195,11 +195,11 @@ impl Timeline {
         Ok(ack)
     }
 
-    /// The depth of a run whose parent must be here.
+    /// The depth of a run whose parent must exist.
     async fn depth_below(&self, context: &RunContext) -> Result<i16, EmitError> {
         let place = self.store().runs().place_in_tree(context).await?;
         let status = place.parent.ok_or(EmitError::NotFound)?;
-        // A tree that has ended stays ended: readers of it have been told so.
+        // A tree that has ended stays ended: its readers have been sent its end.
         if status.is_terminal() {
             return Err(Refusal::Ended { status }.into());
         }
@@ -215,7 +215,7 @@ impl Timeline {
         first_seq: Option<Seq>,
     ) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
-        // The events outlive the request that brought them, if its client leaves.
+        // The events outlive the request that brought them if its client disconnects.
         let kib = u32::try_from(bytes_of(&events) / 1024 + 1).map_err(|_| EmitError::Busy)?;
         let place = self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?;
         let room = self.shared.waiting_kib.try_take(&context.owner_id, kib).map_err(|_| EmitError::Busy)?;
@@ -238,7 +238,7 @@ impl Timeline {
     }
 }
 
-/// The depth of a run at this place, if it may stand there.
+/// The depth of a run at this place, if it is allowed there.
 pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
     if place.is_cycle {
         return Err(EmitError::Misplaced("the run would be its own ancestor"));
@@ -252,7 +252,7 @@ pub(super) fn depth_at(place: TreePlace) -> Result<i16, EmitError> {
     i16::try_from(place.above).map_err(|_| EmitError::TooDeep)
 }
 
-/// The lane a run is written by, from the random part of its id.
+/// The lane that writes a run, from the random part of the run's id.
 fn lane_of(run: RunId, lanes: usize) -> usize {
     (run.uuid().as_u128() as usize) % lanes
 }

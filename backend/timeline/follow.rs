@@ -1,14 +1,14 @@
-//! The one way out: a reader's stream, from wherever it left off, through the past, into the present.
+//! The one way out: a reader's stream, from its cursor through past events to live ones.
 //!
-//! A [`Follower`] subscribes to the bus when it is made, before anything is read. Then it carries out what
-//! [`Splice`] says: page, settle, deliver. It holds no database connection between two pages and none at all while it
-//! is live. [`Follower::next`] may be dropped and called again at any time: nothing is lost, because what it has taken
-//! in is applied at once.
+//! A [`Follower`] subscribes to the bus when it is created, before it reads anything. Then it executes the steps of
+//! [`Splice`]: page, go live, deliver. It holds no database connection between two pages and none while it is live.
+//! [`Follower::next`] may be dropped and called again at any time: nothing is lost, because everything received is
+//! applied at once.
 
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
-use super::Timeline;
 pub use super::signal::{StreamItem, StreamOptions};
+use super::{Timeline, holding::Holding};
 use crate::{
     bus::{BusMessage, Frame, Subscription, Topic},
     domain::{
@@ -16,18 +16,17 @@ use crate::{
         cursor::FeedCursor,
         history::Histories,
         id::{RunId, Seq},
-        limits::{EVENT_PAGE_BYTES_MAX, STREAM_CHUNK_BYTES},
+        limits::EVENT_PAGE_BYTES_MAX,
         principal::OwnerId,
         run::Status,
         splice::{Input, ReadPosition, Splice, Step},
     },
-    quota::Share,
     store::{self, feed},
 };
 
-/// Rows of the first page: small, so that the first byte is quick.
+/// Rows of the first page: few, so that the first byte is sent soon.
 const FIRST_PAGE_ROWS: i64 = 200;
-/// Pause before a database that failed is asked again.
+/// Pause before a failed database is queried again.
 const PAUSE: Duration = Duration::from_millis(250);
 
 /// What a reader follows.
@@ -42,7 +41,7 @@ enum Phase {
     Query,
     GoLive,
     Live,
-    /// Nothing: the stream is over.
+    /// The stream is over.
     Closed,
 }
 
@@ -56,19 +55,19 @@ pub struct Follower {
     subscription: Subscription,
     splice: Splice,
     todo: Phase,
-    /// Those under which the reader's place was admitted.
+    /// The histories under which the reader's cursor was admitted.
     histories: Arc<Histories>,
     floor: FeedCursor,
     rows: i64,
     /// The runs of a tree, and those of them that have not ended.
     members: HashSet<RunId>,
     live: HashSet<RunId>,
-    /// How the run that gives the stream its end has ended.
+    /// How the run whose end ends the stream has ended.
     ended: Option<(Status, Seq)>,
-    /// Said before anything else.
-    preface: Option<StreamItem>,
-    /// Of what the principal's readers may have before them that others do not share.
-    place: Option<Share>,
+    /// The items to return next.
+    ready: Vec<StreamItem>,
+    /// What the items returned last keep in memory.
+    held: Holding,
 }
 
 impl Timeline {
@@ -86,7 +85,7 @@ impl Timeline {
 
     /// Follows many runs of an owner after a cursor that was admitted under these histories.
     ///
-    /// `removed` is how far retention has been; a cursor behind it is told so.
+    /// `removed` is how far retention has deleted; a reader with a cursor behind it is sent a gap.
     pub fn follow_feed(
         &self,
         owner: OwnerId,
@@ -97,7 +96,7 @@ impl Timeline {
         options: StreamOptions,
     ) -> Follower {
         let behind = after != FeedCursor::start() && removed.is_ahead_of(&after);
-        let preface = behind.then(|| StreamItem::Gap { requested_after: after.to_string(), first_seq: None });
+        let gap = behind.then(|| StreamItem::Gap { requested_after: after.to_string(), first_seq: None });
         let follower = self.follower(
             owner,
             Scope::Feed(scope),
@@ -105,7 +104,7 @@ impl Timeline {
             histories,
             options,
         );
-        Follower { preface, ..follower }
+        Follower { ready: gap.into_iter().collect(), ..follower }
     }
 
     fn follower(
@@ -130,26 +129,26 @@ impl Timeline {
             members: HashSet::new(),
             live: HashSet::new(),
             ended: None,
-            preface: None,
-            place: None,
+            ready: Vec::new(),
+            held: Holding::default(),
         }
     }
 }
 
 impl Follower {
-    /// How far the reader is.
+    /// The reader's position.
     pub fn position(&self) -> &ReadPosition {
         self.splice.track()
     }
 
-    /// What comes next; `None` when the stream is over. Never an empty list.
+    /// The next items, never an empty list; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
         let draining = self.timeline.shared.draining.clone();
-        // What was given before has been written.
-        self.place = None;
+        // The items returned before have been written.
+        self.held = Holding::default();
         loop {
-            if let Some(preface) = self.preface.take() {
-                return Some(vec![preface]);
+            if !self.ready.is_empty() {
+                return Some(std::mem::take(&mut self.ready));
             }
             let todo = self.todo;
             let work = async {
@@ -161,31 +160,25 @@ impl Follower {
                     Phase::Closed => Vec::new(),
                 }
             };
-            let signals = match draining.run_until_cancelled(work).await {
-                Some(_) if todo == Phase::Closed => return None,
+            self.ready = match draining.run_until_cancelled(work).await {
+                _ if todo == Phase::Closed => return None,
                 Some(signals) => signals,
-                None if todo == Phase::Closed => return None,
                 None => {
                     self.todo = Phase::Closed;
                     vec![StreamItem::Draining]
                 }
             };
-            if !signals.is_empty() {
-                return Some(signals);
-            }
         }
     }
 
-    /// Waits for the other readers of the principal, so that what lies before them stays bounded.
+    /// Waits for other readers of the principal that hold a page.
     async fn take_place(&mut self) {
-        if self.place.is_none() {
-            self.place = self.timeline.shared.replays.take(&self.owner, 1).await.ok();
-        }
+        self.held.page(&self.timeline.shared.replays, &self.owner).await;
     }
 
     async fn query(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
-        // The tree before the page: a run that ends in between then still counts as live until its end is delivered.
+        // The tree is read before the page: a run that ends in between counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
             match self.timeline.store().feeds().tree(&self.owner, root).await {
                 Ok(tree) => self.learn_tree(&tree),
@@ -196,7 +189,7 @@ impl Follower {
         let page = match self.timeline.page(&self.owner, &self.scope, track, self.rows, histories).await {
             Ok(Some(page)) => page,
             Ok(None) => {
-                // The run was deleted under its reader.
+                // The run was deleted while it was read.
                 self.todo = Phase::Closed;
                 return Vec::new();
             }
@@ -212,7 +205,7 @@ impl Follower {
         self.apply(steps)
     }
 
-    /// Nothing that this reader has, or has under way, is certain any more.
+    /// Nothing that this reader has received, or has in flight, is certain any more.
     fn reset(&mut self) -> Vec<StreamItem> {
         self.todo = Phase::Closed;
         vec![StreamItem::Reset]
@@ -229,7 +222,7 @@ impl Follower {
         self.live = tree.iter().filter(|(_, ended)| !ended).map(|(run, _)| *run).collect();
     }
 
-    /// Empties the queue, then goes live at a moment at which nothing can slip between.
+    /// Empties the queue, then goes live at a moment when no event can be missed.
     async fn go_live(&mut self) -> Vec<StreamItem> {
         self.take_place().await;
         let mut progress = self.timeline.shared.gate.progress();
@@ -240,7 +233,7 @@ impl Follower {
         let wanted = |context: &RunContext| self.options.tokens && self.wants(context) && self.shows(context);
         let gate = &self.timeline.shared.gate;
         let Some(texts) = gate.go_live(&self.subscription, &self.floor, &self.owner, wanted) else {
-            // Committed, not yet published: that is a matter of moments, unless another process's wake-up was lost.
+            // Committed, not yet published: a matter of moments, unless another process's wake-up was lost.
             tokio::select! {
                 _ = progress.changed() => {}
                 heard = self.subscription.next() => return self.hear(heard),
@@ -262,15 +255,11 @@ impl Follower {
         signals
     }
 
-    /// Takes what is already waiting on the bus, up to what the socket is given at once.
+    /// Takes what is already waiting on the bus, up to the size of one write to the socket.
     fn drain(&mut self) -> Vec<StreamItem> {
-        let (mut signals, mut bytes) = (Vec::new(), 0);
-        let todo = self.todo;
-        while self.todo == todo && bytes < STREAM_CHUNK_BYTES {
+        let (mut signals, todo) = (Vec::new(), self.todo);
+        while self.todo == todo && self.held.has_room(&self.timeline.shared.large_frames, &self.owner) {
             let Some(heard) = self.subscription.try_next() else { break };
-            if let BusMessage::Frame(frame) = &heard {
-                bytes += frame.block().len();
-            }
             signals.extend(self.hear(heard));
         }
         signals
@@ -285,7 +274,10 @@ impl Follower {
                 if !self.wants(&frame.context) {
                     return Vec::new();
                 }
+                let places = &self.timeline.shared.large_frames;
                 match frame.place {
+                    // Then the reader gets it from the log, once it may hold a page.
+                    _ if !self.held.frame(frame.block().len(), places, &self.owner) => Input::Lagged,
                     Some(place) => Input::Durable(place, frame),
                     None => Input::Ephemeral(frame),
                 }
@@ -302,7 +294,7 @@ impl Follower {
         signals
     }
 
-    /// A run whose parent belongs to the tree belongs to it as well.
+    /// A run whose parent belongs to the tree also belongs to it.
     fn grow(&mut self, context: &RunContext) {
         if !matches!(self.scope, Scope::Feed(feed::Scope::Tree(_))) || self.members.contains(&context.run_id) {
             return;
@@ -322,7 +314,7 @@ impl Follower {
         }
     }
 
-    /// Whether the reader is shown a run, or passes over it.
+    /// Whether the reader is sent the run's events, or only advances past them.
     fn shows(&self, context: &RunContext) -> bool {
         match self.scope {
             Scope::Run(_) | Scope::Feed(feed::Scope::Tree(_)) => true,
@@ -382,7 +374,7 @@ impl Follower {
         }
     }
 
-    /// The last word, once the run has ended and, in a tree, every other run has.
+    /// The end of the stream, once the run has ended and, in a tree, every other run too.
     fn end(&mut self) -> Option<StreamItem> {
         let (status, last_seq) = self.ended?;
         if !self.live.is_empty() {
@@ -392,7 +384,7 @@ impl Follower {
         Some(StreamItem::End { status, last_seq })
     }
 
-    /// Tells the follower of a tree that its root had ended before the place it starts from.
+    /// Records how the run, or the root of the tree, has already ended: the reader may be past that event.
     pub fn root_ended(&mut self, status: Status, last_seq: Seq) {
         self.ended = Some((status, last_seq));
     }

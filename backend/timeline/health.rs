@@ -1,5 +1,5 @@
-//! Whether events can be stored: what the lanes' last commits came to, and a small write of the same kind where none was
-//! made lately.
+//! Whether events can be stored: the results of the lanes' last commits, and a small write of the same kind where there
+//! was no recent one.
 
 use std::{
     sync::{Arc, Mutex, MutexGuard, PoisonError},
@@ -14,9 +14,9 @@ use crate::{
     store::{Outage, Store},
 };
 
-/// How long a commit that went well speaks for the next.
+/// How long a successful commit counts as the state of its lane.
 const FRESH: Duration = Duration::from_millis(700);
-/// How long a failure does, so that a crowd that asks is no load.
+/// How long a failure does, so that many requests at once cause no load.
 const FAILED_FRESH: Duration = Duration::from_millis(200);
 
 /// Why no event can be stored.
@@ -24,7 +24,7 @@ const FAILED_FRESH: Duration = Duration::from_millis(200);
 pub enum NotReady {
     #[error("{0}")]
     Database(Outage),
-    /// A task of the server panicked and has not proved itself since.
+    /// A task of the server failed and has not run long enough since.
     #[error("a part of the server has failed: {0}")]
     Task(&'static str),
 }
@@ -35,13 +35,13 @@ struct State {
     outage: Option<Outage>,
 }
 
-/// What is known of each lane. Cheap to clone.
+/// The last known state of each lane. Cheap to clone.
 #[derive(Clone, Debug)]
 pub(super) struct Health {
     lanes: Arc<Mutex<Vec<Option<State>>>>,
-    /// Why the log that was set back cannot go on as another history.
+    /// Why the log, which was set back, cannot continue as another history.
     unreconciled: Arc<Mutex<Option<Outage>>>,
-    /// Held by whoever is trying, so that a crowd that asks waits for one answer.
+    /// Held during a check, so that concurrent callers wait for one result.
     trying: Arc<tokio::sync::Mutex<()>>,
 }
 
@@ -64,7 +64,7 @@ impl Health {
         self.set(lane, Some(outage));
     }
 
-    /// The log is the one that readers were shown, or why it cannot be made to go on from it.
+    /// Records that the log is the one readers were shown, or why it cannot be continued from there.
     pub(super) fn reconciled(&self, reconciled: Result<(), Outage>) {
         *self.unreconciled.lock().unwrap_or_else(PoisonError::into_inner) = reconciled.err();
     }
@@ -75,7 +75,7 @@ impl Health {
         }
     }
 
-    /// The lanes of which nothing recent is known, each with why its last commit failed.
+    /// The lanes without a recent result, each with why its last commit failed.
     fn stale(&self) -> Vec<(u8, Option<Outage>)> {
         let is_stale = |state: &State| state.at.elapsed() > if state.outage.is_some() { FAILED_FRESH } else { FRESH };
         let lanes = self.lanes();
@@ -83,20 +83,20 @@ impl Health {
         lanes.map(|(state, lane)| (lane, state.and_then(|state| state.outage))).collect()
     }
 
-    /// Whether every lane can store events, tried where it is not known.
+    /// Whether every lane can store events; lanes without a recent result are tried.
     async fn check(&self, store: &Store) -> Result<(), Outage> {
         let _one = self.trying.lock().await;
         if let Some(outage) = *self.unreconciled.lock().unwrap_or_else(PoisonError::into_inner) {
             return Err(outage);
         }
         for (lane, failed) in self.stale() {
-            // A full disk may have room for a row that is already there, and none for an event.
+            // A full disk may have room for an existing row, and none for an event.
             match store.try_lane(lane, failed.is_some()).await {
                 Ok(()) => self.wrote(lane),
                 Err(error) => {
                     let outage = error.outage().or(failed).unwrap_or(Outage::Forbidden);
                     self.failed(lane, outage);
-                    // One is enough to know, and the others would be waited for as long.
+                    // One failure decides, and trying the others could take as long.
                     return Err(outage);
                 }
             }
@@ -109,12 +109,12 @@ impl Health {
 }
 
 impl Timeline {
-    /// Whether an event that came now could be stored.
+    /// Whether an event that arrives now could be stored.
     pub async fn ready(&self) -> Result<(), NotReady> {
         if let Some(task) = self.shared.supervisor.failing() {
             return Err(NotReady::Task(task));
         }
-        // A row that is there already is written on a full volume too, so the small write does not tell.
+        // An existing row can be written on a full volume too, so the small write does not detect that.
         let left = self.shared.volume.as_deref().and_then(|volume| rustix::fs::statvfs(volume).ok());
         if left.is_some_and(|left| left.f_bavail.saturating_mul(left.f_frsize) < VOLUME_BYTES_MIN) {
             return Err(NotReady::Database(Outage::Full));

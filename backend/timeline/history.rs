@@ -1,11 +1,11 @@
-//! A database that was set back: noticed, told to readers, and written on as another history.
+//! A database that was set back: detected, reported to readers, and continued as another history.
 //!
-//! It is noticed wherever the log is looked at: by a lane before it writes, by the relay, and at the start of a server,
-//! which remembers in a file of its own how far it had come ([`super::marks`]). Every look goes by the same three things
+//! It is detected wherever the log is read: by a lane before it writes, by the relay, and at the start of a server,
+//! which records in a file of its own how far it had come ([`super::marks`]). Every check uses the same three facts
 //! ([`judge`]): how far this server had come, in which histories, and where the database says that the log was written.
-//! Then every lane stands still for a moment, the database is asked what it holds, and unless another process was first,
-//! a new history begins there (`domain::history`). Readers are ended and come back with their cursors, which say of which
-//! history they are.
+//! Then all lanes pause, the database is asked what it holds, and unless another process was first, a new history
+//! begins there (`domain::history`). Readers' streams end, and readers reconnect with their cursors, which name their
+//! history.
 
 use super::{Contexts, health::Health, marks::Marks, publish::Gate};
 use crate::{
@@ -17,18 +17,18 @@ use crate::{
     store::{self, Outage, Store, history::LogState},
 };
 
-/// What became of the log since a server last saw it.
+/// What happened to the log since a server last saw it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Verdict {
-    /// It is the one that this server knows, or has only grown.
+    /// It is the one that this server knows, possibly grown.
     Same,
-    /// It was set back, and another server has begun the history that follows.
+    /// It was set back, and another server has already begun the next history.
     Begun,
-    /// It was set back, or may have been, and nobody has noticed.
+    /// It was set back, or may have been, and no server has handled it yet.
     SetBack,
 }
 
-/// Judges where the log stands, for a server that knows these histories and has shown its readers what was `seen`.
+/// Judges the state of the log, for a server that knows these histories and has shown its readers what was `seen`.
 pub(super) fn judge(known: &Histories, seen: &FeedCursor, standing: &LogState) -> Verdict {
     let same = known.current() == standing.histories.current();
     let is_behind = same && seen.is_ahead_of(&standing.tail);
@@ -53,7 +53,7 @@ pub(super) struct Forks {
 }
 
 impl Forks {
-    /// Looks whether the log was set back, and sets this process to where it stands. Does nothing when all is well.
+    /// Checks whether the log was set back and, if it was, moves this process to the log's state.
     pub(super) async fn reconcile(&self) -> Result<(), store::Error> {
         let reconciled = self.try_reconcile().await;
         self.health
@@ -87,7 +87,7 @@ impl Forks {
     }
 }
 
-/// Where the log stands at the start of a process, after a new history has begun if the log was set back meanwhile.
+/// The state of the log at the start of a process; begins a new history if `wanted` or if the log was set back.
 pub(super) async fn at_start(
     store: &Store,
     marks: &Marks,

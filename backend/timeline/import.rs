@@ -1,11 +1,11 @@
 //! Imports: events that were numbered elsewhere, through the same one way in.
 //!
-//! The lane gives them the numbers they have or refuses them all, so an imported log is the log it was exported from:
-//! seqs, bytes, times. What the log holds already is compared and left as it is, which makes a repeat harmless and lets
-//! an import that was cut off go on. Nothing follows from an imported event by itself: it makes no job, and no clock
+//! The lane keeps their numbers or refuses them all, so an imported log equals the log it was exported from: seqs,
+//! bytes, times. Events the log already holds are compared and left unchanged, so an import can be repeated, and one
+//! that was interrupted can be continued. An imported event triggers nothing by itself: it creates no job, and no timer
 //! resolves its interrupts (`store::append::IMPORTED`).
 //!
-//! The runs of a tree may come in any order, and each finds its place when it comes: no run is above itself, a child has
+//! The runs of a tree may come in any order, and each is placed when it comes: no run is its own ancestor, a child has
 //! the root of its parent, and no tree is deeper than one that grew here.
 
 use std::{collections::HashSet, sync::Arc};
@@ -35,14 +35,14 @@ use crate::{
     },
 };
 
-/// What an import came to.
+/// The result of an import.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Imported {
-    /// Where the run's log stands.
+    /// The last seq of the run's log.
     pub last_seq: Seq,
-    /// Events that were not there before.
+    /// The number of new events.
     pub stored: usize,
-    /// Whether the run was not.
+    /// Whether the run is new.
     pub is_new: bool,
 }
 
@@ -52,19 +52,19 @@ pub enum ImportError {
     /// The log of the run does not reach up to these events, or there is no such run.
     #[error("the run's log does not reach up to these events")]
     NotThere,
-    /// The run that is here says something else at this place; 0 is the run's own line.
+    /// The existing run differs at this seq; 0 is the run's own line.
     #[error("the existing run differs at seq {seq}")]
     Differs { seq: Seq },
     /// The run cannot have had this event.
     #[error("seq {seq}: {refusal}")]
     Refused { seq: Seq, refusal: Refusal },
-    /// The bytes that are here for an event are other than it says.
+    /// The bytes stored for an event are not those it describes.
     #[error("seq {seq} describes its artifact differently from the stored one")]
     OtherArtifact { seq: Seq },
-    /// The log of no server holds such an event.
+    /// No server records such an event.
     #[error("seq {seq} is not an event that a server records: {rule}")]
     Forged { seq: Seq, rule: &'static str },
-    /// The run's month is not among those of the log, and there are so many that imports add none.
+    /// The run's month is not among those of the log, which has so many that imports add none.
     #[error("the log already has as many months as an import may open, and the run's month is not among them")]
     TooManyMonths,
     #[error(transparent)]
@@ -74,7 +74,7 @@ pub enum ImportError {
 }
 
 impl Timeline {
-    /// Brings a part of a run's log to where it is not yet; the run becomes `owner`'s with its first event.
+    /// Adds the new events of a piece to a run's log; with its first event the run becomes `owner`'s.
     pub async fn import_run(&self, owner: &OwnerId, piece: &Piece) -> Result<Imported, ImportError> {
         let run = piece.subject.run_id;
         for _ in 0..IMPORT_TRIES_MAX {
@@ -94,7 +94,7 @@ impl Timeline {
             check_life(record.as_ref().map_or(Status::Queued, |record| record.head.status), fresh)?;
             self.check_own(owner, run, fresh).await?;
             self.check_artifacts(owner, fresh).await?;
-            // Two that would be above each other must not both look before either is there.
+            // Two runs that would be each other's ancestors must not both be checked before either is stored.
             let _turn = if record.is_none() { Some(self.shared.births.lock().await) } else { None };
             let (context, birth) = match (&record, &piece.spec) {
                 (Some(record), _) => (Arc::new(record.context.clone()), None),
@@ -108,7 +108,7 @@ impl Timeline {
                     self.note_effects(&context, is_new, fresh).await?;
                     return Ok(Imported { last_seq: at.forward(fresh.len()), stored: fresh.len(), is_new });
                 }
-                // Somebody else has written into the run since: what is there is to be compared again.
+                // Another writer has appended to the run since: compare again.
                 Ok(_) | Err(EmitError::Elsewhere) => {}
                 Err(EmitError::RunExists) if self.run(owner, run).await?.is_some() => {}
                 Err(error) => return Err(error.into()),
@@ -117,7 +117,7 @@ impl Timeline {
         Err(EmitError::Busy.into())
     }
 
-    /// Compares what the piece and the log both have; says how many of the piece's events that is.
+    /// Compares the events that both the piece and the log have; returns how many those are.
     async fn compare(&self, owner: &OwnerId, record: &RunRecord, piece: &Piece) -> Result<usize, ImportError> {
         if Subject::of(&record.context) != piece.subject {
             return Err(ImportError::Differs { seq: Seq::ZERO });
@@ -139,8 +139,8 @@ impl Timeline {
         Ok(compared)
     }
 
-    /// Checks what only a server records, and what people and programs therefore believe: an answer answers a question
-    /// that was asked before it, under the one id that answers have, and an artifact is told of in full.
+    /// Checks what only a server records, and what people and programs therefore trust: an answer follows its request
+    /// and has the one id that answers have, and an artifact is described in full.
     async fn check_own(&self, owner: &OwnerId, run: RunId, events: &[Recorded]) -> Result<(), ImportError> {
         let mut asked: Option<HashSet<SpanId>> = None;
         for (n, event) in events.iter().enumerate() {
@@ -173,14 +173,14 @@ impl Timeline {
         Ok(())
     }
 
-    /// Compares what events tell of their artifacts with those whose bytes came before them.
+    /// Compares the events' descriptions of their artifacts with the artifacts whose bytes came before them.
     async fn check_artifacts(&self, owner: &OwnerId, events: &[Recorded]) -> Result<(), ImportError> {
         let mentions: Vec<Mention> = events.iter().filter_map(mention).collect();
         let Some(first) = mentions.first() else { return Ok(()) };
         let keys: Vec<EventId> = mentions.iter().map(|mention| mention.event_id.clone()).collect();
         for here in self.store().artifacts().of_events(owner, first.enclosed.run_id, &keys).await? {
             let told = mentions.iter().find(|mention| mention.event_id == here.event_id);
-            // One with another id was meant for some other event, and is swept.
+            // An artifact with another id was meant for another event, and is swept.
             let told = told.filter(|mention| mention.enclosed.artifact_id == here.artifact_id);
             if let Some(mention) = told.filter(|mention| !here.is_told_by(mention)) {
                 return Err(ImportError::OtherArtifact { seq: mention.enclosed.seq });
@@ -189,7 +189,7 @@ impl Timeline {
         Ok(())
     }
 
-    /// What an imported run is born with. Its parent may be here or not; one that is not the owner's is not here.
+    /// The row of an imported run. Its parent need not exist here; a parent of another owner counts as absent.
     async fn birth(&self, spec: &Spec) -> Result<NewRunRow, ImportError> {
         let context = &spec.context;
         let depth = depth_at(self.store().runs().place_in_tree(context).await?)?;
@@ -199,7 +199,7 @@ impl Timeline {
         Ok(NewRunRow { spec: spec.clone(), depth, request_hash: IMPORTED })
     }
 
-    /// What follows for the run's thread and for what this process remembers.
+    /// Updates the run's thread and this process's cache.
     async fn note_effects(&self, context: &RunContext, is_new: bool, events: &[Recorded]) -> Result<(), store::Error> {
         if is_new {
             self.shared.contexts.remember(context.clone());
@@ -212,7 +212,7 @@ impl Timeline {
     }
 }
 
-/// Says at which event a run's life would not go on so.
+/// Fails at the first event that the run's status does not allow.
 fn check_life(status: Status, events: &[Recorded]) -> Result<(), ImportError> {
     events.iter().try_fold(status, |status, event| {
         let seq = event.seq.unwrap_or_default();

@@ -1,4 +1,4 @@
-//! Answers to interrupts: one each, whoever gives it first, a person or the clock.
+//! Answers to interrupts: one each, from whichever is first, a person or the expiry.
 
 use std::{sync::Arc, time::Duration};
 
@@ -18,7 +18,7 @@ use crate::{
     store::{self, interrupts::OpenInterrupt},
 };
 
-/// Why an answer was not taken.
+/// Why an answer was not accepted.
 #[derive(Debug, thiserror::Error)]
 pub enum AnswerError {
     #[error("there is no such interrupt")]
@@ -34,7 +34,7 @@ pub enum AnswerError {
 }
 
 impl Timeline {
-    /// Records the answer to an interrupt and lets an interrupted run go on. The same answer again changes nothing.
+    /// Records the answer to an interrupt and resumes an interrupted run. Repeating the same answer changes nothing.
     pub async fn answer_interrupt(&self, context: &Arc<RunContext>, answer: &Answer) -> Result<(), AnswerError> {
         let known = self.known(context, answer).await?;
         let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
@@ -58,7 +58,7 @@ impl Timeline {
         }
     }
 
-    /// Resolves every open interrupt whose time is over; says how many.
+    /// Resolves every open interrupt that has expired; returns how many.
     pub async fn expire_interrupts(&self) -> Result<usize, store::Error> {
         let (mut expired, mut after) = (0, (uuid::Uuid::nil(), 0));
         loop {
@@ -73,7 +73,7 @@ impl Timeline {
         }
     }
 
-    /// Resolves one interrupt by nobody; `false` when somebody was faster or it cannot be done yet.
+    /// Expires one interrupt; `false` if it was closed first or cannot be resolved yet.
     async fn expire(&self, open: OpenInterrupt) -> Result<bool, store::Error> {
         let Some(context) = self.context(&open.owner_id, open.run_id).await? else { return Ok(false) };
         let nobody = Answer::of_nobody(open.interrupt_id, Decision::Expired);
@@ -97,7 +97,7 @@ impl Timeline {
         Ok(nobody.map(|answer| resolved_event(&answer)).collect())
     }
 
-    /// Looks for expired interrupts now and then until `stop`.
+    /// Polls for expired interrupts until `stop`.
     pub async fn watch_interrupts(self, stop: CancellationToken) {
         let work = async {
             let mut every = tokio::time::interval(Duration::from_millis(INTERRUPT_SWEEP_MS));
@@ -116,7 +116,7 @@ impl Timeline {
         self.store().events().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str()).await
     }
 
-    /// Emits the answer and, for an interrupted run, that it goes on. The keys make both the only ones.
+    /// Emits the answer and, for an interrupted run, `run.resumed`. Their event ids make both unique.
     async fn resolve(
         &self,
         context: &Arc<RunContext>,
@@ -132,9 +132,9 @@ impl Timeline {
                 events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
             match self.emit_run_event(context, events).await {
-                // The answer to another interrupt has let the run go on in the meantime.
+                // The answer to another interrupt has resumed the run in the meantime.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if !last => {}
-                // It may have said that it waits between the look at its status and the answer.
+                // The run may have become interrupted between the read of its status and the answer.
                 Ok(_) if !waits => return self.resume_answered(context, answer, requested).await,
                 other => return Ok(other.map(|_| ())?),
             }
@@ -142,8 +142,8 @@ impl Timeline {
         Ok(())
     }
 
-    /// Lets a run go on that says it is interrupted although everything it asked has been answered: the answer came
-    /// between its question and that.
+    /// Resumes a run that became interrupted although all its interrupts are resolved: the answer came between its
+    /// request and its change of status.
     async fn resume_answered(
         &self,
         context: &Arc<RunContext>,
@@ -159,13 +159,13 @@ impl Timeline {
         let resumed = Json::of(&self.resumed(context, answer, requested).await?);
         let event = NewEvent::new("run.resumed", resumed).event_id(answer.resumed_event_id());
         match self.emit_run_event(context, vec![event]).await {
-            // Somebody was faster, or the run has ended.
+            // It was resumed already, or has ended.
             Ok(_) | Err(EmitError::Refused(_)) => Ok(()),
             Err(error) => Err(error.into()),
         }
     }
 
-    /// From which checkpoint the run goes on: the one the request names, else the newest that the run has put.
+    /// The checkpoint the run resumes from: the one its request names, else the newest that the run has stored.
     async fn resumed(
         &self,
         context: &RunContext,

@@ -1,8 +1,7 @@
-//! How far a server has come, kept where no restore of the database takes it back: in a file of the data directory.
+//! How far a server has come, kept where a restore of the database does not reset it: in a file of the data directory.
 //!
-//! The file is a note and not the truth. It is written behind the log, a few milliseconds late, and without fsync: what it
-//! has to outlive is this process, not the machine. A log that stands before it was set back; one that stands behind it
-//! was not.
+//! The file is a hint and not the truth. It is written after the log, a few milliseconds late, and without fsync: it
+//! has to survive this process, not the machine. A log that is behind it was set back; one that is ahead of it was not.
 
 #![expect(clippy::disallowed_methods, reason = "this is the one file of the timeline")]
 
@@ -19,12 +18,12 @@ use tokio_util::sync::CancellationToken;
 use super::publish::Gate;
 use crate::domain::{cursor::FeedCursor, history::Histories};
 
-/// Pause between two notes.
+/// Pause between two writes.
 const PAUSE: Duration = Duration::from_millis(20);
 
 #[derive(Debug, Serialize, Deserialize)]
 struct Note {
-    /// Per lane, the last position that was shown to readers.
+    /// Per lane, the last position that was published to readers.
     positions: Vec<i64>,
     histories: Histories,
 }
@@ -33,23 +32,23 @@ struct Note {
 #[derive(Clone, Debug)]
 pub(super) struct Marks {
     path: Arc<PathBuf>,
-    /// The last note, which writers take turns to make.
+    /// The last content written; the lock makes writers take turns.
     last: Arc<Mutex<String>>,
 }
 
 impl Marks {
-    /// The note about one log in a folder; both are made when there is something to note.
+    /// The file for one log in a folder; both are created by the first write.
     pub(super) fn of(folder: &Path, log: &str) -> Self {
         Self { path: Arc::new(folder.join(format!("{log}.json"))), last: Arc::default() }
     }
 
-    /// How far this server had come, and in which histories; nothing when it never was here or the file is damaged.
+    /// How far this server had come, and in which histories; the defaults if the file is missing or damaged.
     pub(super) fn read(&self) -> (FeedCursor, Histories) {
         let note = fs::read(self.path.as_path()).ok().and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
         note.map(|note| (FeedCursor::of(note.positions), note.histories)).unwrap_or_default()
     }
 
-    /// Notes where the log stands.
+    /// Records how far the log is.
     pub(super) fn replace(&self, tail: &FeedCursor, histories: &Histories) {
         let positions = tail.lanes().map(|(_, position)| position).collect();
         let Ok(note) = serde_json::to_string(&Note { positions, histories: histories.clone() }) else { return };
@@ -74,16 +73,16 @@ impl Marks {
         fs::rename(&new, self.path.as_path())
     }
 
-    /// Notes what is published, until `stop`.
+    /// Records what is published, until `stop`.
     pub(super) async fn keep(self, gate: Gate, stop: CancellationToken) {
         let mut progress = gate.progress();
         let work = async {
             while progress.changed().await.is_ok() {
                 let (marks, tail, histories) = (self.clone(), gate.tail(), gate.histories());
-                // On a thread for such things: a disk may be slow.
+                // On a blocking thread: a disk may be slow.
                 let noted = tokio::task::spawn_blocking(move || marks.replace(&tail, &histories)).await;
                 if noted.is_err() {
-                    // It panicked: whoever supervises this begins it again and says so.
+                    // It panicked: the supervisor logs it and restarts this task.
                     return;
                 }
                 tokio::time::sleep(PAUSE).await;

@@ -1,17 +1,17 @@
 //! The product as a Rust API: one way in, one way out.
 //!
 //! * In: [`Timeline::emit_run_event`] (and [`Timeline::open_run`], which emits a run's first events, and
-//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else can append to the log or publish on the
-//!   bus: [`store::append::Appenders`] and [`crate::bus::Publisher`] are values that exist once, and are held here.
+//!   [`Timeline::import_run`], whose events come with their numbers). Nothing else can append to the log or publish on
+//!   the bus: [`store::append::Appenders`] and [`crate::bus::Publisher`] are values that exist once, held here.
 //! * Out: [`Timeline::follow_run`] and [`Timeline::follow_feed`], both the same [`follow::Follower`].
 //!
-//! Invariants kept here: an event is committed before anybody sees it and seen by readers in commit order; per run the
-//! seqs are 1, 2, 3 …; what was acknowledged is never lost and what was refused never appears.
+//! Invariants: an event is committed before any reader sees it; readers see events in commit order; per run the seqs
+//! are 1, 2, 3 …; an acknowledged event is never lost, and a refused one never appears.
 //!
-//! * [`Timeline::ready`] says whether events can be stored.
+//! * [`Timeline::ready`] reports whether events can be stored.
 //!
-//! Start reading at [`emit`] (and [`artifacts`], for what is too large), then [`plan`] (numbering, pure), [`writer`] (the lane), [`publish`] (the gate to the
-//! bus), [`relay`] (other processes) and [`follow`].
+//! Start reading at [`emit`] (and [`artifacts`], for payloads that are too large), then [`plan`] (numbering, pure),
+//! [`writer`] (the lane), [`publish`] (the gate to the bus), [`relay`] (other processes) and [`follow`].
 
 pub mod artifacts;
 mod cancel;
@@ -19,6 +19,7 @@ pub mod emit;
 pub mod follow;
 pub mod health;
 mod history;
+mod holding;
 pub mod import;
 pub mod interrupts;
 mod marks;
@@ -60,22 +61,22 @@ use crate::{
     supervise::Supervisor,
 };
 
-/// How the timeline runs.
+/// Settings of the timeline.
 #[derive(Clone, Debug)]
 pub struct Settings {
     /// Frames a topic keeps for readers that are behind.
     pub bus_frames: usize,
     /// How often other processes' commits are polled for without a wake-up.
     pub poll: Duration,
-    /// Where it is noted how far this server has come; a folder that is not restored together with the database.
+    /// Where this server records how far the log has come; a folder that is not restored together with the database.
     pub marks_dir: PathBuf,
-    /// The operator says that the database was set back.
+    /// Set by the operator after the database was set back.
     pub new_history: bool,
-    /// A folder of the volume that holds the database, where this process can see it.
+    /// A folder on the volume that holds the database, if this process can see it.
     pub volume: Option<PathBuf>,
 }
 
-/// A handle on the timeline. Cheap to clone.
+/// A handle to the timeline. Cheap to clone.
 #[derive(Clone, Debug)]
 pub struct Timeline {
     shared: Arc<Shared>,
@@ -88,18 +89,20 @@ struct Shared {
     gate: Gate,
     contexts: Contexts,
     lanes: Vec<mpsc::Sender<AppendRequest>>,
-    /// What principals have waiting for the lanes.
+    /// Requests of principals that wait for the lanes.
     waiting: Quota,
-    /// And how much that is, KiB.
+    /// Their size, KiB.
     waiting_kib: Quota,
-    /// Readers that have a page of the log before them.
+    /// Readers that hold a page of the log in memory.
     replays: Quota,
+    /// Readers that hold more live frames than a few small ones.
+    large_frames: Quota,
     clock: Clock,
     ids: IdSource,
     health: Health,
     volume: Option<PathBuf>,
     supervisor: Supervisor,
-    /// Held while an imported run finds its place in its tree.
+    /// Held while an imported run is placed in its tree.
     births: Mutex<()>,
     draining: CancellationToken,
 }
@@ -165,6 +168,7 @@ impl Timeline {
             waiting: Quota::new(Semaphore::MAX_PERMITS, EMISSIONS_OWN_MAX),
             waiting_kib: Quota::new(EMISSIONS_KIB_MAX, EMISSIONS_OWN_KIB_MAX),
             replays: Quota::new(REPLAYS_MAX, REPLAYS_OWN_MAX),
+            large_frames: Quota::new(REPLAYS_MAX, REPLAYS_OWN_MAX),
             clock,
             ids,
             health,
@@ -197,12 +201,12 @@ impl Timeline {
         &self.shared.ids
     }
 
-    /// Changes when the life of some run may have, of any owner and in any process: a reason to look, and no more.
+    /// Changes when the status of some run may have changed, of any owner and in any process: only a hint to check.
     pub fn run_changes(&self) -> watch::Receiver<()> {
         self.shared.gate.run_changes()
     }
 
-    /// The identity of a run of this owner; `None` alike for an absent run and somebody else's.
+    /// The identity of a run of this owner; `None` if it does not exist or belongs to another owner.
     pub async fn context(&self, owner: &OwnerId, run: RunId) -> Result<Option<Arc<RunContext>>, store::Error> {
         if let Some(context) = self.shared.contexts.known(run, owner.as_str()) {
             return Ok(Some(context));
@@ -211,22 +215,22 @@ impl Timeline {
         Ok(record.map(|record| self.shared.contexts.remember(record.context)))
     }
 
-    /// The identity of a run of whomever; for callers that decide themselves whether it may be known.
+    /// The identity of a run of any owner; for callers that decide themselves whether it may be revealed.
     pub async fn any_context(&self, run: RunId) -> Result<Option<RunContext>, store::Error> {
         Ok(self.shared.store.runs().contexts(&[run]).await?.pop())
     }
 
     /// The histories of the log as this process knows it.
     ///
-    /// Whoever answers a reader takes them once, before anything else is read: its place is admitted under them and its
-    /// ids are written under them, and what turns out to be of another history is not for this reader.
+    /// A request takes them once, before it reads anything else: the reader's cursor is checked under them and its ids
+    /// are written under them, and data that turns out to be of another history is not sent to this reader.
     pub fn histories(&self) -> Arc<Histories> {
         self.shared.gate.histories()
     }
 
-    /// Whether what a reader of a run claims to have seen is part of its log under these histories.
+    /// Returns whether what a reader of a run claims to have seen is part of its log under these histories.
     ///
-    /// The page that follows says whether that is still the history of the log.
+    /// The page that is read next shows whether that is still the history of the log.
     pub async fn admits(
         &self,
         owner: &OwnerId,
@@ -238,7 +242,7 @@ impl Timeline {
             return Ok(histories.contains(cursor.history));
         }
         let place = self.shared.store.events().position_of(owner, run, cursor.seq).await?;
-        // Of an event that is not there, or not any more, nobody knows in which of them it was written.
+        // For an event that does not exist, or no longer does, the history it was written in is unknown.
         let written = place.map_or(histories.current(), |(lane, position)| histories.of_position(lane, position));
         Ok(written == cursor.history)
     }
@@ -248,7 +252,7 @@ impl Timeline {
         self.shared.store.runs().get(owner, run).await
     }
 
-    /// Deletes an ended run and everything this process remembers of it.
+    /// Deletes an ended run and what this process has cached of it.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<store::retention::Removal, store::Error> {
         let removal = self.shared.store.delete_run(owner, run).await?;
         self.shared.contexts.forget(run);
@@ -256,7 +260,7 @@ impl Timeline {
     }
 }
 
-/// Starts a lane; what waits for it outlives a panic of its task.
+/// Starts a lane; its queue survives a panic of its task.
 fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<AppendRequest> {
     let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
     let backlog = Arc::new(Mutex::new(WriteQueue::new(receiver)));
@@ -268,8 +272,8 @@ fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc:
     sender
 }
 
-/// Contexts of runs seen lately. A run's context never changes. Only when a run is deleted and its id used again does
-/// another context take its place, so whoever asks names the owner, and a context of another owner is not known.
+/// A cache of run contexts. A run's context never changes; only when a run is deleted and its id used again does
+/// another one replace it. So a lookup names the owner, and a context of another owner is a miss.
 #[derive(Clone, Debug)]
 pub(crate) struct Contexts {
     known: moka::sync::Cache<RunId, Arc<RunContext>>,
@@ -299,7 +303,7 @@ impl Contexts {
         self.known.invalidate_all();
     }
 
-    /// Makes sure that the contexts of these events' runs are known, as far as the runs exist.
+    /// Loads the contexts of these events' runs into the cache, as far as the runs exist.
     async fn learn(&self, events: &[PositionedEvent]) -> Result<(), store::Error> {
         let unknown = |event: &Recorded| self.known(event.run_id, &event.owner_id).is_none();
         let mut missing: Vec<RunId> =

@@ -1,13 +1,12 @@
 //! The texts of all messages that are still being written.
 //!
-//! What makes tokens safe to join late is this fold: per open span the text so far. [`OpenTexts::add`] numbers each delta
-//! with the count of characters before it; what that costs depends neither on how long a text is nor on how many there
-//! are.
+//! This fold, the text so far of each open span, makes tokens safe to join late. [`OpenTexts::add`] numbers each delta
+//! with the count of characters before it; its cost depends neither on the length of a text nor on how many there are.
 //!
-//! A reader that joins gets handles ([`OpenText`]) and reads the texts later, piece by piece. A text only grows, so what
-//! stood there when the handle was given stays what it was. It counts until nobody holds it any more, so slow readers
-//! hold no more than their principal may have. Over a bound, whole runs forget their texts: the one that was quiet
-//! longest, of the principal or of all.
+//! A reader that joins gets handles ([`OpenText`]) and reads the texts later, piece by piece. A text only grows, so the
+//! part that existed when a handle was made does not change. A text counts until nothing holds it any more, so slow
+//! readers hold no more than their principal may have. Over a bound, whole runs drop their texts: the least recently
+//! active run, of the principal or of all.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -34,19 +33,19 @@ pub struct OpenText {
     pub context: Arc<RunContext>,
     pub event_type: EventType,
     pub span_id: SpanId,
-    /// Characters of the text: the offset of the delta that follows.
+    /// Characters of the text: the offset of the next delta.
     pub chars: usize,
     bytes: usize,
     text: Arc<Text>,
 }
 
-/// The texts of the process.
+/// All open texts of the process.
 #[derive(Debug)]
 pub(super) struct OpenTexts {
     quota: Quota,
-    /// The run that was quiet longest goes first.
+    /// The least recently active run is evicted first.
     runs: LruCache<RunId, OpenRun>,
-    /// The same runs of each principal, in the same order.
+    /// The same runs by principal, in the same order.
     owners: HashMap<OwnerId, LruCache<RunId, ()>>,
 }
 
@@ -65,7 +64,7 @@ struct OpenSpan {
     chars: usize,
 }
 
-/// A text that only grows, and the room it takes.
+/// A text that only grows, and its share of the quota.
 #[derive(Debug)]
 struct Text(Mutex<(Vec<String>, Share)>);
 
@@ -80,7 +79,7 @@ impl OpenTexts {
         Self { quota: Quota::new(total_bytes_max, own_bytes_max), runs: LruCache::unbounded(), owners: HashMap::new() }
     }
 
-    /// How much a run has open, and how much of it is this span's; `None` when that is not open.
+    /// The lengths of a run's open texts, and the bytes of this span's; `None` if the span is not open.
     pub(super) fn lengths(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
         self.runs.peek(&run).map_or_else(Default::default, |open| (open.lengths, open.bytes_of(span_id)))
     }
@@ -108,7 +107,7 @@ impl OpenTexts {
                 Err(Full::All) => self.forget_quietest(),
             };
             if !forgotten {
-                // Slow readers hold all there is: nothing is kept, and the next delta begins anew as well.
+                // Slow readers hold the whole quota: nothing is kept, and the next delta also starts at 0.
                 return Ok(0);
             }
         }
@@ -154,7 +153,7 @@ impl OpenTexts {
         offset
     }
 
-    /// What a durable event closes is forgotten.
+    /// Drops what a durable event closes.
     pub(super) fn close(&mut self, run: RunId, event_type: &EventType, span_id: Option<&SpanId>) {
         match Closes::of(event_type, span_id) {
             Closes::Nothing => {}
@@ -193,7 +192,7 @@ impl OpenTexts {
         quietest.is_some_and(|run| self.forget(run))
     }
 
-    /// Forgets everything.
+    /// Drops all texts.
     pub(super) fn clear(&mut self) {
         self.runs.clear();
         self.owners.clear();
@@ -203,7 +202,7 @@ impl OpenTexts {
         self.runs.is_empty()
     }
 
-    /// The texts that are open in those runs of a principal that `wanted` admits.
+    /// The open texts of those runs of a principal that `wanted` admits.
     pub(super) fn of(&self, owner: &OwnerId, wanted: impl Fn(&RunContext) -> bool) -> Vec<OpenText> {
         let runs = self.owners.get(owner).into_iter().flatten();
         let open = runs.filter_map(|(run, ())| self.runs.peek(run)).filter(|open| wanted(&open.context));
@@ -229,7 +228,7 @@ impl OpenRun {
 }
 
 impl OpenText {
-    /// The text in pieces of at most [`OPEN_PIECE_BYTES`], read as they are asked for.
+    /// The text in pieces of at most [`OPEN_PIECE_BYTES`], read lazily.
     pub fn pieces(&self) -> impl Iterator<Item = String> + Send + use<> {
         let (text, mut left) = (Arc::clone(&self.text), self.bytes);
         (0..).map_while(move |index| {
@@ -258,7 +257,7 @@ impl Text {
         }
     }
 
-    /// A piece, cut where the text ended that has `left` bytes from there on.
+    /// A piece, cut to the `left` bytes that remain of the text from there on.
     fn piece(&self, index: usize, left: usize) -> Option<String> {
         if left == 0 {
             return None;

@@ -14,10 +14,10 @@ use crate::{
     store::{self, events::PositionedEvent},
 };
 
-/// What one read of the database gives a follower.
+/// The result of one read of the database for a follower.
 pub(super) struct Page {
     pub input: Input<Arc<Frame>>,
-    /// What must have been published before the reader may go live, and the history the page is of.
+    /// What must have been published before the reader may go live, and the history of the page.
     pub floor: FeedCursor,
     /// Bytes of the page, to choose the size of the next one.
     pub bytes: usize,
@@ -25,7 +25,7 @@ pub(super) struct Page {
 }
 
 impl Timeline {
-    /// Reads a page after `track` for a reader admitted under these histories; `None` when the run is gone.
+    /// Reads a page after `track` for a reader admitted under these histories; `None` if the run no longer exists.
     pub(super) async fn page(
         &self,
         owner: &OwnerId,
@@ -62,7 +62,7 @@ impl Timeline {
         let contexts = &self.shared.contexts;
         contexts.learn(&events).await?;
         let known = events.into_iter().filter_map(|(place, event)| {
-            // A run without a head was deleted between the two reads; its events are gone as well.
+            // A run without a head was deleted between the two reads, and its events too.
             let context = contexts.known(event.run_id, &event.owner_id)?;
             Some(frame(context, place, &event, histories))
         });

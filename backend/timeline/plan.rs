@@ -1,8 +1,8 @@
-//! What one commit will hold: numbering, de-duplication and refusals, decided in memory before the database is asked.
+//! The contents of one commit: numbering, deduplication and refusals, decided in memory before the database is asked.
 //!
-//! A pure function of the emissions, the heads and the keys that are known to be used. Duplicates among them are found
-//! before anything gets a number, because a number that is given out and not used would be a hole; of one that nobody knew
-//! the statement undoes all.
+//! A pure function of the emissions, the heads and the keys that are known to be used. Known duplicates are found
+//! before anything is numbered, because a number that is assigned and not used would be a gap; a duplicate that was not
+//! known makes the statement undo everything.
 
 mod text;
 
@@ -25,7 +25,7 @@ use crate::{
     },
 };
 
-/// Everything the planning must know.
+/// What planning knows of the database and the open texts.
 pub(crate) struct Known<'a> {
     pub heads: &'a HashMap<RunId, StoredHead>,
     pub keys: &'a HashMap<(RunId, EventId), Seq>,
@@ -36,9 +36,9 @@ pub(crate) struct Known<'a> {
 /// One commit.
 pub(crate) struct Plan {
     pub batch: Batch,
-    /// Per emission, in their order.
+    /// One per emission, in order.
     pub outcomes: Vec<Result<Accepted, EmitError>>,
-    /// The heads as they will be once the batch is committed.
+    /// The heads after the batch is committed.
     pub heads: HashMap<RunId, StoredHead>,
 }
 
@@ -46,7 +46,7 @@ pub(crate) struct Plan {
 pub(crate) struct Accepted {
     pub ack: Ack,
     pub items: Vec<Item>,
-    /// Which of the acknowledged numbers this batch gives out; the others are those of events that are stored already.
+    /// Which of the acknowledged seqs this batch assigns; the others are those of events that are already stored.
     numbered: Vec<usize>,
 }
 
@@ -58,14 +58,14 @@ pub(crate) enum Item {
 }
 
 impl Plan {
-    /// The runs by whose heads something was refused.
+    /// The runs whose heads led to a refusal.
     pub(crate) fn refused_by<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = RunId> + 'a {
         let refused = |outcome: &_| matches!(outcome, Err(EmitError::Refused(_) | EmitError::Elsewhere));
         let outcomes = emissions.iter().zip(&self.outcomes);
         outcomes.filter(move |(_, outcome)| refused(outcome)).map(|(emission, _)| emission.context.run_id)
     }
 
-    /// Who has sent an event that is there already.
+    /// The owners that sent an event again.
     pub(crate) fn repeaters<'a>(&'a self, emissions: &'a [AppendRequest]) -> impl Iterator<Item = &'a OwnerId> {
         let repeats = |outcome: &Result<Accepted, _>| {
             outcome.as_ref().is_ok_and(|accepted| accepted.ack.events.iter().any(|event| event.duplicate))
@@ -74,7 +74,7 @@ impl Plan {
         outcomes.filter(move |(_, outcome)| repeats(outcome)).map(|(emission, _)| &emission.context.owner_id)
     }
 
-    /// Moves what this batch numbered in some runs to where the database put it, behind another writer's events.
+    /// Moves the seqs of this batch in some runs to those the database assigned, after another writer's events.
     pub(crate) fn shift(&mut self, emissions: &[AppendRequest], shifts: &[(RunId, i64)]) {
         let of = |run: RunId| shifts.iter().find(|(shifted, _)| *shifted == run).map(|(_, by)| *by);
         for event in &mut self.batch.events {
@@ -115,11 +115,11 @@ struct Planner<'a> {
     known: &'a Known<'a>,
     batch: Batch,
     heads: HashMap<RunId, StoredHead>,
-    /// Keys used by this very batch.
+    /// Keys used by this batch.
     keys: HashMap<(RunId, EventId), Seq>,
-    /// Where a run's head stands in the batch.
+    /// The index of a run's head in the batch.
     head_at: HashMap<RunId, usize>,
-    /// Open texts, as this very batch will leave them.
+    /// Open texts as this batch will leave them.
     texts: HashMap<RunId, PlannedText>,
 }
 
@@ -161,7 +161,7 @@ impl Planner<'_> {
         let new_types =
             emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
         run::decide(stored.head.status, new_types)?;
-        // Before anything of the emission is stored.
+        // Before any part of the emission is accepted.
         self.texts.entry(run).or_default().take(run, &emission.events, &fresh, self.known.open)?;
         let accepted = self.accept(emission, stored, &fresh);
         let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
@@ -246,13 +246,13 @@ impl Planner<'_> {
     }
 
     fn finish(mut self, outcomes: Vec<Result<Accepted, EmitError>>) -> Plan {
-        // Rows are locked in one order everywhere.
+        // Every writer locks rows in the same order.
         self.batch.heads.sort_by_key(|write| write.run_id);
         Plan { batch: self.batch, outcomes, heads: self.heads }
     }
 }
 
-/// Events that come with their numbers get those, or none: they follow what is stored, and none of them is there already.
+/// Events with given seqs keep them or are refused: they continue the stored log, and none is stored already.
 fn check_numbered(first_seq: Seq, stored: &StoredHead, fresh: &[bool]) -> Result<(), EmitError> {
     if stored.head.last_seq.next() != first_seq {
         return Err(EmitError::Elsewhere);

@@ -1,11 +1,11 @@
 //! The gate between the commit and the bus.
 //!
-//! Each lane is published in the order of its positions, without a hole: a local commit that follows another process's
-//! goes out only after that one was read from the table ([`super::relay`]). Whoever publishes in a lane holds the
-//! lane's turn from before its commit until after its publication, so nobody publishes those rows a second time.
+//! Each lane is published in the order of its positions, without a gap: a local commit that follows another process's
+//! is published only after that one was read from the table ([`super::relay`]). The publisher of a lane holds the
+//! lane's turn from before its commit until after its publication, so no other task publishes those rows a second time.
 //!
-//! The gate also keeps the texts of open messages. A reader settles under the same lock that publications take, so the
-//! text it gets and the deltas that follow fit exactly.
+//! The gate also keeps the texts of open messages. A reader goes live under the same lock that publications take, so
+//! the text it gets and the deltas that follow fit exactly.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
@@ -43,20 +43,20 @@ pub(super) struct AllTurns(#[expect(dead_code, reason = "held, and given back by
 
 #[derive(Debug)]
 struct GateState {
-    /// In here, so that nothing is published but under the gate's lock.
+    /// Kept here so that nothing is published without the gate's lock.
     bus: bus::Publisher,
     published: FeedCursor,
     histories: Arc<Histories>,
     open: OpenTexts,
-    /// Per lane, the runs that have ended since its writer asked.
+    /// Per lane, the runs that have ended since its writer last asked.
     ended: Vec<Ended>,
 }
 
-/// What a writer has to forget of a lane.
+/// The cached heads that the writer of a lane has to drop.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) enum Ended {
     These(Vec<RunId>),
-    /// More than are counted, or some of which nobody looked at the end.
+    /// More than are listed, or unknown ones because events were skipped.
     Any,
 }
 
@@ -124,14 +124,14 @@ impl Gate {
     /// Waits for the right to append and publish in every lane.
     pub(super) async fn all_turns(&self) -> AllTurns {
         let mut turns = Vec::with_capacity(self.turns.len());
-        // One after the other, as everybody takes them who takes more than one.
+        // In lane order, as every caller that takes more than one does, so that none deadlock.
         for turn in self.turns.iter() {
             turns.push(Arc::clone(turn).lock_owned().await);
         }
         AllTurns(turns)
     }
 
-    /// How far everything has been published, in which history.
+    /// How far every lane has been published, and in which history.
     pub(crate) fn tail(&self) -> FeedCursor {
         self.state().published.clone()
     }
@@ -141,7 +141,7 @@ impl Gate {
         Arc::clone(&self.state().histories)
     }
 
-    /// Begins anew at `tail`, which may be behind what was published: the database was set back.
+    /// Starts again at `tail`, which may be behind what was published: the database was set back.
     pub(super) fn reset(&self, _turns: &AllTurns, tail: &FeedCursor, histories: Histories) {
         let mut state = self.state();
         state.published = tail.clone();
@@ -158,7 +158,7 @@ impl Gate {
         self.state().published.at(lane)
     }
 
-    /// The runs of a lane that have ended since the last time, in whichever process.
+    /// The runs of a lane that have ended since the last call, in any process.
     pub(crate) fn take_ended(&self, lane: u8) -> Ended {
         let mut state = self.state();
         state.ended.get_mut(usize::from(lane)).map_or(Ended::NONE, |ended| std::mem::replace(ended, Ended::NONE))
@@ -169,7 +169,7 @@ impl Gate {
         self.progress.subscribe()
     }
 
-    /// Changes when there may be something to take up: a run was created, went on, was answered, ended.
+    /// Changes when there may be work to pick up: a run was created, resumed, answered or ended.
     pub(crate) fn run_changes(&self) -> watch::Receiver<()> {
         self.run_changes.subscribe()
     }
@@ -201,7 +201,7 @@ impl Gate {
                     }
                 }
                 Publication::Delta(event, span_id, text) => {
-                    // A span that is full was refused when the commit was planned.
+                    // A full span was refused when the commit was planned.
                     let Ok(offset) = state.open.add(&context, &event.event_type, &span_id, &text) else { continue };
                     if self.bus.is_heard(context.run_id, &context.owner_id) {
                         let event = Recorded { payload: with_offset(&event.payload, offset), ..event };
@@ -219,11 +219,11 @@ impl Gate {
         }
     }
 
-    /// Passes over a piece of a lane that is too long to publish; every reader looks into the database instead.
+    /// Skips a piece of a lane that is not published event by event; every reader pages the database instead.
     pub(crate) fn skip(&self, _turn: &Turn, lane: u8, up_to: i64) {
         let mut state = self.state();
         state.published.advance(lane, up_to);
-        // Whatever ended in that piece is not known here, so no text may be shown as still open.
+        // What ended in that piece is unknown, so no text may be shown as still open.
         state.open.clear();
         state.ended[usize::from(lane)] = Ended::Any;
         state.bus.skip();
@@ -232,20 +232,19 @@ impl Gate {
         self.run_changes.send_replace(());
     }
 
-    /// Whether nobody listens and no text is open: then a publication would change nothing.
+    /// Whether there is no subscriber and no open text: then a publication would change nothing.
     pub(crate) fn is_idle(&self) -> bool {
         self.bus.topics_count() == 0 && self.state().open.is_empty()
     }
 
-    /// How much a run has open, and how much of it is this span's; `None` when that is not open.
+    /// The lengths of a run's open texts, and the bytes of this span's; `None` if the span is not open.
     pub(crate) fn open(&self, run: RunId, span_id: &SpanId) -> (Lengths, Option<usize>) {
         self.state().open.lengths(run, span_id)
     }
 
-    /// The moment a reader goes live: nothing waits for it and everything up to `floor` has been published.
+    /// Lets a reader go live if nothing is queued for it and everything up to `floor` has been published.
     ///
-    /// Gives the texts that are open right then, of those runs of `owner` that `wanted` admits; `None` when it is too
-    /// early.
+    /// Returns the texts open at that moment, of those runs of `owner` that `wanted` admits; `None` if it is too early.
     pub(crate) fn go_live(
         &self,
         subscription: &Subscription,
@@ -261,13 +260,13 @@ impl Gate {
     }
 }
 
-/// The payload of a delta with the number of characters before it; the rest stays to the letter.
+/// The payload of a delta plus the number of characters before it; the rest stays byte for byte.
 fn with_offset(payload: &Json, offset: usize) -> Json {
     let text = payload.as_str();
     debug_assert!(text.starts_with("{\"") && text.ends_with('}'), "the door admits deltas with a text only");
     Json::trusted(format!("{},\"offset\":{offset}}}", &text[..text.len() - 1]))
 }
-/// Whether somebody may have something to take up. A run that begins is taken up already, and a router's is nobody's.
+/// Whether there may be work to pick up. A run that starts is already picked up, and a router's run never is.
 fn is_of_life(context: &RunContext, event_type: &EventType) -> bool {
     let idle = matches!(event_type.as_str(), "run.started" | "interrupt.requested");
     matches!(event_type.family(), "run" | "interrupt") && !idle && context.role != Role::Router

@@ -1,8 +1,8 @@
-//! What a lane does while its database is away: keep answering.
+//! What a lane does while its database is unavailable: it keeps answering.
 //!
 //! An emit that was never sent is refused when it has waited too long, and is then certainly not stored. One whose
-//! commit got no answer is resolved by looking, on a new connection, what the lane holds; its client is told that the
-//! outcome is unknown if that takes longer than a client may wait.
+//! commit got no answer is resolved by reading, on a new connection, what the lane holds; its client gets "outcome
+//! unknown" if that takes longer than a client may wait.
 
 use std::{pin::pin, sync::Arc, time::Duration};
 
@@ -21,13 +21,13 @@ use crate::{
 
 /// How long a client waits for any answer.
 const ANSWER_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX);
-/// How often patience is looked at while the database is away.
+/// How often waiting emits are checked while the database is unavailable.
 const TICK: Duration = Duration::from_millis(50);
 
 impl Lane {
     /// Opens the lane's connection again, refusing in the meantime what waits too long.
     pub(super) async fn reconnect(&mut self, backlog: &mut WriteQueue) {
-        // A database that answers with a refusal, such as a full one, would be asked without a pause.
+        // Otherwise a database that refuses at once, such as a full one, would be asked without a pause.
         tokio::time::sleep(TICK).await;
         backlog.expire();
         while self.appender.is_none() {
@@ -51,7 +51,7 @@ impl Lane {
                     tokio::time::sleep(TICK).await;
                     backlog.expire();
                     if backlog.is_empty() {
-                        // Nobody waits: the next emit tries again.
+                        // Nothing waits: the next emit tries again.
                         return;
                     }
                 }
@@ -59,7 +59,7 @@ impl Lane {
         }
     }
 
-    /// Finds out whether a batch whose commit got no answer is stored, and where. Gives no answer before it knows.
+    /// Determines whether a batch whose commit got no answer is stored, and where. Returns only when that is known.
     pub(super) async fn resolve(
         &mut self,
         plan: &Plan,
@@ -102,7 +102,7 @@ impl Lane {
 }
 
 impl Lane {
-    /// Has the history settled of a database that stands behind what readers were shown.
+    /// Reconciles the history with a database that is behind what readers were shown.
     pub(super) async fn reconcile_history(&mut self, backlog: &mut WriteQueue) {
         self.appender = None;
         if self.parts.forks.reconcile().await.is_err() {
@@ -112,7 +112,7 @@ impl Lane {
     }
 }
 
-/// Tells clients that have waited long enough that nobody knows yet.
+/// Answers clients that have waited long enough that the outcome is unknown.
 fn give_up(emissions: &mut [AppendRequest]) {
     for emission in emissions.iter_mut().filter(|emission| emission.arrived.elapsed() > ANSWER_MAX) {
         emission.answer(Err(EmitError::OutcomeUnknown));

@@ -1,7 +1,7 @@
-//! Other processes: ringing for them, and bringing their commits onto this process's bus.
+//! Other processes: waking them up, and publishing their commits on this process's bus.
 //!
-//! A wake-up only says «look». What is published is read from the table, in the order of positions. A bounded poll looks
-//! even without one, so a lost wake-up costs a moment and never an event.
+//! A wake-up is only a hint. What is published is read from the table, in the order of positions. A bounded poll reads
+//! it even without one, so a lost wake-up costs a moment and never an event.
 
 use std::{sync::Arc, time::Duration};
 
@@ -23,7 +23,7 @@ const CATCH_UP_EVENTS_MAX: i64 = 20_000;
 /// Pause after a failure.
 const PAUSE: Duration = Duration::from_millis(250);
 
-/// How far this process has committed; ringing twice while nobody looked is ringing once.
+/// How far this process has committed; wake-ups that were not sent yet are merged into one.
 #[derive(Clone, Debug)]
 pub(crate) struct WakeupSender(Arc<watch::Sender<FeedCursor>>);
 
@@ -47,7 +47,7 @@ pub(crate) struct Relay {
 }
 
 impl Relay {
-    /// Passes this process's rings on to the others.
+    /// Sends this process's wake-ups to the others.
     pub(crate) async fn send_wakeups(self, wakeup: WakeupSender, stop: CancellationToken) {
         let mut tails = wakeup.0.subscribe();
         let work = async {
@@ -91,14 +91,14 @@ impl Relay {
         stop.run_until_cancelled(work).await;
     }
 
-    /// Publishes whatever is committed and not published yet.
+    /// Publishes what is committed but not yet published.
     async fn look(&self) {
         let Forks { store, gate, contexts, health, .. } = &self.forks;
-        // What is published before the look cannot be missing in it, unless the database was set back.
+        // Read first: what is published by now cannot be missing from the log, unless the database was set back.
         let (known, published) = (gate.histories(), gate.tail());
         let Ok(standing) = store.log_standing().await else { return };
         if judge(&known, &published, &standing) != Verdict::Same {
-            // What went wrong is logged, and tried again at the next look.
+            // A failure is logged, and retried at the next look.
             let _ = self.forks.reconcile().await;
             return;
         }
@@ -108,7 +108,7 @@ impl Relay {
                 continue;
             }
             let turn = gate.turn(lane).await;
-            // The lane may have published it meanwhile; what stands behind it now is the others'.
+            // The lane may have published it meanwhile; what follows now was committed by other processes.
             let Ok(LogState { tail, .. }) = store.log_standing().await else { return };
             if tail.history() == gate.histories().current() {
                 catch_up(store, gate, contexts, &turn, lane, tail.at(lane)).await;
@@ -119,7 +119,7 @@ impl Relay {
 
 /// Publishes a lane up to and including a committed position, from the table.
 ///
-/// What cannot be published event by event is passed over, and every reader pages it: that is always right, only slower.
+/// What cannot be published event by event is skipped, and every reader pages it: always correct, only slower.
 pub(super) async fn catch_up(store: &Store, gate: &Gate, contexts: &Contexts, turn: &Turn, lane: u8, up_to: i64) {
     while gate.published(lane) < up_to {
         let from = gate.published(lane);
@@ -144,7 +144,7 @@ pub(super) async fn catch_up(store: &Store, gate: &Gate, contexts: &Contexts, tu
     }
 }
 
-/// The next events of a lane; `None` when positions are missing, because retention has been there.
+/// The next events of a lane; `None` if positions are missing because retention deleted them.
 async fn piece(
     store: &Store,
     contexts: &Contexts,

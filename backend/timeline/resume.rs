@@ -1,8 +1,8 @@
-//! Where a reader's stream begins, for every protocol alike: after a cursor, with the last so many events, or at the start.
+//! Where a reader's stream begins, for every protocol: after a cursor, with a number of latest events, or at the start.
 //!
-//! A cursor is admitted only if what it names is part of the log. One that the log does not reach, or of a history that was
-//! lost, is [`ResumeError::Ahead`] and never skipped over in silence. A reader that has everything of a run or tree that
-//! has ended gets no stream ([`Resumed::Ended`]).
+//! A cursor is admitted only if what it names is part of the log. A cursor beyond the log's end, or of a lost history,
+//! is [`ResumeError::Ahead`] and never silently skipped. A reader that has all of a run or tree that has ended gets no
+//! stream ([`Resumed::Ended`]).
 
 use std::sync::Arc;
 
@@ -23,14 +23,14 @@ use crate::{
 /// Where a reader wants to begin.
 #[derive(Clone, Debug)]
 pub enum Begin {
-    /// After this id, as a stream gave it.
+    /// After this id, as sent by a stream.
     After(String),
-    /// With the last so many events.
+    /// With this many of the latest events.
     Tail(i64),
     Start,
 }
 
-/// What becomes of a request to follow.
+/// The result of a request to follow.
 #[derive(Debug)]
 pub enum Resumed {
     Stream(Box<Follower>),
@@ -41,13 +41,13 @@ pub enum Resumed {
 /// Why a stream does not begin.
 #[derive(Debug)]
 pub enum ResumeError {
-    /// This is no cursor.
+    /// Not a cursor.
     Invalid(Malformed),
     /// The cursor is beyond the log's end, or of a history that was lost.
     Ahead {
         last: String,
     },
-    /// Absent or foreign.
+    /// The run does not exist or belongs to another owner.
     NotFound,
     Store(store::Error),
 }
@@ -64,8 +64,8 @@ impl From<Malformed> for ResumeError {
     }
 }
 
-/// Whether what was read is of the history under which a reader's place is admitted. If it is not, the log was set back a
-/// moment ago; what the place is worth is known as soon as this process has noticed.
+/// Checks that what was read is of the history under which a reader's cursor is admitted. If it is not, the log was
+/// just set back; whether the cursor is valid is known once this process has noticed.
 pub fn check_current(history: Tag, histories: &Histories) -> Result<(), store::Error> {
     if history == histories.current() { Ok(()) } else { Err(store::Error::timeout()) }
 }
@@ -185,7 +185,7 @@ impl Timeline {
         }
     }
 
-    /// Says nothing about a place by what was read, unless the log is still in the history that it is admitted under.
+    /// Fails if the log has left the history under which a cursor is checked: what was read then decides nothing.
     async fn check_history(&self, owner: &OwnerId, histories: &Histories) -> Result<(), store::Error> {
         check_current(self.store().feeds().tail(owner).await?.history(), histories)
     }

@@ -1,4 +1,4 @@
-//! What a reader asks for, and what it is told.
+//! What a reader asks for, and what it receives.
 
 use std::sync::Arc;
 
@@ -8,22 +8,22 @@ use crate::{
     domain::{context::Role, cursor::FeedCursor, event::TypeFilter, id::Seq, run::Status},
 };
 
-/// What a reader is told, in order.
+/// What a reader receives, in order.
 #[derive(Clone, Debug)]
 pub enum StreamItem {
     /// An event, durable or ephemeral.
     Frame(Arc<Frame>),
     /// The text so far of a message that is being written.
     Snapshot(OpenText),
-    /// Everything that was there has been delivered: a run's last seq, or the place in a feed.
+    /// Everything stored has been delivered: up to a run's last seq, or to a feed's cursor.
     CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
-    /// Retention removed what was asked for; the stream goes on from here.
+    /// Retention deleted what was asked for; the stream continues from here.
     Gap { requested_after: String, first_seq: Option<Seq> },
     /// The run (or the whole tree) has ended; nothing follows.
     End { status: Status, last_seq: Seq },
-    /// The log was set back; come back with your cursor and learn whether it still holds.
+    /// The log was set back; the reader has to reconnect, and its cursor is checked again.
     Reset,
-    /// The server is going down; come back.
+    /// The server is shutting down; the reader has to reconnect.
     Draining,
 }
 
@@ -33,13 +33,13 @@ pub struct StreamOptions {
     pub filter: TypeFilter,
     /// Deltas and texts so far.
     pub tokens: bool,
-    /// Of a feed: events of runs with these roles; of all but routers when there are none. A stream of one run or tree
-    /// shows it whole.
+    /// In a feed: the roles of the runs whose events are sent; all but routers if there are none. A stream of one run
+    /// or tree sends all of it.
     pub roles: Vec<Role>,
 }
 
 impl StreamOptions {
-    /// Whether a feed shows events of runs with this role.
+    /// Whether a feed sends events of runs with this role.
     pub fn admits(&self, role: Role) -> bool {
         if self.roles.is_empty() { role != Role::Router } else { self.roles.contains(&role) }
     }

@@ -1,6 +1,6 @@
-//! What waits for a lane: each principal's emissions in their order, the principals in turn.
+//! The queue of a lane: each principal's emissions in order, the principals in turn.
 //!
-//! However many one principal has waiting, the next of another is in the next commit.
+//! However many emissions one principal has waiting, another's next one is in the next commit.
 
 use std::{
     collections::{HashMap, VecDeque},
@@ -19,7 +19,7 @@ use crate::{
     store::Outage,
 };
 
-/// How long an emit may wait before it is sent at all: the commit that follows has the rest of the client's patience.
+/// How long an emit may wait before it is sent: the rest of the time a client waits is left for the commit.
 const UNSENT_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX - 2_500);
 
 /// Emissions a lane has taken from its queue but not committed.
@@ -27,12 +27,12 @@ const UNSENT_MAX: Duration = Duration::from_millis(EMIT_WAIT_MS_MAX - 2_500);
 pub(super) struct WriteQueue {
     receiver: mpsc::Receiver<AppendRequest>,
     waiting: HashMap<OwnerId, VecDeque<AppendRequest>>,
-    /// Those who have something waiting; the first is next.
+    /// The principals with emissions waiting; the first is next.
     order: VecDeque<OwnerId>,
     count: usize,
-    /// To be tried one by one, because together they were refused.
+    /// To be tried one by one, because they were refused together.
     apart: VecDeque<AppendRequest>,
-    /// Why the last commit failed, for those who have waited too long.
+    /// Why the last commit failed, for emissions that have waited too long.
     pub(super) outage: Outage,
 }
 
@@ -46,7 +46,7 @@ impl WriteQueue {
         self.count == 0 && self.apart.is_empty()
     }
 
-    /// Waits for work; `false` when the lane shall stop and nothing is left to do.
+    /// Waits for work; `false` if the lane is to stop and nothing is left to do.
     pub(super) async fn wait(&mut self, stop: &CancellationToken) -> bool {
         if !self.is_empty() {
             return true;
@@ -64,7 +64,7 @@ impl WriteQueue {
         true
     }
 
-    /// Takes what waits, one of each principal in turn, up to these bounds; a single emission over them goes alone.
+    /// Takes waiting emissions, one of each principal in turn, up to these bounds; one over them is taken alone.
     pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<AppendRequest> {
         self.expire();
         if let Some(emission) = self.apart.pop_front() {
@@ -91,22 +91,22 @@ impl WriteQueue {
         taken
     }
 
-    /// Puts back what was taken and certainly not stored.
+    /// Puts back emissions that were taken and are certainly not stored.
     pub(super) fn put_back(&mut self, emissions: Vec<AppendRequest>) {
         for emission in emissions.into_iter().rev() {
-            // One that was already answered must not be stored after all.
+            // One that was already answered must not be stored later.
             if emission.reply.is_some() {
                 self.queue(&emission.context.owner_id.clone()).push_front(emission);
             }
         }
     }
 
-    /// Puts back what was refused together, to be tried one by one.
+    /// Puts back emissions that were refused together, to be tried one by one.
     pub(super) fn take_apart(&mut self, emissions: Vec<AppendRequest>) {
         self.apart.extend(emissions.into_iter().filter(|emission| emission.reply.is_some()));
     }
 
-    /// Takes in what has come, and refuses what has waited too long to be sent.
+    /// Takes in what has arrived, and refuses what has waited too long to be sent.
     pub(super) fn expire(&mut self) {
         while self.count < LANE_QUEUE_MAX
             && let Ok(emission) = self.receiver.try_recv()
@@ -141,7 +141,7 @@ impl WriteQueue {
         self.queue(&emission.context.owner_id.clone()).push_back(emission);
     }
 
-    /// The queue of a principal who is about to have one more waiting.
+    /// The queue of a principal that is about to have one more emission waiting.
     fn queue(&mut self, owner: &OwnerId) -> &mut VecDeque<AppendRequest> {
         self.count += 1;
         self.waiting.entry(owner.clone()).or_insert_with(|| {

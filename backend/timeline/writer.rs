@@ -1,12 +1,12 @@
-//! A lane: the task that numbers and commits everything of its runs, one batch after the other.
+//! A lane: the task that numbers and commits all events of its runs, one batch after another.
 //!
 //! Group commit without a timer: whatever waits when the last commit is done goes into the next one, so a batch holds
-//! one event when it is quiet and hundreds under load. Heads are cached; the numbers that are planned by them are what a
-//! lane expects, and the statement says what they became, so other processes may write the same runs. When a run is in
-//! another state than its cached head says, or has an event with one of the keys already, the statement is undone, heads
-//! and keys are read again and the batch is planned anew.
+//! one event when it is quiet and hundreds under load. Heads are cached; numbers planned from them are only expected
+//! ones, and the statement returns the actual ones, so other processes may write the same runs. If a run's state
+//! differs from its cached head, or an event's key is already used, the statement is undone, heads and keys are read
+//! again and the batch is planned again.
 //!
-//! Nothing is locked between two messages to the database: a process that stops anywhere holds up no other.
+//! No lock is held between two messages to the database: a process that stops at any point blocks no other.
 
 use std::{collections::HashMap, num::NonZeroUsize, sync::Arc, time::Duration};
 
@@ -42,12 +42,12 @@ use crate::{
 
 /// Longest a commit may take, all its steps together, before its connection counts as lost.
 const COMMIT_MAX: Duration = Duration::from_millis(2_400);
-/// How often a batch is planned anew because other writers were faster or a key was used already, before it is tried in
+/// How often a batch is planned again because of other writers or of a key that was already used, before it is tried in
 /// pieces.
 const TRIES_MAX: u32 = 8;
-/// For how long the keys of an owner are looked up that has sent an event again.
+/// How long the keys of an owner are looked up after it sent an event again.
 const REPEATS_FOR: Duration = Duration::from_mins(1);
-/// Owners of whom that is remembered.
+/// Owners for which that is remembered.
 const REPEATERS_MAX: usize = 1_000;
 
 /// What a lane works with.
@@ -68,20 +68,20 @@ pub(super) struct Lane {
     pub(super) parts: Parts,
     pub(super) appender: Option<Appender>,
     heads: LruCache<RunId, StoredHead>,
-    /// Who has sent an event again, and when.
+    /// The owners that sent an event again, and when.
     repeaters: LruCache<OwnerId, Instant>,
-    /// The history the cached heads are of.
+    /// The history the cached heads belong to.
     history: Tag,
 }
 
-/// How a try to commit ended.
+/// The result of an attempt to commit.
 enum Attempt {
     Done,
-    /// What was remembered is out of date and has been forgotten: plan again.
+    /// What was cached is out of date and has been dropped: plan again.
     Stale,
 }
 
-/// Why a try to commit failed.
+/// Why an attempt to commit failed.
 enum Failure {
     /// Before anything was sent: certainly not stored.
     Before(store::Error),
@@ -119,7 +119,7 @@ impl Lane {
         }
     }
 
-    /// Brings a batch to its end: stored and published, answered with what went wrong, or put back to wait.
+    /// Completes a batch: it is stored and published, answered with an error, or put back into the queue.
     async fn commit(&mut self, turn: Turn, mut emissions: Vec<AppendRequest>, backlog: &mut WriteQueue) {
         let started = Instant::now();
         let failure = match Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await {
@@ -130,7 +130,9 @@ impl Lane {
             Err(failure) => failure,
         };
         match failure {
-            Failure::During(plan, error) if error.is_unavailable() && !error.is_refusal() => {
+            Failure::During(plan, error)
+                if (error.is_unavailable() && !error.is_refusal()) || error.is_unreadable() =>
+            {
                 tracing::warn!(
                     error = &error as &dyn std::error::Error,
                     "the database did not answer a commit; resolving its outcome"
@@ -147,7 +149,7 @@ impl Lane {
             }
             Failure::SetBack => {
                 backlog.put_back(emissions);
-                // Everybody's turn is needed for that, this one's too.
+                // Reconciling needs the turns of all lanes, including this one.
                 drop(turn);
                 self.reconcile_history(backlog).await;
             }
@@ -158,7 +160,7 @@ impl Lane {
                 drop(turn);
                 self.reconnect(backlog).await;
             }
-            // A batch the database refuses is tried again emission by emission, so that one bad one fails alone.
+            // A batch the database refuses is retried one emission at a time, so that only the bad one fails.
             Failure::Before(error) | Failure::During(_, error) if emissions.len() == 1 => {
                 tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
                 let crowded = matches!(error, store::Error::Conflict(_));
@@ -170,7 +172,7 @@ impl Lane {
         }
     }
 
-    /// Notes that the database is of no use.
+    /// Drops the cache and the connection, and records the outage.
     fn lost(&mut self, error: &store::Error, backlog: &mut WriteQueue) {
         self.heads.clear();
         self.appender = None;
@@ -180,7 +182,7 @@ impl Lane {
         }
     }
 
-    /// Plans and writes, again and again while only what was remembered was out of date.
+    /// Plans and writes, and retries while the only problem is that something cached was out of date.
     async fn tries(
         &mut self,
         turn: &Turn,
@@ -218,7 +220,7 @@ impl Lane {
         let gate = self.parts.gate.clone();
         let (history, least) = (gate.histories().current(), gate.published(self.lane));
         if self.history != history {
-            // What a connection remembers is of the history it wrote.
+            // The state of a connection belongs to the history it wrote in.
             self.heads.clear();
             self.appender = None;
             self.history = history;
@@ -240,8 +242,8 @@ impl Lane {
         let known =
             Known { heads: &heads, keys: &keys, open: &|run, span| gate.open(run, span), now: self.parts.clock.now() };
         let mut plan = plan::plan(emissions, &known);
-        // A head that was remembered refuses nothing: another process may have written since, and what it wrote may allow
-        // it.
+        // A cached head is no reason to refuse: another process may have written since, and may have made the event
+        // valid.
         let doubtful: Vec<RunId> = plan.refused_by(emissions).filter(|run| self.heads.pop(run).is_some()).collect();
         if !doubtful.is_empty() {
             self.appender = Some(appender);
@@ -257,7 +259,7 @@ impl Lane {
                     return Ok(Attempt::Stale);
                 }
                 Err(error) => {
-                    // A conflict is an answer like any other; after anything else the connection is not trusted.
+                    // A conflict is a regular answer; after any other error the connection is not trusted.
                     self.appender = matches!(error, store::Error::Conflict(_)).then_some(appender);
                     return Err(Failure::During(Box::new(plan), error));
                 }
@@ -291,9 +293,9 @@ impl Lane {
         Ok(heads)
     }
 
-    /// The keys that are used already, of runs whose heads are not remembered and of owners that have sent an event again
-    /// lately. Of the others a key is expected to be new; the database refuses one that is not, and the batch is planned
-    /// anew. So sending again costs look-ups, and everybody's batch is refused for an owner once in a while at most.
+    /// The keys already used: looked up for runs without a cached head and for owners that recently sent an event
+    /// again. Other keys are assumed to be new; the database refuses a used one, and the batch is planned again. So
+    /// repeated events cost lookups, and an owner makes the batch of others fail once in a while at most.
     async fn learn_keys(
         &self,
         appender: &mut Appender,
@@ -312,7 +314,7 @@ impl Lane {
         if keys.is_empty() { Ok(HashMap::new()) } else { appender.known_keys(&keys).await }
     }
 
-    /// After the commit: heads advance, readers see, then the producers are answered.
+    /// After the commit: advances the heads, publishes to readers, then answers the producers.
     async fn finish(&mut self, turn: &Turn, plan: Plan, committed: Committed, emissions: &mut Vec<AppendRequest>) {
         let (stored, first_position) = (plan.batch.events.len() as i64, committed.first_position);
         let Parts { store, gate, contexts, wakeup, health, .. } = &self.parts;
@@ -323,7 +325,7 @@ impl Lane {
             self.repeaters.put(owner.clone(), Instant::now());
         }
         for (run, head) in plan.heads {
-            // An ended run may be deleted, here or by another process, and its id used again: ask about it each time.
+            // An ended run may be deleted, here or by another process, and its id used again: read its head each time.
             if head.head.status.is_terminal() {
                 self.heads.pop(&run);
             } else {
@@ -341,7 +343,7 @@ impl Lane {
                 let publication = match item {
                     Item::Durable(index) => {
                         let Some(event) = events[*index].take() else { continue };
-                        metrics::counter!("runreel_events_total", "family" => family(event.event_type.family()))
+                        metrics::counter!("runreel_events_total", "family" => event.event_type.family_label())
                             .increment(1);
                         let place = LogPosition {
                             seq: event.seq.unwrap_or_default(),
@@ -368,14 +370,7 @@ impl Lane {
     }
 }
 
-/// Families as metric labels: a closed set, so that producers cannot grow it.
-fn family(word: &str) -> &'static str {
-    const FAMILIES: [&str; 10] =
-        ["run", "step", "tool", "worker", "message", "reasoning", "artifact", "state", "interrupt", "log"];
-    FAMILIES.into_iter().find(|family| *family == word).unwrap_or("other")
-}
-
-/// One step of a commit, bounded: a database that falls silent counts as lost.
+/// Bounds one step of a commit: a database that stops responding counts as lost.
 async fn by<T>(deadline: Instant, work: impl Future<Output = Result<T, store::Error>>) -> Result<T, store::Error> {
     tokio::time::timeout_at(deadline, work).await.unwrap_or_else(|_| Err(store::Error::timeout()))
 }

@@ -1,5 +1,5 @@
-//! The harness in a network and with mounts of its own, so that packets may be dropped and disks filled, and nothing of it
-//! stays whatever happens: both end with the last process in them.
+//! Runs the harness in its own network and mount namespaces, so that packets can be dropped and disks filled, and
+//! nothing of it remains in any case: both end with the last process in them.
 
 use std::{
     os::unix::process::CommandExt as _,
@@ -8,13 +8,13 @@ use std::{
 
 use anyhow::Context as _;
 
-/// Said by the harness to itself once it is alone.
+/// Passed by the harness to itself once it is isolated.
 pub(crate) const FLAG: &str = "--alone";
-/// Why what needs it is not run.
+/// Why the scenarios that need it are not run.
 pub(crate) const MISSING: &str = "packets can only be dropped by root, with unshare, ip and iptables";
 const ENTER: &str = "ip link set lo up && exec \"$0\" \"$@\"";
 
-/// Becomes the same program in a network and with mounts of its own, where that is allowed; returns where it is not.
+/// Becomes the same program in its own network and mount namespaces, where that is allowed; returns where it is not.
 pub(crate) fn enter() -> anyhow::Result<()> {
     let arguments: Vec<_> = std::env::args_os().collect();
     if arguments.iter().any(|argument| argument == FLAG) || !may() {
@@ -25,7 +25,7 @@ pub(crate) fn enter() -> anyhow::Result<()> {
     Err(again.exec()).context("unshare does not start")
 }
 
-/// Whether packets can be dropped and disks be mounted here, without anybody outside being hit.
+/// Whether packets can be dropped and disks be mounted here without affecting anything outside.
 fn may() -> bool {
     unshare()
         .args(["sh", "-c", "ip link set lo up && iptables -w -L -n"])

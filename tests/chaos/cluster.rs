@@ -1,6 +1,6 @@
-//! A Postgres of the operator's: it listens on TCP, is copied, followed by a standby, stopped and started by hand.
+//! An operator's own Postgres: it listens on TCP, is copied, followed by a standby, stopped and started by hand.
 //!
-//! Unlike the embedded one nobody starts it again, and its folder may lie anywhere, also on a disk that gets full.
+//! Unlike the embedded one it is not restarted, and its folder may be anywhere, also on a disk that gets full.
 
 use std::{
     fs,
@@ -19,12 +19,12 @@ use tokio::{process::Command, time::sleep};
 
 use crate::site;
 
-/// The superuser and the database have one name.
+/// The superuser and the database have the same name.
 const NAME: &str = "runreel";
 const LOOK_EVERY: Duration = Duration::from_millis(10);
 const LAST_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// One cluster; it ends with this value.
+/// One cluster; it is stopped when this value is dropped.
 #[derive(Debug)]
 pub(crate) struct Cluster {
     /// Its data directory.
@@ -35,11 +35,11 @@ pub(crate) struct Cluster {
 }
 
 impl Cluster {
-    /// Makes and starts a cluster in `dir`, whose parent is there; its log of writes may lie elsewhere.
+    /// Creates and starts a cluster in `dir`, whose parent exists; its write-ahead log may be elsewhere.
     pub(crate) async fn create(dir: &Path, wal_dir: Option<&Path>) -> anyhow::Result<Self> {
         let options = Options { data_dir: dir.to_owned(), pg_bin: None, path_env: runreel::config::path() };
         let initdb = postgres::client("initdb", &options).await.context("there is no initdb")?;
-        // Links in a folder of PATH need not be there for all of them.
+        // Links in a folder of PATH may be missing for some of them.
         let initdb = fs::canonicalize(initdb)?;
         let programs = initdb.parent().context("initdb has no folder")?.to_owned();
         let cluster = Self { dir: dir.to_owned(), port: free_port()?, programs, account: account()? };
@@ -61,14 +61,14 @@ impl Cluster {
         let mut postgres = PgConnection::connect_with(&cluster.options().database("postgres")).await?;
         sqlx::raw_sql("create database runreel").execute(&mut postgres).await?;
         postgres.close().await?;
-        // What was made without Postgres must outlive a disk that fails, as everything that Postgres makes does.
+        // Files created without Postgres must survive a failing disk, as everything that Postgres creates does.
         let mut sync = Command::new("sync");
         sync.arg("-f").arg(dir);
         run(sync).await?;
         Ok(cluster)
     }
 
-    /// A copy of this cluster as it is now, not started; one that follows it when it is a standby.
+    /// A copy of this cluster as it is now, not started; one that follows it if it is a standby.
     pub(crate) async fn copy(&self, dir: &Path, is_standby: bool) -> anyhow::Result<Self> {
         self.make_dir(dir)?;
         let mut copy = self.program("pg_basebackup");
@@ -94,7 +94,7 @@ impl Cluster {
         })
     }
 
-    /// As a crash of the machine would: nothing is written any more.
+    /// As in a crash of the machine: nothing is written any more.
     pub(crate) async fn crash(&self) -> anyhow::Result<()> {
         let Some(postmaster) = self.postmaster() else { return Ok(()) };
         kill_process(postmaster, Signal::QUIT)?;
@@ -104,14 +104,14 @@ impl Cluster {
         Ok(())
     }
 
-    /// Makes a standby a primary.
+    /// Promotes a standby to primary.
     pub(crate) async fn promote(&self) -> anyhow::Result<()> {
         let mut promote = self.program("pg_ctl");
         promote.args(["-w", "-t", "60", "-s", "-D"]).arg(&self.dir).arg("promote");
         run(promote).await
     }
 
-    /// Lets a standby hear no more of its primary.
+    /// Disconnects a standby from its primary.
     pub(crate) async fn cut_off(&self) -> anyhow::Result<()> {
         let mut standby = self.connect().await?;
         sqlx::raw_sql("alter system set primary_conninfo = ''").execute(&mut standby).await?;
@@ -123,7 +123,7 @@ impl Cluster {
         Ok(standby.close().await?)
     }
 
-    /// Waits until a standby has carried out all that its primary had written.
+    /// Waits until a standby has replayed everything its primary has written.
     pub(crate) async fn catch_up(&self, primary: &Self) -> anyhow::Result<()> {
         let (mut primary, mut standby) = (primary.connect().await?, self.connect().await?);
         let lsn: String = sqlx::query_scalar("select pg_current_wal_flush_lsn()::text").fetch_one(&mut primary).await?;
@@ -138,7 +138,7 @@ impl Cluster {
         (Ipv4Addr::LOCALHOST, self.port).into()
     }
 
-    /// How the harness reaches it.
+    /// How the harness connects to it.
     pub(crate) fn options(&self) -> PgConnectOptions {
         let options = PgConnectOptions::new_without_pgpass().host("127.0.0.1").port(self.port);
         options.username(NAME).database(NAME).ssl_mode(sqlx::postgres::PgSslMode::Disable)
@@ -148,7 +148,7 @@ impl Cluster {
         Ok(PgConnection::connect_with(&self.options()).await?)
     }
 
-    /// The postmaster, if it runs.
+    /// The postmaster, if it is running.
     pub(crate) fn postmaster(&self) -> Option<Pid> {
         site::postmaster_in(&self.dir)
     }
@@ -192,7 +192,7 @@ impl Drop for Cluster {
     }
 }
 
-/// How a server reaches a cluster at this address.
+/// The URL with which a server connects to a cluster at this address.
 pub(crate) fn url_at(address: SocketAddr) -> String {
     format!("postgres://{NAME}@{address}/{NAME}?sslmode=disable")
 }
@@ -220,7 +220,7 @@ fn append(path: &Path, text: &str) -> anyhow::Result<()> {
 
 /// Runs a program to its end.
 pub(crate) async fn run(mut command: Command) -> anyhow::Result<()> {
-    // A daemon keeps what its starter was given, so what is said goes into a file and not into a pipe.
+    // A daemon inherits its starter's descriptors, so output goes into a file and not into a pipe.
     let said = tempfile::tempfile()?;
     let status = command.stderr(said.try_clone()?).status().await?;
     if !status.success() {

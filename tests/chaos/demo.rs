@@ -1,8 +1,8 @@
-//! `runreel demo` under fire: its agents work in a process of their own, for a server that is killed again and again,
-//! while readers that are cut follow each run and the tree.
+//! `runreel demo` under faults: its agents work in a separate process, for a server that is killed again and again,
+//! while readers whose connections are cut follow each run and the tree.
 //!
-//! The harness writes nothing here, so what is judged is what readers got against the table, the log of each run
-//! against itself ([`judge_log`]), and what the demo printed against what is stored.
+//! The harness writes nothing here, so the judge compares what readers got with the table, the log of each run with
+//! itself ([`judge_log`]), and what the demo printed with what is stored.
 
 use std::{path::Path, process::Stdio, time::Duration};
 
@@ -25,18 +25,18 @@ use crate::{
 
 /// The supervisor and its four workers.
 const RUNS: usize = 5;
-/// The tree they look at.
+/// The tree they inspect.
 const TREE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/tests");
 /// Longest wait for the workers' runs.
 const BEGIN_MAX: Duration = Duration::from_mins(1);
 /// Longest wait for the demo's end.
 const END_MAX: Duration = Duration::from_mins(5);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A kill comes at most so long after the server is ready again.
+/// A kill comes at most this long after the server is ready again.
 const LATER_MS: std::ops::Range<u64> = 0..700;
-/// The demo's pace, milliseconds: so much more for each kill, so that it lasts longer than all of them.
+/// The demo's pace, milliseconds: this much more for each kill, so that it lasts longer than all of them.
 const PACE_MS: (usize, usize) = (40, 6);
-/// Complaints of one run that are told.
+/// How many violations of one run are printed.
 const SHOWN: usize = 4;
 
 pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Result<Verdict> {
@@ -92,7 +92,7 @@ fn demo(program: &Path, stage: &Stage, pace_ms: usize) -> anyhow::Result<Child> 
     command.spawn().context("the demo does not start")
 }
 
-/// The runs of the demo, once all are there; the supervisor's first.
+/// The runs of the demo, once all exist; the supervisor's first.
 async fn runs(client: &Client) -> Vec<String> {
     loop {
         let page = client.runs(&[]).await.unwrap_or_default();

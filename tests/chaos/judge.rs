@@ -1,8 +1,8 @@
-//! What readers got against what the database holds. Pure: nothing here reads, waits or forgives.
+//! Compares what readers got with what the database has. Pure: nothing here reads, waits or tolerates.
 //!
-//! A connection is judged by itself first: after the cursor it was opened with it must bring the next seq of each run,
-//! then the next, and nothing else. Only then are all connections of a reader put together and held against the table.
-//! `self_check` plants every kind of damage and shows that it is seen.
+//! Each connection is first judged by itself: after the cursor it was opened with it must deliver the next seq of each
+//! run, then the next, and nothing else. Only then are all connections of a reader combined and compared with the
+//! table. `self_check` plants every kind of damage and shows that it is detected.
 
 use std::{
     collections::{BTreeMap, BTreeSet, HashMap},
@@ -11,17 +11,17 @@ use std::{
     ops::AddAssign,
 };
 
-/// The place of a run in the list of runs of a scenario.
+/// The index of a run in the list of runs of a scenario.
 pub(crate) type Run = usize;
 
-/// Stands for bytes: two texts with the same print are the same text, for all the harness can tell.
+/// Stands for bytes: two texts with the same print count as the same text.
 pub(crate) fn print_of(bytes: &str) -> u64 {
     let mut hasher = DefaultHasher::new();
     bytes.hash(&mut hasher);
     hasher.finish()
 }
 
-/// An event as a stream brought it.
+/// An event as delivered by a stream.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Delivery {
     pub(crate) run: Run,
@@ -38,12 +38,12 @@ pub(crate) struct Connection {
     pub(crate) deliveries: Vec<Delivery>,
 }
 
-/// A row of the table, read with SQL, and the line the server tells of it.
+/// A row of the table, read with SQL, and the line the server returns for it.
 #[derive(Clone, Debug)]
 pub(crate) struct Row {
     pub(crate) seq: u64,
     pub(crate) event_id: Option<String>,
-    /// Of the payload as the table holds it.
+    /// Of the payload in the table.
     pub(crate) payload: u64,
     /// Of the whole line of the page endpoint.
     pub(crate) print: u64,
@@ -52,7 +52,7 @@ pub(crate) struct Row {
 /// Each run's rows, in the order of the primary key.
 pub(crate) type Table = Vec<Vec<Row>>;
 
-/// What a writer was told.
+/// The acknowledgement a writer received.
 #[derive(Clone, Debug)]
 pub(crate) struct Ack {
     pub(crate) run: Run,
@@ -66,17 +66,17 @@ pub(crate) type Attempts = HashMap<(Run, String), u64>;
 /// Differences, counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Tally {
-    /// In the table and not delivered, or a hole in the table.
+    /// In the table and not delivered, or a gap in the table.
     pub(crate) lost: u64,
     pub(crate) duplicated: u64,
     pub(crate) out_of_order: u64,
-    /// Live, replayed, stored or sent bytes that are not the same.
+    /// Live, replayed, stored or sent bytes that differ.
     pub(crate) differing: u64,
-    /// Acknowledged, and not in the table under the seq that was told.
+    /// Acknowledged, and not in the table under the acknowledged seq.
     pub(crate) missing: u64,
-    /// Stored or delivered although nobody sent it.
+    /// Stored or delivered although no writer sent it.
     pub(crate) invented: u64,
-    /// Streams that broke their own rules: frames, ids, deltas, control frames.
+    /// Streams that broke the rules of the protocol: frames, ids, deltas, control frames.
     pub(crate) malformed: u64,
 }
 
@@ -129,7 +129,7 @@ pub(crate) fn judge_connection(connection: &Connection) -> Tally {
     tally
 }
 
-/// Judges all connections of a reader that should have seen these runs whole.
+/// Judges all connections of a reader that should have seen all of these runs.
 pub(crate) fn judge_reader(table: &Table, scope: &[Run], connections: &[Connection]) -> Tally {
     let mut tally = Tally::default();
     let mut once = BTreeSet::new();
@@ -152,7 +152,7 @@ pub(crate) fn judge_reader(table: &Table, scope: &[Run], connections: &[Connecti
     tally
 }
 
-/// Judges the table itself: 1, 2, 3 … without a hole; all that was acknowledged, once, and nothing that was not sent.
+/// Judges the table itself: 1, 2, 3 … without a gap; everything acknowledged, once, and nothing that was not sent.
 pub(crate) fn judge_table(table: &Table, acks: &[Ack], attempts: &Attempts) -> Tally {
     let mut tally = judge_rows(table);
     let mut stored: HashMap<(Run, &str), u64> = HashMap::new();
@@ -169,7 +169,7 @@ pub(crate) fn judge_table(table: &Table, acks: &[Ack], attempts: &Attempts) -> T
     tally
 }
 
-/// Judges a table whatever was sent: 1, 2, 3 … without a hole, and no event twice.
+/// Judges a table independently of what was sent: 1, 2, 3 … without a gap, and no event twice.
 pub(crate) fn judge_rows(table: &Table) -> Tally {
     let mut tally = Tally::default();
     for rows in table {
@@ -202,7 +202,7 @@ pub(crate) struct Trial {
     pub(crate) faults: u64,
 }
 
-/// A trial that proves nothing counts as a failed one.
+/// A trial that proves nothing counts as failed.
 pub(crate) const ACKNOWLEDGED_MIN: u64 = 200;
 
 impl Trial {

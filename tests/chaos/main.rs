@@ -1,15 +1,15 @@
 //! The fault harness: the real server, a real Postgres, and faults while both are at work.
 //!
 //! `cargo test --test chaos -- quick` runs every scenario at small scale, `full` at the scale docs/reliability.md
-//! quotes; a scenario's name runs it alone. What is done depends on `--seed` alone (what happens meanwhile does not:
-//! that is the point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
+//! quotes; a scenario's name runs it alone. The actions depend on `--seed` alone (their timing does not: that is the
+//! point). Progress goes to stderr, one line per scenario to stdout; any violation makes the exit code 1.
 //!
 //! Start reading at [`judge`] (what counts as wrong), then [`stage`] and [`storm`] (how it is provoked); `reader` and
-//! `wire` read streams by themselves, `self_check` shows that the judge sees planted damage. [`graph`] and [`talk`]
-//! stand for themselves: the engine in a process that is killed, and whole conversations on a server that is. So does
-//! [`save`]: files that a killed server was writing, and [`demo`]: the agents everybody sees first, while they are read. [`peers`], [`setback`], [`skew`], [`truthful`] and [`floods`] are
-//! about everybody else: who must go on, and who must be told, when a server, a database, a clock, a disk or a neighbour
-//! goes wrong. They share [`cluster`], a Postgres that things happen to, and [`pulse`], which sees every moment.
+//! `wire` read streams without the client library, `self_check` shows that the judge detects planted damage. [`graph`]
+//! and [`talk`] are self-contained: the engine in a process that is killed, and conversations on a server that is. So
+//! are [`save`]: files that a killed server was writing, and [`demo`]. [`peers`], [`setback`], [`skew`], [`truthful`]
+//! and [`floods`] are about others: who must continue or be notified when a server, a database, a clock, a disk or a
+//! neighbour fails. They share [`cluster`], a Postgres for faults, and [`pulse`], which observes without gaps.
 
 #![expect(clippy::disallowed_methods, reason = "files, tasks and clocks of a program outside the server")]
 
@@ -132,7 +132,7 @@ struct Args {
     alone: bool,
 }
 
-/// Says what is being done, on stderr.
+/// Reports progress on stderr.
 fn progress(text: fmt::Arguments<'_>) -> std::io::Result<()> {
     writeln!(std::io::stderr(), "  {text}")
 }
@@ -167,7 +167,7 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     let (mut score, began) = (Score::default(), Instant::now());
     for scenario in SCENARIOS.into_iter().filter(|scenario| all || *scenario == args.wanted) {
         let began = Instant::now();
-        // Each flood is told when it is over: all of them together take a quarter of an hour.
+        // Each flood is reported when it ends: all of them together take a quarter of an hour.
         for kind in floods::kinds(args.kind, small).filter(|_| scenario == Scenario::Floods) {
             progress(format_args!("floods ({})", kind.name()))?;
             score.tell(&format!("floods ({})", kind.name()), floods::run(&args.server, kind, small).await)?;
@@ -183,7 +183,7 @@ async fn run(args: &Args) -> anyhow::Result<ExitCode> {
     Ok(if failed == 0 { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// How many scenarios came to what.
+/// How many scenarios had which result.
 #[derive(Default)]
 struct Score {
     passed: usize,

@@ -1,8 +1,8 @@
-//! Two servers on one database, of which one stands still or loses its way to Postgres without a word, under load.
+//! Two servers on one database, one of which is frozen or silently loses its connection to Postgres, under load.
 //!
-//! The other one must go on. What the lost one held at that moment (a lock, a transaction) is Postgres's to take away
-//! again, and the server's to make takeable: so every second moment is chosen such that a transaction is open. Packets
-//! are dropped, not answered: neither side is told anything.
+//! The other one must continue. What the lost one held at that moment (a lock, a transaction) is for Postgres to
+//! reclaim, and for the server to make reclaimable: so every second moment is chosen such that a transaction is open.
+//! Packets are dropped, not rejected: neither side is notified.
 
 use std::{
     path::Path,
@@ -43,16 +43,16 @@ pub(crate) enum Loss {
 
 /// Longest time in which the other server may acknowledge nothing.
 pub(crate) const GAP_MAX: Duration = Duration::from_secs(5);
-/// The lost one acknowledges again in this time.
+/// The lost one must acknowledge again within this time.
 const BACK_MAX: Duration = Duration::from_secs(15);
 /// Random pause before a moment, milliseconds.
 const BEFORE_MS: std::ops::Range<u64> = 0..500;
-/// How often a moment is looked for at which a transaction is open: a freeze is taken back at once, and what was dropped
-/// has to be sent again first.
+/// How many attempts to find a moment at which a transaction is open: a freeze is undone at once, and dropped packets
+/// have to be sent again first.
 const FREEZES_MAX: usize = 25;
 const DROPS_MAX: usize = 8;
 const RUNS: usize = 3;
-/// Postgres is reached by each server at an address of its own.
+/// Each server reaches Postgres at an address of its own.
 const ADDRESSES: [[u8; 4]; 2] = [[127, 0, 0, 2], [127, 0, 0, 3]];
 
 pub(crate) async fn peers(
@@ -112,13 +112,13 @@ pub(crate) async fn peers(
     Ok(verdict)
 }
 
-/// What one moment came to.
+/// The result of one moment.
 struct Moment {
-    /// A transaction stood open.
+    /// A transaction was open.
     open: bool,
     /// Longest time in which the other server acknowledged nothing.
     gap: Duration,
-    /// How long after its end the lost one acknowledged something.
+    /// How long after the end of the fault the lost one acknowledged something.
     back: Duration,
 }
 
@@ -145,7 +145,7 @@ impl Watch<'_> {
         self.mend(lost).await?;
         let ended = Instant::now();
         let back = self.pulses[lost].stored_after(ended, BACK_MAX).await;
-        // What was held up may be let go only now.
+        // What was blocked may be released only now.
         let _ = self.pulses[other].stored_after(ended, BACK_MAX).await;
         let gap = longest_gap(&self.pulses[other].stored(), began, Instant::now());
         let ready = self.health[other].ready_percent(began, ended);
@@ -164,8 +164,8 @@ impl Watch<'_> {
         Ok(())
     }
 
-    /// Loses the server; where it is wanted at a moment at which a transaction stands open, if there is one. Says
-    /// whether one does.
+    /// Applies the loss to the server; if requested, at a moment at which a transaction is open, if there is one.
+    /// Returns whether one is.
     async fn strike(&mut self, lost: usize, within: bool) -> anyhow::Result<bool> {
         for _ in 0..if self.loss == Loss::Freeze { FREEZES_MAX } else { DROPS_MAX } {
             self.lose(lost).await?;
@@ -195,7 +195,7 @@ impl Watch<'_> {
         }
     }
 
-    /// Both ways: what goes to Postgres at the server's address of it, and what comes from there.
+    /// Both ways: what the server sends to Postgres at its own address for it, and what comes from there.
     async fn drop_packets(&self, action: &str, lost: usize) -> anyhow::Result<()> {
         let [a, b, c, d] = ADDRESSES[lost];
         let (address, port) = (format!("{a}.{b}.{c}.{d}"), self.cluster.port.to_string());
@@ -234,8 +234,8 @@ async fn under_load(stage: &Stage, mark: u64) -> bool {
     timeout(Duration::from_mins(1), wait).await.is_ok()
 }
 
-/// Whether somebody has a transaction open that has written or locked rows, and does nothing in it for longer than a
-/// statement takes there and back.
+/// Whether there is an open transaction that has written or locked rows, and has been idle for longer than a
+/// statement's round trip.
 async fn stands_open(database: &mut PgConnection) -> anyhow::Result<bool> {
     const QUERY: &str = "select pid::text || ' ' || xact_start::text from pg_stat_activity a
                          where backend_type = 'client backend' and state like 'idle in transaction%'

@@ -1,4 +1,4 @@
-//! Emits without pause, so that no moment passes unnoticed in which a server takes nothing, and a look at its health.
+//! Continuous emits, so that every moment is noticed in which a server accepts nothing, and health probes.
 
 use std::{
     net::SocketAddr,
@@ -15,18 +15,18 @@ use tokio::{
 
 use crate::{judge::Run, reader::lock, self_check::Plant, site::is_ready, writer::Traffic};
 
-/// Emits under way at a time: one that waits for its answer hides nothing.
+/// Concurrent emits: one that waits for its answer hides nothing.
 const AT_ONCE: usize = 5;
 const PAUSE: Duration = Duration::from_millis(20);
-/// Longest wait for an answer before the same event is sent again. A server has promised one within 5 s.
+/// Longest wait for an answer before the same event is sent again. A server promises one within 5 s.
 const ANSWER_MAX: Duration = Duration::from_secs(6);
 
-/// What an emit came to.
+/// The result of an emit.
 #[derive(Clone, Debug)]
 pub(crate) struct Answer {
     pub(crate) began: Instant,
     pub(crate) at: Instant,
-    /// `None` without an answer.
+    /// `None` if there was no answer.
     pub(crate) status: Option<u16>,
     pub(crate) detail: String,
     pub(crate) event_id: String,
@@ -47,7 +47,7 @@ pub(crate) struct Pulse {
 }
 
 impl Pulse {
-    /// `name` begins the ids of the events, each of which has `bytes` to fill it.
+    /// `name` is the prefix of the events' ids; each event has `bytes` of filler.
     pub(crate) fn start(client: &Client, run: (Run, &str), traffic: &Arc<Traffic>, name: &str, bytes: usize) -> Self {
         let answers = Arc::<Mutex<Vec<Answer>>>::default();
         let tasks = (0..AT_ONCE).map(|number| {
@@ -65,7 +65,7 @@ impl Pulse {
         Self { tasks: tasks.collect(), answers }
     }
 
-    /// What came of the emits since then, in the order of the answers.
+    /// The results of the emits since then, in the order of the answers.
     pub(crate) fn answers(&self, since: Instant) -> Vec<Answer> {
         lock(&self.answers).iter().filter(|answer| answer.at >= since).cloned().collect()
     }
@@ -75,7 +75,7 @@ impl Pulse {
         lock(&self.answers).iter().filter(|answer| answer.is_stored()).map(|answer| answer.at).collect()
     }
 
-    /// Waits until something is acknowledged after `since`, and says when.
+    /// Waits until something is acknowledged after `since`, and returns when.
     pub(crate) async fn stored_after(&self, since: Instant, wait_max: Duration) -> Option<Instant> {
         let found = async {
             loop {
@@ -135,7 +135,7 @@ impl Beat {
     }
 }
 
-/// Looks at `/readyz` without pause and keeps what it said.
+/// Polls `/readyz` continuously and records the results.
 #[derive(Debug)]
 pub(crate) struct Health {
     said: Arc<Mutex<Vec<(Instant, bool)>>>,
@@ -156,19 +156,19 @@ impl Health {
         Self { said, task }
     }
 
-    /// When it first said so at or after `since`.
+    /// When it first had this result at or after `since`.
     pub(crate) fn first(&self, since: Instant, ready: bool) -> Option<Instant> {
         lock(&self.said).iter().find(|(at, said)| *at >= since && *said == ready).map(|(at, _)| *at)
     }
 
-    /// How many of a hundred looks between two moments found it ready.
+    /// The percentage of probes between two moments that found it ready.
     pub(crate) fn ready_percent(&self, from: Instant, to: Instant) -> usize {
         let looks: Vec<bool> =
             lock(&self.said).iter().filter(|(at, _)| (from..to).contains(at)).map(|(_, said)| *said).collect();
         looks.iter().filter(|said| **said).count() * 100 / looks.len().max(1)
     }
 
-    /// Waits until it says so.
+    /// Waits until it has this result.
     pub(crate) async fn until(&self, since: Instant, ready: bool, wait_max: Duration) -> Option<Instant> {
         let found = async {
             loop {
@@ -188,7 +188,7 @@ impl Drop for Health {
     }
 }
 
-/// The longest time between two acknowledgements, of which the first may lie before `from` and the last after `to`.
+/// The longest time between two acknowledgements; the first may be before `from` and the last after `to`.
 pub(crate) fn longest_gap(stored: &[Instant], from: Instant, to: Instant) -> Duration {
     let before = stored.iter().copied().filter(|at| *at <= from).max().unwrap_or(from);
     let mut within: Vec<Instant> = stored.iter().copied().filter(|at| *at > from && *at < to).collect();

@@ -1,5 +1,5 @@
-//! Readers: they follow a stream, are cut at random, and come back with `Last-Event-ID`, mostly the last one they saw,
-//! sometimes an older one, now and then none. Everything every connection brought is kept for the judge.
+//! Readers: they follow a stream, are cut at random, and reconnect with `Last-Event-ID`, mostly the last one they saw,
+//! sometimes an older one, occasionally none. Everything every connection delivered is kept for the judge.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -21,20 +21,20 @@ use crate::{
     wire::{self, Frame, Frames},
 };
 
-/// Pause after a connection that could not be made.
+/// Pause after a connection that could not be opened.
 const PAUSE: Duration = Duration::from_millis(50);
 /// How long a connection lives before it is cut, milliseconds.
 const LIFE_MS: std::ops::Range<u64> = 60..2_500;
-/// A connection of a reader that is left alone.
+/// A connection of a reader that is not cut.
 const LIFE_LONG: Duration = Duration::from_mins(10);
-/// How far back a reader goes that has forgotten where it was, frames.
+/// How far back a reader goes that has forgotten its position, frames.
 const BACK_MAX: usize = 400;
 
 /// What a reader follows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Target {
     Run(Run),
-    /// The first run and all below it.
+    /// The first run and all its descendants.
     Tree,
     Everything,
 }
@@ -56,14 +56,14 @@ pub(crate) struct Seen {
     /// Per run the last seq that counts.
     pub(crate) heads: BTreeMap<Run, u64>,
     pub(crate) cuts: u64,
-    /// Connections that ended without our doing and without `stream.end`.
+    /// Connections that ended without being cut by us and without `stream.end`.
     pub(crate) breaks: u64,
     pub(crate) deltas: u64,
-    /// `stream.draining` was told.
+    /// `stream.draining` was received.
     pub(crate) drained: u64,
-    /// What it is doing, for people.
+    /// What it is doing, for progress messages.
     pub(crate) state: String,
-    /// The stream said that there is no more.
+    /// The stream reported its end.
     pub(crate) ended: bool,
     /// What a stream must not do, in words.
     pub(crate) complaints: Vec<String>,
@@ -79,7 +79,7 @@ impl Seen {
     }
 }
 
-/// A reader at work.
+/// A running reader.
 #[derive(Debug)]
 pub(crate) struct Reader {
     pub(crate) manner: Manner,
@@ -93,11 +93,11 @@ impl Drop for Reader {
     }
 }
 
-/// The runs of a scenario by their ids.
+/// The runs of a scenario by id.
 pub(crate) type Names = Arc<HashMap<String, Run>>;
 
 impl Reader {
-    /// Starts reading. After `calm` is cancelled the reader is cut no more.
+    /// Starts reading. After `calm` is cancelled the reader is no longer cut.
     pub(crate) fn start(manner: Manner, names: Names, root: &str, calm: CancellationToken) -> Self {
         let path = match manner.target {
             Target::Run(run) => {
@@ -130,7 +130,7 @@ pub(crate) fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A frame with an id, so that the reader can go back to it.
+/// A frame with an id, so that the reader can return to it.
 struct Entry {
     id: String,
     run: Run,
@@ -144,7 +144,7 @@ struct Session {
     calm: CancellationToken,
     rng: StdRng,
     seen: Arc<Mutex<Seen>>,
-    /// What counts, in order: going back takes the later ones away.
+    /// What counts, in order: going back removes the later ones.
     log: Vec<Entry>,
     began: Instant,
 }
@@ -191,7 +191,7 @@ impl Session {
         }
     }
 
-    /// A reader may have lost some of what it had: it goes back in its log.
+    /// A reader may lose some of what it had: it goes back in its log.
     fn forget(&mut self) {
         if !self.manner.cut || self.calm.is_cancelled() {
             return;
@@ -207,7 +207,7 @@ impl Session {
         }
     }
 
-    /// Reads one connection; `true` when the stream is over for good.
+    /// Reads one connection; `true` if the stream has ended for good.
     async fn read(&mut self, mut response: wire::Response) -> bool {
         let random = Duration::from_millis(self.rng.random_range(LIFE_MS));
         let cut = self.manner.cut && !self.calm.is_cancelled();
@@ -217,7 +217,7 @@ impl Session {
             let bytes = match timeout_at(until, response.next()).await {
                 Ok(Ok(Some(bytes))) => bytes,
                 Ok(Ok(None)) => {
-                    // A proper end needs a reason that was told before.
+                    // A proper end needs a reason that was sent before.
                     if !draining {
                         self.complain(format!("{} ended without a word", self.path));
                     }
@@ -307,8 +307,8 @@ impl Session {
     }
 }
 
-/// A delta must begin where the text so far ends, or anew: a server that had to pass over a long piece of the log knows no
-/// text any more.
+/// A delta must begin where the text so far ends, or from 0: a server that had to skip a long piece of the log no
+/// longer knows any text.
 fn follow_delta(frame: &Frame, envelope: &Envelope, end: &mut u64) -> Result<(), &'static str> {
     if frame.id.is_some() {
         return Err("a delta with an id");

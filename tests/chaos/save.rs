@@ -1,9 +1,9 @@
 //! Sessions that are saved under the same names again and again, on a server that is killed while it writes them.
 //!
-//! Each name has a writer of its own, which counts: the content of a file tells which of its saves it is of. Two writers
-//! save threads, whose checkpoints they change first; one sends files. The kill comes at any moment, and every other time
-//! while a file is seen that is being written. With the server dead the folder is looked at: each file must be what was
-//! acknowledged last, or what was under way then, to the byte.
+//! Each name has its own writer, which counts: a file's content shows which save it is from. Two writers save threads,
+//! whose checkpoints they change first; one sends files. The kill comes at any moment, and every other time while a
+//! file is being written. With the server dead the folder is checked: each file must be what was acknowledged last, or
+//! what was in progress then, byte for byte.
 
 use std::{
     fs, io,
@@ -33,22 +33,22 @@ use crate::{
 };
 
 const NAMES: [&str; 3] = ["kept", "kept-too", "sent"];
-/// Messages of a session and characters of each: more than a MiB, so that a file is not written in a moment.
+/// Messages of a session and characters of each: more than a MiB, so that writing a file takes a while.
 const MESSAGES: usize = 250;
 const CHARACTERS: usize = 6_000;
-/// A kill comes at most so long after every writer has gone on.
+/// A kill comes at most this long after every writer has made progress.
 const LATER_MS: std::ops::Range<u64> = 0..400;
-/// And so long after a file was seen that is being written.
+/// And this long after a file was seen being written.
 const WITHIN_US: std::ops::Range<u64> = 0..6_000;
 /// Longest wait for something that must come.
 const PATIENCE: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
-/// What the writers and whoever kills know of each other.
+/// The state shared by the writers and the killer.
 #[derive(Default)]
 struct Shape {
     over: AtomicBool,
-    /// The last save of each name that was acknowledged.
+    /// The last acknowledged save of each name.
     acknowledged: [AtomicU64; 3],
 }
 
@@ -113,7 +113,7 @@ fn messages(save: u64) -> Value {
     (0..MESSAGES).map(message).collect()
 }
 
-/// Which save a file is of; otherwise what is wrong with it.
+/// Which save a file is from; otherwise what is wrong with it.
 fn judge(name: &str, file: io::Result<Vec<u8>>, acknowledged: u64) -> Result<u64, String> {
     let bytes = match file {
         Ok(bytes) => bytes,
@@ -147,7 +147,7 @@ fn judge(name: &str, file: io::Result<Vec<u8>>, acknowledged: u64) -> Result<u64
     }
 }
 
-/// Files that a writer has not put in their places.
+/// Files that a writer has not moved to their final names.
 fn unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
     let entries = match fs::read_dir(folder) {
         Ok(entries) => entries,
@@ -158,7 +158,7 @@ fn unfinished(folder: &Path) -> io::Result<Vec<PathBuf>> {
     Ok(paths.into_iter().filter(|path| path.extension().is_some_and(|ending| ending == "tmp")).collect())
 }
 
-/// Until a session's file is seen that is being written.
+/// Waits until a session's file is being written.
 async fn being_written(folder: &Path) -> anyhow::Result<()> {
     let folder = folder.to_owned();
     let looking = tokio::task::spawn_blocking(move || {
@@ -175,7 +175,7 @@ async fn being_written(folder: &Path) -> anyhow::Result<()> {
     looking.await?
 }
 
-/// The server's list names what is there, and so does the index then.
+/// The server's list must show the existing files, and so must the index after it.
 async fn index_heals(client: &Client, folder: &Path) -> anyhow::Result<Option<String>> {
     let page = client.get_json("/api/saved-sessions").await?;
     let names = |rows: &Value| -> Vec<String> {
@@ -192,7 +192,7 @@ async fn index_heals(client: &Client, folder: &Path) -> anyhow::Result<Option<St
     Ok((!is_healed).then(|| format!("the list has {listed:?} and the index {indexed:?}")))
 }
 
-/// Until every writer has got another save acknowledged.
+/// Waits until another save of every writer is acknowledged.
 async fn gone_on(shape: &Shape) -> anyhow::Result<()> {
     let count = |saves: &AtomicU64| saves.load(Ordering::SeqCst);
     let before: Vec<u64> = shape.acknowledged.iter().map(count).collect();
@@ -204,7 +204,7 @@ async fn gone_on(shape: &Shape) -> anyhow::Result<()> {
     timeout(PATIENCE, going).await.context("a writer stands still")
 }
 
-/// Saves under one name, the next content once the last one was acknowledged.
+/// Saves under one name, the next content once the last one is acknowledged.
 async fn write(client: Client, shape: Arc<Shape>, which: usize) -> anyhow::Result<()> {
     for save in 1.. {
         if shape.over.load(Ordering::SeqCst) {
@@ -225,7 +225,7 @@ async fn until_taken(client: &Client, which: usize, save: u64) -> Result<(), Err
     }
 }
 
-/// One try: the same content however often it is made.
+/// One attempt: the same content however often it is made.
 async fn put(client: &Client, name: &str, save: u64) -> Result<(), Error> {
     let messages = messages(save);
     if name == "sent" {
@@ -242,7 +242,7 @@ async fn put(client: &Client, name: &str, save: u64) -> Result<(), Error> {
     client.post::<Value>(&["saved-sessions"], &json!({"name": name, "thread_id": name})).await.map(drop)
 }
 
-/// The judge by its own measure: what a writer leaves that does not put whole files in their places must be seen.
+/// Tests the judge: a writer that does not put whole files in place must be detected.
 fn plants(folder: &Path, shape: &Shape, verdict: &mut Verdict) -> anyhow::Result<()> {
     let (name, acknowledged) = (NAMES[2], shape.acknowledged[2].load(Ordering::SeqCst));
     let whole = fs::read(folder.join(format!("{name}.json")))?;

@@ -24,7 +24,7 @@ use crate::{
 /// Longest wait for a condition that should hold soon.
 const SOON: Duration = Duration::from_mins(1);
 
-/// Two writers on one run, singles and batches mixed, each event tried once.
+/// Two writers on one run, singles and batches mixed, each event sent once.
 pub(crate) async fn two_writers(program: &Path, seed: u64, processes: usize, each: usize) -> anyhow::Result<Verdict> {
     let mut stage = Stage::open(program, processes, 1, seed, &[]).await?;
     for server in 0..processes {
@@ -62,7 +62,7 @@ pub(crate) async fn two_writers(program: &Path, seed: u64, processes: usize, eac
     Ok(verdict)
 }
 
-/// The same `event_id` a hundred times at once, on one server and on two: one row, one seq told to all.
+/// The same `event_id` a hundred times at once, on one server and on two: one row, one seq in all answers.
 pub(crate) async fn same_event_id(program: &Path, seed: u64) -> anyhow::Result<Verdict> {
     const TIMES: usize = 100;
     const ROUNDS: usize = 4;
@@ -168,7 +168,7 @@ fn start_writer(stage: &Stage, number: usize, stop: &CancellationToken) -> anyho
     Ok(writer.start(Arc::clone(&stage.traffic), stop.clone()))
 }
 
-/// Readers that read nothing, beside good ones.
+/// Readers that read nothing, beside normal ones.
 pub(crate) async fn stalled_readers(
     program: &Path,
     seed: u64,
@@ -238,7 +238,7 @@ pub(crate) async fn stalled_readers(
     Ok(verdict)
 }
 
-/// A stream that is asked for and not read, with a small receive buffer.
+/// A stream that is requested and not read, with a small receive buffer.
 async fn stalled_stream(stage: &Stage) -> anyhow::Result<TcpStream> {
     let socket = TcpSocket::new_v4()?;
     socket.set_recv_buffer_size(32 * 1024)?;
@@ -249,7 +249,7 @@ async fn stalled_stream(stage: &Stage) -> anyhow::Result<TcpStream> {
     Ok(stream)
 }
 
-/// Whether a stalled reader that wakes up gets 1, 2, 3 … up to `last`, or as far as it goes before it is cut.
+/// Whether a stalled reader that wakes up gets 1, 2, 3 … up to `last`, or as far as it gets before it is cut.
 async fn read_on(stream: TcpStream, last: u64) -> bool {
     let read = async {
         let mut response = crate::wire::resume(stream).await?;

@@ -1,7 +1,7 @@
-//! The harness judged by its own measure: damage is planted in what a stream brought, and every kind must be seen.
+//! The harness tests itself: damage is planted in what a stream delivered, and every kind must be detected.
 //!
 //! The stream goes through the same parser as a real one, cut at awkward places; a judge that finds nothing in a
-//! healthy stream and something in each damaged one can be believed when it finds nothing later.
+//! healthy stream and something in each damaged one can be trusted when it finds nothing later.
 
 use std::collections::BTreeMap;
 
@@ -22,7 +22,7 @@ fn data(seq: u64) -> String {
     format!("{{\"seq\":{seq},\"payload\":{{\"n\":{seq}}}}}")
 }
 
-/// A stream of the events 1 … [`EVENTS`] as it comes over the wire.
+/// A stream of the events 1 … [`EVENTS`] as sent over the wire.
 fn healthy() -> Vec<String> {
     (1..=EVENTS).map(|seq| format!("id: {seq}\nevent: custom.x\ndata: {}\n\n", data(seq))).collect()
 }
@@ -45,7 +45,7 @@ fn acks() -> Vec<Ack> {
     (1..=EVENTS).map(|seq| Ack { run: 0, event_id: format!("e{seq}"), seq }).collect()
 }
 
-/// What a reader makes of a stream whose bytes arrive `cut` at a time.
+/// What a reader gets from a stream whose bytes arrive `cut` at a time.
 fn read(blocks: &[String], cut: usize, after: u64) -> anyhow::Result<Connection> {
     let (mut frames, mut deliveries) = (Frames::default(), Vec::new());
     for bytes in blocks.concat().as_bytes().chunks(cut) {
@@ -129,7 +129,7 @@ fn planted_tables() -> Vec<Plant> {
     ]
 }
 
-/// A reader that comes back is judged from its cursor on.
+/// A reconnecting reader is judged from its cursor on.
 fn planted_resumes() -> anyhow::Result<Vec<Plant>> {
     let resumed = |from: usize| {
         let blocks = healthy();
@@ -153,7 +153,7 @@ impl Tally {
     }
 }
 
-/// Plants everything and says what was not seen.
+/// Plants everything and reports what was not detected.
 pub(crate) fn run() -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
     let streams = planted_streams()?.into_iter().chain(planted_tables()).chain(planted_resumes()?);

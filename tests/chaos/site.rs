@@ -1,4 +1,4 @@
-//! The ground a scenario stands on: a folder, the servers and the Postgres in it. Whatever happens, nothing of it stays.
+//! The environment of a scenario: a folder, the servers and the Postgres in it. Nothing of it remains in any case.
 
 use std::{
     fs,
@@ -23,12 +23,12 @@ use crate::wire;
 /// Longest wait for a server to become ready, or to end by itself.
 pub(crate) const READY_MAX: Duration = Duration::from_mins(1);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Longest wait for Postgres to end at the last.
+/// Longest wait for Postgres to end during cleanup.
 const LAST_WAIT_MAX: Duration = Duration::from_secs(5);
 /// Lines of a log that are shown when a server fails.
 const LOG_LINES: usize = 12;
 
-/// A folder and the Postgres that runs in it, both of which end with this value.
+/// A folder and the Postgres that runs in it; dropping it removes both.
 #[derive(Debug)]
 pub(crate) struct Site {
     dir: tempfile::TempDir,
@@ -49,7 +49,7 @@ impl Site {
         self.dir.path().join("data")
     }
 
-    /// A file or folder of the scenario's own; it goes with the site.
+    /// A file or folder of the scenario; it is removed with the site.
     pub(crate) fn file(&self, name: &str) -> PathBuf {
         self.dir.path().join(name)
     }
@@ -59,7 +59,7 @@ impl Site {
         self.database = Some(database);
     }
 
-    /// The database of the servers, for SQL of the harness's own.
+    /// The servers' database, for the harness's own SQL.
     pub(crate) fn database(&self) -> anyhow::Result<PgConnectOptions> {
         if let Some(database) = &self.database {
             return Ok(database.clone());
@@ -77,11 +77,11 @@ impl Site {
     }
 }
 
-/// The postmaster of the cluster in this folder, if it runs.
+/// The postmaster of the cluster in this folder, if it is running.
 pub(crate) fn postmaster_in(cluster: &Path) -> Option<Pid> {
     let text = fs::read_to_string(cluster.join("postmaster.pid")).ok()?;
     let pid = Pid::from_raw(text.lines().next()?.trim().parse().ok()?)?;
-    // The pid of a file that was left behind may be another's by now.
+    // The pid in a left-over file may be another process's by now.
     let line = fs::read(format!("/proc/{}/cmdline", pid.as_raw_nonzero())).ok()?;
     line.windows(8).any(|word| word == b"postgres").then_some(pid)
 }
@@ -100,7 +100,7 @@ impl Drop for Site {
     fn drop(&mut self) {
         self.signal_postgres(Signal::CONT);
         if let Some(postmaster) = self.postmaster() {
-            // At once, but in an order that frees its shared memory.
+            // Immediate shutdown, but in an order that frees its shared memory.
             let _ = kill_process(postmaster, Signal::QUIT);
             let began = std::time::Instant::now();
             while test_kill_process(postmaster).is_ok() && began.elapsed() < LAST_WAIT_MAX {
@@ -113,14 +113,14 @@ impl Drop for Site {
 
 fn parent_of(pid: i32) -> Option<i32> {
     let stat = fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    // The name in brackets may hold anything, so fields are counted from its end.
+    // The name in brackets may contain anything, so fields are counted from its end.
     stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
 }
 
 /// Where a server's database is.
 #[derive(Clone, Debug)]
 pub(crate) enum Home {
-    /// In its own data directory, started and watched by the server itself.
+    /// In its own data directory, started and supervised by the server itself.
     Embedded,
     /// Somewhere else, shared with other servers.
     Shared(String),
@@ -201,7 +201,7 @@ impl Server {
         Ok(())
     }
 
-    /// Waits until the server says it is ready.
+    /// Waits until the server reports that it is ready.
     pub(crate) async fn ready(&mut self) -> anyhow::Result<()> {
         let began = Instant::now();
         while !is_ready(self.address).await {
@@ -221,7 +221,7 @@ impl Server {
         Ok(kill_process(pid, signal)?)
     }
 
-    /// As a crash would: no signal handler runs.
+    /// As in a crash: no signal handler runs.
     pub(crate) fn kill(&mut self) -> anyhow::Result<()> {
         let mut child = self.child.take().context("there is no server to kill")?;
         child.kill()?;
@@ -229,7 +229,7 @@ impl Server {
         Ok(())
     }
 
-    /// Asks the server to end, and waits; `None` when it has not ended in time.
+    /// Asks the server to end, and waits; `None` if it has not ended in time.
     pub(crate) async fn terminate(&mut self, wait_max: Duration) -> anyhow::Result<Option<ExitStatus>> {
         self.signal(Signal::TERM)?;
         let child = self.child.as_mut().context("there is no server to end")?;
@@ -251,7 +251,7 @@ impl Server {
         lines[lines.len().saturating_sub(LOG_LINES)..].join("\n")
     }
 
-    /// Lines of the log that tell of a panic.
+    /// Lines of the log that report a panic.
     pub(crate) fn panics(&self) -> Vec<String> {
         let text = fs::read_to_string(&self.log).unwrap_or_default();
         text.lines().filter(|line| line.contains("panicked")).map(str::to_owned).collect()

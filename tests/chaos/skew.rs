@@ -1,9 +1,9 @@
 //! Two servers on one database, of which one has a clock that is wrong by minutes or by months.
 //!
-//! The first server is in the middle of its jobs, each with a lease and a tool call that takes its time, when the second one
-//! comes up. Whoever believes that these leases have run out takes jobs that are alive, and makes their calls again: each
-//! writes a line, an effect outside which no journal takes back. Where the clock is ahead it is the second server's, where
-//! it is behind the first one's, whose leases then look old. Only that process sees the wrong time, not Postgres.
+//! The first server is in the middle of its jobs, each with a lease and a slow tool call, when the second one starts. A
+//! server that believes these leases have lapsed takes live jobs and repeats their calls: each call writes a line, an
+//! external effect that no checkpoint undoes. Where the clock is ahead it is the second server's, where it is behind
+//! the first one's, whose leases then look old. Only that process sees the wrong time, not Postgres.
 
 use std::{
     fmt::Write as _,
@@ -24,13 +24,13 @@ use crate::{
     stage::{END_MAX, Verdict},
 };
 
-/// How wrong a clock is, as libfaketime takes it.
+/// How wrong a clock is, in libfaketime's format.
 const SKEWS: [&str; 5] = ["+60s", "-60s", "+300d", "-300d", "+0s"];
-/// Less than the clocks differ, and more than a job takes: whoever loses its lease finds out too late.
+/// Less than the clocks differ, and more than a job takes: a server that loses its lease notices too late.
 const LEASE_MS: &str = "25000";
-/// How long the second server has for a theft while all calls of the first one are under way.
+/// How long the second server has for a theft while all calls of the first one are in progress.
 const TEMPTED: Duration = Duration::from_secs(2);
-/// The calls end when this file is there.
+/// The calls end when this file exists.
 const GO: &str = "work/go";
 /// Longest wait for all jobs of one clock.
 const JOBS_MAX: Duration = Duration::from_mins(1);
@@ -48,7 +48,7 @@ pub(crate) async fn run(program: &Path, skews: usize, jobs: usize) -> anyhow::Re
     Ok(verdict)
 }
 
-/// The variant for programs with threads, wherever a distribution puts it.
+/// The variant for programs with threads, wherever a distribution installs it.
 fn library() -> Option<PathBuf> {
     let folders = std::fs::read_dir("/usr/lib").into_iter().flatten().flatten().map(|entry| entry.path());
     folders
@@ -80,7 +80,7 @@ async fn one(program: &Path, library: &Path, skew: &str, jobs: usize, verdict: &
         let body = json!({ "agent": format!("agent-{job}"), "start": false, "input": "go" });
         let run = loop {
             match client.create_run(&body).await {
-                // A server that lives in another month has to make room for it first.
+                // A server in another month has to create its partition first.
                 Err(error) if error.kind.is_retryable() && began.elapsed() < JOBS_MAX => sleep(LOOK_EVERY).await,
                 run => break run,
             }
@@ -128,7 +128,7 @@ fn is_end(status: &str) -> bool {
     matches!(status, "completed" | "failed" | "cancelled")
 }
 
-/// Each job is completed, and its effect happened once.
+/// Each job must be completed, and its effect must have happened once.
 fn judge(statuses: &[String], effects: &[usize]) -> Vec<String> {
     let mut wrong = Vec::new();
     for (job, (status, count)) in statuses.iter().zip(effects).enumerate() {
@@ -152,7 +152,7 @@ pub(crate) fn plants() -> Vec<Plant> {
     ]
 }
 
-/// One agent for each job, so that each effect has a file of its own.
+/// One agent per job, so that each effect has its own file.
 fn write_config(site: &Site, jobs: usize) -> anyhow::Result<String> {
     // Every job holds its command until all have begun.
     let mut config = "[tools.shell]\nroot = \"work\"\napproval = false\nexclusive = false\n".to_owned();
@@ -169,7 +169,7 @@ fn write_config(site: &Site, jobs: usize) -> anyhow::Result<String> {
     Ok(file.to_str().context("the folder's name is no text")?.to_owned())
 }
 
-/// How often the effect of a job happened.
+/// How often a job's effect happened.
 fn effects(site: &Site, job: usize) -> usize {
     std::fs::read_to_string(site.file(&format!("work/effects-{job}"))).unwrap_or_default().lines().count()
 }

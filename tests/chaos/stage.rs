@@ -22,19 +22,19 @@ use crate::{
     writer::Traffic,
 };
 
-/// Within this time after the last fault every reader is at the tail.
+/// Within this time after the last fault every reader must be at the tail.
 const TAIL_MAX: Duration = Duration::from_secs(10);
 /// Longest wait for late readers, which first read everything.
 const SETTLE_MAX: Duration = Duration::from_mins(1);
-/// A server that is asked to end has promised to be gone by then.
+/// A server that is asked to end promises to be gone within this time.
 pub(crate) const END_MAX: Duration = Duration::from_secs(10);
-/// A reader that takes longer to get to the tail is told of while it is waited for.
+/// A reader that takes longer to get to the tail is reported while it is waited for.
 const SLOW: Duration = Duration::from_secs(3);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// Complaints that are told one by one.
+/// How many complaints are printed individually.
 const COMPLAINTS_SHOWN: usize = 5;
 
-/// Everything a scenario works with. Servers end before the ground they stand on: fields are dropped in this order.
+/// Everything a scenario works with. Fields are dropped in this order: servers end before their environment.
 #[derive(Debug)]
 pub(crate) struct Stage {
     pub(crate) readers: Vec<Reader>,
@@ -44,20 +44,20 @@ pub(crate) struct Stage {
     pub(crate) traffic: Arc<Traffic>,
     pub(crate) run_ids: Vec<String>,
     names: Names,
-    /// Cancelled when readers shall be cut no more.
+    /// Cancelled when readers must no longer be cut.
     pub(crate) calm: CancellationToken,
     pub(crate) seed: u64,
 }
 
-/// What a scenario found.
+/// The result of a scenario.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Verdict {
     pub(crate) tally: Tally,
-    /// Everything else that must not be, in words.
+    /// All other violations, in words.
     pub(crate) violations: Vec<String>,
     /// Figures for the summary line.
     pub(crate) facts: Vec<String>,
-    /// Why the machine does not allow it to be run: neither passed nor failed.
+    /// Why it cannot be run on this machine: neither passed nor failed.
     pub(crate) cannot: Option<String>,
 }
 
@@ -203,7 +203,7 @@ impl Stage {
         Ok(verdict)
     }
 
-    /// Waits until the first `count` readers have all of the table and their stream has ended; tells of slow ones.
+    /// Waits until the first `count` readers have all of the table and their stream has ended; reports slow ones.
     async fn settle(&self, table: &Table, count: usize, wait_max: Duration) {
         let (began, mut told) = (Instant::now(), false);
         while began.elapsed() < wait_max && !self.readers[..count].iter().all(|reader| self.is_done(reader, table)) {
@@ -237,7 +237,7 @@ impl Stage {
         }
     }
 
-    /// The runs a reader should see whole.
+    /// The runs a reader should see completely.
     fn scope(&self, reader: &Reader) -> Vec<Run> {
         match reader.manner.target {
             Target::Run(run) => vec![run],
@@ -248,7 +248,7 @@ impl Stage {
     fn count(&self, table: &Table, live: usize, verdict: &mut Verdict) {
         let traffic = &self.traffic;
         let attempts = lock(&traffic.attempts);
-        // Of runs that somebody else wrote nobody here knows what was sent.
+        // For runs of other writers it is not known what was sent.
         let by_others = attempts.is_empty();
         verdict.tally +=
             if by_others { judge_rows(table) } else { judge_table(table, &lock(&traffic.acks), &attempts) };
@@ -278,7 +278,7 @@ impl Stage {
         verdict.require(under_way == 0, || format!("{under_way} emits never got an answer"));
     }
 
-    /// Ends the servers in good order: exit 0 in time, and no panic in a log.
+    /// Stops the servers cleanly: exit 0 in time, and no panic in a log.
     pub(crate) async fn close(mut self, verdict: &mut Verdict) -> anyhow::Result<()> {
         self.readers.clear();
         for server in &mut self.servers {
@@ -296,13 +296,13 @@ impl Stage {
     }
 }
 
-/// The sample below which so many of a thousand are; zero for none.
+/// The sample below which this many of a thousand are; zero if there are none.
 pub(crate) fn percentile(sorted: &[Duration], of_thousand: usize) -> Duration {
     let index = sorted.len().saturating_sub(1) * of_thousand / 1_000;
     sorted.get(index).copied().unwrap_or_default()
 }
 
-/// Events of one writer, so many of them.
+/// A writer's events in batches of these sizes.
 pub(crate) fn batches(events: Vec<Value>, sizes: impl Iterator<Item = usize>) -> Vec<Vec<Value>> {
     let mut batches = Vec::new();
     let mut events = events.into_iter().peekable();

@@ -1,4 +1,4 @@
-//! Faults under load: writers and readers at work while servers are killed, or their Postgres is.
+//! Faults under load: writers and readers are active while servers, or their Postgres, are killed.
 
 use std::{
     path::Path,
@@ -31,19 +31,19 @@ const TRAFFIC_WAIT_MAX: Duration = Duration::from_mins(1);
 const FINISH_MAX: Duration = Duration::from_mins(2);
 /// Random pause before a fault, milliseconds: it may fall on any moment of a commit, a page or a splice.
 const BEFORE_MS: std::ops::Range<u64> = 0..700;
-/// An emit that cannot be stored is refused in this time.
+/// An emit that cannot be stored must be rejected within this time.
 const REFUSED_MAX: Duration = Duration::from_secs(5);
-/// Emits sent into a Postgres that stands still.
+/// Emits sent into a stopped Postgres.
 const PROBES: u64 = 8;
-/// Health tells the truth in this time.
+/// Health must be truthful within this time.
 const TRUTH_MAX: Duration = Duration::from_secs(2);
 
 /// What goes wrong.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fault {
-    /// kill -9 of a server, by turns, and a start in its place.
+    /// kill -9 of a server, in turn, and a start in its place.
     KillServer,
-    /// kill -9 of the postmaster; the server starts it again.
+    /// kill -9 of the postmaster; the server restarts it.
     KillPostgres,
     /// SIGSTOP of every Postgres process, SIGCONT later.
     StopPostgres(Duration),
@@ -61,7 +61,7 @@ pub(crate) struct Plan {
     pub(crate) pause_ms_max: u64,
 }
 
-/// Carries a plan out and judges what came of it.
+/// Executes a plan and judges the result.
 pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Result<Verdict> {
     let mut stage = Stage::open(program, plan.processes, plan.runs, seed, &[]).await?;
     let stop = CancellationToken::new();
@@ -80,7 +80,7 @@ pub(crate) async fn storm(program: &Path, seed: u64, plan: Plan) -> anyhow::Resu
     for number in 0..plan.faults {
         let enough = under_load(&stage, mark).await;
         sleep(Duration::from_millis(rng.random_range(BEFORE_MS))).await;
-        let busy = stage.traffic.in_flight.load(Ordering::Relaxed) > 0;
+        let busy = emit_under_way(&stage).await;
         strike(&mut stage, plan.fault, number, &mut notes).await?;
         let acknowledged = stage.traffic.acknowledged();
         trials.push(Trial { acknowledged: acknowledged - mark, faults: u64::from(busy && enough) });
@@ -119,12 +119,21 @@ fn start_writers(stage: &Stage, plan: Plan, stop: &CancellationToken) -> anyhow:
         .collect()
 }
 
-/// Waits for the traffic of a trial, then for a moment at which an emit is under way.
+/// Waits for the traffic of a trial.
 async fn under_load(stage: &Stage, mark: u64) -> bool {
-    let traffic = &stage.traffic;
     let wait = async {
-        while traffic.acknowledged() < mark + ACKNOWLEDGED_MIN || traffic.in_flight.load(Ordering::Relaxed) == 0 {
+        while stage.traffic.acknowledged() < mark + ACKNOWLEDGED_MIN {
             sleep(Duration::from_millis(5)).await;
+        }
+    };
+    timeout(TRAFFIC_WAIT_MAX, wait).await.is_ok()
+}
+
+/// Waits for a moment at which an emit is in progress: the writers pause between two.
+async fn emit_under_way(stage: &Stage) -> bool {
+    let wait = async {
+        while stage.traffic.in_flight.load(Ordering::Relaxed) == 0 {
+            tokio::task::yield_now().await;
         }
     };
     timeout(TRAFFIC_WAIT_MAX, wait).await.is_ok()
@@ -155,7 +164,7 @@ async fn strike(stage: &mut Stage, fault: Fault, number: usize, notes: &mut Verd
     }
 }
 
-/// Stops Postgres where it stands, sends emits into it, and lets it go on.
+/// Freezes Postgres, sends emits into it, and lets it continue.
 async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &mut Verdict) -> anyhow::Result<()> {
     let began = Instant::now();
     let stopped = stage.site.signal_postgres(Signal::STOP);
@@ -170,7 +179,7 @@ async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &m
         began.elapsed()
     };
     let told = timeout(duration, told).await.unwrap_or(duration);
-    // The check itself may take its own bound before it knows.
+    // The check itself may take up to its own bound.
     notes.require(told <= TRUTH_MAX + Duration::from_millis(500), || format!("readyz said ready for {told:?}"));
     tokio::time::sleep_until(began + duration).await;
     stage.site.signal_postgres(Signal::CONT);
@@ -200,7 +209,7 @@ async fn stand_still(stage: &Stage, duration: Duration, number: usize, notes: &m
     Ok(())
 }
 
-/// One emit and one try; how long it took and the status it got.
+/// One emit and one attempt; how long it took and the status it got.
 fn send_probe(stage: &Stage, number: usize, probe: u64) -> anyhow::Result<JoinHandle<(Duration, Option<u16>)>> {
     let (client, run_id, traffic) = (stage.client(0)?, stage.run_ids[0].clone(), Arc::clone(&stage.traffic));
     let event_id = format!("probe-{number}-{probe}");

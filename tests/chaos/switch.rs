@@ -1,4 +1,4 @@
-//! A TCP proxy that leads to one address now and to another later, as a name does after a failover.
+//! A TCP proxy that leads to one address now and to another later, as a host name does after a failover.
 
 use std::{io, net::SocketAddr};
 
@@ -29,7 +29,7 @@ impl Switch {
         Ok(Self { address, target, task })
     }
 
-    /// Cuts what is open and leads there from now on; `None` refuses.
+    /// Cuts open connections and leads there from now on; `None` refuses connections.
     pub(crate) fn lead(&self, target: Option<SocketAddr>) {
         self.target.send_replace(target);
     }

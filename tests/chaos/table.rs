@@ -1,4 +1,4 @@
-//! The truth: the rows as Postgres holds them, and the lines the server tells of them.
+//! The ground truth: the rows in Postgres, and the lines the server returns for them.
 
 use anyhow::ensure;
 use serde::Deserialize;
@@ -9,12 +9,12 @@ use crate::{
     wire,
 };
 
-/// The database behind a scenario, for SQL of the harness's own.
+/// The database behind a scenario, for the harness's own SQL.
 pub(crate) async fn connect(site: &crate::site::Site) -> anyhow::Result<PgConnection> {
     Ok(PgConnection::connect_with(&site.database()?).await?)
 }
 
-/// Reads every run twice: with SQL and from the page endpoint. The two must tell the same rows.
+/// Reads every run twice: with SQL and from the page endpoint. Both must have the same rows.
 pub(crate) async fn read(
     site: &crate::site::Site,
     address: std::net::SocketAddr,

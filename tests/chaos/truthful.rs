@@ -1,8 +1,8 @@
-//! Health and refusals that tell what is so: faults under which no event can be stored, each with its own name.
+//! Truthful health and rejections: faults under which no event can be stored, each with its own reason.
 //!
-//! Emits go on all the while. Soon after the first one that fails `/readyz` must be 503, the refusals must say which
-//! trouble it is, and once it is mended both are well again by themselves. [`judge`] is pure; what brings the faults
-//! about is in [`Trouble`].
+//! Emits continue throughout. Soon after the first one that fails `/readyz` must be 503, the rejections must name the
+//! fault, and once it is fixed both must recover by themselves. [`judge`] is pure; the faults are applied by
+//! [`Trouble`].
 
 use std::{
     fs,
@@ -32,17 +32,17 @@ use crate::{
     writer::Traffic,
 };
 
-/// `/readyz` is 503 in this time after the first emit that fails.
+/// `/readyz` must be 503 within this time after the first emit that fails.
 const TOLD_MAX: Duration = Duration::from_secs(2);
-/// Everything is well again in this time after the trouble has ended.
+/// Everything must have recovered within this time after the fault has ended.
 const BACK_MAX: Duration = Duration::from_secs(5);
-/// An emit is answered in this time, whatever happens.
+/// An emit must be answered within this time, whatever happens.
 const ANSWER_MAX: Duration = Duration::from_secs(5);
 /// Longest wait for an emit to fail.
 const FAILING_MAX: Duration = Duration::from_secs(15);
-/// How long a trouble lasts after that.
+/// How long a fault lasts after that.
 const LASTS: Duration = Duration::from_secs(4);
-/// Payload of each emit: a table that grows needs room soon.
+/// Payload of each emit: a growing table soon needs room.
 const FILL_BYTES: usize = 6_000;
 const DISK_BYTES: u64 = 200 << 20;
 
@@ -51,25 +51,25 @@ const DISK_BYTES: u64 = 200 << 20;
 pub(crate) enum Trouble {
     /// Every Postgres process is stopped.
     Stands,
-    /// Postgres has crashed and nobody starts it.
+    /// Postgres has crashed and is not restarted.
     Gone,
-    /// Postgres takes no writes.
+    /// Postgres accepts no writes.
     ReadOnly,
     /// The writer's role may not insert.
     Forbidden,
     /// The disk of the tables is full; that of the write-ahead log is not.
     Full,
-    /// The disk turns read-only, as after an error of the device.
+    /// The disk becomes read-only, as after a device error.
     DiskReadOnly,
 }
 
 impl Trouble {
     const ALL: [Self; 6] = [Self::Stands, Self::Gone, Self::ReadOnly, Self::Forbidden, Self::Full, Self::DiskReadOnly];
 
-    /// One of these words must be in the refusal.
+    /// One of these words must be in the rejection.
     fn words(self) -> &'static [&'static str] {
         match self {
-            // Postgres writes nothing on such a disk, also not the log it would start from: it goes away.
+            // Postgres cannot write to such a disk, not even the log it would start from: it exits.
             Self::Stands => &["reach", "responding", "in time"],
             Self::Gone | Self::DiskReadOnly => &["reach", "responding", "read-only"],
             Self::ReadOnly => &["read-only"],
@@ -79,19 +79,19 @@ impl Trouble {
     }
 }
 
-/// What was seen of one trouble; moments are since its beginning.
+/// What was observed of one fault; times are since its beginning.
 #[derive(Clone, Debug)]
 pub(crate) struct Seen {
     trouble: Trouble,
     /// The first emit that failed.
     failing: Option<Duration>,
-    /// `/readyz` first said 503.
+    /// `/readyz` first returned 503.
     told: Option<Duration>,
-    /// Of the refusals.
+    /// Of the rejections.
     slowest: Duration,
-    /// Status and detail of the last refusal.
+    /// Status and detail of the last rejection.
     last: (Option<u16>, String),
-    /// After its end: an event was stored, and `/readyz` said so.
+    /// After its end: an event was stored, and `/readyz` reported ready.
     stored: Option<Duration>,
     ready: Option<Duration>,
 }
@@ -146,7 +146,7 @@ pub(crate) fn plants() -> Vec<Plant> {
     ]
 }
 
-/// The troubles one after the other, those of a disk only where one can be mounted.
+/// The faults one after the other, those of a disk only if one can be mounted.
 pub(crate) async fn run(
     program: &Path,
     quick: bool,
@@ -159,7 +159,7 @@ pub(crate) async fn run(
     let ground = Ground::open(program, &site, &dir, disk.as_ref().ok()).await?;
     for trouble in Trouble::ALL {
         let needs_disk = matches!(trouble, Trouble::Full | Trouble::DiskReadOnly);
-        // The quick tier: one trouble of Postgres, one of the disk.
+        // The quick tier: one fault of Postgres, one of the disk.
         if needs_disk && disk.is_err() || quick && !matches!(trouble, Trouble::Gone | Trouble::Full) {
             continue;
         }
@@ -283,7 +283,7 @@ impl<'a> Ground<'a> {
             Trouble::DiskReadOnly => {
                 self.cluster.crash().await?;
                 disk()?.repair().await?;
-                // Nobody could remove it, and the process it names may not have been waited for yet.
+                // It was not removed, and the process it names may not have been reaped yet.
                 let _ = fs::remove_file(self.cluster.dir.join("postmaster.pid"));
                 self.cluster.start().await?;
             }
@@ -300,7 +300,7 @@ impl<'a> Ground<'a> {
     }
 }
 
-/// A small disk in a file. It is mounted in a namespace of the harness's own and goes with that.
+/// A small disk in a file. It is mounted in the harness's own namespace and disappears with it.
 struct Disk {
     image: PathBuf,
     folder: PathBuf,
@@ -316,7 +316,7 @@ impl Disk {
         Ok(disk)
     }
 
-    /// A program on the image.
+    /// A program applied to the image.
     fn command(&self, program: &str, arguments: &[&str]) -> Command {
         let mut command = Command::new(program);
         command.args(arguments).arg(&self.image).stdout(std::process::Stdio::null());
@@ -335,7 +335,7 @@ impl Disk {
 
     fn fill(&self) -> anyhow::Result<()> {
         let mut filler = fs::File::create(self.filler())?;
-        // By smaller and smaller pieces, so that nothing is left over.
+        // In smaller and smaller pieces, so that nothing is left over.
         for piece in [1 << 20, 64 << 10, 4 << 10, 512] {
             let piece = vec![0x55; piece];
             while filler.write_all(&piece).is_ok() {}
@@ -346,11 +346,11 @@ impl Disk {
 
     fn free(&self) -> anyhow::Result<()> {
         fs::remove_file(self.filler())?;
-        // Otherwise a disk that fails soon after has it again.
+        // Otherwise the space is taken again on a disk that fails soon after.
         Ok(fs::File::open(&self.folder)?.sync_all()?)
     }
 
-    /// What the kernel does after an error of the device.
+    /// As the kernel does after a device error.
     async fn fail(&self) -> anyhow::Result<()> {
         let mut mount = Command::new("mount");
         mount.args(["-o", "remount,abort"]).arg(&self.folder);
@@ -361,7 +361,7 @@ impl Disk {
         let mut umount = Command::new("umount");
         umount.arg(&self.folder);
         cluster::run(umount).await?;
-        // It says that it has mended something by a status of its own.
+        // It reports fixed errors by a special exit status.
         let _ = self.command("e2fsck", &["-fy"]).stderr(std::process::Stdio::null()).status().await?;
         self.attach().await
     }

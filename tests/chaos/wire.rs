@@ -1,6 +1,6 @@
-//! HTTP/1.1 and `text/event-stream`, read without a library: what a library forgives or hides is what we look for.
+//! HTTP/1.1 and `text/event-stream`, read without a library: what a library tolerates or hides is what we look for.
 //!
-//! In particular a frame that comes twice is told twice, a body that breaks off is not an end, and a line that is no
+//! In particular a repeated frame is reported twice, a body that breaks off is not an end, and a line that is not a
 //! field of the standard is an error.
 
 use std::{io, net::SocketAddr, time::Duration};
@@ -11,38 +11,38 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest wait for a connection and for the head of an answer.
+/// Longest wait for a connection and for the head of a response.
 const HEAD_WAIT_MAX: Duration = Duration::from_secs(10);
-/// Longest head of an answer, bytes.
+/// Longest head of a response, bytes.
 const HEAD_BYTES_MAX: usize = 16 * 1024;
 const READ_BYTES: usize = 64 * 1024;
 
-/// An answer whose body is read as it comes.
+/// A response whose body is read as it arrives.
 #[derive(Debug)]
 pub(crate) struct Response {
     pub(crate) status: u16,
     stream: TcpStream,
-    /// Read from the socket and not yet taken apart.
+    /// Read from the socket and not yet parsed.
     raw: Vec<u8>,
     body: Body,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Body {
-    /// So many bytes are left of the chunk, 0 before its size line.
+    /// Bytes left of the chunk, 0 before its size line.
     Chunked(usize),
-    /// So many bytes are left.
+    /// Bytes left.
     Sized(usize),
     Done,
 }
 
-/// Sends a GET and reads the head of the answer. `headers` are whole lines without their ends.
+/// Sends a GET and reads the head of the response. `headers` are whole lines without their line ends.
 pub(crate) async fn get(address: SocketAddr, path: &str, headers: &[String]) -> io::Result<Response> {
     let stream = timeout(HEAD_WAIT_MAX, TcpStream::connect(address)).await??;
     get_on(stream, path, headers).await
 }
 
-/// As [`get`] on a connection of the caller's.
+/// Like [`get`] on the caller's connection.
 pub(crate) async fn get_on(mut stream: TcpStream, path: &str, headers: &[String]) -> io::Result<Response> {
     let mut head = format!("GET {path} HTTP/1.1\r\nhost: {}\r\n", stream.peer_addr()?);
     for header in headers {
@@ -55,7 +55,7 @@ pub(crate) async fn get_on(mut stream: TcpStream, path: &str, headers: &[String]
     timeout(HEAD_WAIT_MAX, read_head(stream)).await?
 }
 
-/// The answer to a request that was sent on this connection before.
+/// The response to a request that was sent on this connection before.
 pub(crate) async fn resume(stream: TcpStream) -> io::Result<Response> {
     timeout(HEAD_WAIT_MAX, read_head(stream)).await?
 }
@@ -117,7 +117,7 @@ impl Response {
         String::from_utf8(body).map_err(|_| broken("the body is not UTF-8"))
     }
 
-    /// What of the body is in `raw`.
+    /// The part of the body that is in `raw`.
     fn take(&mut self) -> io::Result<Vec<u8>> {
         let (mut bytes, mut at) = (Vec::new(), 0);
         loop {
@@ -169,7 +169,7 @@ pub(crate) struct Frame {
     pub(crate) data: String,
 }
 
-/// Takes an event stream apart, however its bytes are cut.
+/// Parses an event stream, however its bytes are cut.
 #[derive(Debug, Default)]
 pub(crate) struct Frames {
     line: Vec<u8>,
@@ -177,7 +177,7 @@ pub(crate) struct Frames {
 }
 
 impl Frames {
-    /// The frames that end in these bytes. Comments and `retry:` are passed over; anything unexpected is an error.
+    /// The frames that end in these bytes. Comments and `retry:` are skipped; anything unexpected is an error.
     pub(crate) fn feed(&mut self, bytes: &[u8]) -> io::Result<Vec<Frame>> {
         let mut frames = Vec::new();
         for part in bytes.split_inclusive(|byte| *byte == b'\n') {

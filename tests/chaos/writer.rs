@@ -1,5 +1,5 @@
-//! Writers: singles, batches and messages with their deltas, every durable event under an `event_id` of its own, tried
-//! again until the server says it is stored. What was sent and what was answered is kept for the judge.
+//! Writers: singles, batches and messages with their deltas, every durable event under its own `event_id`, retried
+//! until the server acknowledges it. What was sent and what was answered is kept for the judge.
 
 use std::{
     sync::{
@@ -20,7 +20,7 @@ use crate::{
     reader::lock,
 };
 
-/// How long a writer tries again.
+/// How long a writer retries.
 const PATIENCE: Duration = Duration::from_secs(90);
 /// Texts that have broken loggers before.
 const TEXTS: [&str; 6] = [
@@ -39,10 +39,10 @@ pub(crate) struct Traffic {
     pub(crate) acks: Mutex<Vec<Ack>>,
     /// Durable events acknowledged.
     pub(crate) acknowledged: AtomicU64,
-    /// Requests under way.
+    /// Requests in flight.
     pub(crate) in_flight: AtomicU64,
     pub(crate) deltas: AtomicU64,
-    /// What no client should have been told.
+    /// Errors that no client should have received.
     pub(crate) errors: Mutex<Vec<String>>,
 }
 
@@ -55,7 +55,7 @@ impl Traffic {
         lock(&self.errors).push(why);
     }
 
-    /// Notes what is about to be sent.
+    /// Records what is about to be sent.
     pub(crate) fn attempt(&self, run: Run, events: &[Value]) {
         let mut attempts = lock(&self.attempts);
         for event in events {
@@ -65,7 +65,7 @@ impl Traffic {
         }
     }
 
-    /// Notes what the server answered, and complains when the answer is not one to these events.
+    /// Records what the server answered, and an error if the answer does not match these events.
     pub(crate) fn answered(&self, run: Run, events: &[Value], ack: &client::Ack) {
         if ack.events.len() != events.len() {
             self.complain(format!("{} events were answered with {} entries", events.len(), ack.events.len()));
@@ -143,7 +143,7 @@ impl Writer {
         event(&self.name, *number, rng)
     }
 
-    /// Emits until it is stored; `None` when the server will not have it.
+    /// Emits until it is stored; `None` if the server rejects it.
     async fn emit(&self, traffic: &Traffic, events: &[Value]) -> Option<()> {
         traffic.attempt(self.run, events);
         traffic.in_flight.fetch_add(1, Ordering::Relaxed);
@@ -160,7 +160,7 @@ impl Writer {
     }
 }
 
-/// An event whose payload is awkward now and then.
+/// An event whose payload is sometimes awkward.
 pub(crate) fn event(writer: &str, number: u64, rng: &mut StdRng) -> Value {
     let text = TEXTS[rng.random_range(0..TEXTS.len())];
     let payload = json!({

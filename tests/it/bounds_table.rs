@@ -24,6 +24,7 @@ fn requests() -> Rows {
     vec![
         ("request body", vec![bytes(BODY_BYTES_MAX)]),
         ("artifact", vec![bytes(ARTIFACT_BYTES_MAX)]),
+        ("room that uploads leave on the volume of the artifacts", vec![bytes(ARTIFACT_RESERVE_BYTES)]),
         (
             "name of an artifact, media type",
             vec![format!("{} characters", n(ARTIFACT_NAME_CHARS_MAX)), bytes(MEDIA_TYPE_BYTES_MAX)],
@@ -66,7 +67,11 @@ fn requests() -> Rows {
         ),
         ("events one principal emits over HTTP", vec![]),
         ("request head", vec![s(HEAD_MS_MAX), bytes(HEAD_BYTES_MAX)]),
-        ("data sent and not acknowledged by the peer", vec![s(PEER_SILENCE_MS_MAX)]),
+        ("data that the peer does not acknowledge, or does not receive at all", vec![s(PEER_SILENCE_MS_MAX)]),
+        (
+            "slowness of a peer that is sent something (a reply, a download, a stream)",
+            vec![s(SEND_GRACE_MS), format!("{}/s", bytes(SEND_BYTES_PER_S_MIN))],
+        ),
         ("life of an API token", vec![days(TOKEN_LIFE_S_MAX)]),
         ("JWT", vec![bytes(JWT_BYTES_MAX), s(JWT_LEEWAY_S * 1_000)]),
         ("texts of a body that look like a JWT and are verified", vec![n(BODY_JWTS_MAX)]),
@@ -83,6 +88,10 @@ fn threads() -> Rows {
         ("channel of a checkpoint", vec![bytes(CHANNEL_BYTES_MAX)]),
         ("type of a value", vec![bytes(VALUE_TYPE_BYTES_MAX)]),
         ("channels of a checkpoint; writes in one request", vec![n(CHANNELS_MAX)]),
+        (
+            "values of a checkpoint together, also those stored before it; its pending writes together",
+            vec![bytes(CHECKPOINT_VALUES_BYTES_MAX), "100 bytes".to_owned(), "200 bytes".to_owned()],
+        ),
         ("`metadata` of a checkpoint or a thread", vec![bytes(METADATA_BYTES_MAX)]),
         ("values in one page of checkpoints", vec![bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
         ("ids in one prune or delete-for-runs", vec![n(PRUNE_IDS_MAX)]),
@@ -193,7 +202,10 @@ fn reads() -> Rows {
                 bytes(u64::from(REPLY_PAGE_STEPS) * REPLY_FREE_BYTES),
             ],
         ),
-        ("readers that are being given a page of the log", vec![n(REPLAYS_MAX), n(REPLAYS_OWN_MAX)]),
+        (
+            "readers that are being given a page of the log, or more live frames at once",
+            vec![n(REPLAYS_MAX), n(REPLAYS_OWN_MAX), bytes(STREAM_FREE_BYTES)],
+        ),
         ("wait for a read", vec![s(READ_WAIT_MS_MAX), s(READ_STATEMENT_MS_MAX)]),
         ("reads of one principal at a time", vec![n(OWN_CONNECTIONS_MIN), s(READ_SHARE_WAIT_MS_MAX)]),
         ("open streams of a process", vec![n(STREAMS_MAX), n(STREAMS_OWN_DEFAULT)]),
@@ -256,6 +268,10 @@ fn runners() -> Rows {
             vec![bytes(RUNNERS_BYTES_MAX), bytes(RUNNERS_OWN_BYTES_MAX), bytes(RUNNER_LARGE_BYTES)],
         ),
         (
+            "slowness of a runner's message that has begun",
+            vec![s(BODY_GRACE_MS), format!("{}/s", bytes(BODY_BYTES_PER_S_MIN))],
+        ),
+        (
             "message of a runner",
             vec![
                 format!("{} + {}", bytes(BODY_BYTES_MAX), bytes(RUNNER_MESSAGE_BYTES_MAX - BODY_BYTES_MAX)),
@@ -289,7 +305,7 @@ fn moves() -> Rows {
 /// What a row says beside code and the statuses of refusals.
 fn said(cell: &str) -> String {
     let text: String = cell.split('`').step_by(2).collect::<Vec<_>>().join("`");
-    [" 408 ", " 413 ", " 429 "].iter().fold(text, |text, status| text.replace(status, " "))
+    [" 408 ", " 413 ", " 429 ", " 507 "].iter().fold(text, |text, status| text.replace(status, " "))
 }
 
 /// Where a row says this from there on, and not a longer number that holds it.

@@ -5,6 +5,7 @@ mod names;
 mod races;
 mod refusals;
 mod removal;
+mod sizes;
 mod writes;
 
 use serde_json::{Value, json};

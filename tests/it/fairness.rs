@@ -2,11 +2,22 @@
 
 use std::time::Duration;
 
+use futures::FutureExt as _;
 use runreel::{
     clock::Clock,
     dispatch::{Assignment, Dispatch, renew::StopReason},
-    domain::{cursor::FeedCursor, id::Name, job::Claimer, principal::OwnerId},
+    domain::{
+        cursor::FeedCursor,
+        id::Name,
+        job::Claimer,
+        limits::{REPLAYS_OWN_MAX, STREAM_FREE_BYTES},
+        principal::OwnerId,
+    },
     store::feed::Scope,
+    timeline::{
+        follow::{StreamItem, StreamOptions},
+        resume::{Begin, Resumed},
+    },
 };
 use serde_json::json;
 
@@ -227,4 +238,31 @@ async fn a_holder_that_cannot_renew_stops_before_its_lease_lapses() {
     assert!(job.asked_at.elapsed() < lease, "{:?}", job.asked_at.elapsed());
     proxy.mend();
     until("the server to be ready again", || async { server.get("/readyz").await.status == 200 }).await;
+}
+
+#[tokio::test]
+async fn a_reader_that_may_hold_no_more_large_frames_gets_them_from_the_log() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let owner = OwnerId::trusted(server.run(&run).await["owner_id"].as_str().unwrap());
+    let timeline = &server.inner.timeline;
+    let mut readers = Vec::new();
+    // More than may hold a large frame of the bus, so that some of them take it from the log.
+    for _ in 0..REPLAYS_OWN_MAX + 32 {
+        let begun = timeline.resume_run(&owner, run.parse().unwrap(), &Begin::Start, StreamOptions::default()).await;
+        let Ok(Resumed::Stream(mut reader)) = begun else { panic!("the run has not ended") };
+        while !reader.next().await.unwrap().iter().any(|item| matches!(item, StreamItem::CaughtUp { .. })) {}
+        // It has written what it was given when it is asked for more.
+        assert!(reader.next().now_or_never().is_none());
+        readers.push(reader);
+    }
+    let frames = |items: Vec<StreamItem>| items.iter().filter(|item| matches!(item, StreamItem::Frame(_))).count();
+    for round in 0..2 {
+        let payload = json!({ "round": round, "text": "x".repeat(STREAM_FREE_BYTES) });
+        server.emit(&run, json!({ "type": "custom.large", "payload": payload })).await;
+        for reader in &mut readers {
+            // None of them has written what it holds before the last of them got it.
+            assert_eq!(frames(patiently("a large frame", reader.next()).await.unwrap()), 1);
+        }
+    }
 }

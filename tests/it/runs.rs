@@ -2,11 +2,12 @@
 
 use std::time::Duration;
 
+use runreel::domain::run::Status;
 use serde_json::{Value, json};
 
 use crate::support::{
     api::stream_of,
-    cluster::Db,
+    cluster::{Db, execute},
     runs::{assert_contiguous, new_run_id, numbered, parsed},
     server::{Server, manual_clock, setup},
     sse::names,
@@ -337,4 +338,21 @@ async fn a_run_with_thousands_of_open_steps_is_shown_like_any_other() {
     server.emit(&run, step("completed", 7)).await;
     let took = server.run(&run).await["node_durations_ms"].clone();
     assert!(took["think"].as_f64().is_some_and(|ms| ms >= 0.0), "{took}");
+}
+
+#[tokio::test]
+async fn the_database_and_the_program_agree_on_what_ends_a_run() {
+    let db = Db::new().await;
+    let mut connection = db.connect().await;
+    for role in ["runreel_app", "runreel_writer", "runreel_retention"] {
+        execute(&mut connection, format!("set role {role}")).await;
+        for status in Status::ALL {
+            let ended: bool = sqlx::query_scalar("select store.has_ended($1)")
+                .bind(status.as_str())
+                .fetch_one(&mut connection)
+                .await
+                .unwrap();
+            assert_eq!(ended, status.is_terminal(), "{} as {role}", status.as_str());
+        }
+    }
 }

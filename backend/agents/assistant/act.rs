@@ -1,4 +1,4 @@
-//! The tools' turn: every call of the last answer, side by side; what needs a person's word is asked for first.
+//! The tools' turn: every call of the last answer, concurrently; approvals are requested first.
 
 use std::{collections::HashMap, sync::Arc};
 
@@ -29,7 +29,7 @@ pub(super) struct Numbered {
 
 pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversation>) -> Result<Said, Stop> {
     let last = visit.state.messages.iter().rev().find(|message| !message.tool_calls.is_empty());
-    // Providers number calls as they like, some anew in each answer; in the log a call's span is the only one.
+    // Providers number calls as they like, some again in each answer; in the log only a call's span is unique.
     let numbered = last.into_iter().flat_map(|message| message.tool_calls.iter().enumerate());
     let calls: Vec<Numbered> =
         numbered.map(|(n, call)| Numbered { span: visit.sub_span(&n.to_string()), call: call.clone() }).collect();
@@ -66,7 +66,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None })
 }
 
-/// Asks for every call that needs a person's word, all at once; gives the results of those that are not to be made.
+/// Requests approval for every call that needs it, all at once; returns the results of those that must not be made.
 async fn approvals(
     assistant: &Assistant,
     visit: &NodeContext<Conversation>,
@@ -102,7 +102,7 @@ async fn approvals(
     Ok(decided)
 }
 
-/// The arguments as the question shows them. What is too large for an event is shown by its beginning, and told by its
+/// The arguments as the question shows them. Arguments too large for an event are shown by their beginning and their
 /// hash: an approval is for these arguments and no others.
 fn shown(args: &Value) -> Value {
     let text = args.to_string();
@@ -113,7 +113,7 @@ fn shown(args: &Value) -> Value {
     json!({ "bytes": text.len(), "preview": preview, "sha256": hex::encode(Sha256::digest(&text)) })
 }
 
-/// What an answer makes of a call: nothing when it may be made. A person may also give the result himself.
+/// The result that an answer gives a call: `None` if the call may be made. A person may also supply the result.
 fn verdict(answered: Answered) -> Option<Result<Value, ToolError>> {
     let said = answered.value.as_ref().and_then(Value::as_str).map(|text| format!(": {text}")).unwrap_or_default();
     match answered.decision {

@@ -1,4 +1,4 @@
-//! Giving work to other agents: a tool call becomes a run of its own, and its end becomes the call's result.
+//! Delegating to other agents: a tool call becomes a run of its own, and its end becomes the call's result.
 
 use std::{collections::HashMap, time::Duration};
 
@@ -18,10 +18,10 @@ use crate::{
     engine::{NodeContext, Stop},
 };
 
-/// The tool under which a model gives work away.
+/// The tool with which a model delegates.
 pub(super) const SPAWN_WORKER: &str = "spawn_worker";
 
-/// The tool, for an assistant that has somebody to give work to.
+/// The tool, for an assistant that has agents to delegate to.
 pub(super) fn spec(assistant: &Assistant) -> Option<ToolSpec> {
     let agents: Vec<&str> = assistant.workers.iter().map(Name::as_str).collect();
     let schema = json!({
@@ -45,10 +45,10 @@ pub(super) fn is_delegation(assistant: &Assistant, call: &ToolCall) -> bool {
     call.name == SPAWN_WORKER && !assistant.workers.is_empty()
 }
 
-/// A worker for each call, or what is wrong with the call.
+/// A worker for each call, or why the call is invalid.
 pub(super) type Spawned = (SpanId, Result<Worker, ToolError>);
 
-/// Makes a run of each call. Made again after a crash, it finds the same runs.
+/// Creates a run for each call. Repeated after a crash, it finds the same runs.
 pub(super) async fn spawn(
     assistant: &Assistant,
     visit: &NodeContext<Conversation>,
@@ -94,7 +94,7 @@ fn task(assistant: &Assistant, args: &Value) -> Result<Task, ToolError> {
     })
 }
 
-/// Waits until all have ended, and tells how; the run rests in the meantime.
+/// Waits until all have ended, and reports how; the run is suspended meanwhile.
 pub(super) async fn wait(
     visit: &NodeContext<Conversation>,
     spawned: Vec<Spawned>,
@@ -114,7 +114,7 @@ pub(super) async fn wait(
         let result = match end {
             Err(refused) => Err(refused.to_string()),
             Ok(end) => {
-                // The supervisor's log keeps what it gets.
+                // The supervisor's log stores what the supervisor receives.
                 let answer = |output: &Value| output.get("response").unwrap_or(output).clone();
                 let brought = |output: &Value| Ok((answer(output), answer(output)));
                 let told = workers::told(visit, &worker.title, &end, brought).await?;

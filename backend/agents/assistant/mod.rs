@@ -1,12 +1,12 @@
-//! The assistant: a model that calls tools until it has nothing more to do. One graph, whatever the model and the tools.
+//! The assistant: a model that calls tools until it is done. One graph, whatever the model and the tools.
 //!
 //! ```text
 //! model → (tool calls?) → tools → model → … → end
 //! ```
 //!
-//! The thread's checkpoint holds the conversation, so the next run of the thread goes on from it. Invariants kept here:
-//! an answer and a tool's result are kept before anything is built on them, so a crash costs at most the call that was
-//! under way; and what a person must approve is asked before any call of its step that needs it is made.
+//! The thread's checkpoint holds the conversation, so the thread's next run continues it. Invariants kept here: an
+//! answer and a tool's result are saved before anything builds on them, so a crash costs at most the call in progress;
+//! and approvals are requested before any call of the step that needs one is made.
 //!
 //! Start reading at [`graph`], then [`speak`] (the model's turn) and [`act`] (the tools').
 
@@ -35,34 +35,34 @@ use crate::{
     engine::{Ended, Graph, Limits, Next, RunEnv, State, graph::InvalidGraph},
 };
 
-/// What the agent of one run is made of: resolved when the run begins and the same until it ends.
+/// What the agent of one run is made of: resolved when the run begins and fixed until it ends.
 #[derive(Clone)]
 pub struct Assistant {
-    /// What the model is told before every conversation; kept in none, and may be empty.
+    /// The system prompt, not stored in any conversation; may be empty.
     pub system: String,
     pub model: Arc<dyn Model>,
     pub temperature: Option<f64>,
     /// Longest answer, tokens.
     pub max_tokens: Option<u32>,
-    /// What the model can take in, the answer included, tokens.
+    /// The model's context window, including the answer, tokens.
     pub context_tokens: u32,
     pub toolbox: Toolbox,
-    /// What its tools share with those of other runs.
+    /// Locks shared with the tools of other runs.
     pub locks: Locks,
-    /// Tool calls at work at a time, at least 1.
+    /// Maximum concurrent tool calls, at least 1.
     pub parallel_max: usize,
-    /// Longest time of one tool call, where the tool has none of its own.
+    /// Longest time of one tool call, unless the tool has its own.
     pub call_time_max: Duration,
-    /// Agents it may give work to; none for one that works alone.
+    /// Agents it may delegate to; empty if it works alone.
     pub workers: Vec<Name>,
     pub limits: Limits,
 }
 
-/// What is kept of a thread.
+/// What a thread stores.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Conversation {
-    /// Oldest first, without the system's words.
+    /// Oldest first, without the system prompt.
     pub messages: Vec<Message>,
     /// Of all runs of the thread.
     #[serde(deserialize_with = "usage_of")]
@@ -72,7 +72,7 @@ pub struct Conversation {
     pub cut: Option<Cut>,
 }
 
-/// In a thread that was carried over, `usage` may be another framework's word for something else.
+/// In a restored thread, `usage` may be another framework's name for something else.
 fn usage_of<'de, D: serde::Deserializer<'de>>(deserializer: D) -> Result<Usage, D::Error> {
     Ok(Usage::deserialize(Value::deserialize(deserializer)?).unwrap_or_default())
 }
@@ -99,11 +99,11 @@ impl State for Conversation {
 }
 
 impl Conversation {
-    /// The conversation with what a new run was asked. Calls that no earlier run has answered get an answer, because
-    /// providers refuse a conversation with loose ends.
+    /// The conversation with a new run's input. Calls that no earlier run answered get an answer, because providers
+    /// refuse a conversation with unanswered calls.
     #[must_use]
     pub fn asked(mut self, input: &Value) -> Self {
-        // A thread that was carried over, with messages edited by hand, may hold fewer than were left out.
+        // A restored thread with messages edited by hand may hold fewer than were left out.
         self.cut = self.cut.filter(|cut| cut.messages <= self.messages.len());
         let open = self.open_calls();
         self.messages.extend(open.into_iter().map(|id| Message::tool(id, "the run ended before this call")));
@@ -116,7 +116,7 @@ impl Conversation {
         self.cut.as_ref().map_or(0, |cut| cut.messages).min(self.messages.len())
     }
 
-    /// The last thing the model said.
+    /// The text of the model's last message.
     pub fn answer(&self) -> String {
         let last = self.messages.iter().rev().find(|message| message.role == MessageRole::Assistant);
         last.map(Message::text).unwrap_or_default()
@@ -137,14 +137,14 @@ impl Conversation {
     }
 }
 
-/// What a run was asked. A run's `input` is a text, or an object with `messages` (each with `role` and `content`),
-/// `content`, `text` or `task`; anything else stands as the JSON it is. A content is a text or a list of parts.
+/// The messages of a run's input. `input` is a text, or an object with `messages` (each with `role` and `content`),
+/// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts.
 pub fn messages_of(input: &Value) -> Vec<Message> {
     let user = |content| Message { content, ..Message::user("") };
     if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
         let read = |message: &Value| {
             let role = message.get("role").cloned().and_then(|role| serde_json::from_value::<MessageRole>(role).ok());
-            // The system's words are the configuration's, and a tool's result is nobody's to claim.
+            // System messages come from the configuration, and no input may supply a tool's result.
             let role = role.filter(|role| *role == MessageRole::Assistant).unwrap_or(MessageRole::User);
             Message { role, ..user(content_of(&message["content"])) }
         };
@@ -162,7 +162,7 @@ fn content_of(content: &Value) -> Vec<Part> {
     }
 }
 
-/// One part. An image may also come as a data URI or as what an event says of an artifact.
+/// One part. An image may also be a data URI, or an artifact as an event describes it.
 fn part_of(part: &Value) -> Part {
     let text = |value: &Value| value.as_str().map(str::to_owned);
     if part["type"] == "image" {
@@ -181,7 +181,7 @@ fn part_of(part: &Value) -> Part {
 }
 
 impl Assistant {
-    /// With a tool that reads what results of others were put aside.
+    /// With a tool that reads results that were offloaded.
     fn with_artifacts(&self, host: &Arc<dyn RunHost>) -> Self {
         let mut assistant = self.clone();
         if !self.toolbox.is_empty() {

@@ -1,4 +1,4 @@
-//! The model's turn: its answer is streamed as it is written, kept, and then told whole.
+//! The model's turn: its answer is streamed as it is written, saved, and then emitted whole.
 
 use std::sync::Arc;
 
@@ -19,10 +19,10 @@ use crate::{
     engine::{NodeContext, Stop},
 };
 
-/// Most characters of an answer that go out in one piece, when several have come in the meantime.
-const PIECE_CHARS_MAX: usize = 4_096;
+/// An accumulated piece of an answer that has reached this size is sent, bytes.
+const PIECE_BYTES: usize = 4_096;
 
-/// An answer as it is kept: with the span its pieces went out under.
+/// An answer as it is stored: with the span under which its pieces were streamed.
 #[derive(Serialize, Deserialize)]
 struct Answer {
     span: SpanId,
@@ -49,7 +49,7 @@ async fn answered(
     tools: Vec<ToolSpec>,
     cut: Option<&Cut>,
 ) -> Result<Answer, Stop> {
-    // A call that a crash cut off has left pieces behind, so each call has a span of its own.
+    // A call cut off by a crash has left pieces behind, so each call has a span of its own.
     let span = visit.fresh_span("message");
     let request = request(assistant, visit, tools, cut).await;
     let began = (visit.env.stopwatch)();
@@ -57,7 +57,7 @@ async fn answered(
     let (sender, pieces) = unbounded_channel();
     let asking = async move {
         let mut tell = |delta: Delta| {
-            // Nobody listens any more when the log is gone; the call below then ends as well.
+            // The receiver is gone when the log is; the call below then ends as well.
             let _ = sender.send(delta);
         };
         complete_until(&*assistant.model, &request, &mut tell, &visit.env.cancel).await
@@ -89,7 +89,7 @@ async fn request(
     Request { messages, tools, temperature: assistant.temperature, max_tokens: assistant.max_tokens }
 }
 
-/// Puts the picture itself in the place of a pointer to it.
+/// Replaces a pointer to an image by the image itself.
 async fn fetch(host: &dyn RunHost, part: &mut Part) {
     let Part::Image { source, .. } = part else { return };
     let ImageSource::ArtifactId(artifact) = source else { return };
@@ -101,7 +101,7 @@ async fn fetch(host: &dyn RunHost, part: &mut Part) {
     }
 }
 
-/// Passes the pieces on in their order. What piles up while one is under way goes out together.
+/// Streams the pieces in order. Those that accumulate during an emission are sent together.
 async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, span: &SpanId) -> Result<(), HostError> {
     let thought = SpanId::trusted(&format!("{span}.thought"));
     let mut waiting = None;
@@ -124,11 +124,11 @@ async fn stream(mut pieces: UnboundedReceiver<Delta>, emitter: &dyn Emitter, spa
     Ok(())
 }
 
-/// Appends `more` to `piece`; gives it back where they do not go together.
+/// Appends `more` to `piece`; returns it if the two cannot be joined.
 fn joined(piece: &mut Delta, more: Delta) -> Option<Delta> {
     match (piece, more) {
         (Delta::Text(text), Delta::Text(more)) | (Delta::Reasoning(text), Delta::Reasoning(more))
-            if text.len() < PIECE_CHARS_MAX =>
+            if text.len() < PIECE_BYTES =>
         {
             text.push_str(&more);
             None
@@ -152,7 +152,7 @@ async fn tell(assistant: &Assistant, visit: &NodeContext<Conversation>, answer: 
         "finish": finish, "duration_ms": took_ms,
     });
     if !message.tool_calls.is_empty() {
-        // By the spans under which they will be made: the provider's own ids need not be the only ones.
+        // Under the spans that the calls will have: the provider's own ids need not be unique.
         let (calls, tools) = (message.tool_calls.iter().enumerate(), visit.next_span("tools"));
         let calls: Vec<Value> =
             calls.map(|(n, call)| json!({"id": format!("{tools}.{n}"), "name": call.name})).collect();

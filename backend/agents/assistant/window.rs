@@ -1,5 +1,5 @@
-//! How much of a conversation the model is shown: what its context window has room for. The rest stays in the thread, and
-//! a summary says what it was about.
+//! How much of a conversation the model is shown: what fits its context window. The rest stays in the thread, with a
+//! summary in its place.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -13,26 +13,26 @@ use crate::{
     },
 };
 
-/// What a message takes besides its words, tokens.
+/// Tokens of a message apart from its text.
 const MESSAGE_TOKENS: usize = 8;
-/// Of the room, the part that is used again after a cut: one in so many. So the next turns only add to the prompt.
+/// The part of the room used again after a cut, one in so many, so that the next turns only append to the prompt.
 const USED_AFTER_CUT: usize = 2;
-/// Where no longest answer is configured, the part of the window that is left for one: one in so many.
+/// The part of the window left for the answer if no longest answer is configured: one in so many.
 const ANSWER_PART: usize = 8;
 
 /// What the model is no longer shown.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Cut {
-    /// The messages from the beginning that are left out.
+    /// The number of messages left out at the beginning.
     pub messages: usize,
-    /// What they were about.
+    /// A summary of them.
     pub summary: String,
 }
 
-/// A cut as the log tells of it.
+/// A cut as the log reports it.
 pub(super) struct Compaction {
     pub cut: Cut,
-    /// About how long the conversation's part of the prompt would be, and is, tokens.
+    /// Approximate tokens of the conversation's part of the prompt, before and after the cut.
     pub tokens_before: usize,
     pub tokens_after: usize,
 }
@@ -46,10 +46,10 @@ impl Compaction {
     }
 }
 
-/// The cut that the next prompt needs; none while everything fits that was shown so far.
+/// The cut that the next prompt needs; `None` while everything shown so far fits.
 ///
-/// It leaves out what came before one of the user's messages, or where the work on the last one alone is too long, the
-/// oldest calls of it: a tool's result is never shown without its call, and the last request always.
+/// It leaves out what came before one of the user's messages or, if the work on the last one alone is too long, the
+/// oldest calls of that work: a tool's result is never shown without its call, and the last request always is.
 pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) -> Option<Compaction> {
     let (messages, from) = (&conversation.messages, conversation.shown_from());
     let room = room(assistant, conversation, tools);
@@ -62,7 +62,7 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
     let fits = |at: &usize| shown(*at) <= room / USED_AFTER_CUT;
     let cut = starts(MessageRole::User).find(fits);
     let cut = cut.or_else(|| starts(MessageRole::Assistant).find(fits));
-    // What cannot be cut any shorter is for the provider to refuse.
+    // What cannot be cut any shorter is left to the provider to refuse.
     let cut = cut.or_else(|| starts(MessageRole::Assistant).chain(starts(MessageRole::User)).max())?;
     let mut left_out: Vec<Value> = messages[from..cut].iter().map(|message| json!(message)).collect();
     if let Some(earlier) = &conversation.cut {
@@ -72,13 +72,13 @@ pub(super) fn compaction(assistant: &Assistant, conversation: &Conversation, too
     Some(Compaction { tokens_after: shown(cut.messages), cut, tokens_before })
 }
 
-/// The messages that are shown when those before `from` are not: the last request stands before the work on it.
+/// The messages shown when those before `from` are not: the last request comes before the work on it.
 pub(super) fn prompt(messages: &[Message], from: usize) -> impl Iterator<Item = &Message> {
     let request = messages.iter().rposition(|message| message.role == MessageRole::User).filter(|at| *at < from);
     request.map(|at| &messages[at]).into_iter().chain(&messages[from..])
 }
 
-/// What the window has left for the conversation, tokens.
+/// Tokens of the window left for the conversation.
 fn room(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) -> usize {
     let window = assistant.context_tokens as usize;
     let answer = assistant.max_tokens.map_or(window / ANSWER_PART, |tokens| tokens as usize);
@@ -88,7 +88,7 @@ fn room(assistant: &Assistant, conversation: &Conversation, tools: &[ToolSpec]) 
     window.saturating_sub(answer).saturating_sub(fixed)
 }
 
-/// About how many tokens a message takes.
+/// Approximate tokens of a message.
 fn tokens(message: &Message) -> usize {
     let of_part = |part: &Part| match part {
         Part::Text { text } | Part::Reasoning { text, .. } => text.len().div_ceil(TOKEN_BYTES),
@@ -179,7 +179,7 @@ mod tests {
         let mut conversation = Conversation::default();
         said(&mut conversation, Message::user("x".repeat(9_000)));
         assert!(compaction(&assistant(4_000), &conversation, &[]).is_none());
-        // One message that is too long alone is the provider's to refuse.
+        // A single message that is too long is left to the provider to refuse.
         said(&mut conversation, Message::user("x".repeat(90_000)));
         let cut = compaction(&assistant(4_000), &conversation, &[]).unwrap().cut;
         assert_eq!(cut.messages, 1);

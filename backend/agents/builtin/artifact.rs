@@ -1,4 +1,4 @@
-//! `read_artifact`: what a tool's result was that is too long for the conversation, a part at a time or by a search.
+//! `read_artifact`: reads a tool's result that is too long for the conversation, in parts or by a search.
 
 use std::sync::Arc;
 
@@ -16,12 +16,12 @@ use crate::{
     emitters::host::{Piece, RunHost},
 };
 
-/// The tool's name; results that were put aside speak of it.
+/// The tool's name; offloaded results refer to it.
 pub const READ_ARTIFACT: &str = "read_artifact";
 
-/// What is searched at a time, bytes.
+/// Bytes searched at a time.
 const CHUNK_BYTES: usize = 1024 * 1024;
-/// What is shown before and after a place that was found, bytes.
+/// Bytes shown before and after a match.
 const AROUND_BYTES: usize = 200;
 
 /// Reads artifacts of the run's owner.
@@ -71,7 +71,7 @@ impl ReadArtifact {
         piece.ok_or_else(|| ToolError::Failed("there is no such artifact".to_owned()))
     }
 
-    /// Goes through the artifact chunk by chunk; each begins a little before the end of the one before it.
+    /// Searches the artifact chunk by chunk; each begins a little before the end of the one before it.
     async fn search(&self, artifact: &str, offset: u64, wanted: &[u8]) -> Result<Value, ToolError> {
         let (mut matches, mut from) = (Vec::new(), offset);
         let finder = memmem::Finder::new(wanted);
@@ -137,7 +137,7 @@ mod tests {
     #[tokio::test]
     async fn a_text_is_found_wherever_it_lies_and_a_search_is_bounded() {
         let mut bytes = vec![b'.'; 3 * CHUNK_BYTES];
-        // In the middle of a chunk, over the edge of two, and at the end.
+        // Inside a chunk, across two chunks, and at the end.
         for at in [500, CHUNK_BYTES - 3, 3 * CHUNK_BYTES - 6] {
             bytes[at..at + 6].copy_from_slice(b"needle");
         }

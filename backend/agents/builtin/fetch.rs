@@ -1,7 +1,7 @@
 //! `fetch`: GET from the hosts that the configuration names.
 //!
-//! Every address is looked at after its name was resolved, and the connection goes to that very address; every redirect
-//! is a new question with the same checks. No proxy of the environment stands between.
+//! Every address is checked after its name was resolved, and the connection uses that very address; every redirect goes
+//! through the same checks. Proxies from the environment are not used.
 
 use std::{sync::Arc, time::Duration};
 
@@ -30,9 +30,9 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 pub struct Settings {
     /// `example.org`, `*.example.org`, `*`, each also with a port; without one, 80 and 443.
     pub allow: Vec<String>,
-    /// Of these, hosts that may lead to private addresses. Link-local ones stay out of reach.
+    /// Of these, hosts that may resolve to private addresses. Link-local ones stay forbidden.
     pub allow_private: Vec<String>,
-    /// Most bytes of one answer; the rest is left out, and the result says so.
+    /// Most bytes of one response; the rest is dropped, and the result says so.
     pub bytes_max: usize,
     pub time_max: Duration,
 }
@@ -49,7 +49,7 @@ impl Fetch {
         let parse = |hosts: &[String]| hosts.iter().map(|host| Host::parse(host)).collect::<Result<Vec<_>, _>>();
         let hosts = Hosts { allowed: parse(&settings.allow)?, private: parse(&settings.allow_private)? };
         let hosts = Arc::new(hosts);
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; later calls find it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let builder = || {
             reqwest::Client::builder()
@@ -59,7 +59,7 @@ impl Fetch {
                 .connect_timeout(CONNECT_WAIT_MAX)
                 .dns_resolver(Arc::new(Resolver(Arc::clone(&hosts))))
         };
-        // A machine without certificates can still fetch from plain hosts.
+        // A machine without certificates can still fetch from plain HTTP hosts.
         let http = builder().build().or_else(|_| builder().tls_certs_only([]).build());
         Ok(Self { http: http.map_err(|error| crate::client::describe(&error))?, hosts, settings })
     }
@@ -104,7 +104,7 @@ impl Fetch {
     }
 }
 
-/// The bytes as text, when they are; a character that the end cut in two is left out.
+/// The bytes as text, if they are; a character cut off at the end is dropped.
 fn text_of(bytes: Vec<u8>, truncated: bool) -> Result<String, Vec<u8>> {
     match String::from_utf8(bytes) {
         Ok(text) if text.contains('\0') => Err(text.into_bytes()),

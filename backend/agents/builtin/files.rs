@@ -1,7 +1,7 @@
 //! `files`: list, read, search and write below one folder.
 //!
-//! The folder is opened once, and every path is resolved against that handle by `cap-std`: `..`, absolute paths and links
-//! that lead out of it are refused by the kernel's own lookup, so there is no moment between a check and its use.
+//! The folder is opened once, and `cap-std` resolves every path against that handle: `..`, absolute paths and links
+//! that lead out of it are refused by the kernel's own lookup, so there is no gap between a check and its use.
 
 use std::{
     io::{Read, Seek, SeekFrom, Write},
@@ -28,7 +28,7 @@ const READ_BYTES_MAX: u64 = 256 * 1024;
 const WRITE_BYTES_MAX: usize = 1024 * 1024;
 /// Most entries of one list.
 const ENTRIES_MAX: usize = 1_000;
-/// Most lines one search gives.
+/// Most lines one search returns.
 const MATCHES_MAX: usize = 200;
 /// Most files one search opens.
 const SEARCHED_MAX: usize = 10_000;
@@ -43,25 +43,25 @@ const LINE_CHARS_MAX: usize = 300;
 pub struct Root {
     dir: Dir,
     path: PathBuf,
-    /// Every owner sees a folder of their own inside of it.
+    /// Each owner sees a subfolder of their own.
     per_owner: bool,
 }
 
 impl Root {
-    /// Opens the folder, and makes it when there is none.
+    /// Opens the folder, and creates it if there is none.
     pub fn open(path: &Path, per_owner: bool) -> std::io::Result<Arc<Self>> {
         Dir::create_ambient_dir_all(path, ambient_authority())?;
         let path = path.canonicalize()?;
         Ok(Arc::new(Self { dir: Dir::open_ambient_dir(&path, ambient_authority())?, path, per_owner }))
     }
 
-    /// What the calls share that write for a run.
+    /// The name of the lock that calls which write for a run share.
     pub(super) fn shared(&self, context: &RunContext) -> String {
         let path = if self.per_owner { self.path.join(context.owner_id.as_str()) } else { self.path.clone() };
         format!("folder {}", path.display())
     }
 
-    /// What a run may see, opened, and its path.
+    /// The folder that a run may see, opened, and its path.
     pub(super) fn of(&self, context: &RunContext) -> std::io::Result<(Dir, PathBuf)> {
         if !self.per_owner {
             return Ok((self.dir.try_clone()?, self.path.clone()));
@@ -84,7 +84,7 @@ struct Files {
     work: Work,
 }
 
-/// The four tools over one folder, named `<prefix>_list` and so on; without `write` the three that only look.
+/// The four tools over one folder, named `<prefix>_list` and so on; without `write` the three that only read.
 pub fn tools(root: &Arc<Root>, prefix: &str, write: bool) -> Vec<Arc<dyn Tool>> {
     let path = json!({"type": "string", "minLength": 1, "maxLength": 4096, "description": "relative to the folder"});
     let object = |required: &[&str], properties: Value| json!({"type": "object", "required": required, "additionalProperties": false, "properties": properties});
@@ -169,7 +169,7 @@ impl Tool for Files {
     }
 }
 
-/// The path asked for; `.` where none is.
+/// The path argument; `.` if there is none.
 fn path(args: &Value) -> &str {
     let path = text(args, "path").trim_start_matches("./");
     if path.is_empty() { "." } else { path }
@@ -201,7 +201,7 @@ fn list(root: &Dir, _: &RunContext, args: &Value, _: &CancellationToken) -> Resu
     Ok(json!({"entries": entries, "more": more}))
 }
 
-/// A file of the folder. Anything else (a pipe, a device) would keep its reader waiting, so it is refused.
+/// Opens a file of the folder. Anything else (a pipe, a device) would block its reader, so it is refused.
 fn open(root: &Dir, path: &str) -> Result<cap_std::fs::File, ToolError> {
     let mut options = OpenOptions::new();
     options.read(true).custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
@@ -240,7 +240,7 @@ fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationTo
         "append" => {
             let mut options = OpenOptions::new();
             options.append(true).create(true);
-            // A pipe without a reader refuses, and is then no file.
+            // A pipe without a reader fails to open; another one is then refused as not a file.
             options.custom_flags(i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or_default());
             let mut file = root.open_with(path, &options).map_err(failed)?;
             if !file.metadata().map_err(failed)?.is_file() {
@@ -249,13 +249,13 @@ fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationTo
             file.write_all(text.as_bytes()).and_then(|()| file.sync_all()).map_err(failed)?;
         }
         "replace" => {
-            // Whole or not at all: written beside, then put in its place. Two runs do not share the name.
+            // Atomic: written beside the file, then renamed. Two runs do not share the temporary name.
             let beside = path.with_file_name(format!(".{}.{}", name.to_string_lossy(), context.run_id));
             let mut file = root.create(&beside).map_err(failed)?;
             let written = file.write_all(text.as_bytes()).and_then(|()| file.sync_all());
             let moved = written.and_then(|()| root.rename(&beside, root, path));
             if let Err(error) = moved {
-                // What is left beside is of no use to anybody.
+                // The temporary file is of no further use.
                 let _ = root.remove_file(&beside);
                 return Err(failed(error));
             }
@@ -269,7 +269,7 @@ fn write_file(root: &Dir, context: &RunContext, args: &Value, _: &CancellationTo
     Ok(json!({"path": path.display().to_string(), "bytes_written": text.len()}))
 }
 
-/// A search on its way through the folders.
+/// A search through the folders.
 struct Search<'a> {
     wanted: String,
     ignore_case: bool,
@@ -290,7 +290,7 @@ fn search(root: &Dir, _: &RunContext, args: &Value, cancel: &CancellationToken) 
 }
 
 impl Search<'_> {
-    /// Links are not followed: what they lead to is found where it lies.
+    /// Links are not followed: their targets are found where they are.
     fn folder(&mut self, folder: &Dir, at: &str, depth: usize) -> Result<(), ToolError> {
         if depth > DEPTH_MAX {
             self.more = true;

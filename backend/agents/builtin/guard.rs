@@ -1,4 +1,4 @@
-//! Which addresses of the network a fetch may reach: hosts by name, and addresses after their resolution.
+//! Which network addresses a fetch may reach: hosts by name, and addresses after resolution.
 
 use std::{
     net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr},
@@ -32,7 +32,7 @@ impl Host {
         if fits { Ok(Self { name, port }) } else { Err(wrong()) }
     }
 
-    /// Without a port the usual ones are meant.
+    /// Without a port, 80 and 443.
     fn covers(&self, host: &str, port: u16) -> bool {
         let by_name = match self.name.strip_prefix("*.") {
             Some(parent) => host.strip_suffix(parent).is_some_and(|child| child.ends_with('.')),
@@ -46,12 +46,12 @@ impl Host {
 #[derive(Clone, Debug, Default)]
 pub(super) struct Hosts {
     pub(super) allowed: Vec<Host>,
-    /// Of these, the ones whose addresses may be private.
+    /// Of these, those whose addresses may be private.
     pub(super) private: Vec<Host>,
 }
 
 impl Hosts {
-    /// Whether a URL may be asked for, as far as its text tells; its addresses are looked at when it is resolved.
+    /// Whether a URL may be fetched, judging by its text; its addresses are checked when it is resolved.
     pub(super) fn check(&self, url: &Url) -> Result<(), String> {
         let (Some(host), Some(port)) = (url.host_str(), url.port_or_known_default()) else {
             return Err("this URL has no host".to_owned());
@@ -82,8 +82,8 @@ fn private(host: &str) -> String {
     format!("{host} resolves to a private address")
 }
 
-/// Resolves names and gives only addresses that may be reached. Whoever connects is given these addresses and no name,
-/// so a name that leads elsewhere a moment later changes nothing.
+/// Resolves names, and only to addresses that may be reached. The connection is given these addresses and no name, so a
+/// name that resolves differently later changes nothing.
 pub(super) struct Resolver(pub(super) Arc<Hosts>);
 
 impl Resolve for Resolver {
@@ -106,11 +106,11 @@ impl Resolve for Resolver {
     }
 }
 
-/// An address of the open internet.
+/// An address of the public internet.
 fn is_public(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => is_public_v4(v4),
-        // Global unicast, but for documentation, benchmarks and the other special blocks below 2001::/23.
+        // Global unicast, except documentation, benchmarks and the other special blocks below 2001::/23.
         IpAddr::V6(v6) => embedded_v4(v6).map_or_else(
             || {
                 let [a, b, ..] = v6.segments();
@@ -136,7 +136,7 @@ fn is_public_v4(v4: Ipv4Addr) -> bool {
     !special
 }
 
-/// Link-local addresses hold the cloud's metadata services; nobody's wiki is there.
+/// Link-local addresses hold the metadata services of clouds, and nothing worth fetching.
 fn is_never(address: IpAddr) -> bool {
     match address {
         IpAddr::V4(v4) => v4.is_link_local() || v4.is_multicast() || v4.is_broadcast() || v4.is_unspecified(),
@@ -153,7 +153,7 @@ fn is_never(address: IpAddr) -> bool {
     }
 }
 
-/// The v4 address inside of a v6 one: mapped, compatible, translated (NAT64, 6to4).
+/// The IPv4 address embedded in an IPv6 one: mapped, compatible, translated (NAT64, 6to4).
 fn embedded_v4(v6: Ipv6Addr) -> Option<Ipv4Addr> {
     let of = |high: u16, low: u16| Ipv4Addr::from((u32::from(high) << 16) | u32::from(low));
     match v6.segments() {

@@ -1,6 +1,6 @@
-//! The tools that come with the program: files of one folder, pages of allowed hosts, commands, and artifacts.
+//! The built-in tools: files of one folder, pages of allowed hosts, commands, and artifacts.
 //!
-//! Invariant kept here: what a tool may reach is fixed when it is made. A path, a host or a link in the arguments can
+//! Invariant kept here: what a tool may reach is fixed at construction. A path, a host or a link in the arguments can
 //! only name something inside.
 //!
 //! Start reading at [`files`].
@@ -19,7 +19,7 @@ fn failed(error: impl std::fmt::Display) -> ToolError {
     ToolError::Failed(error.to_string())
 }
 
-/// A text argument; the schema saw that a required one is there.
+/// A text argument; the schema guarantees that a required one exists.
 fn text<'a>(args: &'a Value, name: &str) -> &'a str {
     args.get(name).and_then(Value::as_str).unwrap_or_default()
 }

@@ -1,8 +1,8 @@
-//! `shell`: a command in one folder, once somebody agreed to it.
+//! `shell`: a command in one folder, once it is approved.
 //!
-//! The command is the operator's risk: it runs as the server's own user, and its folder is no wall. What is kept here is
-//! that it gets none of the server's environment and none of its data, is bounded in time and output, and leaves no
-//! process behind.
+//! The command is the operator's risk: it runs as the server's own user, and its folder is no sandbox. This module
+//! ensures that it gets none of the server's environment and none of its data, is bounded in time and output, and
+//! leaves no process behind.
 
 use std::{ffi::OsString, path::Path, process::Stdio, sync::Arc, time::Duration};
 
@@ -21,17 +21,17 @@ use crate::{
     domain::context::RunContext,
 };
 
-/// How long the output of a command that ended may still be on its way.
+/// How long to wait for the last output of a command that ended.
 const LAST_WORDS: Duration = Duration::from_millis(500);
 
 /// How commands run.
 #[derive(Clone)]
 pub struct Settings {
-    /// The folder they run in, and their `HOME`.
+    /// The folder they run in, also their `HOME`.
     pub root: Arc<Root>,
     /// Their `PATH`.
     pub path: Option<OsString>,
-    /// Most bytes of output kept, of each stream; the rest is read and thrown away.
+    /// Most bytes kept of each output stream; the rest is read and dropped.
     pub output_bytes_max: usize,
     pub time_max: Duration,
     /// What they cannot reach.
@@ -77,13 +77,13 @@ impl Tool for Shell {
     }
 }
 
-/// A command and all it started. They end with this value.
+/// A command and everything it started. Dropping this ends them.
 struct Group(Option<Pid>);
 
 impl Group {
     fn end(&self) {
         if let Some(group) = self.0 {
-            // Nobody left is what was wanted.
+            // An error means that no process is left.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }
@@ -117,14 +117,14 @@ impl Shell {
             let mut reading = std::pin::pin!(async { tokio::join!(out.read(stdout), err.read(stderr)) });
             let mut read = false;
             let status = loop {
-                // Full pipes would hold the command up, so both are read while it runs.
+                // Full pipes would block the command, so both are read while it runs.
                 tokio::select! {
                     () = cancel.cancelled() => break None,
                     status = child.wait() => break Some(status),
                     _ = &mut reading, if !read => read = true,
                 }
             };
-            // What it left in the background must not keep the pipes open.
+            // Processes it left in the background must not keep the pipes open.
             group.end();
             if status.is_some() && !read {
                 let _ = tokio::time::timeout(LAST_WORDS, reading).await;
@@ -132,7 +132,7 @@ impl Shell {
             status
         };
         let Some(status) = ended else {
-            // Waited for, so that no zombie stays.
+            // Reaped, so that no zombie is left.
             let _ = child.wait().await;
             return Err(ToolError::Cancelled);
         };
@@ -215,13 +215,13 @@ mod tests {
         assert_eq!(done["stderr"], "end\n");
     }
 
-    /// Whether a process is there; one that only waits to be buried is not.
+    /// Whether a process exists; a zombie does not count.
     fn lives(pid: &str) -> bool {
         let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
         stat.rsplit_once(") ").is_some_and(|(_, rest)| !rest.starts_with('Z'))
     }
 
-    /// The kernel may take a moment over a process that nobody waits for.
+    /// The kernel may take a moment to remove a process that no parent waits for.
     async fn gone(pid: &str) {
         let gone = async {
             while lives(pid) {

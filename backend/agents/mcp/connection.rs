@@ -1,4 +1,4 @@
-//! [`Connection`]: a conversation with one server, and the process it is held with.
+//! [`Connection`]: a session with one MCP server, and the process behind it.
 
 use std::{collections::HashMap, ffi::OsString, process::Stdio, sync::Mutex, sync::PoisonError};
 
@@ -29,35 +29,35 @@ use crate::{
     domain::limits::MCP_MESSAGE_BYTES_MAX,
 };
 
-/// Longest line of a server's complaints that is logged, bytes.
+/// Longest logged line of a server's standard error, bytes.
 const LOG_LINE_BYTES_MAX: u64 = 1_000;
 
 pub(super) struct Connection {
     service: RunningService<RoleClient, ClientConfig>,
-    /// A program that was started for it; it ends with the connection.
+    /// The program started for it, which ends with the connection.
     process: Mutex<Option<Process>>,
 }
 
-/// What programs are started with.
+/// How programs are started.
 pub(super) struct LaunchOptions<'a> {
     /// Their `PATH`.
     pub(super) path: Option<&'a OsString>,
     pub(super) confinement: &'a Confinement,
-    /// Where their complaints are heard.
+    /// The tasks that log their standard error.
     pub(super) tasks: &'a TaskTracker,
 }
 
-/// A program and all it started (a launcher often starts the server proper).
+/// A program and everything it started (a launcher often starts the actual server).
 struct Process {
     group: Option<Pid>,
-    /// Killed and buried by the runtime when this is dropped.
+    /// Killed and reaped by the runtime when this is dropped.
     _child: Child,
 }
 
 impl Drop for Process {
     fn drop(&mut self) {
         if let Some(group) = self.group {
-            // Nobody left is what was wanted.
+            // An error means that no process is left.
             let _ = rustix::process::kill_process_group(group, Signal::KILL);
         }
     }
@@ -68,7 +68,7 @@ fn myself() -> ClientConfig {
 }
 
 impl Connection {
-    /// Starts a program and greets it.
+    /// Starts a program and performs the handshake.
     pub(super) async fn start(
         name: &str,
         command: &str,
@@ -78,7 +78,7 @@ impl Connection {
     ) -> Result<Self, String> {
         let LaunchOptions { path, confinement, tasks } = means;
         let dir = file.path(config.dir.as_deref().unwrap_or_else(|| std::path::Path::new(".")));
-        // A path with a slash is the file's own; a bare word is looked for in PATH.
+        // A path with a slash is relative to the configuration file; a bare name is searched for in PATH.
         let program = if command.contains('/') { file.path(command.as_ref()) } else { command.into() };
         let mut program = Command::new(program);
         program.args(&config.args).current_dir(&dir).env_clear();
@@ -98,7 +98,7 @@ impl Connection {
             return Err("its stdin or stdout is missing".to_owned());
         };
         if let Some(stderr) = stderr {
-            // Ends when the program does.
+            // Ends with the program.
             tasks.spawn(complaints(name.to_owned(), stderr));
         }
         let transport = AsyncRwTransport::new_client(stdout, stdin).with_max_line_length(MCP_MESSAGE_BYTES_MAX);
@@ -107,7 +107,7 @@ impl Connection {
         Ok(Self { service, process: Mutex::new(Some(process)) })
     }
 
-    /// Greets a server over HTTP.
+    /// Connects to a server over HTTP.
     pub(super) async fn reach(url: &str, config: &Mcp, web: &Web) -> Result<Self, String> {
         let address = Url::parse(url).map_err(|error| format!("invalid url: {error}"))?;
         let mut headers = HashMap::new();
@@ -123,7 +123,7 @@ impl Connection {
         settings.max_sse_event_size = MCP_MESSAGE_BYTES_MAX;
         let transport = StreamableHttpClientTransport::with_client(web.client(&address)?, settings);
         let service = serve_client(myself(), transport).await;
-        // The library's error may hold headers of the request.
+        // The library's error may contain headers of the request.
         let service = service.map_err(|_| "it does not respond like an MCP server".to_owned())?;
         Ok(Self { service, process: Mutex::new(None) })
     }
@@ -136,14 +136,14 @@ impl Connection {
         self.service.is_closed() || self.service.peer().is_transport_closed()
     }
 
-    /// Ends the conversation and the program.
+    /// Ends the session and the program.
     pub(super) fn end(&self) {
         self.service.cancellation_token().cancel();
         drop(self.process.lock().unwrap_or_else(PoisonError::into_inner).take());
     }
 }
 
-/// What a program says on its standard error, for whoever looks at debug logs.
+/// Logs a program's standard error at debug level.
 async fn complaints(server: String, stderr: tokio::process::ChildStderr) {
     let mut lines = BufReader::new(stderr);
     let mut line = Vec::new();

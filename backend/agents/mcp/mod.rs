@@ -1,10 +1,10 @@
-//! Tools of other programs: servers that speak MCP, started here or reached over HTTP.
+//! Tools of MCP servers, started here or reached over HTTP.
 //!
-//! Invariant kept here: a run gets a snapshot. Its tools are listed once, when it starts, and stay as they were, with
-//! the credentials read then. A server that dies turns calls into failures and is started again for the next run.
+//! Invariant kept here: a run gets a snapshot. Its tools are listed once, when it starts, and do not change, nor do the
+//! credentials read then. If a server dies, its calls fail, and it is started again for the next run.
 //!
-//! What a server says is not believed further than it has to be: names, schemas, results and their sizes are bounded
-//! before anybody sees them.
+//! A server is trusted no further than necessary: names, schemas, results and their sizes are bounded before anything
+//! uses them.
 //!
 //! Start reading at [`Servers`], then `connection` and `tool`.
 
@@ -24,10 +24,10 @@ use crate::{
     confine::Confinement,
 };
 
-/// The place of one server: nobody else connects while somebody does.
+/// The connection of one server; only one caller connects at a time.
 type ConnectionSlot = Arc<Mutex<Option<Arc<Connection>>>>;
 
-/// The tool servers of the configuration. Cloning shares the connections.
+/// The tool servers of the configuration. Clones share the connections.
 #[derive(Clone)]
 pub struct Servers {
     slots: Arc<Mutex<BTreeMap<String, ConnectionSlot>>>,
@@ -43,7 +43,7 @@ impl Servers {
         Self { slots: Arc::default(), web, path, confinement, tasks: TaskTracker::new() }
     }
 
-    /// The server's tools as they are now; it is started when it is not there.
+    /// The server's current tools; it is started if it is not running.
     pub async fn tools(&self, name: &str, config: &Mcp, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
         let within = Duration::from_secs(config.start_timeout_s);
         let told = |why: String| format!("the tool server {name}: {why}");
@@ -58,7 +58,7 @@ impl Servers {
         let place = Arc::clone(self.slots.lock().await.entry(name.to_owned()).or_default());
         let mut place = place.lock().await;
         if let Some(connection) = place.take().filter(|connection| !connection.is_closed()) {
-            // An HTTP server that went away is only noticed when it is asked.
+            // A lost HTTP server is only noticed by a request.
             if let Ok(tools) = tool::list(name, config, &connection).await {
                 *place = Some(connection);
                 return Ok(tools);
@@ -82,7 +82,7 @@ impl Servers {
         }
     }
 
-    /// Ends the servers that were started. Runs that still have their tools see calls fail.
+    /// Ends the servers that were started. Calls of runs that still have their tools fail.
     pub async fn close(&self) {
         let slots = std::mem::take(&mut *self.slots.lock().await);
         for place in slots.into_values() {

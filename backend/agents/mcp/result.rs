@@ -1,11 +1,11 @@
-//! What a server's tool gave back, as a result of ours.
+//! Converts the result of a server's tool into one of ours.
 
 use rmcp::model::{CallToolResult, ContentBlock, ResourceContents};
 use serde_json::{Value, json};
 
 use crate::agents::tools::ToolError;
 
-/// Characters of a failure that are repeated.
+/// Characters kept of a failure.
 const FAILURE_CHARS_MAX: usize = 4_000;
 
 pub(super) fn of(given: CallToolResult) -> Result<Value, ToolError> {
@@ -45,7 +45,7 @@ fn part(block: ContentBlock) -> Value {
             },
             _ => unknown(),
         },
-        // A block of a later protocol.
+        // A block of a later protocol version.
         _ => unknown(),
     }
 }

@@ -25,13 +25,13 @@ use crate::{
 
 /// Most pages of a list of tools.
 const PAGES_MAX: usize = 64;
-/// Characters of a server's error that are repeated.
+/// Characters kept of a server's error.
 const ERROR_CHARS_MAX: usize = 1_000;
 
 struct McpTool {
-    /// With the prefix, as models are told.
+    /// With the prefix, as models see it.
     name: String,
-    /// As the server calls it.
+    /// The server's own name for it.
     own_name: String,
     server: String,
     description: String,
@@ -42,7 +42,7 @@ struct McpTool {
     connection: Arc<Connection>,
 }
 
-/// Everything the server offers and the configuration wants.
+/// The tools that the server offers and the configuration selects.
 pub(super) async fn list(
     server: &str,
     config: &Mcp,
@@ -85,7 +85,7 @@ fn ours(server: &str, config: &Mcp, connection: &Arc<Connection>, tool: TheirToo
     if serde_json::to_vec(&tool.input_schema).map_or(usize::MAX, |bytes| bytes.len()) > MCP_SCHEMA_BYTES_MAX {
         return Err(format!("the schema of {name} is longer than {MCP_SCHEMA_BYTES_MAX} bytes"));
     }
-    // What a server says of its own tools are hints; where it says nothing, the protocol has the worst stand for it.
+    // A server's annotations of its tools are hints; where one is missing, the protocol assumes the worst.
     let hints = tool.annotations.unwrap_or_default();
     let harmless = hints.read_only_hint == Some(true) || hints.destructive_hint == Some(false);
     Ok(Arc::new(McpTool {
@@ -131,7 +131,7 @@ impl Tool for McpTool {
             let mut params = CallToolRequestParams::new(self.own_name.clone());
             params.arguments = if let Value::Object(args) = args { Some(args) } else { None };
             params.meta = Some(about(context));
-            // Dropped, the call tells the server that nobody waits any more.
+            // Dropping the call notifies the server that the caller no longer waits.
             let given = tokio::select! {
                 biased;
                 () = cancel.cancelled() => return Err(ToolError::Cancelled),
@@ -146,7 +146,7 @@ impl Tool for McpTool {
     }
 }
 
-/// Which run calls, for servers that act for its user: the protocol's own member for the trace, and members of ours.
+/// Which run calls, for servers that act for its user: the protocol's member for the trace, and our own members.
 fn about(context: &RunContext) -> RequestMetaObject {
     let mut meta = RequestMetaObject::new();
     if let Some(trace_id) = &context.trace_id {
@@ -162,7 +162,7 @@ fn about(context: &RunContext) -> RequestMetaObject {
     meta
 }
 
-/// An error in words that hold no header and no address.
+/// An error text without headers and addresses.
 fn told(error: &ServiceError) -> String {
     match error {
         ServiceError::McpError(error) => error.message.chars().take(ERROR_CHARS_MAX).collect(),

@@ -39,7 +39,7 @@ fn calls_results_and_thoughts_survive_a_checkpoint() {
     }
     assert_eq!(answer.visible(), [Part::text("yes")]);
     assert_eq!(answer.text(), "yes");
-    // What an earlier version kept has fewer members.
+    // What an earlier version stored has fewer members.
     let old: Message = serde_json::from_value(json!({"role": "assistant", "content": []})).unwrap();
     assert!(old.tool_calls.is_empty() && old.tool_call_id.is_none());
 }

@@ -1,4 +1,4 @@
-//! What a provider's failure means to the caller.
+//! Classifies a provider's failures for the caller.
 
 use std::{error::Error as _, time::Duration};
 
@@ -12,10 +12,10 @@ use crate::{
     clock::Clock,
 };
 
-/// Characters of a provider's own words that an error repeats.
+/// Characters of a provider's own message kept in an error.
 const WORDS_CHARS_MAX: usize = 500;
 
-/// Words in which providers say that a conversation is too long.
+/// Phrases in which providers report that a conversation is too long.
 const TOO_LONG: &[&str] = &[
     "context_length_exceeded",
     "maximum context length",
@@ -26,9 +26,9 @@ const TOO_LONG: &[&str] = &[
     "context window",
     "request_too_large",
 ];
-/// Words in which providers say that they will not.
+/// Phrases in which providers refuse.
 const REFUSED: &[&str] = &["content_policy", "content_filter", "safety", "insufficient_quota", "billing"];
-/// Words in which providers say that it may go better later; they come inside of a stream that began well.
+/// Phrases of temporary failures; they come inside a stream that began well.
 const LATER: &[&str] = &[
     "overloaded",
     "rate_limit",
@@ -41,7 +41,7 @@ const LATER: &[&str] = &[
     "try again",
 ];
 
-/// Sorts an error of the provider library.
+/// Classifies an error of the provider library.
 pub(super) fn model_error(error: &genai::Error) -> ModelError {
     use genai::Error as E;
     match error {
@@ -88,7 +88,7 @@ fn of_transport(error: &(dyn std::error::Error + 'static)) -> ModelError {
     }
     let Some(request) = error.downcast_ref::<reqwest::Error>() else { return cut() };
     if request.is_builder() {
-        // The cause may be a header's value, and that is the key.
+        // The cause may be a header's value, which is the key.
         return ModelError::new(ModelErrorKind::Other, "the request cannot be sent; check the API key for line breaks");
     }
     if request.is_body() || request.is_decode() {
@@ -114,7 +114,7 @@ fn of_status(status: StatusCode, body: &str, headers: &HeaderMap) -> ModelError 
             );
         }
         (402, _) => ModelErrorKind::Refused,
-        // A word may call for patience where the status calls for none, but a client's mistake stays one.
+        // Words of a refusal outweigh a retryable status; a temporary phrase does not make another status retryable.
         (408 | 409 | 425 | 429 | 500..=599, Some(ModelErrorKind::Refused)) => ModelErrorKind::Refused,
         (408 | 409 | 425 | 429 | 500..=599, _) => ModelErrorKind::Transient,
         (_, Some(kind @ (ModelErrorKind::ContextTooLong | ModelErrorKind::Refused))) => kind,
@@ -143,7 +143,7 @@ fn kind_of_words(body: &str) -> Option<ModelErrorKind> {
     }
 }
 
-/// The sentence for people in an error's body, wherever the provider put it.
+/// The human-readable message in an error's body, wherever the provider put it.
 fn words(body: &Value) -> String {
     let places = [&body["error"]["message"], &body["message"], &body["error"], &body["detail"], body];
     let said = places.into_iter().find_map(Value::as_str).unwrap_or_default();

@@ -1,10 +1,10 @@
-//! The models there are.
+//! The model implementations.
 //!
-//! Invariant kept here: a model is a value that was made once, with its key inside; no call looks anything up in the
-//! environment, and no key comes out again in an error, a log line or a `Debug`.
+//! Invariant kept here: a model is a value that is built once, with its key inside; no call reads the environment, and
+//! no key appears in an error, a log line or a `Debug`.
 //!
-//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its repetitions); `translate` turns
-//! our words into the provider library's and back, `error` sorts the failures.
+//! Start reading at [`scripted`] (no network at all), then [`provider`] (a call and its retries); `translate` converts
+//! to the provider library's types and back, `error` classifies the failures.
 
 mod error;
 pub mod provider;

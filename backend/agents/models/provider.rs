@@ -1,6 +1,6 @@
-//! [`Provider`]: a model behind somebody's HTTP interface, reached through the `genai` library.
+//! [`Provider`]: a model behind an HTTP API, reached through the `genai` library.
 //!
-//! A call is made again only while nothing of its answer was told yet, and only when the failure can pass.
+//! A call is retried only while no piece of its answer was passed on, and only after a temporary failure.
 
 use std::{fmt, sync::Arc, time::Duration};
 
@@ -37,18 +37,18 @@ fn adapter(kind: Kind) -> AdapterKind {
 #[derive(Clone, Debug)]
 pub struct Settings {
     pub kind: Kind,
-    /// As the provider calls it.
+    /// The provider's name for it.
     pub model: String,
     pub base_url: Url,
-    /// Goes to `base_url` and nowhere else.
+    /// Sent to `base_url` and nowhere else.
     pub key: Option<Secret>,
     /// Longest time for one whole answer.
     pub answer_time_max: Duration,
     /// Longest silence: before the first byte and between two.
     pub silence_max: Duration,
-    /// How often a failed call is made again.
+    /// How often a failed call is retried.
     pub retries: u32,
-    /// How hard the model thinks, in the words that providers share.
+    /// The reasoning effort, in the terms that providers share.
     pub reasoning: Option<Reasoning>,
 }
 
@@ -63,7 +63,7 @@ pub struct Provider {
 }
 
 impl Provider {
-    /// Sends nothing yet. The error says why it could never.
+    /// Sends nothing yet. The error states why it never could.
     pub fn new(settings: Settings, web: &Web) -> Result<Self, String> {
         let name = format!("{}:{}", settings.kind.as_str(), settings.model);
         let client = genai::Client::builder().with_reqwest(web.client(&settings.base_url)?).build();
@@ -99,7 +99,7 @@ impl Provider {
         }
     }
 
-    /// One try. `told` says afterwards whether the caller has seen a piece of the answer.
+    /// One attempt. `told` states afterwards whether the caller has seen a piece of the answer.
     async fn attempt(
         &self,
         request: &Request,
@@ -139,7 +139,7 @@ impl Provider {
     }
 
     fn ended(&self, end: StreamEnd, text: String, request: &Request) -> Result<Completion, ModelError> {
-        // The library also ends a stream that was cut, for providers whose format has no mark for the end.
+        // The library also ends a stream that was cut, for providers whose format has no end marker.
         let unfinished = match self.settings.kind {
             Kind::OpenAi | Kind::OpenAiResponses => false,
             Kind::Anthropic | Kind::Gemini => end.captured_stop_reason.is_none(),
@@ -194,7 +194,7 @@ fn too_long() -> ModelError {
     )
 }
 
-/// A snapshot: the library is given the key itself and never a place to look for one.
+/// A snapshot: the library is given the key itself and never a place to look one up.
 fn auth(settings: &Settings) -> AuthData {
     match (&settings.key, settings.kind) {
         (Some(key), _) => AuthData::from_single(key.expose()),

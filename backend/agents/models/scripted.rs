@@ -1,7 +1,7 @@
-//! Models that only play back: [`Echo`] and [`Script`]. For tests, demos and trying a configuration out.
+//! Models that only play back: [`Echo`] and [`Script`]. For tests, demos and trying out a configuration.
 //!
-//! They understand nothing. Their tokens are words. The same conversation always gets the same answer, because which
-//! turn is played follows from the conversation alone: it is the number of the assistant's messages so far.
+//! They understand nothing. Their tokens are words. The same conversation always gets the same answer, because the
+//! number of the assistant's messages so far selects the turn.
 
 use std::time::Duration;
 
@@ -13,7 +13,7 @@ use crate::agents::model::{
     Request, ToolCall, Usage,
 };
 
-/// Answers `echo: ` and the text of the last user's message.
+/// Answers `echo: ` and the text of the last user message.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Echo;
 
@@ -28,7 +28,7 @@ impl Model for Echo {
     }
 }
 
-/// Turns that are played one after the other.
+/// Turns played one after the other.
 #[derive(Clone, Debug, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Script {
@@ -36,10 +36,10 @@ pub struct Script {
     #[serde(skip)]
     name: String,
     turns: Vec<Turn>,
-    /// Begins again after the last turn; otherwise the script then has nothing to say, and says so.
+    /// Starts over after the last turn; otherwise the script has nothing to say then, and says so.
     #[serde(default)]
     repeat: bool,
-    /// Waits so long after each word.
+    /// Pause after each word.
     #[serde(default)]
     pace_ms: u64,
 }
@@ -47,18 +47,18 @@ pub struct Script {
 /// One answer. Its text and the texts in its arguments may hold placeholders:
 ///
 /// - `{user}` stands for the last user's text, `{tool}` for the last tool result,
-/// - `{NAME}` for the last result of the calls that are so named (`as`),
-/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a result that is JSON; for a text,
-///   without the blanks at its end; for a list, how many it has; `?` for none.
+/// - `{NAME}` for the last result of the calls of that name (`as`),
+/// - `{tool.a.0.b}`, `{NAME.a.0.b}` for a member of a JSON result: a text without the
+///   blanks at its end, a list as its length, `?` if there is none.
 #[derive(Clone, Debug, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields, default)]
 pub struct Turn {
     pub text: Option<String>,
     pub reasoning: Option<String>,
     pub tool_calls: Vec<ScriptedCall>,
-    /// Waits so long before the first word.
+    /// Pause before the first word.
     pub delay_ms: u64,
-    /// Fails in this way after the text, if any, was told.
+    /// Fails in this way after the text, if any, was streamed.
     pub error: Option<Failure>,
 }
 
@@ -67,7 +67,7 @@ pub struct Turn {
 #[serde(deny_unknown_fields)]
 pub struct ScriptedCall {
     pub name: String,
-    /// What placeholders call its result.
+    /// The name by which placeholders refer to its result.
     #[serde(rename = "as")]
     pub called: Option<String>,
     #[serde(default = "no_args")]
@@ -96,18 +96,18 @@ impl Script {
         Self::of(name, toml::from_str(text)?)
     }
 
-    /// Reads the same from a table of another text.
+    /// Reads the same from a table of another document.
     pub fn of(name: &str, table: toml::Table) -> Result<Self, toml::de::Error> {
         Ok(Self { name: name.to_owned(), ..table.try_into()? })
     }
 
-    /// The turn that the conversation's answer of this number is.
+    /// The turn for the answer of this number.
     fn turn(&self, number: usize) -> Option<&Turn> {
         let at = if self.repeat && !self.turns.is_empty() { number % self.turns.len() } else { number };
         self.turns.get(at)
     }
 
-    /// The text with its placeholders filled in, in one pass: what a result says is not looked into again.
+    /// The text with its placeholders filled in, in one pass: inserted results are not expanded again.
     fn filled(&self, text: &str, request: &Request) -> String {
         let (mut out, mut rest) = (String::with_capacity(text.len()), text);
         while let Some((before, after)) = rest.split_once('{') {
@@ -121,7 +121,7 @@ impl Script {
         out + rest
     }
 
-    /// What a placeholder stands for; `None` when it is none.
+    /// The value of a placeholder; `None` if it is not one.
     fn meant(&self, placeholder: &str, request: &Request) -> Option<String> {
         let (name, path) = placeholder.split_once('.').unwrap_or((placeholder, ""));
         match name {
@@ -131,7 +131,7 @@ impl Script {
         }
     }
 
-    /// The last result of the calls of this name; `None` when no call has it.
+    /// The last result of the calls of this name; `None` if no call has it.
     fn result(&self, name: &str, request: &Request) -> Option<String> {
         let is_called = |wanted: &ScriptedCall| wanted.called.as_deref() == Some(name);
         let is_meant = |message: &&Message| {
@@ -144,7 +144,7 @@ impl Script {
         is_known.then(|| result.unwrap_or_default())
     }
 
-    /// Arguments with the placeholders of their texts filled in.
+    /// Arguments with the placeholders in their texts filled in.
     fn filled_in(&self, args: Value, request: &Request) -> Value {
         match args {
             Value::String(text) => Value::String(self.filled(&text, request)),
@@ -157,7 +157,7 @@ impl Script {
     }
 }
 
-/// The call's id: the answer's number in the conversation, and the call's in the answer.
+/// The call's id: the number of the answer in the conversation, and of the call in the answer.
 fn call_id(number: usize, n: usize) -> String {
     format!("call_{number}_{n}")
 }
@@ -168,7 +168,7 @@ fn place(id: &str) -> Option<(usize, usize)> {
     Some((number.parse().ok()?, n.parse().ok()?))
 }
 
-/// A member of a result, where that is JSON. What is not (an error, say) stands for itself.
+/// A member of a JSON result. A result that is not JSON (an error, say) is returned whole.
 fn member(result: String, path: &str) -> String {
     if path.is_empty() {
         return result;
@@ -220,7 +220,7 @@ fn last_text(request: &Request, role: MessageRole) -> String {
     request.messages.iter().rfind(|message| message.role == role).map(Message::text).unwrap_or_default()
 }
 
-/// Tells the text word by word; others get their turn between two words.
+/// Streams the text word by word, yielding between two words.
 async fn played(
     request: &Request,
     text: &str,
@@ -299,7 +299,7 @@ mod tests {
         messages.extend([first.message, Message::tool("call_0_0", "a.txt")]);
         let second = ask(&script, messages.clone()).await.0.unwrap();
         assert_eq!(second.message.text(), "what is there?: a.txt");
-        // Asked again, it answers again the same: nothing is remembered.
+        // Asked again, it gives the same answer: it is stateless.
         assert_eq!(ask(&script, messages.clone()).await.0.unwrap(), second);
 
         messages.push(second.message);

@@ -1,7 +1,7 @@
-//! Our messages in the provider library's words, and its answers in ours.
+//! Converts our messages to the provider library's types, and its answers to ours.
 //!
-//! A conversation may go on with another provider than it began with. So what only its own provider can read (signed
-//! thoughts) is kept with that provider's name and left out for others, and ids of tool calls are made to fit.
+//! A conversation may continue with another provider than it began with. So what only its own provider can read (signed
+//! reasoning) is stored with that provider's name and left out for others, and ids of tool calls are made to fit.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -16,9 +16,9 @@ use crate::agents::model::{
     Completion, Finish, ImageSource, Message, MessageRole, ModelError, ModelErrorKind, Part, Request, ToolCall, Usage,
 };
 
-/// Longest id of a tool call that every provider takes back, characters.
+/// Longest id of a tool call that every provider accepts, characters.
 const CALL_ID_CHARS_MAX: usize = 64;
-/// Stands before a signature that is a whole block of its provider's.
+/// Marks a signature that is a whole block of its provider's.
 const BLOCK: &str = "block:";
 
 /// A signature with the name of the provider that can read it.
@@ -26,17 +26,17 @@ fn mark(kind: Kind, signature: &str) -> String {
     format!("{}!{signature}", kind.as_str())
 }
 
-/// The signature, when it is this provider's.
+/// The signature, if it is this provider's.
 fn own(kind: Kind, marked: &str) -> Option<&str> {
     marked.split_once('!').filter(|(name, _)| *name == kind.as_str()).map(|(_, signature)| signature)
 }
 
-/// Some imitators want unsigned thoughts of the same turn again; the others would refuse or ignore them.
+/// Some compatible APIs expect unsigned reasoning of the same turn back; the others would refuse or ignore it.
 fn wants_thoughts_back(kind: Kind) -> bool {
     kind == Kind::OpenAi
 }
 
-/// A conversation as the library takes it.
+/// A conversation in the library's types.
 pub(super) fn request(kind: Kind, request: &Request) -> Result<ChatRequest, ModelError> {
     let names: BTreeMap<&str, &str> = calls_of(&request.messages).map(|call| (&*call.id, &*call.name)).collect();
     let last_user = request.messages.iter().rposition(|message| message.role == MessageRole::User).unwrap_or(0);
@@ -50,7 +50,7 @@ pub(super) fn request(kind: Kind, request: &Request) -> Result<ChatRequest, Mode
         messages.push(match message.role {
             MessageRole::System => ChatMessage::system(message.text()),
             MessageRole::User => ChatMessage::user(MessageContent::from_parts(parts(&message.content)?)),
-            // Thoughts belong to the turn they were thought in; earlier ones only cost.
+            // Reasoning belongs to the turn it was produced in; earlier reasoning only costs tokens.
             MessageRole::Assistant | MessageRole::Tool => assistant(kind, message, at > last_user),
         });
     }
@@ -67,7 +67,7 @@ fn calls_of(messages: &[Message]) -> impl Iterator<Item = &ToolCall> {
     messages.iter().flat_map(|message| &message.tool_calls)
 }
 
-/// Results that follow each other are one message; the pictures among them follow it, for a result is text.
+/// Consecutive results are one message; the images among them follow it, because a result is text.
 #[derive(Default)]
 struct Results {
     texts: Vec<ContentPart>,
@@ -146,7 +146,7 @@ fn assistant(kind: Kind, message: &Message, of_this_turn: bool) -> ChatMessage {
     ChatMessage::assistant(MessageContent::from_parts(content))
 }
 
-/// Providers want an object; what a model wrote instead is shown to it.
+/// Providers want an object; anything else that a model wrote is shown to it.
 fn arguments(args: &Value) -> Value {
     match args {
         Value::Object(_) => args.clone(),
@@ -155,13 +155,13 @@ fn arguments(args: &Value) -> Value {
     }
 }
 
-/// The library's own Gemini ids go back as they are (it leaves them out); others are made to fit everywhere.
+/// The library's own Gemini ids are passed unchanged (it omits them); others are made to fit everywhere.
 fn outgoing_id(kind: Kind, id: &str) -> String {
     let fits = |c: char| c.is_ascii_alphanumeric() || matches!(c, '_' | '-');
     if kind == Kind::Gemini { id.to_owned() } else { id.chars().map(|c| if fits(c) { c } else { '_' }).collect() }
 }
 
-/// An answer in our words. `earlier` is the conversation so far, whose ids are taken.
+/// An answer in our types. `earlier` is the conversation so far, whose ids are taken.
 pub(super) fn completion(kind: Kind, end: StreamEnd, text: String, earlier: &[Message]) -> Completion {
     let usage = end.captured_usage.map(usage).unwrap_or_default();
     let (mut thoughts, mut calls) = (Vec::new(), Vec::new());
@@ -218,19 +218,19 @@ fn our_calls(kind: Kind, calls: Vec<TheirCall>, earlier: &[Message]) -> Vec<Tool
     calls.into_iter().map(ours).collect()
 }
 
-/// The provider's id where it can be a span's, else one like it. Some providers count from 0 in every answer.
+/// The provider's id if it is valid as a span's, else one like it. Some providers count from 0 in every answer.
 fn free_id(id: &str, taken: &BTreeSet<String>) -> String {
     let fits = !id.is_empty() && id.chars().count() <= CALL_ID_CHARS_MAX && !id.chars().any(char::is_control);
     let id = if fits { id } else { "call" };
     if fits && !taken.contains(id) {
         return id.to_owned();
     }
-    // `call#name#0` is the library's own form for ids that the provider does not know; the number may be any.
+    // `call#name#0` is the library's own form for ids that the provider does not know; any number will do.
     let (stem, between) = match id.rsplit_once('#').filter(|(stem, _)| stem.starts_with("call#")) {
         Some((stem, _)) => (stem, '#'),
         None => (id, '_'),
     };
-    // One number more than there are taken ids is enough.
+    // One number more than there are taken ids suffices.
     let mut free = (1..=taken.len() + 1).map(|n| format!("{stem}{between}{n}")).filter(|id| !taken.contains(id));
     free.next().unwrap_or_else(|| id.to_owned())
 }

@@ -9,17 +9,17 @@ const CONNECT_WAIT_MAX: Duration = Duration::from_secs(10);
 
 /// Two clients: one for plain addresses and one for TLS. Cheap to clone: clones share the connections.
 ///
-/// Neither follows a redirect: a key must not leave for an address nobody configured.
+/// Neither follows a redirect: a key must not be sent to an address that is not configured.
 #[derive(Clone, Debug)]
 pub struct Web {
     plain: reqwest::Client,
-    /// Why there is none: a machine without certificates can still speak to a plain server.
+    /// The reason if there is none: a machine without certificates can still use a plain server.
     tls: Result<reqwest::Client, String>,
 }
 
 impl Web {
     pub fn new() -> Result<Self, String> {
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; later calls find it installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let plain = builder().tls_certs_only([]).no_proxy().build();
         Ok(Self {

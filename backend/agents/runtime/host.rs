@@ -1,4 +1,4 @@
-//! [`LocalHost`]: a run that is carried out inside the server, straight in its timeline and its store.
+//! [`LocalHost`]: a run executed inside the server, directly on its timeline and store.
 
 use std::{sync::Arc, time::Duration};
 
@@ -9,7 +9,7 @@ use sha2::{Digest as _, Sha256};
 use crate::{
     domain::{
         artifact::{ArtifactId, ArtifactName, MediaType},
-        checkpoint::{Checkpoint, Namespace},
+        checkpoint::Checkpoint,
         context::{Role, RunContext},
         event::NewEvent,
         id::{EventId, RunId, SpanId, Title},
@@ -27,9 +27,9 @@ use crate::{
     timeline::{Timeline, artifacts::Draft},
 };
 
-/// How long one emission tries before the work is given back.
+/// How long one emission is retried before it fails.
 const EMIT_PATIENCE: Duration = Duration::from_mins(1);
-/// Wait before an emission is tried again.
+/// Pause before an emission is retried.
 const AGAIN_AFTER: Duration = Duration::from_millis(200);
 
 /// One run of this process's timeline. Cheap to clone.
@@ -46,7 +46,7 @@ impl LocalHost {
         Self { timeline, threads, context, patience: EMIT_PATIENCE }
     }
 
-    /// With another time that one emission may try before it gives up.
+    /// Sets how long one emission is retried.
     #[must_use]
     pub fn patient(self, patience: Duration) -> Self {
         Self { patience, ..self }
@@ -56,7 +56,7 @@ impl LocalHost {
         self.timeline.store()
     }
 
-    /// Whether the run has a thread for itself.
+    /// Whether the run has a thread of its own.
     fn is_alone(&self) -> bool {
         state_thread(&self.context) == own_thread(self.context.run_id)
     }
@@ -80,7 +80,7 @@ impl RunHost for LocalHost {
         &self.context
     }
 
-    /// Tries again while the database is away: the events' ids make sure that each is stored once.
+    /// Retries while the database is unavailable: the events' ids ensure that each is stored once.
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
         Box::pin(async move {
             let began = tokio::time::Instant::now();
@@ -113,7 +113,7 @@ impl RunHost for LocalHost {
                 let requested = known.iter().filter(|event| event.event_type.as_str() == "interrupt.requested");
                 let mut asked: Vec<Json> = requested.map(|event| event.payload.clone()).collect();
                 if known.len() as i64 == INTERRUPT_EVENTS {
-                    // There may be others.
+                    // There may be more.
                     asked.push(Json::empty());
                 }
                 Some(Answered { decision, value: event.payload.member("value"), asked })
@@ -129,7 +129,7 @@ impl RunHost for LocalHost {
                 root_run_id: parent.root_run_id,
                 parent_run_id: Some(parent.run_id),
                 owner_id: parent.owner_id.clone(),
-                // What a worker remembers is its own, whatever thread its supervisor works on.
+                // A worker's state is its own, whatever thread its supervisor works on.
                 thread_id: Some(own_thread(child.run_id)),
                 session_id: parent.session_id.clone(),
                 role: Role::Worker,
@@ -175,7 +175,7 @@ impl RunHost for LocalHost {
     fn latest_checkpoint(&self) -> Hosted<'_, Option<Checkpoint>> {
         Box::pin(async move {
             let (owner, thread) = (&self.context.owner_id, state_thread(&self.context));
-            Ok(self.store().checkpoints().get(owner, &thread, &Namespace::default(), None, None).await?)
+            Ok(self.store().checkpoints().latest(owner, &thread).await?)
         })
     }
 
@@ -252,5 +252,5 @@ impl RunHost for LocalHost {
     }
 }
 
-/// What is said of events that did not get into the log.
+/// The error for events that were not stored in the log.
 const NOT_TAKEN: &str = "the events were not accepted";

@@ -1,8 +1,8 @@
-//! The runtime: takes jobs whose agents this process knows and carries them out, each on the engine.
+//! The runtime: claims jobs whose agents this process knows and executes them, each on the engine.
 //!
-//! It composes and decides nothing about who somebody is or which session a message belongs to: that was settled before
-//! the run was made. Invariants kept here: work happens under a lease that is renewed, and stops when it is lost; a run
-//! that waits (for people, for workers) holds no place and no lease.
+//! It composes and makes no decision about identity or sessions: those were settled before the run was created.
+//! Invariants kept here: work happens under a lease that is renewed, and stops when it is lost; a run that waits (for
+//! people, for workers) holds no slot and no lease.
 //!
 //! Start reading at [`Runtime::run`], then [`execution`](super::execution).
 
@@ -25,7 +25,7 @@ use crate::{
     threads::Threads,
 };
 
-/// Carries out jobs in this process. Cheap to clone.
+/// Executes jobs in this process. Cheap to clone.
 #[derive(Clone)]
 pub struct Runtime {
     pub dispatch: Dispatch,
@@ -33,14 +33,14 @@ pub struct Runtime {
     pub agents: Arc<dyn AgentResolver>,
     pub stopwatch: Stopwatch,
     pub name: Name,
-    /// Jobs under way at a time; runs that wait do not count.
+    /// Maximum jobs in progress; runs that wait do not count.
     pub places: usize,
-    /// Of these, how many one owner's jobs may take.
+    /// Of these, how many may be one owner's.
     pub own_places: usize,
 }
 
 impl Runtime {
-    /// Takes jobs until `stop`, then gives back what is under way so that another process goes on at once.
+    /// Claims jobs until `stop`, then releases those in progress so that another process continues at once.
     pub async fn run(self, stop: CancellationToken) {
         let agents = self.agents.names();
         let session = self.dispatch.timeline().ids().uuid();
@@ -55,7 +55,7 @@ impl Runtime {
                     Vec::new()
                 }
             };
-            // There may be more that can be taken: somebody else may have been taking the first ones.
+            // There may be more to claim: another process may have been claiming the first ones.
             let again = !claimed.is_empty() && claimed.len() < places.available_permits();
             for assignment in claimed {
                 let Ok(place) = Arc::clone(&places).try_acquire_owned() else { break };
@@ -63,7 +63,7 @@ impl Runtime {
                 tasks.spawn(async move {
                     runtime.execute(&assignment, &stop).await;
                     drop(place);
-                    // The place is free again: somebody may have waited for it.
+                    // The slot is free again, and a job may be waiting for it.
                     runtime.dispatch.wake();
                 });
             }
@@ -76,7 +76,7 @@ impl Runtime {
         self.agents.close().await;
     }
 
-    /// Brings one assignment as far as it goes, and says so to the dispatch.
+    /// Executes one assignment as far as it goes, and reports the outcome to the dispatch.
     pub async fn execute(&self, assignment: &Assignment, stop: &CancellationToken) {
         let (execution, hold) = (self.execution(assignment), self.dispatch.hold(assignment));
         let cancel = stop.child_token();
@@ -99,7 +99,7 @@ impl Runtime {
             (Done::Suspended | Done::Stopped, None) => self.dispatch.release(lease).await,
         };
         if let Err(error) = settled {
-            // The lease runs out by itself, and the sweep knows the rest.
+            // The lease expires by itself, and the sweep does the rest.
             tracing::warn!(error = &error as &dyn std::error::Error, "job not released");
         }
     }

@@ -18,7 +18,7 @@ use crate::{
     engine::Durability,
 };
 
-/// A tool of any temper. It answers with the run it was called for.
+/// A tool with configurable behaviour. It returns the run it was called for.
 #[derive(Default)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a way a tool may behave")]
 struct Fake {
@@ -89,7 +89,7 @@ fn calls(prefix: &str, tools: &[&str], count: usize) -> Vec<Call> {
     (0..count).map(call).collect()
 }
 
-/// What a run has, and who speaks for it.
+/// What a run has, with its emitter.
 fn env(world: &Arc<World>, run: &RunContext, prefix: &str) -> RunEnv {
     let host = world.host(run.clone());
     let emitter: Arc<dyn Emitter> = match run.role {
@@ -100,7 +100,7 @@ fn env(world: &Arc<World>, run: &RunContext, prefix: &str) -> RunEnv {
     RunEnv { host, emitter, ids, stopwatch, cancel: CancellationToken::new(), durability: Durability::Never }
 }
 
-/// The same, with nobody who speaks.
+/// The same without an emitter.
 fn silent(run: &RunContext) -> RunEnv {
     RunEnv { emitter: Arc::new(NullEmitter), ..env(&World::endless(), run, "p") }
 }
@@ -316,7 +316,7 @@ async fn a_result_that_is_too_large_becomes_a_pointer_and_both_its_ends() {
         (kept[0].0.as_str(), kept[0].1.as_str(), kept[0].2.len()),
         ("text.txt", "text/plain; charset=utf-8", 100_008)
     );
-    // With no room for it the beginning stays, and says that it is one.
+    // Without room for it, the beginning stays and is marked as truncated.
     let results = run_step(&step(&env, &tools), calls("y", &names, 3)).await.unwrap();
     let text = results[0].result.clone().unwrap();
     assert_eq!((&text["truncated"], &text["bytes"]), (&json!(true), &json!(100_008)));

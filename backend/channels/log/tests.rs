@@ -4,7 +4,7 @@ fn names() -> (OwnerId, ThreadId) {
     (OwnerId::trusted("0f"), "web_Ann".parse().unwrap())
 }
 
-/// The lines behind the first, which says whose they are.
+/// The lines after the first, which states whose log it is.
 fn text(folder: &tempfile::TempDir) -> Option<String> {
     let text = std::fs::read_to_string(path(folder)).ok()?;
     let (whose, lines) = text.split_once('\n').unwrap();
@@ -64,7 +64,7 @@ async fn a_line_that_is_tried_again_stands_once() {
 async fn many_writers_tear_no_line() {
     let (folder, _) = new();
     let (owner, thread) = names();
-    // As other processes do it: each with a handle of its own.
+    // As other processes do: each with its own handle.
     let writers = (0..8).map(|writer| {
         let (log, owner, thread) = (SessionLog::new(folder.path().join("logs")), owner.clone(), thread.clone());
         async move {

@@ -1,7 +1,7 @@
 //! The router's graph: *identify* (who wrote), *resolve* (to which session), *start* (the agent's run).
 //!
-//! A message that goes no further ends at the node that found out why. On a channel that is open to everybody nobody is
-//! identified: it begins with *resolve*.
+//! A message that is filtered ends at the node that determined why. On an open channel no sender is identified: the
+//! graph begins with *resolve*.
 
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
@@ -16,25 +16,25 @@ use crate::{
     store::sessions::MessageSession,
 };
 
-/// What is known of a message so far. The message itself lies in the inbox.
+/// What is known about a message so far. The message itself is in the inbox.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub(super) struct RouteState {
-    /// Whether its user may speak.
+    /// Whether its user may use the channel.
     pub identified: bool,
-    /// Its place, and what the agent is given.
+    /// Its session, and the agent's input.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub resolved: Option<Resolved>,
-    /// Once it is through, or goes no further.
+    /// Set once it is accepted or goes no further.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub outcome: Option<Outcome>,
 }
 
-/// Where a message belongs.
+/// The session of a message, and what the agent receives.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
 pub(super) struct Resolved {
     pub session: MessageSession,
-    /// What was said to the agent, without the trigger.
+    /// The message's text without the trigger.
     pub text: String,
     /// The agent's input.
     pub input: Value,
@@ -59,7 +59,7 @@ pub(super) fn graph(way: &RoutedMessage) -> Result<Graph<RouteState>, InvalidGra
     let identified = |passage: &RouteState| match passage {
         RouteState { outcome: Some(_), .. } => Next::End,
         RouteState { identified: true, .. } => Next::To("resolve"),
-        // Its question was answered, by somebody who does not know the user either.
+        // Its question was answered, but the user is not verified yet.
         RouteState { .. } => Next::To("identify"),
     };
     let resolved = |passage: &RouteState| if passage.outcome.is_some() { Next::End } else { Next::To("start") };
@@ -73,7 +73,7 @@ pub(super) fn graph(way: &RoutedMessage) -> Result<Graph<RouteState>, InvalidGra
         .build()
 }
 
-/// A node that works on this message.
+/// Makes a node that works on this message.
 fn of<F>(
     way: &RoutedMessage,
     node: fn(RoutedMessage, NodeContext<RouteState>) -> F,

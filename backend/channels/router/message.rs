@@ -1,4 +1,4 @@
-//! [`Message`]: a message on its way, and what follows from it alone.
+//! [`Message`]: a message being routed, and what is derived from it alone.
 
 use std::sync::Arc;
 
@@ -23,24 +23,24 @@ use crate::{
     store::sessions::MessageSession,
 };
 
-/// Characters of a message that become its run's title.
+/// Most characters of a message that become its run's title.
 const TITLE_CHARS: usize = 80;
 
-/// A message with everything a router needs. The ids of its runs are given, so that routing it twice makes no second run.
+/// A message with everything the router needs. The ids of its runs are fixed, so routing it twice makes no second run.
 #[derive(Clone, Debug)]
 pub struct Message {
     pub owner: OwnerId,
     pub channel: ChannelName,
     pub config: Arc<ChannelConfig>,
     pub inbound: Inbound,
-    /// Its place in the inbox.
+    /// Its number in the inbox.
     pub inbound_no: i64,
     pub router_run_id: RunId,
-    /// The run of the agent, should it come to one.
+    /// The run of the agent, if it starts one.
     pub run_id: RunId,
-    /// 1 for the first time.
+    /// 1 for the first attempt.
     pub attempts: i32,
-    /// Where an answer goes; `None` when whoever wrote comes and asks.
+    /// Where the reply is sent; `None` if the sender fetches it.
     pub target: Option<Json>,
 }
 
@@ -49,12 +49,12 @@ impl Message {
         Chat { channel: self.channel.clone(), chat_id: self.inbound.chat_id.clone() }
     }
 
-    /// The one-time code that its text is, if it is one.
+    /// The one-time code in its text, if the text is one.
     pub(super) fn code(&self) -> Option<String> {
         codes::read(self.inbound.text.as_deref()?)
     }
 
-    /// Its line of the session's log.
+    /// Its line in the session's log.
     pub(super) fn line(&self, text: &str) -> String {
         LogLine::of_user(&self.channel, &self.inbound, text).to_line()
     }
@@ -67,12 +67,12 @@ impl Message {
         }
     }
 
-    /// The trace of both runs: the sender's, or one that begins with the message.
+    /// The trace of both runs: the sender's, or a new one.
     fn trace(&self) -> String {
         self.inbound.trace_id.clone().unwrap_or_else(|| self.router_run_id.uuid().simple().to_string())
     }
 
-    /// The router's run. It tells who wrote by hashes under `key`.
+    /// The router's run. It identifies the sender by hashes under `key`.
     pub(super) fn router_spec(&self, key: &[u8]) -> Spec {
         let hashed = |id: &str| session::hashed(key, &self.channel, id);
         let inbound = &self.inbound;
@@ -82,13 +82,13 @@ impl Message {
             "has_text": inbound.text.is_some(), "has_image": inbound.image.is_some(),
         });
         let mut spec = router_spec(&self.owner, &self.channel, self.router_run_id);
-        // Who is not allowed to speak is known by a hash only.
+        // A user who may not be allowed is recorded only as a hash.
         spec.context.origin = Some(Origin { user: None, ..self.origin() });
         spec.context.trace_id = Some(self.trace());
         Spec { input: Some(Json::of(&input)), ..spec }
     }
 
-    /// The run that the message starts; `text` is what was said, without the trigger.
+    /// The run that the message starts; `text` is its text without the trigger.
     pub(super) fn agent_spec(&self, session: &MessageSession, input: &Value, text: &str) -> Spec {
         let line = if text.trim().is_empty() { formatted(&self.inbound, "") } else { text.trim().to_owned() };
         let title: String = line.chars().map(|c| if c.is_control() { ' ' } else { c }).take(TITLE_CHARS).collect();
@@ -115,7 +115,7 @@ impl Message {
     }
 }
 
-/// The router's run of a message of which nothing else is known.
+/// The router's run of a message about which nothing else is known.
 pub(super) fn router_spec(owner: &OwnerId, channel: &ChannelName, run_id: RunId) -> Spec {
     Spec {
         context: RunContext {
@@ -139,7 +139,7 @@ pub(super) fn router_spec(owner: &OwnerId, channel: &ChannelName, run_id: RunId)
     }
 }
 
-/// Nobody but the router makes a run with such an id, so its id says all of its content.
+/// Only the router creates runs with such ids, so the id determines the content.
 pub(super) fn request_hash(run: RunId) -> [u8; 32] {
     Sha256::digest(format!("a run of a channel {run}")).into()
 }

@@ -1,11 +1,11 @@
-//! The way of one message: a graph of the engine that says who wrote and to which session, and starts the agent's run.
+//! Routing of a message: a graph of the engine that identifies the sender and the session, and starts the agent's run.
 //!
-//! The router's run has the role `router`; each node is a step on its timeline, and its output says what became of the
-//! message. It is stored by one emission when the graph has ended. A message that waits for its user's code leaves the run
-//! interrupted, with a checkpoint in a thread of its own; the answer lets it go on from there. Otherwise nothing is kept:
-//! what was routed is routed again to the same end.
+//! The router's run has the role `router`; each node is a step on its timeline, and its output is the outcome of the
+//! message. It is stored in one emission when the graph has ended. A message that waits for its user's code leaves the
+//! run interrupted, with a checkpoint in a thread of its own, from which the answer resumes it. Otherwise no checkpoint
+//! is stored: routing a message again has the same result.
 //!
-//! Start reading at [`graph`], then [`nodes`] (what each does) and [`Router::route`] (how it is carried out).
+//! Start reading at [`graph`], then [`nodes`] (what each does) and [`Router::route`] (how it is executed).
 
 mod graph;
 mod message;
@@ -51,10 +51,10 @@ const ROUTER: &str = "router";
 /// Why a message has no outcome.
 #[derive(Debug, thiserror::Error)]
 pub enum RouteError {
-    /// It never will.
+    /// It never will have one.
     #[error("{0}")]
     Failed(String),
-    /// Not now. It stays in the inbox.
+    /// Not yet: it stays in the inbox.
     #[error("{0}")]
     Later(String),
 }
@@ -77,12 +77,12 @@ pub struct Router {
     timeline: Timeline,
     threads: Threads,
     log: SessionLog,
-    /// Keys the hashes of users and codes.
+    /// The key for the hashes of users and codes.
     key: Arc<[u8]>,
     stopwatch: Stopwatch,
 }
 
-/// A message on its way.
+/// A message being routed.
 #[derive(Clone)]
 struct RoutedMessage {
     router: Router,
@@ -103,7 +103,7 @@ impl Router {
         self.timeline.store()
     }
 
-    /// Routes a message and makes its run, or says why not. The same message again is routed to the same end.
+    /// Routes a message and creates its run, or returns why not. Routing the same message again has the same result.
     pub async fn route(&self, message: Message) -> Result<Outcome, RouteError> {
         let telemetry = Arc::new(Telemetry::of(self, &message).await?);
         let way = RoutedMessage { router: self.clone(), message: Arc::new(message), telemetry };
@@ -126,7 +126,7 @@ impl Router {
                 }
                 Ended::Suspended { questions, .. } => {
                     way.ask(&questions).await?;
-                    // The code may have come just as it was asked for, and whoever took it found no run that waits.
+                    // The code may have arrived while it was asked for, when there was no waiting run to resume yet.
                     if !way.is_verified().await? {
                         return Ok(Outcome::AwaitingCode);
                     }
@@ -143,7 +143,7 @@ impl Router {
         }
     }
 
-    /// Ends the run of a message that is given up, and takes away what it kept.
+    /// Fails the run of an abandoned message, and deletes its state.
     pub async fn give_up(&self, taken: &ClaimedMessage, why: &str) {
         let ClaimedMessage { owner_id: owner, router_run_id: run, .. } = taken;
         if let Err(error) = self.threads.forget_own(owner, *run).await {
@@ -166,12 +166,12 @@ impl Router {
 }
 
 impl RoutedMessage {
-    /// Carries the graph as far as it goes now, from where it waited or from its beginning.
+    /// Runs the graph as far as possible, from where it waited or from the beginning.
     async fn drive(&self, waited: bool) -> Result<Ended<RouteState>, RouteError> {
         let Self { router, telemetry, .. } = self;
         let graph = graph::graph(self).map_err(|flaw| RouteError::Failed(flaw.to_string()))?;
         let durability = match telemetry.found {
-            // A message whose run somebody has ended goes its way all the same; that run can tell of it no more.
+            // If a client has ended the run, its message is routed all the same, but the run can record nothing more.
             Some(status) if status.is_terminal() => Durability::Never,
             _ => Durability::WhenWaiting { waited },
         };
@@ -186,7 +186,7 @@ impl RoutedMessage {
         match env.drive(&graph, Limits::default(), Option::unwrap_or_default).await {
             Ok(ended) => Ok(ended),
             Err(error) => {
-                // What failed is what matters; it may be the very reason why nothing can be told.
+                // The first error matters; it may also be why the events cannot be stored.
                 telemetry.log(Level::Warn, &format!("will retry: {error}")).await?;
                 if let Err(error) = telemetry.send().await {
                     tracing::debug!(%error, "events of the router's run not stored");
@@ -196,17 +196,17 @@ impl RoutedMessage {
         }
     }
 
-    /// Stores the questions, and with them everything before.
+    /// Stores the questions and all events before them.
     async fn ask(&self, questions: &[Question]) -> Result<(), RouteError> {
-        // A person may take longer than threads live.
+        // A person may take longer to answer than the lifetime of threads.
         self.telemetry.host.hold_state().await?;
         let asked: Vec<_> = questions.iter().map(|asked| (&asked.interrupt_id, &asked.payload, &asked.step)).collect();
         self.telemetry.run_interrupted(&asked).await?;
         Ok(self.telemetry.send().await?)
     }
 
-    /// Answers what the run has asked, so that it goes on. Its graph looks again who the user is: the answer only says
-    /// that it is time to.
+    /// Answers what the run has asked, so that it resumes. The graph then verifies the user again: the answer is only a
+    /// signal to do so.
     async fn answer(&self, asked: &[SpanId]) -> Result<(), RouteError> {
         if asked.is_empty() {
             self.telemetry.run_resumed("its question was answered").await?;
@@ -217,7 +217,7 @@ impl RoutedMessage {
             let (interrupt_id, value) = (interrupt_id.clone(), Some(value.clone()));
             let answer = Answer { interrupt_id, decision: Decision::Respond, value };
             match self.router.timeline.answer_interrupt(self.telemetry.host.context(), &answer).await {
-                // Somebody else has answered meanwhile, and that is as good.
+                // Already answered by another party, or expired: the run resumes all the same.
                 Ok(()) | Err(AnswerError::AnsweredOtherwise | AnswerError::Expired) => {}
                 Err(error) => return Err(RouteError::Later(format!("the question was not answered: {error}"))),
             }
@@ -225,7 +225,7 @@ impl RoutedMessage {
         Ok(())
     }
 
-    /// Whether the channel knows the user now.
+    /// Whether the user is now verified on the channel.
     async fn is_verified(&self) -> Result<bool, RouteError> {
         let (Message { owner, channel, config, inbound, inbound_no, .. }, store) =
             (&*self.message, self.router.store());

@@ -1,4 +1,4 @@
-//! The nodes. Each may be visited again after a crash and does then what it did before.
+//! The nodes. Each is idempotent, since it may be executed again after a crash.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
@@ -28,14 +28,13 @@ use crate::{
     timeline::{artifacts::url_of, emit::EmitError},
 };
 
-/// The question that asks for a code.
+/// The kind of the question that asks for a code.
 const CODE_QUESTION: &str = "code";
 
 type Passed = Result<RouteState, Stop>;
 
-/// Who wrote, and whether they may: steps 1 of the message's way. A user whom the channel does not know gives a
-/// one-time
-/// code; the message waits here for it.
+/// Step 1 of routing: who wrote, and whether they may. The message of an unverified user waits here for a one-time
+/// code.
 pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
     let RoutedMessage { router, message, .. } = &way;
     let (store, config, now) = (router.store(), &message.config, router.timeline.clock().now());
@@ -55,10 +54,10 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
         .await
         .map_err(HostError::from)?;
     let another_waits = match standing {
-        // A code that was good, given again after a crash.
+        // A valid code, processed again after a crash.
         Verification::Verified { by_this, held_no } => {
             let held_no = held_no.filter(another).filter(|_| code.is_some());
-            // A code that comes again, or that was not needed, is no message to the agent.
+            // A code that is repeated, or was not needed, is not a message to the agent.
             let is_code = match &code {
                 Some(code) if !by_this && held_no.is_none() => {
                     let hash = codes::hash(&router.key, owner, channel, code);
@@ -74,7 +73,7 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
     };
     if let Some(code) = code {
         let hash = codes::hash(&router.key, owner, channel, &code);
-        // A good one is spent, a wrong one counts.
+        // A valid code is consumed, a wrong one is counted.
         return match store
             .codes()
             .attempt(owner, channel, (user, message.inbound_no), &hash, now)
@@ -86,11 +85,11 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
             Verdict::Blocked => way.refuse(&visit, Reason::CodeBlocked).await,
         };
     }
-    // One message of a user waits, and it is the first.
+    // Only the first message of a user waits.
     if another_waits {
         return Ok(RouteState::ends(Outcome::Filtered { reason: Reason::CodeWanted }));
     }
-    // Held first: what is held and not asked for yet is asked for when its user writes again.
+    // Held before the question is asked: if it was held but not asked, it is asked when the user writes again.
     let asked = store.codes().hold(owner, channel, user, message.inbound_no, (now, expired_until)).await;
     match asked.map_err(HostError::from)? {
         Asked::Verified => Ok(identified),
@@ -99,13 +98,13 @@ pub(super) async fn identify(way: RoutedMessage, visit: NodeContext<RouteState>)
         Asked::Waits => {
             let question = json!({ "kind": CODE_QUESTION, "prompt": Reason::CodeWanted.reply() });
             visit.ask(CODE_QUESTION, question).await?;
-            // Whoever answered: it is the channel that knows the user, and it is asked again.
+            // Regardless of who answered, the channel decides whether the user is verified, so it is checked again.
             Ok(RouteState::default())
         }
     }
 }
 
-/// Which session it belongs to, and what the agent reads: steps 2 to 7. The answer is promised with it.
+/// Steps 2 to 7: which session the message belongs to, and what the agent reads. This also enqueues the reply.
 pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
     let RoutedMessage { router, message, .. } = &way;
     let (store, config, inbound) = (router.store(), &message.config, &message.inbound);
@@ -132,13 +131,13 @@ pub(super) async fn resolve(way: RoutedMessage, visit: NodeContext<RouteState>) 
     Ok(RouteState { identified: true, resolved, outcome: None })
 }
 
-/// The message into the session's log, and the agent's run, which waits for whoever serves the agent: steps 8 and 9.
+/// Steps 8 and 9: writes the message to the session's log and creates the agent's run, as a job.
 pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) -> Passed {
     let RoutedMessage { router, message, .. } = &way;
     let Some(Resolved { session, text, input }) = &visit.state.resolved else {
         return Err(Stop::failed("a message without a session"));
     };
-    // What the disk refuses stops nobody: the database has it.
+    // A disk error stops nothing: the database has the line.
     if !router.log.write(&message.owner, &session.thread_id, message.line(text), message.attempts > 1).await {
         let why = "the message was not written to the session's log: disk error";
         visit.env.emitter.log_in(&visit.span, Level::Warn, why).await?;
@@ -160,7 +159,7 @@ pub(super) async fn start(way: RoutedMessage, visit: NodeContext<RouteState>) ->
 }
 
 impl RoutedMessage {
-    /// The message goes no further, and whoever runs the server should know.
+    /// Filters the message, with a warning for the operator.
     async fn refuse(&self, visit: &NodeContext<RouteState>, reason: Reason) -> Passed {
         let Self { router, message, .. } = self;
         let channel = &message.channel;
@@ -171,7 +170,7 @@ impl RoutedMessage {
         Ok(RouteState::ends(Outcome::Filtered { reason }))
     }
 
-    /// The agent's input. An image that is too large for it becomes an artifact of the router's run.
+    /// The agent's input. An image too large for it becomes an artifact of the router's run.
     async fn input(&self, visit: &NodeContext<RouteState>, text: &str) -> Result<Value, Stop> {
         let inbound = &self.message.inbound;
         let line = session::formatted(inbound, text);
@@ -180,14 +179,14 @@ impl RoutedMessage {
             return Ok(input);
         };
         if self.telemetry.found.is_some_and(Status::is_terminal) {
-            // Somebody has ended the run that would keep it.
+            // The run that would hold the artifact has already ended.
             let without = Inbound { image: None, ..inbound.clone() };
             let line = format!("{line} (an image was left out: it was too large)");
             return Ok(session::agent_input(&line, &without, &ImagePlace::Inline));
         }
         let bytes = STANDARD.decode(&image.base64).map_err(Stop::failed)?;
         let name = format!("image.{}", image.media_type.ending());
-        // An artifact is of a run that is there.
+        // An artifact's run must exist.
         self.telemetry.send().await?;
         let kept = visit.env.host.keep_artifact(&name, image.media_type.as_str(), bytes.into()).await?;
         let id: ArtifactId = kept.artifact_id.parse().map_err(Stop::failed)?;

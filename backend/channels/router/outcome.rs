@@ -1,4 +1,4 @@
-//! [`Outcome`]: what became of a message.
+//! [`Outcome`]: the result of routing a message.
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
@@ -8,16 +8,16 @@ use crate::domain::{
     session::Reason,
 };
 
-/// What became of a message, for the router's run, the inbox and whoever sent it.
+/// The result of routing a message, for the router's run, the inbox and the sender.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Outcome {
-    /// The agent's run is there; whoever serves the agent takes it up.
+    /// The agent's run exists; a process that serves the agent will execute it.
     Accepted { run_id: RunId, session_id: Name, thread_id: ThreadId, new_session: bool },
     /// It starts no run.
     Filtered { reason: Reason },
-    /// It waits until its user has given a one-time code.
+    /// It waits until its user has entered a one-time code.
     AwaitingCode,
-    /// It was a good code; the message with this place in the inbox waited for it.
+    /// It was a valid code; the message with this number in the inbox waited for it.
     Released { held_no: Option<i64> },
 }
 

@@ -1,7 +1,7 @@
-//! [`Telemetry`]: what the router's run tells, collected until it ends or waits and stored by one emission then.
+//! [`Telemetry`]: the events of the router's run, collected until it ends or waits and then stored in one emission.
 //!
-//! The run is opened by that emission too. Nobody can follow a run that is over when it appears, so a step is told by its
-//! end alone.
+//! That emission also opens the run. A run that is over when it appears cannot be followed live, so for a finished step
+//! only its end is stored.
 
 use std::{
     collections::HashSet,
@@ -33,20 +33,20 @@ pub(super) struct Telemetry {
     timeline: Timeline,
     pub(super) host: Arc<dyn RunHost>,
     emitter: SupervisorEmitter,
-    /// How the run was found: absent, or left by an earlier try. One that has ended tells nothing more.
+    /// The run's status from an earlier attempt, `None` if it does not exist. An ended run records nothing more.
     pub(super) found: Option<Status>,
     collected: Mutex<Collected>,
 }
 
-/// What is not stored yet.
+/// What has not been stored yet.
 struct Collected {
-    /// The run, until it is opened.
+    /// The run, unless it is already open.
     spec: Option<Box<Spec>>,
     events: Vec<NewEvent>,
 }
 
 impl Telemetry {
-    /// For a message that is routed now, for the first time or again.
+    /// For a message that is about to be routed, for the first time or again.
     pub(super) async fn of(router: &Router, message: &Message) -> Result<Self, RouteError> {
         let spec = message.router_spec(&router.key);
         let timeline = router.timeline.clone();
@@ -55,7 +55,7 @@ impl Telemetry {
             _ => timeline.run(&message.owner, message.router_run_id).await?.map(|record| record.head.status),
         };
         let host = LocalHost::new(timeline.clone(), router.threads.clone(), Arc::new(spec.context.clone()));
-        // No second try here: a message that cannot be routed now stays in the inbox.
+        // No retries here: a message that cannot be routed now stays in the inbox.
         let host: Arc<dyn RunHost> = Arc::new(host.patient(Duration::ZERO));
         let emitter = SupervisorEmitter::new(Arc::clone(&host), &format!("router-{}", message.attempts));
         let emitter = emitter.map_err(|unfit| RouteError::Failed(unfit.to_string()))?.repeatable();
@@ -63,7 +63,7 @@ impl Telemetry {
         Ok(Self { timeline, host, emitter, found, collected: Mutex::new(collected) })
     }
 
-    /// Stores what was collected so far.
+    /// Stores the events collected so far.
     pub(super) async fn send(&self) -> Result<(), HostError> {
         let (spec, mut events) = {
             let mut collected = self.collected.lock().unwrap_or_else(PoisonError::into_inner);

@@ -10,18 +10,18 @@ use serde_json::{Value, json};
 use super::{FileId, Target};
 use crate::domain::limits::IMAGE_BYTES_MAX;
 
-/// Longest one request may take.
+/// Longest duration of a request.
 const REQUEST_WAIT_MAX: Duration = Duration::from_secs(20);
-/// Largest answer of a method, bytes.
+/// Largest response of a method, bytes.
 const ANSWER_BYTES_MAX: usize = 1024 * 1024;
 
-/// What went wrong, without the token.
+/// A failed request; its text never contains the token.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ApiError {
     pub reason: String,
-    /// Another try may succeed.
+    /// Whether a retry may succeed.
     pub is_retryable: bool,
-    /// How long the other side wants to be left alone, seconds.
+    /// How long Telegram asks to wait before the next request, seconds.
     pub after_s: Option<i64>,
 }
 
@@ -34,7 +34,7 @@ impl ApiError {
         Self { reason: reason.into(), is_retryable: true, after_s: None }
     }
 
-    /// The URL of a request holds the token, so nothing of it is told.
+    /// Maps an error without its URL, which contains the token.
     fn of(error: &reqwest::Error) -> Self {
         let what = if error.is_timeout() {
             "Telegram did not answer in time"
@@ -47,7 +47,7 @@ impl ApiError {
     }
 }
 
-/// An answer of the Bot API.
+/// A response of the Bot API.
 #[derive(Deserialize)]
 struct Answer<T> {
     ok: bool,
@@ -84,14 +84,14 @@ impl Api {
         if !plain || url.host().is_none() {
             return Err(wrong());
         }
-        // Only the first caller in a process installs the provider; for the others it is already there.
+        // Only the first call in a process installs the provider; for later ones it is already installed.
         let _ = rustls::crypto::ring::default_provider().install_default();
         let mut builder = reqwest::Client::builder()
             .user_agent(concat!("runreel/", env!("CARGO_PKG_VERSION")))
             .redirect(reqwest::redirect::Policy::none())
             .timeout(REQUEST_WAIT_MAX);
         if url.scheme() == "http" {
-            // A machine without certificates must still reach a plain server.
+            // A machine without certificates must still be able to reach a plain HTTP server.
             builder = builder.tls_certs_only([]).no_proxy();
         }
         let http = builder.build().map_err(|_| "the HTTP client cannot be created".to_owned())?;
@@ -108,7 +108,7 @@ impl Api {
             body["reply_parameters"] = json!({ "message_id": message, "allow_sending_without_reply": true });
         }
         match self.call::<Value>("sendMessage", &body).await {
-            // A group that grew into a supergroup has another id and no old messages.
+            // A group that became a supergroup has a new id and none of the old messages.
             Err((_, Some(chat_id))) => {
                 body["chat_id"] = Value::from(chat_id);
                 body.as_object_mut().map(|members| members.remove("reply_parameters"));
@@ -118,7 +118,7 @@ impl Api {
         }
     }
 
-    /// The bytes of a file, within the bound of an image.
+    /// Fetches a file, at most as large as an image may be.
     pub async fn file(&self, file: &FileId) -> Result<Vec<u8>, ApiError> {
         let too_large = || ApiError::lasting(format!("an image may have at most {IMAGE_BYTES_MAX} bytes"));
         let found: File = self.call("getFile", &json!({ "file_id": file.0 })).await.map_err(|(error, _)| error)?;
@@ -139,7 +139,7 @@ impl Api {
         bounded(response, IMAGE_BYTES_MAX).await?.ok_or_else(too_large)
     }
 
-    /// Calls a method. An error comes with the new id of a chat that has moved.
+    /// Calls a method. The error includes the new id of the chat if it has moved.
     async fn call<T: DeserializeOwned>(&self, method: &str, body: &Value) -> Result<T, (ApiError, Option<i64>)> {
         let plain = |error: ApiError| (error, None);
         let url = format!("{}/bot{}/{method}", self.base, self.token);
@@ -165,13 +165,13 @@ impl Api {
     }
 }
 
-/// A path below the folder of a bot's files.
+/// Whether the path stays below the folder of the bot's files.
 fn is_plain(path: &str) -> bool {
     let plain = |b: u8| b.is_ascii_alphanumeric() || b"._-/".contains(&b);
     path.bytes().all(plain) && path.split('/').all(|part| !part.is_empty() && !part.starts_with('.'))
 }
 
-/// A body; `None` when it is over the bound.
+/// Reads a body; `None` if it exceeds the bound.
 async fn bounded(response: reqwest::Response, bytes_max: usize) -> Result<Option<Vec<u8>>, ApiError> {
     let mut bytes = Vec::new();
     let mut chunks = response.bytes_stream();

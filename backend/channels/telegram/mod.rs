@@ -1,7 +1,7 @@
-//! Telegram: what comes in over its webhook, and what goes out through its Bot API.
+//! Telegram: updates received over its webhook, and replies sent through its Bot API.
 //!
-//! Invariants kept here: an update counts only with the secret of the webhook, compared in constant time; the bot's token
-//! stands in no error, no log and no table.
+//! Invariants: an update is accepted only with the secret of the webhook, compared in constant time; the bot's token
+//! appears in no error, no log and no table.
 //!
 //! Start reading at [`update`] (pure), then [`api`].
 
@@ -23,17 +23,17 @@ use crate::{
     domain::{json::Json, principal::OwnerId, session::inbound::Image},
 };
 
-/// What Telegram calls a file.
+/// Telegram's id of a file.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FileId(pub String);
 
-/// Where an answer goes.
+/// Where a reply is sent.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Target {
     pub chat_id: i64,
     /// A topic of a forum.
     pub message_thread_id: Option<i64>,
-    /// What the first part answers, in groups.
+    /// In groups, the message to which the first part replies.
     pub reply_to: Option<i64>,
 }
 
@@ -41,14 +41,14 @@ pub struct Target {
 #[derive(Clone)]
 pub struct Telegram {
     api: Api,
-    /// Of the webhook's secret.
+    /// A MAC of the webhook's secret.
     secret: [u8; 32],
     owner: OwnerId,
     bot_id: Option<i64>,
 }
 
 impl Telegram {
-    /// A bot whose messages belong to `owner`. Fails when the address of the API is none.
+    /// A bot whose messages belong to `owner`. Fails if the API's address is invalid.
     pub fn new(api_base: &str, bot_token: &str, webhook_secret: &str, owner: OwnerId) -> Result<Self, String> {
         // The number before the colon is the bot's own id.
         let bot_id = bot_token.split(':').next().and_then(|id| id.parse().ok());
@@ -56,30 +56,30 @@ impl Telegram {
         Ok(Self { api: Api::new(api_base, bot_token)?, secret, owner, bot_id })
     }
 
-    /// Whose its messages are.
+    /// The owner of the bot's messages.
     pub fn owner(&self) -> &OwnerId {
         &self.owner
     }
 
-    /// Whether this is the secret of the webhook. Takes as long for a wrong one as for the right one.
+    /// Whether this is the secret of the webhook, compared in constant time.
     pub fn knows(&self, presented: &[u8]) -> bool {
         let mut mac = mac("");
         mac.update(presented);
         mac.verify_slice(&self.secret).is_ok()
     }
 
-    /// The message in an update; `None` when there is none for us.
+    /// The message in an update; `None` if it has none for the bot.
     pub fn read(&self, update: Update, config: &ChannelConfig) -> Option<Envelope> {
         update::read(update, config.bot(), self.bot_id)
     }
 
-    /// An image, fetched and checked.
+    /// Fetches and checks an image.
     pub async fn fetch(&self, file: &FileId) -> Result<Image, ApiError> {
         let bytes = self.api.file(file).await?;
         Image::of_bytes(&bytes).map_err(|flaw| ApiError::lasting(flaw.to_string()))
     }
 
-    /// Sends a part of an answer.
+    /// Sends a part of a reply.
     pub async fn send(&self, target: &Json, part: &str, is_first: bool) -> Result<(), ApiError> {
         let target: Target = serde_json::from_str(target.as_str())
             .map_err(|error| ApiError::lasting(format!("invalid target: {error}")))?;

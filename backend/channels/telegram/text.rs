@@ -1,12 +1,12 @@
-//! An answer in pieces that Telegram takes.
+//! Splits a reply into messages that Telegram accepts.
 
 use crate::domain::limits::{REPLY_PARTS_MAX, TELEGRAM_UNITS_MAX};
 
-/// Stands at the end of an answer that was too long even in pieces.
+/// The end of a reply that was too long even for the most parts allowed.
 const LEFT_OUT: &str = "… (the rest is left out)";
 
-/// Splits a text into messages of at most 4 096 UTF-16 units each, at the end of a line or a word where there is one
-/// in the second half of a piece. Pieces that would show nothing are left out.
+/// Splits a text into messages of at most 4 096 UTF-16 units each, at the end of a line or a word if there is one in
+/// the second half of a part. Blank parts are omitted.
 pub fn split(text: &str) -> Vec<String> {
     let (mut parts, mut rest) = (Vec::new(), text);
     while !rest.is_empty() {
@@ -27,7 +27,7 @@ pub fn split(text: &str) -> Vec<String> {
     parts
 }
 
-/// Bytes of the longest beginning of so many units.
+/// The length in bytes of the longest prefix of at most `units_max` units.
 fn fitting(text: &str, units_max: usize) -> usize {
     let mut units = 0;
     for (at, c) in text.char_indices() {
@@ -39,7 +39,7 @@ fn fitting(text: &str, units_max: usize) -> usize {
     text.len()
 }
 
-/// Bytes of the next piece.
+/// The length of the next part, bytes.
 fn cut(text: &str, units_max: usize) -> usize {
     let end = fitting(text, units_max);
     if end == text.len() {

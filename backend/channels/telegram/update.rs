@@ -1,4 +1,4 @@
-//! From an update of Telegram to a message, or to nothing.
+//! Translates an update of Telegram into a message, if it contains one.
 
 use chrono::DateTime;
 use serde::Deserialize;
@@ -13,8 +13,8 @@ use crate::{
     },
 };
 
-/// As much of an update as matters here. Edited messages, channel posts and everything that Telegram may yet invent
-/// have no `message` and say nothing to us.
+/// The part of an update that is used. Edited messages, channel posts and kinds of updates that Telegram may add later
+/// have no `message` and are ignored.
 #[derive(Clone, Debug, Deserialize)]
 pub struct Update {
     pub update_id: i64,
@@ -63,7 +63,7 @@ struct Chat {
     kind: String,
 }
 
-/// Where something stands in the text, in UTF-16 units.
+/// A marked range of the text, in UTF-16 units.
 #[derive(Clone, Debug, Deserialize)]
 struct Entity {
     #[serde(rename = "type")]
@@ -81,14 +81,14 @@ struct Photo {
     height: u64,
 }
 
-/// The message in an update, if there is one for us: of a person, in a private chat or a group.
+/// The message in an update, if it has one for the bot: from a person, in a private chat or a group.
 pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<Envelope> {
     let message = update.message?;
     let is_private = message.chat.kind == "private";
     if !is_private && !matches!(message.chat.kind.as_str(), "group" | "supergroup") {
         return None;
     }
-    // Two bots that answer each other would never stop.
+    // Two bots that answered each other would never stop.
     let from = message.from.as_ref().filter(|user| !user.is_bot)?;
     let photo = largest(&message.photo);
     let (text, entities) = match &message.text {
@@ -102,7 +102,7 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
     let replied = message.reply_to_message.as_ref().and_then(|message| message.from.as_ref()).is_some_and(is_bot);
     let mentioned = text.and_then(|text| mention(text, entities, bot, is_bot));
     let text = text.map(|text| match mentioned {
-        // A mention in front is an address and not part of what is said.
+        // A mention at the beginning addresses the bot and is not part of the message.
         Some(0) => after_mention(text, entities),
         _ => text.as_str(),
     });
@@ -128,14 +128,14 @@ pub fn read(update: Update, bot: Option<&str>, bot_id: Option<i64>) -> Option<En
     Some(Envelope { inbound, photo, target: Some(Json::of(&target)) })
 }
 
-/// The best size that is within the bound.
+/// The largest size within the bound.
 fn largest(photos: &[Photo]) -> Option<FileId> {
     let fits = |photo: &&Photo| photo.file_size.is_none_or(|bytes| bytes <= IMAGE_BYTES_MAX);
     let best = photos.iter().filter(fits).max_by_key(|photo| photo.width.saturating_mul(photo.height))?;
     Some(FileId(best.file_id.clone()))
 }
 
-/// Where the bot is mentioned, in units.
+/// The offset at which the bot is mentioned, in units.
 fn mention(text: &str, entities: &[Entity], bot: Option<&str>, is_bot: impl Fn(&User) -> bool) -> Option<usize> {
     let found = entities.iter().find(|entity| match entity.kind.as_str() {
         "mention" => {
@@ -148,14 +148,14 @@ fn mention(text: &str, entities: &[Entity], bot: Option<&str>, is_bot: impl Fn(&
     found.map(|entity| entity.offset)
 }
 
-/// What stands behind the mention at the beginning.
+/// The text after the mention at its beginning.
 fn after_mention<'a>(text: &'a str, entities: &[Entity]) -> &'a str {
     let first = entities.iter().find(|entity| entity.offset == 0 && entity.kind.ends_with("mention"));
     let name = first.and_then(|entity| units(text, 0, entity.length));
     name.map_or(text, |name| text[name.len()..].trim_start())
 }
 
-/// A part of a text, counted in UTF-16 units; `None` when it is not a part.
+/// A range of a text, in UTF-16 units; `None` if it is not a valid range.
 fn units(text: &str, offset: usize, length: usize) -> Option<&str> {
     let byte_at = |wanted: usize| {
         let mut units = 0;

@@ -1,25 +1,25 @@
-//! How far an export or an import has come, drawn on stderr when that is a terminal.
+//! Progress of an export or an import, drawn on stderr if that is a terminal.
 
 use std::time::Duration;
 
 use indicatif::{HumanBytes, HumanCount, ProgressBar, ProgressStyle};
 
-/// A bar that counts bytes or runs, with what else there is to tell beside it.
+/// A bar that counts bytes or runs, with other information beside it.
 pub(in crate::cli) struct Progress(ProgressBar);
 
 impl Progress {
-    /// Of so many runs.
+    /// Counts runs.
     pub(in crate::cli) fn of_runs(runs: u64) -> Self {
         Self::with(runs, "  {bar:30} {pos}/{len} runs  {msg}")
     }
 
-    /// Of so many bytes.
+    /// Counts bytes.
     pub(in crate::cli) fn of_bytes(verb: &str, bytes: u64) -> Self {
         Self::with(bytes, &format!("  {{bar:30}} {verb} {{bytes}}/{{total_bytes}}  {{msg}}"))
     }
 
     fn with(length: u64, template: &str) -> Self {
-        // Where stderr is no terminal nothing is drawn.
+        // If stderr is not a terminal, nothing is drawn.
         let bar = ProgressBar::new(length);
         let style = ProgressStyle::with_template(template).unwrap_or_else(|_| ProgressStyle::default_bar());
         bar.set_style(style.progress_chars("━━ "));

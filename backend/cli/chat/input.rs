@@ -1,4 +1,4 @@
-//! What a person types, line by line; also what a pipe holds.
+//! What a person types, line by line; also the lines of a pipe.
 
 use std::{
     collections::VecDeque,
@@ -7,15 +7,15 @@ use std::{
 
 use tokio::sync::mpsc;
 
-/// Lines read ahead while a run is under way.
+/// Lines read ahead while a run is in progress.
 const LINES_MAX: usize = 64;
 /// A longer line comes in pieces. A message may have far less.
 const LINE_BYTES_MAX: u64 = 1024 * 1024;
 
 pub(super) struct Input {
-    /// `None` until the first line is asked for: what nobody asks for is left to the program after this one.
+    /// `None` until the first line is requested: what is not read is left to the program after this one.
     lines: Option<mpsc::Receiver<String>>,
-    /// Typed ahead: messages, and no answers to a question that was asked later.
+    /// Typed ahead: messages, not answers to a question that was asked later.
     held: VecDeque<String>,
     pub(super) is_terminal: bool,
 }
@@ -25,13 +25,13 @@ impl Input {
         Self { lines: None, held: VecDeque::new(), is_terminal: io::stdin().is_terminal() }
     }
 
-    /// Nothing is there, and stdin is not touched.
+    /// An empty input; stdin is not touched.
     pub(super) fn closed() -> Self {
         Self { lines: Some(mpsc::channel(1).1), held: VecDeque::new(), is_terminal: false }
     }
 
-    /// The next line that nobody has looked at, without its end; `None` when there will be none. May be dropped while
-    /// it waits without losing anything.
+    /// The next line that has not been taken, without its line end; `None` if there will be none. Cancel-safe: dropping
+    /// it while it waits loses nothing.
     pub(super) async fn line(&mut self) -> Option<String> {
         self.lines.get_or_insert_with(read).recv().await
     }
@@ -44,7 +44,7 @@ impl Input {
         }
     }
 
-    /// Puts aside what a person typed before a question was on the screen. What comes from a pipe cannot know that.
+    /// Puts aside what a person typed before a question appeared. A pipe's lines stay: it cannot know the question.
     pub(super) fn hold(&mut self) {
         if let (true, Some(lines)) = (self.is_terminal, &mut self.lines) {
             self.held.extend(std::iter::from_fn(|| lines.try_recv().ok()));

@@ -1,4 +1,4 @@
-//! The words of a chat: commands, answers to questions, why a message was not heard. All of it pure.
+//! The text of a chat: commands, answers to questions, why a message started no run. All of it pure.
 
 use serde_json::{Value, json};
 
@@ -7,7 +7,7 @@ use crate::{
     domain::{limits::KEY_CHARS_MAX, session::Reason},
 };
 
-/// Without a user name in the environment.
+/// If the environment has no user name.
 const NOBODY: &str = "terminal";
 
 pub(super) const HELP: &str = "\
@@ -17,7 +17,7 @@ pub(super) const HELP: &str = "\
   Ctrl-C  cancel what is under way; twice, or with nothing under way: leave
 Anything else is a message. Answer a question from the agent with y, n, or in words.";
 
-/// What a line means.
+/// The meaning of a line.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Line {
     Nothing,
@@ -47,7 +47,7 @@ fn is_word(text: &str) -> bool {
     text.chars().all(char::is_alphanumeric)
 }
 
-/// The answer to a question as the API takes it; `None` when nothing was said.
+/// The answer to a question in the API's form; `None` if the line is empty.
 pub(super) fn decision(is_approval: bool, line: &str) -> Option<Value> {
     let text = line.trim();
     let answer = match text.to_lowercase().as_str() {
@@ -83,7 +83,7 @@ pub(super) fn filtered(reason: &str, user: &str, channel: &str) -> String {
     }
 }
 
-/// What a person is told whose server does not know the channel.
+/// The error if the server does not know the channel.
 pub(super) fn no_channel(channel: &str) -> CliError {
     let channel = clean(channel);
     CliError::not_found(
@@ -92,18 +92,18 @@ pub(super) fn no_channel(channel: &str) -> CliError {
     )
 }
 
-/// Whether a message that started no run did what it was meant to do.
+/// Whether a message that started no run had its intended effect.
 pub(super) fn is_fine(reason: &str) -> bool {
     matches!(Reason::parse(reason), Some(Reason::SessionReset | Reason::CodeAccepted))
 }
 
-/// Who types, when nobody says: an id that a channel takes.
+/// The default user: an id that a channel accepts.
 pub(super) fn default_user(name: Option<&str>) -> String {
     let name = name.map(fitting).unwrap_or_default();
     if name.is_empty() { NOBODY.to_owned() } else { name }
 }
 
-/// The chat of this person on this machine, when nobody says.
+/// The default chat of this person on this machine.
 pub(super) fn default_chat(name: Option<&str>, host: &str) -> String {
     match (name.map(fitting).filter(|name| !name.is_empty()), fitting(host)) {
         (None, _) => NOBODY.to_owned(),

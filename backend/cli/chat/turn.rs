@@ -1,4 +1,4 @@
-//! One message: said, and its run followed to the end, with a person's answers and Ctrl-C on the way.
+//! One message: sent, and its run followed to the end, with the person's answers and Ctrl-C in between.
 
 use std::{io::Write as _, time::Duration};
 
@@ -19,14 +19,14 @@ use crate::{
     domain::session::inbound::ChannelName,
 };
 
-/// How long nobody may take up a run before the person is told.
+/// How long a run may stay unclaimed before the person is notified.
 const QUEUE_PATIENCE: Duration = Duration::from_secs(5);
 
 /// How a message ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum End {
     Done,
-    /// The run failed or was cancelled, the message was filtered, or nobody answered a question.
+    /// The run failed or was cancelled, the message was filtered, or a question was not answered.
     Unhappy,
     /// Ctrl-C, and the person wants to leave.
     Left,
@@ -35,7 +35,7 @@ pub(super) enum End {
 pub(super) struct Talk<'a> {
     pub(super) client: &'a Client,
     pub(super) channel: &'a ChannelName,
-    /// Chat, user and perhaps username, as the route takes them.
+    /// Chat, user and perhaps username, in the route's form.
     pub(super) who: Value,
     pub(super) input: Input,
     pub(super) signals: Signal,
@@ -58,7 +58,7 @@ struct Turn {
 }
 
 impl Talk<'_> {
-    /// Sends a message (`text` or `reset_session`) and stays until its run has ended.
+    /// Sends a message (`text` or `reset_session`) and waits until its run has ended.
     pub(super) async fn turn(&mut self, message: Value) -> anyhow::Result<End> {
         let mut body = self.who.clone();
         if let (Value::Object(body), Value::Object(message)) = (&mut body, message) {
@@ -129,7 +129,7 @@ impl Talk<'_> {
         Ok(if status == "completed" { End::Done } else { End::Unhappy })
     }
 
-    /// Shows the oldest question, unless it stands there.
+    /// Shows the oldest question, unless it is on the screen already.
     fn ask(&mut self, turn: &mut Turn) -> anyhow::Result<()> {
         let oldest = turn.questions.0.first();
         if turn.asked.as_ref() == oldest.map(|question| &question.id) {
@@ -140,7 +140,7 @@ impl Talk<'_> {
         }
         if let Some(question) = turn.questions.0.first().cloned() {
             show(turn.view.break_line())?;
-            // What was typed before the question came is no answer to it.
+            // What was typed before the question is not an answer to it.
             self.input.hold();
             aside(&question.text);
             aside(question.prompt());
@@ -157,7 +157,7 @@ impl Talk<'_> {
         };
         answer["interrupt_id"] = json!(question.id);
         turn.asked = None;
-        // Once answered it is gone, whoever's answer it was; an error on the way is reported, and it is asked again.
+        // Once answered it is closed, whoever answered; an error on the way is reported, and it is asked again.
         match self.client.resume(&turn.run_id, &answer).await {
             Ok(_) => turn.questions.0.retain(|open| open.id != question.id),
             Err(error) => {
@@ -170,7 +170,7 @@ impl Talk<'_> {
         Ok(())
     }
 
-    /// Asks for the run's end; `false` when the person leaves before the server has answered.
+    /// Requests cancellation of the run; `false` if the person leaves before the server has answered.
     async fn cancel(&mut self, turn: &mut Turn) -> anyhow::Result<bool> {
         turn.is_cancelling = true;
         show(turn.view.break_line())?;
@@ -220,7 +220,7 @@ impl Turn {
             self.questions.0.clear();
         }
         let pieces = self.view.event(&event);
-        // The line the question stands on is not the agent's.
+        // The line with the question is not the agent's.
         if self.asked.is_some() && !pieces.is_empty() {
             aside("\n");
             self.asked = None;
@@ -260,7 +260,7 @@ fn show(pieces: Vec<Piece>) -> anyhow::Result<()> {
     Ok(())
 }
 
-/// Writes to stderr as it is. Nobody can be told when that fails.
+/// Writes to stderr as is. A failure cannot be reported.
 pub(super) fn aside(text: &str) {
     let mut stderr = anstream::stderr().lock();
     let _ = stderr.write_all(text.as_bytes());

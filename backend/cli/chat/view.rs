@@ -1,6 +1,6 @@
-//! What a run's frames look like in a chat: the agent's words as they come, everything else as quiet lines beside them.
+//! What a run's frames look like in a chat: the agent's words as they arrive, everything else as dim lines.
 //!
-//! Pure: frames in, pieces out. A text is shown once, however it came: as tokens, as a snapshot after a break, whole
+//! Pure: frames in, pieces out. A text is shown once, however it arrives: as tokens, as a snapshot after a break, whole
 //! with its durable event, or again as the run's output.
 
 use std::collections::HashMap;
@@ -23,7 +23,7 @@ use crate::{
 pub(super) enum Piece {
     /// The agent's words: data, for stdout.
     Answer(String),
-    /// What happens meanwhile: talk, for stderr.
+    /// What else happens: messages, for stderr.
     Aside(String),
 }
 
@@ -53,24 +53,24 @@ impl Event {
     }
 }
 
-/// A text that is being written.
+/// A text that is being streamed.
 #[derive(Default)]
 struct Text {
     shown: String,
     chars: usize,
-    /// A part was lost on the way: no more of it is shown until all of it is there.
+    /// A part was lost: no more is shown until the whole text arrives.
     is_torn: bool,
 }
 
 pub(super) struct View {
     /// Columns of the terminal; `None` cuts nothing.
     width: Option<usize>,
-    /// The answer is shown once the run is over, and no other words of the agent.
+    /// The answer is shown once the run has ended, and no other words of the agent.
     last_only: bool,
     texts: HashMap<String, Text>,
-    /// The span whose text stands on the line the terminal is on, and whether it is a thought.
+    /// The span whose text is on the terminal's current line, and whether it is a thought.
     open: Option<(String, bool)>,
-    /// The payload of the agent's last message, and its text when that was shown.
+    /// The payload of the agent's last message, and its text if that was shown.
     last_message: Option<Value>,
     said: String,
 }
@@ -81,7 +81,7 @@ impl View {
         Self { width, last_only, texts, open, last_message, said }
     }
 
-    /// What there is to print for an event.
+    /// What to print for an event.
     pub(super) fn event(&mut self, event: &Event) -> Vec<Piece> {
         let (family, action) = event.kind.rsplit_once('.').unwrap_or((&event.kind, ""));
         match (family, action) {
@@ -102,7 +102,7 @@ impl View {
         }
     }
 
-    /// Ends the line that a text is on, if there is one: something else wants to be said.
+    /// Ends the line that a text is on, if there is one: something else is about to be printed.
     pub(super) fn break_line(&mut self) -> Vec<Piece> {
         let line_end = |(_, is_thought)| if is_thought { aside("\n") } else { Piece::Answer("\n".to_owned()) };
         self.open.take().map(line_end).into_iter().collect()
@@ -110,7 +110,7 @@ impl View {
 
     fn tokens(&mut self, event: &Event, is_snapshot: bool) -> Vec<Piece> {
         let is_thought = event.is_reasoning();
-        // Output chunks of tools and of others are no words of the agent.
+        // Output chunks of tools and of others are not words of the agent.
         let is_message = event.kind.starts_with("message.delta") || event.of.starts_with("message.");
         if !is_thought && (!is_message || self.last_only) {
             return Vec::new();
@@ -118,7 +118,7 @@ impl View {
         let told = event.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok());
         let written = event.text.as_deref().or(event.payload["text"].as_str()).unwrap_or_default();
         let text = self.texts.entry(event.span_id.clone()).or_default();
-        // After a reconnect the text so far comes again; the offsets tell which part of it is new.
+        // After a reconnect the text so far comes again; the offsets show which part of it is new.
         let begins = if is_snapshot { 0 } else { told.unwrap_or(text.chars) };
         text.is_torn |= begins > text.chars;
         let fresh: String = written.chars().skip(text.chars.saturating_sub(begins)).collect();
@@ -140,7 +140,7 @@ impl View {
         pieces
     }
 
-    /// A text is there with its durable event: what of it was not shown is shown now.
+    /// A text is complete with its durable event: the part that was not shown is shown now.
     fn whole(&mut self, event: &Event) -> Vec<Piece> {
         let (is_thought, text) = (event.is_reasoning(), self.texts.remove(&event.span_id).unwrap_or_default());
         let Some(full) = session::answer(None, Some(&event.payload)).filter(|full| !full.is_empty()) else {
@@ -152,7 +152,7 @@ impl View {
             Some(rest) if self.open.as_ref().is_some_and(|(open, _)| *open == event.span_id) => {
                 self.words(&event.span_id, rest, is_thought)
             }
-            // The line was taken by something else in the middle of the text, or the text became another one.
+            // Something else took the line in the middle of the text, or the text has changed.
             _ => {
                 let mut pieces = self.break_line();
                 pieces.extend(self.words(&event.span_id, &full, is_thought));
@@ -173,7 +173,7 @@ impl View {
         if self.last_only { Vec::new() } else { self.whole(event) }
     }
 
-    /// The run's answer, unless its last message was just that.
+    /// The run's answer, unless its last message was exactly that.
     fn answer(&mut self, event: &Event) -> Vec<Piece> {
         let mut pieces = self.break_line();
         let output = Some(&event.payload["output"]).filter(|output| !output.is_null());
@@ -193,7 +193,7 @@ impl View {
         pieces
     }
 
-    /// A quiet line about an event.
+    /// A dim line about an event.
     fn line(&mut self, event: &Event, mark: &str, paint: Style) -> Vec<Piece> {
         let mut pieces = self.break_line();
         let told = summarize(&event.kind, &event.payload);
@@ -218,7 +218,7 @@ fn dimmed(text: &str) -> String {
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Question {
     pub id: String,
-    /// Whether yes and no answer it.
+    /// Whether it is answered with yes or no.
     pub is_approval: bool,
     pub text: String,
 }
@@ -229,12 +229,12 @@ impl Question {
     }
 }
 
-/// What the run waits for, the oldest first.
+/// What the run waits for, oldest first.
 #[derive(Debug, Default)]
 pub(super) struct Questions(pub Vec<Question>);
 
 impl Questions {
-    /// Keeps up with the log.
+    /// Updates the questions from the log.
     pub(super) fn event(&mut self, event: &Event) {
         match event.kind.as_str() {
             "interrupt.requested" if self.0.iter().all(|question| question.id != event.span_id) => {

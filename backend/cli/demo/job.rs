@@ -1,4 +1,4 @@
-//! [`Job`]: one run of the demo's supervisor: made, carried out, and followed to its end.
+//! [`Job`]: one run of the demo's supervisor: created, executed, and followed to its end.
 
 use std::{
     path::{Path, PathBuf},
@@ -30,20 +30,20 @@ use crate::{
 
 /// The agents and what they do.
 pub(super) const CONFIG: &str = include_str!("demo.toml");
-/// What the agents' names in it end in.
+/// The suffix of the agents' names in it.
 const MARK: &str = "-demo";
-/// What of the log is of interest here; the page shows all of it.
+/// The event types that matter here; the page shows all of them.
 const TYPES: &str = "run.*,worker.*,interrupt.*,artifact.*,tool.failed";
-/// Longest time one request tries again: longer than any restart takes.
+/// Longest time to retry one request: longer than any restart takes.
 const PATIENCE: Duration = Duration::from_mins(2);
-/// Runs at work at a time: a supervisor with its workers.
+/// Concurrent runs: a supervisor with its workers.
 const CAPACITY: u16 = 5;
-/// How long the runner has to tidy up after its run.
+/// How long the runner has to clean up after its run.
 const GRACE: Duration = Duration::from_secs(2);
-/// Longest wait for it to leave.
+/// Longest wait for it to disconnect.
 const LEAVE_WAIT_MAX: Duration = Duration::from_secs(5);
 
-/// A look at one folder, on one server.
+/// An inspection of one folder, on one server.
 pub(super) struct Job {
     client: Client,
     folder: PathBuf,
@@ -52,7 +52,7 @@ pub(super) struct Job {
     pub(super) run_id: RunId,
 }
 
-/// An event as the stream tells it.
+/// An event of the stream.
 #[derive(Deserialize)]
 struct Event {
     run_id: RunId,
@@ -65,7 +65,7 @@ struct Event {
 }
 
 impl Job {
-    /// The job of a run that is there already, or of a new one.
+    /// The job of an existing run, or of a new one.
     pub(super) fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
         let folder = args.dir.canonicalize().and_then(|folder| folder.read_dir().map(|_| folder));
         let folder = folder.with_context(|| format!("cannot read the folder {}", args.dir.display()))?;
@@ -84,7 +84,7 @@ impl Job {
         })
     }
 
-    /// Creates the supervisor's run. Whoever looks at it finds the configuration beside it.
+    /// Creates the supervisor's run, with the configuration beside it for those who look at the run.
     pub(super) async fn create(&self) -> anyhow::Result<()> {
         let (run_id, name) = (self.run_id.to_string(), name(&self.folder));
         let run = json!({
@@ -100,20 +100,20 @@ impl Job {
         Ok(())
     }
 
-    /// Refuses a run that was made for something else.
+    /// Rejects a run that was created for something else.
     pub(super) async fn check(&self) -> anyhow::Result<()> {
         let run = self.client.run(&self.run_id.to_string()).await?;
         anyhow::ensure!(run["input"] == self.input(), "run {} is not a demo of this folder", self.run_id);
         Ok(())
     }
 
-    /// What the supervisor is asked. It tells this folder from others of its name, and not where it is.
+    /// The supervisor's input. It distinguishes this folder from others of its name, without revealing its path.
     fn input(&self) -> Value {
         let place = hex::encode(&Sha256::digest(self.folder.as_os_str().as_encoded_bytes())[..8]);
         json!({"task": format!("Have a look at {}.", name(&self.folder)), "folder": place})
     }
 
-    /// Carries the runs out for as long as `watching` takes. A server that takes no runner ends both.
+    /// Executes the runs for as long as `watching` takes. If the server accepts no runner, both end.
     pub(super) async fn work<T>(&self, watching: impl Future<Output = anyhow::Result<T>>) -> anyhow::Result<T> {
         let settings = Settings {
             url: self.client.base_url().to_owned(),
@@ -130,7 +130,7 @@ impl Job {
         let watched = tokio::select! {
             watched = watching => {
                 stop.cancel();
-                // What it cannot give back in time is given to others when its lease runs out.
+                // What it cannot release in time is reassigned when its lease lapses.
                 let _ = timeout(LEAVE_WAIT_MAX, working).await;
                 watched
             }
@@ -143,7 +143,7 @@ impl Job {
         watched
     }
 
-    /// Follows the run and all below it to its end, and gives what it answered. A question that nobody answers is
+    /// Follows the run and all its descendants to its end, and returns its answer. A question that stays unanswered is
     /// answered here after a while.
     pub(super) async fn follow(&self, mut saw: impl FnMut(&Frame)) -> anyhow::Result<String> {
         let path = format!("/api/stream/runs/{}?tree=true&tokens=false&types={TYPES}", self.run_id);
@@ -161,7 +161,7 @@ impl Job {
                 }
             };
             let Notice::Frame(frame) = notice else { continue };
-            // Control frames are no events.
+            // Control frames are not events.
             let Ok(event) = serde_json::from_str::<Event>(&frame.data) else { continue };
             saw(&frame);
             let text = |value: &Value| value.as_str().map(str::to_owned);
@@ -187,21 +187,21 @@ impl Job {
         }
     }
 
-    /// Answers in the place of a person who does not: the call is not made.
+    /// Answers if the person does not: the call is not made.
     async fn answer(&self, asked: &Event) -> anyhow::Result<()> {
         let value = format!("No answer within {} s, so this was not done.", self.answer_after.as_secs());
         let answer = json!({"interrupt_id": asked.span_id, "decision": "respond", "value": value});
         let run_id = asked.run_id.to_string();
         match self.client.insist(PATIENCE, |_| self.client.resume(&run_id, &answer)).await {
-            // Somebody was faster, or the run has ended.
+            // Another answer came first, or the run has ended.
             Err(error) if error.kind == Kind::Invalid => Ok(()),
             answered => Ok(answered.map(drop)?),
         }
     }
 }
 
-/// A text of the configuration with names of one run's own: runs are given to whoever serves their agent, and two demos
-/// at one server must not be given each other's.
+/// A text of the configuration with names specific to one run: runs are assigned to any process that serves their
+/// agent, and two demos at one server must not get each other's.
 fn own(text: &str, run_id: RunId) -> String {
     let run_id = run_id.to_string();
     text.replace(MARK, &format!("-{}", &run_id[run_id.len() - 6..]))

@@ -18,11 +18,11 @@ use tokio::{
     time::timeout,
 };
 
-/// Longest wait for a server to become ready. The first start may have to fetch a database and to set it up.
+/// Longest wait for a server to become ready. The first start may have to download a database and to set it up.
 const READY_WAIT_MAX: Duration = Duration::from_mins(5);
-/// Longest wait for a server to end after it was asked to; it has promised ten seconds.
+/// Longest wait for a server to end after it was asked to; it promises ten seconds.
 const END_WAIT_MAX: Duration = Duration::from_secs(15);
-/// Lines of the server's log that are kept to show when it fails.
+/// Lines of the server's log that are kept to show if it fails.
 const LOG_LINES_MAX: usize = 20;
 /// Longest wait for the last lines of a server that has ended.
 const LOG_WAIT_MAX: Duration = Duration::from_millis(500);
@@ -30,7 +30,7 @@ const LOG_WAIT_MAX: Duration = Duration::from_millis(500);
 /// A running server that ends with this program.
 pub(super) struct Server {
     child: Child,
-    /// Where it is.
+    /// Its address.
     pub(super) url: String,
 }
 
@@ -43,13 +43,13 @@ impl Server {
         if let Some(data_dir) = data_dir {
             command.arg("--data-dir").arg(data_dir);
         }
-        // Its own group: Ctrl-C in the terminal is for this program, which then ends the server in good order.
+        // Its own process group: Ctrl-C in the terminal is for this program, which then stops the server cleanly.
         command.process_group(0).kill_on_drop(true);
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
         let mut child = command.spawn().context("cannot start the server")?;
         let (stdout, stderr) = (child.stdout.take(), child.stderr.take());
         let log = Log::of(stderr.context("cannot read the server's log")?);
-        // It says where it is once it can serve, and nothing else.
+        // It prints its address once it can serve, and nothing else.
         let mut said = BufReader::new(stdout.context("cannot read the server's output")?).lines();
         match timeout(READY_WAIT_MAX, said.next_line()).await {
             Ok(Ok(Some(url))) => Ok(Self { child, url }),
@@ -65,7 +65,7 @@ impl Server {
     pub(super) async fn stop(mut self) -> anyhow::Result<()> {
         let pid = self.child.id().and_then(|pid| Pid::from_raw(i32::try_from(pid).ok()?));
         if let Some(pid) = pid {
-            // It may have ended by itself, which is as good.
+            // It may have ended by itself, which is just as well.
             let _ = kill_process(pid, Signal::TERM);
         }
         if timeout(END_WAIT_MAX, self.child.wait()).await.is_err() {
@@ -88,7 +88,7 @@ impl Log {
         Self { filling: tokio::spawn(fill(Arc::clone(&lines), stderr)), lines }
     }
 
-    /// The text of a server that has ended. Something it started may hold its log open, so the wait is short.
+    /// The log of a server that has ended. A process it started may keep the pipe open, so the wait is short.
     async fn whole(mut self) -> String {
         let _ = timeout(LOG_WAIT_MAX, &mut self.filling).await;
         let lines = self.lines.lock().unwrap_or_else(PoisonError::into_inner);
@@ -96,7 +96,7 @@ impl Log {
     }
 }
 
-/// Reads to the end, so that the server never waits for its log to be read.
+/// Reads to the end, so that the server never blocks on its log.
 async fn fill(lines: Arc<Mutex<VecDeque<String>>>, stderr: ChildStderr) {
     let mut reader = BufReader::new(stderr);
     let mut line = Vec::new();

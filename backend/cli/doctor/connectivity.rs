@@ -1,4 +1,4 @@
-//! The way to a server: whether it answers, and what a proxy in between does with what passes.
+//! The connection to a server: whether it answers, and what a proxy in between does to the traffic.
 
 use std::time::Duration;
 
@@ -9,7 +9,7 @@ use crate::{
     domain::limits::{BODY_BYTES_MAX, PING_MS},
 };
 
-/// How long whatever follows a stream's first frame may take; the server pings before.
+/// How long to wait for anything after a stream's first frame; the server pings sooner.
 const NEXT_MAX: Duration = Duration::from_millis(PING_MS + 5_000);
 
 const UNBUFFERED: &str =
@@ -24,7 +24,7 @@ const ADDRESS: &str = "check that the URL is right and that any proxy in between
 const CREDENTIAL: &str =
     "set RUNREEL_TOKEN to a token with the scopes read and emit; a proxy must forward Authorization";
 
-/// A server, if there is one, as it is seen from here.
+/// A server, if there is one, as seen from here.
 pub(super) struct Connectivity {
     client: Option<Client>,
     server: CheckResult,
@@ -54,7 +54,7 @@ impl Connectivity {
             Ok(Err(error)) if error.kind != Kind::Unreachable => {
                 CheckResult::Bad(format!("{} does not answer like a Runreel server: {error}", connection.url), ADDRESS)
             }
-            // Before the first start there is nothing at the address that everybody has.
+            // Before the first start there is no server at the default address.
             _ if connection.is_default() => {
                 CheckResult::Open(format!("no server at {}; runreel serve starts one", connection.url))
             }
@@ -73,7 +73,7 @@ impl Connectivity {
         &self.server
     }
 
-    /// Whether frames come through one by one: the first at once, the next when it is sent.
+    /// Whether frames arrive one by one: the first at once, the next when it is sent.
     pub(super) async fn stream(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_stream(PATIENCE, NEXT_MAX).await {
@@ -103,7 +103,7 @@ impl Connectivity {
         }
     }
 
-    /// Whether a reader that comes back says from where.
+    /// Whether `Last-Event-ID` of a reconnecting reader arrives.
     pub(super) async fn resume(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
         match client.probe_cursor().await {
@@ -150,7 +150,7 @@ fn nobody() -> CheckResult {
     CheckResult::Open("not checked: no server".to_owned())
 }
 
-/// A question that was not answered.
+/// A request that was not answered.
 fn unasked(error: &Error) -> CheckResult {
     match error.kind {
         Kind::Refused => CheckResult::Bad(error.to_string(), CREDENTIAL),

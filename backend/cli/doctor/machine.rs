@@ -1,4 +1,4 @@
-//! What this machine has: limits, folders, programs, the database.
+//! This machine: limits, folders, programs, the database.
 
 use super::{CheckResult, PATIENCE};
 use crate::{
@@ -62,7 +62,7 @@ pub(super) async fn programs(data: &DataArgs) -> CheckResult {
     }
 }
 
-/// What keeps programs that tools start from the data.
+/// What keeps programs started by tools away from the data.
 pub(super) async fn confinement(data: &DataArgs) -> CheckResult {
     let running = data.data_dir().ok().and_then(|dir| Database::running(&dir));
     if let Some(database) = running {

@@ -1,4 +1,4 @@
-//! One line of input: checked here, so that its number can be told, and given an id, so that it can be repeated.
+//! One line of input: checked here, so that errors have its number, and given an id, so that it can be retried.
 
 use chrono::{DateTime, Utc};
 use serde::{Deserialize, de::IgnoredAny};
@@ -9,10 +9,10 @@ use crate::domain::{
     json::{InvalidJson, Json},
 };
 
-/// An event that is ready to go out.
+/// An event that is ready to be sent.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) struct Line {
-    /// Its line in the input; 0 for an event of this program's own.
+    /// Its line number in the input; 0 for an event of this program's own.
     pub(super) number: u64,
     /// One line of JSON with an `event_id`.
     pub(super) event: String,
@@ -35,9 +35,9 @@ struct Members {
     payload: Option<Json>,
 }
 
-/// Checks a line and gives it an id if it has none; `None` for an empty line. The error says what is wrong with it.
+/// Checks a line and gives it an id if it has none; `None` for an empty line. The error states what is wrong with it.
 ///
-/// The event stays as it was written: members keep their order and numbers their digits.
+/// The event stays as written: members keep their order and numbers their digits.
 pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, String> {
     let text = std::str::from_utf8(bytes).map_err(|_| "not valid UTF-8".to_owned())?.trim();
     if text.is_empty() {
@@ -68,7 +68,7 @@ pub(super) fn prepare(bytes: &[u8], event_id: &str) -> Result<Option<String>, St
     if event.event_id.is_some() {
         return Ok(Some(json.as_str().to_owned()));
     }
-    // A second member of the same name would leave open which one counts.
+    // A second member of the same name would be ambiguous.
     if json.member::<IgnoredAny>("event_id").is_some() {
         return Err("event_id is null; set it to a string or omit it".to_owned());
     }
@@ -83,7 +83,7 @@ fn syntax(text: &str) -> String {
     }
 }
 
-/// The parser's place counts lines of its own, which would contradict the line number told beside it.
+/// The parser's position counts its own lines, which would contradict the line number reported beside it.
 fn without_place(message: &str) -> String {
     message.split(" at line ").next().unwrap_or(message).to_owned()
 }

@@ -1,4 +1,4 @@
-//! Sending batches, and finding the one event a refused batch was refused for.
+//! Sends batches, and finds the one event because of which a batch was rejected.
 
 use std::{fmt::Write as _, time::Duration};
 
@@ -15,7 +15,7 @@ use crate::{
     client::{Ack, AckEvent, Client, Error},
 };
 
-/// What became of the events so far.
+/// Counts of what happened to the events so far.
 #[derive(Debug, Default)]
 struct EmitCounts {
     stored: u64,
@@ -29,7 +29,7 @@ struct EmitCounts {
 pub(super) struct Sender {
     client: Client,
     run_id: String,
-    /// How the ids begin that this command gave.
+    /// The prefix of the ids that this command assigned.
     ids: String,
     patience: Duration,
     keep_going: bool,
@@ -49,8 +49,8 @@ impl Sender {
         Self { client, run_id, ids: ids.to_string(), patience, keep_going, json, tally: EmitCounts::default() }
     }
 
-    /// Sends a batch until it is stored. A refused batch is sent again event by event: nothing of it was stored, and
-    /// only so the good ones get in and the bad one gets a line number.
+    /// Sends a batch until it is stored. A rejected batch is sent again event by event: nothing of it was stored, and
+    /// only this way the good ones are stored and the bad one gets a line number.
     pub(super) async fn send(&mut self, lines: Vec<Line>) -> anyhow::Result<()> {
         if lines.is_empty() {
             return Ok(());
@@ -70,7 +70,7 @@ impl Sender {
         }
     }
 
-    /// Counts and tells a bad line; an error unless the command was told to keep going.
+    /// Counts and reports a bad line; an error unless `--keep-going` was given.
     pub(super) fn refuse(&mut self, number: u64, why: &str) -> anyhow::Result<()> {
         self.tally.refused += 1;
         let what = if number == 0 { clean(why) } else { format!("line {number}: {}", clean(why)) };
@@ -90,7 +90,7 @@ impl Sender {
         self.tally.stored + self.tally.duplicate + self.tally.ephemeral > 0
     }
 
-    /// What became of the events so far, as one line.
+    /// What happened to the events so far, as one line.
     pub(super) fn summary(&self) -> String {
         let EmitCounts { stored, duplicate, ephemeral, refused, first_seq, last_seq } = &self.tally;
         let place = match (first_seq, last_seq) {
@@ -119,7 +119,7 @@ impl Sender {
         for (line, event) in lines.iter().zip(&ack.events) {
             match event.seq {
                 None => self.tally.ephemeral += 1,
-                // An id of this command can only have been stored by its own earlier try.
+                // An id of this command can only have been stored by its own earlier attempt.
                 Some(_) if event.duplicate && !is_ours(event, &self.ids) => self.tally.duplicate += 1,
                 Some(seq) => {
                     self.tally.stored += 1;
@@ -143,7 +143,7 @@ fn is_ours(event: &AckEvent, ids: &str) -> bool {
     event.event_id.as_ref().is_some_and(|event_id| event_id.starts_with(ids))
 }
 
-/// Whether the refusal can be the fault of a single event; everything else concerns the run or the caller.
+/// Whether the rejection can be due to a single event; everything else concerns the run or the caller.
 fn is_about_one(error: &Error) -> bool {
     matches!(error.status, Some(400 | 413 | 422))
 }

@@ -1,4 +1,4 @@
-//! Stdin in batches of what is waiting there.
+//! Stdin in batches of what is available.
 
 use std::io::{self, Read as _};
 
@@ -7,13 +7,13 @@ use tokio::sync::mpsc::{self, error::TryRecvError};
 
 use crate::{cli::exit::CliError, domain::limits::BODY_BYTES_MAX};
 
-/// Most lines of a batch.
+/// Maximum lines of a batch.
 const BATCH_LINES_MAX: usize = 500;
 /// Bytes after which a batch is full.
 const BATCH_BYTES_MAX: usize = 1024 * 1024;
 /// Bytes read at a time.
 const CHUNK_BYTES: usize = 64 * 1024;
-/// Chunks read ahead while a batch is on its way.
+/// Chunks read ahead while a batch is being sent.
 const CHUNKS_MAX: usize = 16;
 
 /// A line's number, from 1, and its bytes without the line end.
@@ -22,7 +22,7 @@ pub(super) type NumberedLine = (u64, Vec<u8>);
 pub(super) struct Stdin {
     chunks: mpsc::Receiver<io::Result<Vec<u8>>>,
     buffer: BytesMut,
-    /// Bytes of the buffer known to hold no line end.
+    /// Bytes of the buffer known to contain no line end.
     searched: usize,
     lines: u64,
     ended: bool,
@@ -59,9 +59,9 @@ impl Stdin {
         Self { chunks, buffer: BytesMut::new(), searched: 0, lines: 0, ended: false }
     }
 
-    /// The lines that are there, at least one, up to the bounds of a batch; `None` at the end of the input.
+    /// The available lines, at least one, up to the bounds of a batch; `None` at the end of the input.
     ///
-    /// Waits only while there is no complete line, so a producer that pauses has everything it wrote sent.
+    /// Waits only while there is no complete line, so everything that a pausing producer wrote is sent.
     pub(super) async fn batch(&mut self) -> anyhow::Result<Option<Vec<NumberedLine>>> {
         let (mut batch, mut bytes) = (Vec::new(), 0);
         loop {

@@ -1,4 +1,4 @@
-//! Where an export goes: stdout, a file that is there only when it is whole, or what is a pipe or a device by its name.
+//! Where an export is written: stdout, a file that only exists once it is complete, or a pipe or device by its name.
 
 use std::{
     fs::File as Plain,
@@ -20,7 +20,7 @@ pub(super) enum Out {
 }
 
 impl Out {
-    /// Opens stdout, or a temporary file beside the one that is wanted. Whoever made it alone may read it.
+    /// Opens stdout, or a temporary file beside the requested one. Only its creator may read it.
     #[expect(clippy::disallowed_methods, reason = "the file that the command is given")]
     pub(super) fn open(path: Option<&Path>) -> anyhow::Result<Self> {
         let Some(path) = path else { return Ok(Self::Stdout(BufWriter::with_capacity(BUFFER, io::stdout()))) };
@@ -37,7 +37,7 @@ impl Out {
         Ok(Self::File(BufWriter::with_capacity(BUFFER, file), path.to_owned()))
     }
 
-    /// Hands the last bytes on, and gives the file its name.
+    /// Flushes the last bytes, and gives the file its name.
     pub(super) fn finish(self) -> anyhow::Result<()> {
         match self {
             Self::Stdout(mut out) => Ok(out.flush()?),

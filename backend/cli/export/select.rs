@@ -20,7 +20,7 @@ pub(super) struct Chosen {
     pub(super) parent_run_id: Option<RunId>,
 }
 
-/// From when on.
+/// A point in time.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Since {
     Time(DateTime<Utc>),
@@ -51,7 +51,7 @@ struct Page {
     next_cursor: Option<String>,
 }
 
-/// The runs in the order of their ids, which is that of time; only that a parent comes before its children always.
+/// The runs in the order of their ids, which is by time; except that a parent always comes before its children.
 pub(super) async fn choose(client: &Client, what: &What) -> anyhow::Result<Vec<Chosen>> {
     let mut found = BTreeMap::new();
     if let Some(run) = what.run {
@@ -98,7 +98,7 @@ async fn list(
     }
 }
 
-/// Adds everything below what was found.
+/// Adds all descendants of what was found.
 async fn descend(client: &Client, found: &mut BTreeMap<RunId, Chosen>) -> anyhow::Result<()> {
     let mut parents: VecDeque<RunId> = found.keys().copied().collect();
     while let Some(parent) = parents.pop_front() {

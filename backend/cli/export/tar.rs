@@ -1,7 +1,7 @@
 //! An export with the bytes of its artifacts, as one tar.
 //!
-//! A tar says how long a file is before the file comes, so the lines wait in a temporary file until all are there; the
-//! bytes of artifacts go straight through.
+//! A tar states the length of a file before the file, so the lines are collected in a temporary file; the bytes of
+//! artifacts are streamed through.
 
 use std::{
     collections::HashSet,
@@ -9,9 +9,7 @@ use std::{
     io::{self, BufWriter, Seek as _, Write},
 };
 
-use serde::Deserialize;
 use sha2::{Digest as _, Sha256};
-use tokio::time::Instant;
 
 use super::{
     PATIENCE,
@@ -23,33 +21,9 @@ use crate::{
         archive::{FOLDER, INDEX, LOG, TAR_END, progress::Progress, tar_header, tar_padding},
         exit::CliError,
     },
-    client::{
-        Client, Error,
-        pace::{Backoff, Pace as _, SystemPace},
-    },
-    domain::{
-        artifact::{ArtifactId, ArtifactName, Hash, MediaType},
-        export::index::AttachedArtifact,
-        id::{RunId, Seq},
-        limits::PAGE_ROWS_MAX,
-    },
+    client::{Client, Error},
+    domain::{artifact::Hash, export::index::AttachedArtifact},
 };
-
-#[derive(Deserialize)]
-struct Page {
-    artifacts: Vec<Listed>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    artifact_id: ArtifactId,
-    name: ArtifactName,
-    media_type: MediaType,
-    size: u64,
-    sha256: Hash,
-    seq: Seq,
-}
 
 pub(super) async fn pack(
     client: &Client,
@@ -64,8 +38,8 @@ pub(super) async fn pack(
         for run in chosen {
             let told = teller.run(run.run_id, &progress).await?;
             if !told.is_empty() {
-                // What came after the part of the log that was told is left for another time.
-                let listed = artifacts_of(client, run.run_id).await?;
+                // What came after the exported part of the log is left for another export.
+                let listed = client.artifacts(run.run_id, PATIENCE).await?;
                 enclosed.extend(listed.into_iter().filter(|one| told.contains(one)));
             }
             progress.add(1);
@@ -87,31 +61,6 @@ pub(super) async fn pack(
     Ok(told)
 }
 
-/// The artifacts of a run in the order in which its log tells of them, as far as they are there.
-async fn artifacts_of(client: &Client, run: RunId) -> anyhow::Result<Vec<AttachedArtifact>> {
-    let (id, mut found, mut cursor) = (run.to_string(), Vec::new(), None);
-    loop {
-        let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
-        query.extend(cursor.map(|cursor: String| ("cursor", cursor)));
-        let segments = ["runs", id.as_str(), "artifacts"];
-        let page: Page = client.insist(PATIENCE, |_| client.get(&segments, &query)).await?;
-        found.extend(page.artifacts.into_iter().map(|one| AttachedArtifact {
-            run_id: run,
-            seq: one.seq,
-            artifact_id: one.artifact_id,
-            name: one.name,
-            media_type: one.media_type,
-            size: one.size,
-            sha256: one.sha256,
-        }));
-        cursor = page.next_cursor;
-        if cursor.is_none() {
-            found.sort_by_key(|one| one.seq);
-            return Ok(found);
-        }
-    }
-}
-
 fn put(name: &str, bytes: &[u8], out: &mut (dyn Write + Send)) -> anyhow::Result<()> {
     out.write_all(tar_header(name, bytes.len() as u64)?.as_bytes())?;
     out.write_all(bytes)?;
@@ -128,7 +77,7 @@ fn copy(name: &str, file: &mut File, out: &mut (dyn Write + Send)) -> anyhow::Re
     Ok(out.write_all(tar_padding(size))?)
 }
 
-/// The bytes of an artifact, from where they broke off if they do.
+/// The bytes of an artifact, resumed from where they broke off.
 async fn content(
     client: &Client,
     one: &AttachedArtifact,
@@ -137,7 +86,7 @@ async fn content(
 ) -> anyhow::Result<()> {
     out.write_all(tar_header(&format!("{FOLDER}{}", one.sha256), one.size)?.as_bytes())?;
     let (mut done, mut digest) = (0, Sha256::new());
-    let (mut backoff, mut heard) = (Backoff::default(), Instant::now());
+    let mut retries = client.retries(PATIENCE);
     while done < one.size {
         let had = done;
         let error = match read(client, one, &mut done, &mut digest, out, progress).await {
@@ -150,14 +99,11 @@ async fn content(
         let passing = error.downcast_ref::<Error>().filter(|error| error.kind.is_retryable());
         let Some(passing) = passing else { return Err(error) };
         if done > had {
-            heard = Instant::now();
-            backoff.reset();
+            retries.progressed();
         }
-        let wait = backoff.next(passing.retry_after, SystemPace.jitter());
-        if heard.elapsed() + wait > PATIENCE {
+        if !retries.wait(passing.retry_after).await {
             return Err(error);
         }
-        SystemPace.wait(wait).await;
     }
     if Hash::new(digest.finalize().into()) != one.sha256 {
         let what = format!("the bytes of the artifact {} do not match the hash in the log", one.artifact_id);

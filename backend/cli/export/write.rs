@@ -1,16 +1,11 @@
-//! The lines of an export, each checked before it is written.
+//! The lines of an export, each verified before it is written.
 
 use std::{collections::HashSet, io::Write};
-
-use tokio::time::Instant;
 
 use super::PATIENCE;
 use crate::{
     cli::{archive::progress::Progress, exit::CliError},
-    client::{
-        Client, Error, Kind,
-        pace::{Backoff, Pace as _, SystemPace},
-    },
+    client::{Client, Error, Kind},
     domain::{
         export::{
             Piece, Total, header,
@@ -23,19 +18,19 @@ use crate::{
     },
 };
 
-/// What an export came to.
+/// The result of an export.
 #[derive(Clone, Debug)]
 pub(super) struct ExportReport {
     pub(super) total: Total,
-    /// Artifacts that the log tells of.
+    /// Artifacts that the log mentions.
     pub(super) mentions: u64,
-    /// Artifacts whose bytes came along.
+    /// Artifacts whose bytes are included.
     pub(super) artifacts: u64,
-    /// Runs that could not be told, and why.
+    /// Runs that could not be exported, and why.
     pub(super) left_out: Vec<(RunId, String)>,
 }
 
-/// Why a run is left out; the others are told all the same.
+/// Why a run is left out; the others are still exported.
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 struct NotExported(String);
@@ -44,7 +39,7 @@ pub(super) struct ExportWriter<'a> {
     client: Client,
     out: &'a mut (dyn Write + Send),
     verifier: Verifier,
-    /// Artifacts that all runs tell of, and which the run at hand does.
+    /// Artifacts that all runs mention, and those that the current run mentions.
     mentions: u64,
     mentioned: HashSet<AttachedArtifact>,
     left_out: Vec<(RunId, String)>,
@@ -68,10 +63,10 @@ impl<'a> ExportWriter<'a> {
         Ok(teller)
     }
 
-    /// Tells one run; gives the artifacts it tells of. One that has been deleted since is passed over, and one that fits
-    /// into no export is left out.
+    /// Exports one run; returns the artifacts it mentions. A run that was deleted in the meantime is skipped, and one
+    /// that cannot be exported is left out.
     pub(super) async fn run(&mut self, run: RunId, progress: &Progress) -> anyhow::Result<HashSet<AttachedArtifact>> {
-        let (mut lines, mut backoff, mut heard) = (0, Backoff::default(), Instant::now());
+        let (mut lines, mut retries) = (0, self.client.retries(PATIENCE));
         self.mentioned.clear();
         loop {
             let had = lines;
@@ -89,21 +84,18 @@ impl<'a> ExportWriter<'a> {
             }
             let Some(passing) = known.filter(|error| error.kind.is_retryable()) else { return Err(error) };
             if lines > had {
-                heard = Instant::now();
-                backoff.reset();
+                retries.progressed();
             }
-            let wait = backoff.next(passing.retry_after, SystemPace.jitter());
-            if heard.elapsed() + wait > PATIENCE {
+            if !retries.wait(passing.retry_after).await {
                 return Err(error);
             }
-            SystemPace.wait(wait).await;
         }
     }
 
     /// Reads a run's lines, of which `lines` are written already: a log only grows, so they are the same.
     async fn try_run(&mut self, run: RunId, lines: &mut usize, progress: &Progress) -> anyhow::Result<()> {
         let mut export = self.client.export_run(&run.to_string()).await?;
-        // The first two say what the run is and where it belongs; once they are written there is no way back.
+        // The first two identify the run and its place; once they are written the run can no longer be left out.
         let first = [export.next().await?, export.next().await?];
         if *lines == 0 {
             self.check(&first)?;

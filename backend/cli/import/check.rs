@@ -1,4 +1,4 @@
-//! Everything that can be wrong with a file, found before anything is sent.
+//! Everything that can be wrong with a file, checked before anything is sent.
 
 use std::{
     collections::HashMap,
@@ -24,7 +24,7 @@ use crate::{
     },
 };
 
-/// An artifact that came along.
+/// An artifact that is included.
 #[derive(Clone, Debug)]
 pub(super) struct Part {
     pub(super) enclosed: AttachedArtifact,
@@ -32,14 +32,14 @@ pub(super) struct Part {
     pub(super) bytes: Region,
 }
 
-/// A file that has been found whole.
+/// A file that passed all checks.
 #[derive(Debug)]
 pub(super) struct Checked {
     pub(super) log: Region,
     pub(super) total: Total,
-    /// By the runs whose they are, in the order of their seqs.
+    /// By run, in the order of their seqs.
     pub(super) parts: HashMap<RunId, Vec<Part>>,
-    /// Artifacts that the log tells of and that did not come along.
+    /// Artifacts that the log mentions and that are not included.
     pub(super) missing: u64,
 }
 
@@ -103,7 +103,7 @@ pub(super) fn check_log(lines: &mut Lines<impl io::Read>, progress: &Progress) -
     Ok((total, mentions))
 }
 
-/// Each artifact is one that the log tells of, in the order in which it does.
+/// Each artifact must be one that the log mentions, in the same order.
 fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(AttachedArtifact, EventId)>> {
     let (mut lines, mut found) = (index.lines(), Vec::<(AttachedArtifact, EventId)>::new());
     let mut seen = std::collections::HashSet::new();
@@ -123,7 +123,7 @@ fn check_index(index: &Region, mentions: &Mentions) -> anyhow::Result<Vec<(Attac
     Ok(found)
 }
 
-/// Each content is one that an artifact has, once, and what it says it is.
+/// Each content must be that of an artifact, appear once, and match its hash.
 fn check_contents(
     entries: impl Iterator<Item = (Name, Region)>,
     enclosed: &[(AttachedArtifact, EventId)],

@@ -1,9 +1,8 @@
-//! Brings a file that was found whole to a server, run by run and part by part.
+//! Sends a checked file to a server, run by run and part by part.
 
 use std::{collections::HashSet, io::Read as _, time::Duration};
 
 use bytes::Bytes;
-use serde::Deserialize;
 
 use super::check::{Checked, Part};
 use crate::{
@@ -14,23 +13,21 @@ use crate::{
     },
     client::{Client, Error, Kind},
     domain::{
-        artifact::ArtifactId,
         export::skim::{LineKind, Skim},
         id::RunId,
-        limits::PAGE_ROWS_MAX,
     },
 };
 
-/// Events in one request, and bytes of them after which it goes out.
+/// Events in one request, and bytes of them after which it is sent.
 const EVENTS_MAX: usize = 2_000;
 const BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Bytes of an artifact that are read at a time.
+/// Bytes of an artifact read at a time.
 const STEP: usize = 256 * 1024;
 
-/// What became of the runs so far.
+/// Counts of what happened to the runs so far.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(super) struct ImportCounts {
-    /// Runs of which something was not there before, and how many events that was.
+    /// Runs of which something was new, and how many events that was.
     pub(super) imported: u64,
     pub(super) events: u64,
     pub(super) there: u64,
@@ -49,26 +46,15 @@ pub(super) struct Sender {
 struct Sending {
     run: RunId,
     run_id: String,
-    /// No event of it has come yet.
+    /// No event of it has been read yet.
     is_unsent: bool,
-    /// Its own line, which goes before every part.
+    /// Its own line, which precedes every part.
     head: String,
     part: String,
     events: usize,
     stored: u64,
-    /// What the server refused of it; the rest of it is passed over.
+    /// The error with which the server rejected it; the rest of it is skipped.
     refused: Option<Error>,
-}
-
-#[derive(Deserialize)]
-struct Page {
-    artifacts: Vec<Listed>,
-    next_cursor: Option<String>,
-}
-
-#[derive(Deserialize)]
-struct Listed {
-    artifact_id: ArtifactId,
 }
 
 impl Sender {
@@ -82,7 +68,7 @@ impl Sender {
 
     pub(super) async fn send(&mut self, checked: &Checked) -> anyhow::Result<()> {
         let progress = Progress::of_runs(checked.total.runs);
-        // The file may have been changed since it was checked.
+        // The file may have changed since it was checked.
         let (mut lines, mut skim) = (checked.log.lines(), Skim::of(checked.total));
         let (mut sending, mut bytes) = (None::<Sending>, 0);
         while let Some(line) = lines.next()? {
@@ -97,7 +83,7 @@ impl Sender {
                         self.flush(sending).await?;
                     }
                     if let Some(parts) = parts.filter(|_| sending.refused.is_none()) {
-                        // The bytes of artifacts come after their run is there and before the events that tell of them.
+                        // An artifact's bytes are sent after its run exists and before the events that mention it.
                         self.enclose(sending, parts).await?;
                     }
                 }
@@ -114,7 +100,7 @@ impl Sender {
         skim.finish().map_err(|fault| CliError::failed(fault.to_string()).into())
     }
 
-    /// Sends what has gathered of a run.
+    /// Sends the collected part of a run.
     async fn flush(&mut self, sending: &mut Sending) -> anyhow::Result<()> {
         if sending.events == 0 || sending.refused.is_some() {
             return Ok(());
@@ -129,9 +115,13 @@ impl Sender {
         Ok(())
     }
 
-    /// Brings the artifacts of a run that are not there.
+    /// Sends the artifacts of a run that are missing on the server.
     async fn enclose(&mut self, sending: &mut Sending, parts: &[Part]) -> anyhow::Result<()> {
-        let there = if sending.stored == 0 { self.artifacts_of(&sending.run_id).await? } else { HashSet::new() };
+        let there = match sending.stored {
+            0 => self.client.artifacts(sending.run, self.patience).await?,
+            _ => Vec::new(),
+        };
+        let there: HashSet<_> = there.into_iter().map(|one| one.artifact_id).collect();
         for part in parts.iter().filter(|part| !there.contains(&part.enclosed.artifact_id)) {
             match self.bring(part).await {
                 Ok(()) => self.tally.artifacts += 1,
@@ -158,22 +148,7 @@ impl Sender {
             .await
     }
 
-    async fn artifacts_of(&self, run_id: &str) -> anyhow::Result<HashSet<ArtifactId>> {
-        let (mut found, mut cursor) = (HashSet::new(), None);
-        loop {
-            let mut query = vec![("limit", PAGE_ROWS_MAX.to_string())];
-            query.extend(cursor.map(|cursor: String| ("cursor", cursor)));
-            let segments = ["runs", run_id, "artifacts"];
-            let page: Page = self.client.insist(self.patience, |_| self.client.get(&segments, &query)).await?;
-            found.extend(page.artifacts.iter().map(|one| one.artifact_id));
-            cursor = page.next_cursor;
-            if cursor.is_none() {
-                return Ok(found);
-            }
-        }
-    }
-
-    /// Takes note that the server wants no more of a run; an error unless the command was told to keep going.
+    /// Records that the server rejected a run; an error unless `--keep-going` was given.
     fn refuse(&mut self, sending: &mut Sending, error: Error) -> anyhow::Result<()> {
         let is_about_it = matches!(error.kind, Kind::Invalid | Kind::NotFound);
         if is_about_it && self.keep_going {
@@ -183,7 +158,7 @@ impl Sender {
         }
         let context = format!("run {}", sending.run_id);
         if sending.stored > 0 {
-            // A part of it is there; the same command goes on from here.
+            // A part of it is stored; the same command continues from here.
             self.tally.events += sending.stored;
         }
         Err(anyhow::Error::from(error).context(context))

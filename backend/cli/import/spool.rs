@@ -1,6 +1,6 @@
-//! What comes through a pipe waits in a file without a name, so that nothing is sent before all of it is checked.
+//! What comes through a pipe is stored in an unnamed file, so that nothing is sent before all of it is checked.
 //!
-//! Lines are checked as they come: what is no export fills no disk.
+//! Lines are checked as they arrive, so that data that is not an export does not fill the disk.
 
 use std::{
     fs::File,
@@ -13,7 +13,7 @@ use crate::cli::{
     exit::CliError,
 };
 
-/// Most bytes that are taken when nothing else was said.
+/// Default maximum of bytes to read.
 pub(super) const BYTES_MAX: u64 = 64 * 1024 * 1024 * 1024;
 
 pub(super) fn spool(input: &mut dyn Read, bytes_max: u64) -> anyhow::Result<Checked> {
@@ -33,7 +33,7 @@ pub(super) fn spool(input: &mut dyn Read, bytes_max: u64) -> anyhow::Result<Chec
     Ok(Checked::of_lines(tee.finish()?, total, &mentions))
 }
 
-/// A pipe that must end before it has given too much.
+/// A pipe that must end before it exceeds the maximum.
 struct Bounded<'a> {
     input: &'a mut dyn Read,
     left: u64,
@@ -48,7 +48,7 @@ impl Read for Bounded<'_> {
     }
 }
 
-/// Keeps what it reads.
+/// Copies what it reads.
 struct Tee<R> {
     input: R,
     file: BufWriter<File>,

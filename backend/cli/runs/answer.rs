@@ -1,4 +1,4 @@
-//! `runreel runs answer`: what a run waits for, and the answer of a person.
+//! `runreel runs answer`: what a run waits for, and a person's answer.
 
 use anyhow::Result;
 use serde_json::{Value, json};
@@ -13,7 +13,7 @@ use crate::{
     domain::id::{RunId, SpanId},
 };
 
-/// Longest prompt that is told on one line, characters.
+/// Longest prompt shown on one line, characters.
 const PROMPT_CHARS_MAX: usize = 200;
 
 #[derive(Clone, Debug, clap::Args)]
@@ -77,7 +77,7 @@ async fn interrupt_events(client: &Client, run: &str) -> Result<Vec<Value>> {
     }
 }
 
-/// The requests that nobody has resolved, of a run that has not ended.
+/// The unresolved requests of a run that has not ended.
 fn open_interrupts(events: &[Value]) -> Vec<Value> {
     let is = |event: &Value, kind: &str| event["type"] == kind;
     if events.iter().any(|event| ["run.completed", "run.failed", "run.cancelled"].iter().any(|end| is(event, end))) {

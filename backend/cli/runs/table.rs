@@ -1,4 +1,4 @@
-//! Runs on a screen.
+//! Runs on a terminal.
 
 use std::fmt::Write as _;
 
@@ -36,7 +36,7 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>) -> String {
         row.max_height(1);
         table.add_row(row);
     }
-    // An id is there to be copied and a number to be read: only names give way on a narrow screen.
+    // Ids are for copying and numbers for reading: only names shrink on a narrow screen.
     for column in [0, 1, 4, 5, 6] {
         if let Some(column) = table.column_mut(column) {
             column.set_constraint(ColumnConstraint::ContentWidth).set_padding((0, 2));
@@ -104,7 +104,7 @@ fn age(run: &Value, now: DateTime<Utc>) -> String {
     age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()
 }
 
-/// From the start to the end, or to now while it still runs.
+/// From the start to the end, or to now if it is still running.
 fn took(run: &Value, now: DateTime<Utc>) -> String {
     let now = now.to_rfc3339();
     let ended = run["ended_at"].as_str().unwrap_or(&now);

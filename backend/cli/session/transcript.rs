@@ -1,4 +1,4 @@
-//! A saved session for people: on a screen, and as Markdown.
+//! A saved session for people: on a terminal, and as Markdown.
 
 use std::fmt::Write as _;
 
@@ -45,7 +45,7 @@ pub(super) fn table(sessions: &[Value], now: DateTime<Utc>) -> String {
     format!("{}\n", table.trim_fmt())
 }
 
-/// A session on a screen.
+/// A session on a terminal.
 pub(super) fn shown(session: &SavedSession) -> String {
     let mut out = format!("{}  {}\n", session.name, about(session));
     if let Some(description) = &session.description {
@@ -92,7 +92,7 @@ fn about(session: &SavedSession) -> String {
     format!("{}, saved {} {how}", messages(&Value::from(session.message_count)), timestamp(session.updated_at))
 }
 
-/// How many messages there are.
+/// The number of messages, in words.
 pub(super) fn messages(count: &Value) -> String {
     format!("{count} {}", if *count == 1 { "message" } else { "messages" })
 }

@@ -1,4 +1,4 @@
-//! Why a question has no answer, and what to do about it.
+//! Why a query failed, and what to do about it.
 
 use std::error::Error as _;
 
@@ -9,14 +9,14 @@ use crate::{
 
 /// For a database whose schema this program does not know.
 const ONCE: &str = "start the server of this version on it once to update the schema";
-/// For a login that may not become a reader, or make one.
+/// For a login that may not become a reader, or create one.
 const GRANTS: &str = "docs/operations.md, under “A Postgres of yours”, lists the grants it needs";
 
 fn code(error: &sqlx::Error) -> String {
     error.as_database_error().and_then(sqlx::error::DatabaseError::code).unwrap_or_default().into_owned()
 }
 
-/// No session came about.
+/// No session was established.
 pub(super) fn unreachable(error: &sqlx::Error) -> CliError {
     let why = error.as_database_error().map(|error| format!(": {}", error.message())).unwrap_or_default();
     let hint = match code(error).as_str() {
@@ -28,7 +28,7 @@ pub(super) fn unreachable(error: &sqlx::Error) -> CliError {
     CliError { code: UNREACHABLE, what, hint: Some(hint.to_owned()) }
 }
 
-/// A session came about, and the question failed.
+/// A session was established, and the query failed.
 pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
     let Some(database) = error.as_database_error() else { return unreachable(error) };
     let code = code(error);
@@ -39,7 +39,7 @@ pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
         "42601" if database.message().contains("multiple commands") => Some("run one statement at a time"),
         _ => None,
     };
-    // 57P: Postgres goes down.
+    // 57P: Postgres is shutting down.
     let exit = if code.starts_with("57P") { UNREACHABLE } else { FAILED };
     CliError { code: exit, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
 }

@@ -1,4 +1,4 @@
-//! How an answer is written. All but the table for people go out as they come in, a piece at a time.
+//! Output formats of a result. All but the table for people are streamed.
 
 use std::{collections::HashSet, io};
 
@@ -11,7 +11,7 @@ use crate::{
     store::query::{Column, RowSink},
 };
 
-/// How much is gathered before it is written.
+/// How many bytes are collected before they are written.
 const PIECE: usize = 64 * 1024;
 
 /// More rows than a person reads.
@@ -24,7 +24,7 @@ pub(super) enum Form {
 }
 
 impl Form {
-    /// Writes what is left; only a whole answer is finished.
+    /// Writes what is left; only a complete result is finished.
     pub(super) fn finish(self) -> io::Result<()> {
         match self {
             Self::Table(drawn) => drawn.finish(),
@@ -70,7 +70,7 @@ fn hand_on(text: &mut String) -> io::Result<()> {
     Ok(())
 }
 
-/// A table for people. How wide a column is, its last row may tell: so all of it is held, up to a number of rows.
+/// A table for people. The last row may set a column's width: so all of it is held, up to a number of rows.
 pub(super) struct Drawn {
     table: Table,
     left_out: u64,
@@ -106,7 +106,7 @@ impl Drawn {
     }
 }
 
-/// RFC 4180: a field with a comma, a quote or a line break stands in quotes, and a quote is doubled. Null is nothing.
+/// RFC 4180: a field with a comma, a quote or a line break is quoted, and a quote is doubled. Null is empty.
 #[derive(Default)]
 pub(super) struct Csv {
     text: String,
@@ -131,7 +131,7 @@ impl Csv {
     }
 }
 
-/// Objects, each a line; in an array or one after the other.
+/// Objects, one per line; in an array or one after the other.
 pub(super) struct Json {
     /// The names as JSON strings, and the types.
     columns: Vec<(String, String)>,
@@ -149,7 +149,7 @@ impl Json {
         Self { array: false, ..Self::array() }
     }
 
-    /// A name that comes again gets a number that no other column has, because an object has each name once.
+    /// A repeated name gets a number that no other column has, because an object has each name once.
     fn columns(&mut self, columns: &[Column]) {
         let given: HashSet<&str> = columns.iter().map(|column| column.name.as_str()).collect();
         let mut seen = HashSet::new();

@@ -6,7 +6,7 @@ use sqlx::ConnectOptions as _;
 
 use crate::{cli::exit::CliError, config::DataArgs, database::Database, postgres, store::query::Reader};
 
-/// psql as the reading role, for somebody who wants to look around.
+/// psql as the reading role, for interactive use.
 pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) -> anyhow::Result<ExitCode> {
     let found = match data.postgres() {
         Ok(options) => postgres::client("psql", &options).await,
@@ -20,7 +20,7 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
         psql.arg("-U").arg(&reader.role).arg("-d").arg(&endpoint.database);
         psql.env("PGPASSWORD", endpoint.password.expose());
     } else {
-        // By variables, not by arguments: those show in the list of processes.
+        // By variables, not by arguments: those are visible in the list of processes.
         let options = &database.options;
         psql.env("PGHOST", options.get_host())
             .env("PGPORT", options.get_port().to_string())
@@ -35,10 +35,10 @@ pub(super) async fn open(database: &Database, reader: &Reader, data: &DataArgs) 
     Ok(if status.success() { ExitCode::SUCCESS } else { ExitCode::FAILURE })
 }
 
-/// The password of a URL, spelled out.
+/// The password of a URL, decoded.
 fn password(options: &sqlx::postgres::PgConnectOptions) -> String {
     let url = options.to_url_lossy();
-    // The URL spells it with escapes; so does a query, and queries are read everywhere.
+    // The URL escapes it; so does a query string, and query strings are parsed everywhere.
     let query = format!("runreel:?password={}", url.password().unwrap_or_default().replace('+', "%2B"));
     let read = reqwest::Url::parse(&query).ok();
     read.and_then(|url| url.query_pairs().next().map(|(_, value)| value.into_owned())).unwrap_or_default()

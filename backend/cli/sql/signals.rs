@@ -1,4 +1,4 @@
-//! What ends a question from outside.
+//! The signals that end a query.
 
 use std::{io, process::ExitCode};
 
@@ -6,7 +6,7 @@ use tokio::signal::unix::{Signal, SignalKind, signal};
 
 use crate::cli::exit::{INTERRUPTED, TERMINATED};
 
-/// Ctrl-C, and the requests to end that a service manager or a closing terminal makes.
+/// Ctrl-C, and the signals of a service manager or a closing terminal.
 pub(super) struct Signals {
     interrupt: Signal,
     terminate: Signal,
@@ -22,12 +22,12 @@ impl Signals {
         })
     }
 
-    /// The exit code of the first that comes.
+    /// The exit code of the first signal.
     pub(super) async fn end(&mut self) -> ExitCode {
         self.end_beside(false).await
     }
 
-    /// The same; beside a program that takes Ctrl-C for itself, Ctrl-C is not ours.
+    /// The same; beside a program that handles Ctrl-C itself, Ctrl-C is ignored here.
     pub(super) async fn end_beside(&mut self, takes_interrupts: bool) -> ExitCode {
         loop {
             tokio::select! {

@@ -1,16 +1,16 @@
-//! A value of Postgres, in the text psql shows, as JSON.
+//! A value of Postgres, from the text that psql shows, as JSON.
 
 use serde_json::Value;
 
-/// Appends a value. Numbers keep their digits to the letter; what JSON has no word for (`NaN`, a timestamp) is a string.
+/// Appends a value. Numbers keep their digits; what JSON cannot represent (`NaN`, a timestamp) is a string.
 pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
     let Some(text) = text else { return out.push_str("null") };
     match kind {
         "BOOL" => out.push_str(if text == "t" { "true" } else { "false" }),
         "INT2" | "INT4" | "INT8" | "OID" | "FLOAT4" | "FLOAT8" | "NUMERIC" if is_finite(text) => out.push_str(text),
-        // A line end in JSON stands between its parts only, and an object is to be one line.
+        // In JSON a line end is only between tokens, and an object must be one line.
         "JSON" | "JSONB" => out.extend(text.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c })),
-        // The one array whose elements are not parted by commas.
+        // The only array type whose elements are not separated by commas.
         "BOX[]" => out.push_str(&Value::from(text).to_string()),
         _ => match kind.strip_suffix("[]").and_then(|kind| array(kind, text)) {
             Some(array) => out.push_str(&array),
@@ -19,12 +19,12 @@ pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
     }
 }
 
-/// What Postgres writes of a number is a number of JSON, save these words.
+/// Postgres writes numbers as JSON does, except for these words.
 fn is_finite(text: &str) -> bool {
     !matches!(text, "NaN" | "Infinity" | "-Infinity")
 }
 
-/// `{a,"b c",NULL,{…}}` as `["a","b c",null,[…]]`; `None` when it is something else, such as one with bounds of its own.
+/// `{a,"b c",NULL,{…}}` as `["a","b c",null,[…]]`; `None` if it is something else, such as one with explicit bounds.
 fn array(kind: &str, text: &str) -> Option<String> {
     let mut out = String::new();
     let mut rest = text;
@@ -54,7 +54,7 @@ fn array(kind: &str, text: &str) -> Option<String> {
     Some(out)
 }
 
-/// The element in quotes at the start of a text, and how long it is there.
+/// The quoted element at the start of a text, and its length there.
 fn quoted(text: &str) -> Option<(String, usize)> {
     let mut element = String::new();
     let mut escaped = false;

@@ -1,7 +1,7 @@
 //! What a frame looks like to a person: a line for an event, running text for tokens.
 //!
-//! One span at a time has the line: its deltas run on there while the tokens of others wait for their durable event,
-//! which holds the whole text. Otherwise two parallel workers would break the screen at every token.
+//! One span at a time has the line: its deltas continue there while the tokens of others wait for their durable event,
+//! which has the whole text. Otherwise two parallel workers would break the screen at every token.
 
 use std::fmt::Write as _;
 
@@ -45,18 +45,18 @@ pub(in crate::cli) struct View {
     offset: FixedOffset,
     /// Columns of the terminal; `None` cuts nothing.
     width: Option<usize>,
-    /// Lines of several runs need to say which.
+    /// Lines of several runs state which run.
     many_runs: bool,
     running: Option<Running>,
 }
 
-/// The span whose text runs.
+/// The span whose text is being printed.
 struct Running {
     run_id: String,
     span_id: String,
     /// Characters of the span's text that were shown.
     shown: usize,
-    /// The text stands on the line the terminal is on.
+    /// The text is on the terminal's current line.
     on_line: bool,
 }
 
@@ -65,7 +65,7 @@ impl View {
         Self { offset, width, many_runs, running: None }
     }
 
-    /// The text to print for a frame, with colours; empty when there is nothing to say.
+    /// The text to print for a frame, with colours; empty if there is nothing to print.
     pub(in crate::cli) fn frame(&mut self, frame: &Frame) -> String {
         let envelope: Envelope = serde_json::from_str(&frame.data).unwrap_or_default();
         if matches!(action(&frame.event), "delta" | "snapshot") {
@@ -80,7 +80,7 @@ impl View {
         format!("{broken}{}\n", format!("{prefix}{summary}").trim_end())
     }
 
-    /// Ends the line of running text, if one is open: something else wants to be said.
+    /// Ends the line of running text, if one is open: something else is about to be printed.
     pub(super) fn break_line(&mut self) -> String {
         match &mut self.running {
             Some(running) if running.on_line => {
@@ -98,7 +98,7 @@ impl View {
             .or_else(|| envelope.payload["offset"].as_u64().and_then(|offset| usize::try_from(offset).ok()));
         let begins_at = if action(event_type) == "snapshot" { Some(0) } else { told };
         let Some(running) = self.take_line(envelope, begins_at) else { return String::new() };
-        // After a reconnect the text so far comes again; the offsets tell which part of it is new.
+        // After a reconnect the text so far comes again; the offsets show which part of it is new.
         let begins = begins_at.unwrap_or(running.shown);
         let missed = begins > running.shown;
         let fresh: String = text.chars().skip(running.shown.saturating_sub(begins)).collect();
@@ -112,8 +112,8 @@ impl View {
         out
     }
 
-    /// The line, if this span has it or may have it: a text that begins takes it from one that was interrupted, which
-    /// may never end.
+    /// The line, if this span has it or may take it: a beginning text takes it from an interrupted one, which may never
+    /// end.
     fn take_line(&mut self, envelope: &Envelope, begins_at: Option<usize>) -> Option<&mut Running> {
         let span_id = envelope.span_id.as_deref().unwrap_or_default();
         self.running.take_if(|running| {
@@ -129,7 +129,7 @@ impl View {
         (running.span_id == span_id && running.run_id == envelope.run_id).then_some(running)
     }
 
-    /// The durable end of a span, or of its whole run, gives the line back.
+    /// The durable end of a span, or of its whole run, releases the line.
     fn close(&mut self, event_type: &str, envelope: &Envelope) {
         let ends = matches!(action(event_type), "completed" | "failed" | "cancelled");
         self.running.take_if(|running| {
@@ -150,7 +150,7 @@ impl View {
             None => envelope.role.clone(),
         };
         let (event_type, who) = (clean(event_type), clip(&clean(&who), WHO_WIDTH));
-        // Blanks stand outside the colours, so that a line without a summary can be trimmed.
+        // Spaces stay outside the colours, so that a line without a summary can be trimmed.
         let blanks = " ".repeat(WHO_WIDTH + 1 - who.chars().count());
         format!("{dim}{at:12} {seq:>6} {run}{dim:#}{paint}{event_type:TYPE_WIDTH$}{paint:#} {dim}{who}{dim:#}{blanks}")
     }

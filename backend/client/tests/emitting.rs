@@ -1,4 +1,4 @@
-//! Emitting until it is stored, and knowing when not to.
+//! Emitting until it is stored, and when not to retry.
 
 use super::*;
 

@@ -14,7 +14,7 @@ use tokio::{
 pub(crate) enum Answer {
     /// These bytes, then a clean close.
     Close(Vec<u8>),
-    /// These bytes, each chunk a write of its own, then an end that HTTP did not allow.
+    /// These bytes, each chunk a separate write, then an end that HTTP does not allow.
     Chunks(Vec<Vec<u8>>),
     /// These bytes, then silence.
     Hold(Vec<u8>),
@@ -85,7 +85,7 @@ impl Fake {
                 let _ = sender.send(request);
                 write_answer(socket, answer, &held).await;
             }
-            // Beyond its script the server accepts nobody, but lets nobody go either.
+            // After its script the server accepts no connection, but closes none either.
             std::future::pending::<()>().await;
         });
         Self { url, requests, task }

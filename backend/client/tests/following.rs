@@ -98,7 +98,7 @@ async fn a_server_that_sends_its_readers_away_says_when_to_come_back_and_only_on
     }
 }
 
-/// The clock stands still while data flows and leaps when nothing but a timer is left to wait for.
+/// The clock is paused while data flows and advances when only a timer is left to wait for.
 #[tokio::test]
 async fn silence_is_noticed_because_even_an_idle_server_pings() {
     let fake = Fake::start([Answer::held_stream(": ping\n\n"), Answer::stream(END)]).await;

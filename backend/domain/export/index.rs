@@ -1,4 +1,4 @@
-//! Which artifacts an export has with it, and whether the log tells of them.
+//! The artifacts that come with an export, and the events that describe them.
 
 use serde::{Deserialize, Serialize};
 
@@ -12,12 +12,12 @@ use crate::domain::{
 /// The name of a payload that became an artifact.
 const PAYLOAD_NAME: &str = "payload.json";
 
-/// A line about an artifact whose bytes come along.
+/// A line about an artifact whose bytes are included.
 #[derive(Clone, Debug, PartialEq, Eq, Hash, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct AttachedArtifact {
     pub run_id: RunId,
-    /// The event that tells of it.
+    /// The event that describes it.
     pub seq: Seq,
     pub artifact_id: ArtifactId,
     pub name: ArtifactName,
@@ -44,7 +44,7 @@ impl AttachedArtifact {
     }
 }
 
-/// An event that tells of an artifact.
+/// An event that describes an artifact.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Mention {
     pub enclosed: AttachedArtifact,
@@ -60,7 +60,7 @@ struct Pointer {
     sha256: Hash,
 }
 
-/// What an event tells of an artifact, if it does: as `artifact.created`, or because its payload became one.
+/// The artifact an event describes, if any: as `artifact.created`, or because its payload became one.
 pub fn mention(event: &Recorded) -> Option<Mention> {
     let is_created = event.event_type.as_str() == "artifact.created";
     let pointer: Pointer = if is_created {

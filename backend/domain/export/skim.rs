@@ -1,11 +1,11 @@
-//! A second reading of a file that was found whole: which line is what, and whether it is still the same file.
+//! The second reading of a verified file: which line is what, and whether it is still the same file.
 //!
-//! The hashes stand for everything that was checked the first time, so an event is not read again, only counted in.
+//! The hashes stand for everything that was checked the first time, so events are not parsed again, only hashed.
 
 use super::{Chain, Line, LineError, Total, read_line};
 use crate::domain::id::RunId;
 
-/// What a line is.
+/// The kind of a line.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum LineKind {
     Header,
@@ -30,7 +30,7 @@ impl Skim {
         Self { total, ends: None, run: None, is_over: false }
     }
 
-    /// Looks at the next line, without its line end.
+    /// Takes the next line, without its line end.
     pub fn line(&mut self, line: &str) -> Result<LineKind, LineError> {
         if line.starts_with("{\"event\":{") {
             self.run.as_mut().ok_or_else(changed)?.add(line);
@@ -57,7 +57,7 @@ impl Skim {
         }
     }
 
-    /// Says that the file was the same up to its end.
+    /// Checks that the file was the same up to its end.
     pub fn finish(self) -> Result<(), LineError> {
         if self.is_over { Ok(()) } else { Err(changed()) }
     }

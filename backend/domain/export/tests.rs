@@ -40,7 +40,7 @@ fn created(run: RunId, parent: Option<RunId>) -> String {
     )
 }
 
-/// A run with all that is odd, and one below it.
+/// A run with everything that is odd, and one below it.
 fn file() -> Vec<String> {
     let mut lines = vec![header()];
     let mut chain = Chain::of(&lines[0]);
@@ -291,7 +291,7 @@ proptest! {
         }
         prop_assume!(bytes != whole.as_bytes());
         if let Ok(text) = String::from_utf8(bytes) {
-            // A file whose last line has no end was cut off; whoever reads lines says so.
+            // A file whose last line has no end was cut off; the reader of lines reports that.
             let lines: Vec<&str> = text.split('\n').collect();
             let lines = lines.strip_suffix(&[""]);
             prop_assert!(lines.is_none_or(|lines| verdict(lines).is_err()));

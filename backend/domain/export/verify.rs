@@ -1,4 +1,4 @@
-//! Reads a whole export, line by line, and believes none of it.
+//! Reads a whole export, line by line, and trusts none of it.
 
 use std::{
     collections::{HashMap, HashSet},
@@ -20,7 +20,7 @@ use crate::domain::{
     run::{self, Status},
 };
 
-/// What a line was, now that it has been checked.
+/// A line that has been checked.
 #[derive(Clone, Debug)]
 pub enum Seen {
     Header,
@@ -30,17 +30,17 @@ pub enum Seen {
     Total(Total),
 }
 
-/// Reads a file line by line. A file is whole only when [`Verifier::finish`] says so.
+/// Reads a file line by line. A file is complete only if [`Verifier::finish`] succeeds.
 #[derive(Debug)]
 pub struct Verifier {
     stage: Stage,
-    /// Of the lines that bind the runs together.
+    /// Over the lines that bind the runs together.
     chain: Chain,
     runs: u64,
     events: u64,
     /// The runs of the file with their roots and depths.
     known: HashMap<RunId, (RunId, u16)>,
-    /// Parents that were named and have not come.
+    /// Parents that were named but have not come yet.
     awaited: HashSet<RunId>,
     owner: OwnerId,
     owner_text: Arc<str>,
@@ -61,7 +61,7 @@ struct Open {
     chain: Chain,
     last_seq: Seq,
     status: Status,
-    /// Beginnings of the hashes of the event ids so far.
+    /// Prefixes of the hashes of the event ids so far.
     keys: HashSet<u128>,
 }
 
@@ -82,7 +82,7 @@ impl Default for Verifier {
 }
 
 impl Verifier {
-    /// Checks the next line, without its line end. After a fault nothing more is to be asked.
+    /// Checks the next line, without its line end. After an error it must not be called again.
     pub fn line(&mut self, line: &str) -> Result<Seen, LineError> {
         let read = read_line(line)?;
         match (std::mem::replace(&mut self.stage, Stage::Start), read) {
@@ -116,7 +116,7 @@ impl Verifier {
         }
     }
 
-    /// Says why a run could not come here, with its first event; nothing is changed by asking.
+    /// Checks whether a run with this first event may come here; changes nothing.
     pub fn check_next(&self, subject: &Subject, created: &Recorded) -> Result<(), LineError> {
         self.check_order(subject)?;
         self.depth_of(&creation(subject, created, &self.owner)?.context).map(drop)
@@ -170,7 +170,7 @@ impl Verifier {
         Ok(Seen::Event(Box::new(event)))
     }
 
-    /// Finds a run's place in its tree by its first event.
+    /// Determines a run's place in its tree from its first event.
     fn place(&mut self, subject: &Subject, created: &Recorded) -> Result<(), LineError> {
         let context = creation(subject, created, &self.owner)?.context;
         let depth = self.depth_of(&context)?;
@@ -231,7 +231,7 @@ impl Verifier {
         Ok(Seen::Total(total))
     }
 
-    /// What the total says when the file ends here.
+    /// The total if the file ended here.
     pub fn so_far(&self) -> Total {
         Total { runs: self.runs, events: self.events, sha256: self.chain.hash() }
     }

@@ -8,13 +8,13 @@ pub const SAVED_DESCRIPTION_CHARS_MAX: usize = 2_000;
 pub const SAVED_FILE_BYTES_MAX: usize = 32 * 1024 * 1024;
 /// Most messages of a saved session.
 pub const SAVED_MESSAGES_MAX: usize = 100_000;
-/// Most values that a checkpoint is read as when it is saved.
+/// Most values read from a checkpoint when it is saved.
 pub const SAVED_VALUES_MAX: usize = 2_000_000;
-/// Events of a thread in one look for what was said in it; each has at most 64 KiB.
+/// Events of a thread in one read of its messages; each has at most 64 KiB.
 pub const SAID_ROWS: i64 = 100;
-/// Runs of a thread in one look for those that said something.
+/// Runs of a thread in one search for those with messages.
 pub const SAID_RUNS: i64 = 50;
-/// Longest wait for the turn as a writer of a folder, milliseconds.
+/// Longest wait for a turn as writer of a folder, milliseconds.
 pub const SAVED_WAIT_MS_MAX: u64 = 5_000;
 /// Pause between two tries to lock a folder, milliseconds.
 pub const SAVED_PAUSE_MS: u64 = 20;

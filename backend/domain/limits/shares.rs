@@ -1,52 +1,52 @@
-//! Bounds on what principals share: so much for all of them together, and so much for one.
+//! Bounds on what principals share: one for all of them together, and one for each.
 
-/// Timelines of one process that are being made or sent.
+/// Timelines of one process that are being computed or sent.
 pub const TIMELINES_MAX: usize = 16;
 /// Of these, those of one principal.
 pub const TIMELINES_OWN_MAX: usize = 2;
-/// Open spans of one principal, bytes; over it its own run that was quiet longest forgets its text.
+/// Open spans of one principal, bytes; over it its least recently active run drops its texts.
 pub const OPEN_OWN_BYTES_MAX: usize = 32 * 1024 * 1024;
-/// Frames kept for all readers of one principal that are behind, bytes; the oldest go first.
+/// Frames kept for all slow readers of one principal, bytes; the oldest are dropped first.
 pub const BUS_OWN_BYTES_MAX: usize = 8 * 1024 * 1024;
 /// Open streams of one process.
 pub const STREAMS_MAX: usize = 20_000;
-/// Open streams of one principal when the server is told no other number.
+/// Default bound on the open streams of one principal.
 pub const STREAMS_OWN_DEFAULT: usize = 15_000;
-/// Bodies of one process that are being read or worked on, KiB together.
+/// Bodies of one process that are being read or processed, KiB together.
 pub const BODIES_KIB_MAX: usize = 256 * 1024;
-/// Of these, those of one principal when the server is told no other number, KiB together.
+/// Of these, those of one principal by default, KiB together.
 pub const BODIES_OWN_KIB_DEFAULT: usize = 64 * 1024;
-/// Bodies of one process that come to webhooks, KiB together.
+/// Bodies sent to the webhooks of one process, KiB together.
 pub const WEBHOOKS_KIB_MAX: usize = 16 * 1024;
 /// Of these, those of one channel, KiB together.
 pub const WEBHOOKS_OWN_KIB_MAX: usize = 8 * 1024;
-/// Of these, those that one principal's runs may take where there are several principals.
+/// Of [`super::RUNTIME_PLACES`], those that one principal's runs may take if there are several principals.
 pub const RUNTIME_OWN_PLACES: usize = 48;
 /// Jobs of one principal that have not ended; over it no run is queued for an agent.
 pub const JOBS_OWN_MAX: i64 = 10_000;
 /// Artifacts of one process that are being uploaded.
 pub const UPLOADS_MAX: usize = 64;
-/// Of these, those of one principal when the server is told no other number.
+/// Of these, those of one principal by default.
 pub const UPLOADS_OWN_DEFAULT: usize = 16;
-/// Payloads and results that become artifacts at once; others wait their turn.
+/// Payloads and results that become artifacts at the same time; others wait.
 pub const TAKES_MAX: usize = 64;
 /// Of these, those of one principal.
 pub const TAKES_OWN_MAX: usize = 16;
-/// Longest one of them waits for its turn, milliseconds.
+/// Longest such wait, milliseconds.
 pub const TAKE_WAIT_MS_MAX: u64 = 4_000;
 /// Artifacts of one process that are being downloaded.
 pub const DOWNLOADS_MAX: usize = 1_024;
-/// Of these, those of one principal when the server is told no other number.
+/// Of these, those of one principal by default.
 pub const DOWNLOADS_OWN_DEFAULT: usize = 256;
 /// Connected runners of one process.
 pub const RUNNERS_MAX: usize = 2_000;
-/// Of these, those of one principal when the server is told no other number.
+/// Of these, those of one principal by default.
 pub const RUNNERS_OWN_DEFAULT: usize = 256;
 /// Messages of all runners of a process that arrive or wait for their commit, bytes; over it nothing more is read.
 pub const RUNNERS_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Of these, those of one principal's runners, bytes together.
 pub const RUNNERS_OWN_BYTES_MAX: usize = 64 * 1024 * 1024;
-/// Imports that one process works on at a time; others wait.
+/// Imports that one process executes at a time; others wait.
 pub const IMPORTS_MAX: usize = 4;
 /// Of these, those of one principal.
 pub const IMPORTS_OWN_MAX: usize = 1;
@@ -54,25 +54,25 @@ pub const IMPORTS_OWN_MAX: usize = 1;
 pub const REPLIES_STEPS_MAX: usize = 8_192;
 /// Of these, those of one principal.
 pub const REPLIES_OWN_STEPS_MAX: usize = 1_024;
-/// A reply up to this size counts as nothing: its connection has a buffer of that order anyway.
+/// A reply up to this size, bytes, is not counted: its connection has a buffer of that order anyway.
 pub const REPLY_FREE_BYTES: u64 = 64 * 1024;
-/// What a reply that is made while it is sent counts as: a page of the log and what is made of it, in the same steps.
+/// What a reply counts that is made while it is sent: a page of the log and what is made of it, in the same steps.
 pub const REPLY_PAGE_STEPS: u32 = 32;
-/// Readers of one process that have a page of the log, or the texts that are being written, before them.
+/// Readers of one process that hold a page of the log, or the open texts, in memory.
 pub const REPLAYS_MAX: usize = 512;
-/// Of these, those of one principal; others of the principal wait their turn.
+/// Of these, those of one principal; its other readers wait.
 pub const REPLAYS_OWN_MAX: usize = 128;
 /// Saved sessions that are read or written at once in one process; each is in memory.
 pub const SAVED_TURNS_MAX: usize = 8;
 /// Of these, those of one principal.
 pub const SAVED_TURNS_OWN_MAX: usize = 2;
-/// Those that may wait for them; more are refused.
+/// Requests that may wait for such a turn; more are refused.
 pub const SAVED_WAITING_MAX: usize = 64;
 /// Of these, those of one principal.
 pub const SAVED_WAITING_OWN_MAX: usize = 48;
 /// Emits of one principal that may wait for a writer.
 pub const EMISSIONS_OWN_MAX: usize = 2_048;
-/// What all emits that wait for a writer may hold together, KiB; also those whose clients have left.
+/// What all emits that wait for a writer may hold together, KiB; those of disconnected clients included.
 pub const EMISSIONS_KIB_MAX: usize = 512 * 1024;
 /// Of these, those of one principal, KiB.
 pub const EMISSIONS_OWN_KIB_MAX: usize = 128 * 1024;
@@ -80,5 +80,5 @@ pub const EMISSIONS_OWN_KIB_MAX: usize = 128 * 1024;
 pub const REMOVALS_MAX: usize = 4;
 /// Of these, those of one principal.
 pub const REMOVALS_OWN_MAX: usize = 1;
-/// Runners of one process that look for what is new to them at the same time, one of each principal.
+/// Runners of one process that look for news at the same time, one of each principal.
 pub const RUNNER_LOOKS_MAX: usize = 2;

@@ -17,7 +17,7 @@ use crate::domain::{
 };
 
 checked_text!(
-    /// A channel, as the configuration calls it.
+    /// A channel's name in the configuration.
     ChannelName,
     "a channel is 1 to 32 characters of A-Z a-z 0-9 . _ -, the first a letter or a digit",
     |text| (1..=CHANNEL_NAME_BYTES_MAX).contains(&text.len())
@@ -31,19 +31,19 @@ checked_text!(
     is_id
 );
 checked_text!(
-    /// A user of a channel. Not a principal: the channel's word for somebody.
+    /// A user's id in a channel; not a principal.
     UserId,
     "a user id is 1 to 128 characters without control characters",
     is_id
 );
 checked_text!(
-    /// What the channel calls one delivery; the same one twice is one message.
+    /// The channel's id of one delivery; the same one twice is one message.
     MessageId,
     "a message id is 1 to 128 characters without control characters",
     is_id
 );
 checked_text!(
-    /// What people call a user.
+    /// A user's display name.
     Username,
     "a username is 1 to 128 characters without control characters",
     is_id
@@ -54,7 +54,7 @@ fn is_id(text: &str) -> bool {
     (1..=KEY_CHARS_MAX).contains(&chars) && !text.chars().any(char::is_control)
 }
 
-/// The kinds of images that are taken.
+/// The kinds of images that are accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub enum MediaType {
     #[serde(rename = "image/png")]
@@ -77,15 +77,15 @@ impl MediaType {
         }
     }
 
-    /// The kind that a media type names, whatever its case and parameters.
+    /// The kind that a media type names, ignoring its case and parameters.
     pub fn of_name(name: &str) -> Option<Self> {
         let name = name.split(';').next().unwrap_or_default().trim().to_ascii_lowercase();
-        // Not registered, and often written.
+        // Not registered, but common.
         let name = if name == "image/jpg" { "image/jpeg" } else { &name };
         [Self::Png, Self::Jpeg, Self::Gif, Self::Webp].into_iter().find(|kind| kind.as_str() == name)
     }
 
-    /// The ending of a file of this kind.
+    /// The file extension of this kind.
     pub fn ending(self) -> &'static str {
         match self {
             Self::Png => "png",
@@ -95,7 +95,7 @@ impl MediaType {
         }
     }
 
-    /// What the first bytes say.
+    /// The kind that the first bytes identify.
     pub fn of_bytes(bytes: &[u8]) -> Option<Self> {
         if bytes.starts_with(b"\x89PNG\r\n\x1a\n") {
             Some(Self::Png)
@@ -111,13 +111,13 @@ impl MediaType {
     }
 }
 
-/// Base64 with its padding or without.
+/// Base64 with or without padding.
 const LENIENT: GeneralPurpose = GeneralPurpose::new(
     &alphabet::STANDARD,
     GeneralPurposeConfig::new().with_decode_padding_mode(DecodePaddingMode::Indifferent),
 );
 
-/// An image within its bound, and what its bytes say it is; where they say nothing, what its sender says.
+/// An image within its bound, and the kind that its bytes identify; if they identify none, the one its sender stated.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Image {
     pub media_type: MediaType,
@@ -125,7 +125,7 @@ pub struct Image {
     pub base64: String,
 }
 
-/// Why an image was not taken.
+/// Why an image was not accepted.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum InvalidImage {
     #[error("the image is neither base64 (standard alphabet) nor a base64 data URI")]
@@ -141,9 +141,8 @@ pub enum InvalidImage {
 impl Image {
     /// Checks an image, in base64 or as a data URI, and the media type it came with.
     ///
-    /// What the bytes say counts. Bytes that say nothing are what they were said to be: whether a model can read them
-    /// is
-    /// the model's to judge.
+    /// The bytes decide, and a stated kind must match them. If the bytes identify none, the stated kind is taken:
+    /// whether a model can read them is left to the model.
     pub fn new(text: &str, claimed: Option<&str>) -> Result<Self, InvalidImage> {
         let (own, base64) = of_data_uri(text)?;
         if base64.len() > IMAGE_BYTES_MAX.div_ceil(3) * 4 {
@@ -172,12 +171,12 @@ impl Image {
         Ok(Self { media_type, base64: STANDARD.encode(bytes) })
     }
 
-    /// The image itself.
+    /// The decoded image.
     pub fn bytes(&self) -> Vec<u8> {
         STANDARD.decode(&self.base64).unwrap_or_default()
     }
 
-    /// Bytes of the image itself.
+    /// The size of the decoded image, bytes.
     pub fn size(&self) -> usize {
         self.bytes().len()
     }
@@ -187,7 +186,7 @@ impl Image {
     }
 }
 
-/// The media type and the base64 of a data URI; a text that is none is base64 itself.
+/// The media type and the base64 of a data URI; any other text is base64 itself.
 fn of_data_uri(text: &str) -> Result<(Option<&str>, &str), InvalidImage> {
     if !text.get(..5).is_some_and(|scheme| scheme.eq_ignore_ascii_case("data:")) {
         return Ok((None, text));
@@ -208,12 +207,12 @@ pub struct Inbound {
     pub is_private: bool,
     /// Asks for a new session.
     pub reset_session: bool,
-    /// Said to the agent in some other way than by its trigger: a reply to it, a mention.
+    /// Addressed to the agent other than by its trigger: a reply to it, a mention.
     pub addressed: bool,
     pub image: Option<Image>,
-    /// When it was said, else when it arrived.
+    /// When it was sent, else when it arrived.
     pub at: DateTime<Utc>,
-    /// Digits of a fraction of a second with which that was told; the agent reads as many.
+    /// Digits of the fraction of a second that `at` came with; the agent reads as many.
     #[serde(default)]
     pub at_digits: u8,
     /// The trace of the request that brought it.
@@ -221,7 +220,7 @@ pub struct Inbound {
     pub trace_id: Option<String>,
 }
 
-/// A text is within its bound and can be stored.
+/// Checks that a text is within its bound and can be stored.
 pub fn check_text(text: &str) -> Result<(), Malformed> {
     if text.contains('\0') {
         return Err(Malformed("a text must not contain the character U+0000"));

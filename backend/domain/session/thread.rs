@@ -1,14 +1,14 @@
-//! From a chat to the threads of its sessions, and back to a number.
+//! Maps a chat to the threads of its sessions, and a thread to its number.
 //!
 //! The first session of a chat is on the thread `{channel}_{chat}`, later ones on `{channel}_{chat}_s{N}`. A chat id is
-//! written as it is, save for what would not fit or could be mistaken:
+//! written as it is, except for what would not fit or would be ambiguous:
 //!
 //! * a byte that no thread id may hold becomes `+:` and two hexadecimal digits, and so does a `+` before a `:`;
 //! * the `_` of an ending like `_s1` becomes `+:5F`, so that no chat looks like a session of another;
 //! * an id that would become too long is `+::` and its SHA-256.
 //!
-//! So two chats of a channel never have a thread in common. For two channels the configuration sees to it: none is
-//! called like the beginning of another up to a `_` ([`are_apart`]).
+//! So two chats of a channel never share a thread. For two channels the configuration ensures that: no name is the
+//! beginning of another up to a `_` ([`are_apart`]).
 
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ use sha2::{Digest, Sha256};
 use super::inbound::{ChannelName, ChatId};
 use crate::domain::{id::ThreadId, limits::CHANNEL_THREAD_BYTES_MAX};
 
-/// What all threads of one chat begin with; the thread of its first session.
+/// The beginning of all threads of one chat; the thread of its first session.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub struct ThreadBase(String);
 
@@ -51,8 +51,8 @@ impl ThreadBase {
     }
 }
 
-/// The chat of a channel whose thread this is, and the thread's number in it; `None` where the chat is not written in
-/// the thread's id as it is.
+/// The chat of a channel whose thread this is, and the thread's number in it; `None` if the thread's id does not
+/// contain the chat's id unchanged.
 pub fn chat_of(channel: &ChannelName, thread: &ThreadId) -> Option<(ChatId, i64)> {
     let rest = thread.as_str().strip_prefix(channel.as_str())?.strip_prefix('_')?;
     let later = rest.rsplit_once("_s").map(|(chat, _)| chat);
@@ -63,7 +63,7 @@ pub fn chat_of(channel: &ChannelName, thread: &ThreadId) -> Option<(ChatId, i64)
     })
 }
 
-/// A number as [`ThreadBase::thread`] writes it: no zero in front, at most 18 digits.
+/// A number as [`ThreadBase::thread`] writes it: no leading zero, at most 18 digits.
 fn session_number(digits: &str) -> Option<i64> {
     let canonical = !digits.starts_with('0') && digits.len() <= 18 && digits.bytes().all(|b| b.is_ascii_digit());
     digits.parse().ok().filter(|_| canonical)
@@ -91,7 +91,7 @@ fn encoded(chat: &str) -> String {
     out
 }
 
-/// Whether the threads of two channels can never meet.
+/// Whether the threads of two channels can never coincide.
 pub fn are_apart(one: &ChannelName, other: &ChannelName) -> bool {
     let begins = |long: &ChannelName, short: &ChannelName| {
         long.as_str().strip_prefix(short.as_str()).is_some_and(|rest| rest.starts_with('_'))
@@ -99,10 +99,10 @@ pub fn are_apart(one: &ChannelName, other: &ChannelName) -> bool {
     !begins(one, other) && !begins(other, one)
 }
 
-/// Where a chat's counter must stand before a session is made, so that no thread is used again.
+/// The least value a chat's counter must have before a session is created, so that no thread is used again.
 ///
-/// `highest` is the largest number of a thread of the chat that has runs or a state. One that stands where the counter
-/// does is fine only if an earlier session of this very chat made it and the chat keeps its thread.
+/// `highest` is the largest number of a thread of the chat that has runs or a state. One equal to the counter is fine
+/// only if an earlier session of this chat created it and the chat keeps its thread.
 pub fn counter_above(counter: i64, highest: Option<i64>, is_ours: bool) -> i64 {
     match highest {
         Some(highest) if highest > counter || highest == counter && !is_ours => highest.saturating_add(1),
@@ -112,8 +112,8 @@ pub fn counter_above(counter: i64, highest: Option<i64>, is_ours: bool) -> i64 {
 
 /// The name of the file that holds a thread's log.
 ///
-/// Plain for ids of small letters and digits. Everything else is written in hexadecimal, so that it is a name on every
-/// system and two threads have two files also where `A` and `a` are one.
+/// Plain for ids of lower-case letters and digits. Everything else is written in hexadecimal, so that the name is valid
+/// on every system and two threads have two files also where `A` and `a` are the same.
 pub fn log_file_name(thread: &ThreadId) -> String {
     let mut name = String::new();
     for byte in thread.as_str().bytes() {

@@ -99,7 +99,7 @@ fn a_span_takes_what_its_end_says_and_a_persons_time_is_nobodys() {
 
 #[test]
 fn a_run_that_is_told_of_late_is_as_long_as_its_own_times_say() {
-    // The server heard of it, and opened it, nine seconds after it had begun.
+    // The run was reported, and opened, nine seconds after it had begun.
     let (spans, summary, _) = fold(&[
         ("run.created", None, 9_000, "{}"),
         ("run.started", None, 9_000, "{}"),

@@ -15,7 +15,7 @@ struct World {
     committed: i64,
     /// Durable events the bus has been given (their seqs are 1..=published).
     published: i64,
-    /// What must be published before the reader may settle: the tail its last page saw.
+    /// What must be published before the reader may go live: the tail its last page saw.
     floor: i64,
     /// Committed or streamed but not yet published: `Some(seq)` durable, `None` a delta.
     unpublished: Vec<Option<i64>>,

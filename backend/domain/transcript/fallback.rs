@@ -1,4 +1,4 @@
-//! Messages out of the log, for a thread whose checkpoint nobody here can read.
+//! Messages from the log, for a thread whose checkpoint cannot be read here.
 
 use std::collections::{HashMap, HashSet};
 
@@ -13,7 +13,7 @@ use crate::domain::{
     limits::{JSON_DEPTH_MAX, SAVED_FILE_BYTES_MAX, SAVED_VALUES_MAX},
 };
 
-/// One event of a thread's runs that tells of its conversation.
+/// One event of a thread's runs that belongs to its conversation.
 #[derive(Clone, Debug)]
 pub struct Logged {
     pub run: RunId,
@@ -24,25 +24,25 @@ pub struct Logged {
     pub payload: Value,
 }
 
-/// Where a call stands: which message, which of its calls.
+/// The position of a call: its message, and its place among the message's calls.
 type MessagePosition = (usize, usize);
 
-/// Takes the events of one run after the other, in their order, and makes messages of them.
+/// Takes the events of one run after the other, in order, and makes messages of them.
 #[derive(Debug, Default)]
 pub struct MessageBuilder {
     messages: Vec<Value>,
     run: Option<RunId>,
     /// The first message of the run that is being read.
     first: usize,
-    /// Calls of the run that stand in a message.
+    /// Calls of the run that are in a message.
     placed: HashMap<String, MessagePosition>,
-    /// Calls that wait for a message of an assistant, in their order.
+    /// Calls that wait for an assistant's message, in order.
     waiting: Vec<Value>,
     /// The ids of those.
     awaited: HashSet<String>,
-    /// What was taken in, as JSON.
+    /// The bytes that were taken in, as JSON.
     bytes: usize,
-    /// And how many values that is.
+    /// And the number of values.
     values: usize,
 }
 
@@ -108,14 +108,14 @@ impl MessageBuilder {
         let id = span.or_else(|| payload["tool_call_id"].as_str().map(str::to_owned));
         let args = flattened(payload.get("args").cloned().unwrap_or_else(|| json!({})));
         if let Some((message, call)) = id.as_ref().and_then(|id| self.placed.get(id)).copied() {
-            // A message had named it already; the log of the call knows what it was made with.
+            // A message already named it; the event of the call has its arguments.
             self.take_in(args, |this, args| this.messages[message]["tool_calls"][call]["args"] = args);
         } else if id.as_ref().is_none_or(|id| self.awaited.insert(id.clone())) {
             self.take_in(json!({"id": id, "name": name, "args": args}), |this, call| this.waiting.push(call));
         }
     }
 
-    /// Keeps something, and knows then that it did.
+    /// Counts something and keeps it.
     fn take_in(&mut self, value: Value, keep: impl FnOnce(&mut Self, Value)) {
         let text = value.to_string();
         self.bytes += text.len();
@@ -143,7 +143,7 @@ impl MessageBuilder {
         }
     }
 
-    /// Calls after which nothing was said go to the last message of the run, or make one.
+    /// Calls that no message followed go to the last message of the run, or make one.
     fn end_run(&mut self) {
         let waiting = std::mem::take(&mut self.waiting);
         self.awaited.clear();
@@ -157,12 +157,12 @@ impl MessageBuilder {
     }
 }
 
-/// A value that a file can hold some levels down: one that goes down too far, as the text it is.
+/// A value that a file can hold some levels down; one that is nested too deeply, as its text.
 fn flattened(value: Value) -> Value {
     if is_flat(&value, JSON_DEPTH_MAX) { value } else { Value::from(value.to_string()) }
 }
 
-/// What a message of the log says. Of one that was too large for its event, the beginning is there.
+/// The content of a message in the log. Of one that was too large for its event, the beginning.
 fn content_of(payload: &Value) -> Value {
     let is_said = |said: &&Value| match said {
         Value::String(_) => true,

@@ -1,7 +1,7 @@
-//! The file of a saved session: what is in it, and how one that a person wrote or changed is read.
+//! The file of a saved session: its contents, and how one that a person wrote or changed is read.
 //!
-//! Every member may be missing but the messages. What cannot be read is refused with the line, the column and the
-//! reason; members that are not known are passed over, and those of the thread's metadata are kept.
+//! Only the messages are required. What cannot be read is refused with the line, the column and the reason; unknown
+//! members are ignored, and those of the thread's metadata are kept.
 
 use chrono::{DateTime, Datelike as _, Utc};
 use serde::{Deserialize, Serialize, de::IgnoredAny};
@@ -19,12 +19,11 @@ use crate::domain::{
 };
 
 /// Levels of a message, or of the metadata: those that a value of a checkpoint or an event may have, and those around
-/// it.
-/// What has more could be written, and not read by an agent.
+/// it. Anything deeper could be written, but not read by an agent.
 const LEVELS_MAX: usize = JSON_DEPTH_MAX + 8;
 const TOO_DEEP: &str = "the JSON is nested too deeply";
 
-/// A saved session, as its file has it.
+/// A saved session, as in its file.
 #[derive(Clone, Debug, PartialEq, Serialize)]
 pub struct SavedSession {
     pub name: SavedName,
@@ -55,7 +54,7 @@ impl SavedThread {
         Self { messages, metadata: metadata.into_iter().map(|(name, value)| (name.to_owned(), value)).collect() }
     }
 
-    /// Whether it goes on from a summary alone.
+    /// Whether it continues from a summary alone.
     pub fn is_fallback(&self) -> bool {
         is_fallback(&self.metadata)
     }
@@ -76,7 +75,7 @@ pub struct Unreadable {
     pub reason: String,
 }
 
-/// The members as they stand in the text, each to be read for itself.
+/// The members as text, each to be parsed by itself.
 #[derive(Deserialize)]
 struct Raw<'a> {
     #[serde(borrow, default)]
@@ -100,7 +99,7 @@ struct RawThread<'a> {
 }
 
 impl SavedSession {
-    /// A session that was made now.
+    /// A session that is created now.
     pub fn new(name: SavedName, description: Option<String>, thread: SavedThread, now: DateTime<Utc>) -> Self {
         let (message_count, first_message) = (thread.messages.len(), first_message(&thread.messages));
         Self { name, description, created_at: now, updated_at: now, message_count, first_message, thread }
@@ -113,7 +112,7 @@ impl SavedSession {
         text
     }
 
-    /// Reads a file that is called `name`. Where it names no times, they are `modified`.
+    /// Reads a file called `name`. Times it does not have are taken from `modified`.
     pub fn read(name: SavedName, bytes: &[u8], modified: DateTime<Utc>) -> Result<Self, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
@@ -135,7 +134,7 @@ impl SavedSession {
         Ok(Self { created_at: created_at.unwrap_or(updated_at), ..session })
     }
 
-    /// The name that a file gives itself, where it can be read and gives one.
+    /// The name in a file, if it can be read and has one.
     pub fn named(bytes: &[u8]) -> Result<Option<String>, Unreadable> {
         let text = text_of(bytes)?;
         let source = Source { text };
@@ -169,13 +168,13 @@ fn place(before: &str) -> (usize, usize) {
     (line, before[start..].chars().count() + 1)
 }
 
-/// A text that is read in parts.
+/// A text that is parsed in parts.
 struct Source<'a> {
     text: &'a str,
 }
 
 impl<'a> Source<'a> {
-    /// A refusal of a part of the text, at where it begins.
+    /// A refusal of a part of the text, at its beginning.
     fn refuse(&self, part: &str, reason: impl Into<String>) -> Unreadable {
         self.refuse_at(self.offset(part), reason)
     }
@@ -191,14 +190,14 @@ impl<'a> Source<'a> {
         part.as_ptr().addr().saturating_sub(self.text.as_ptr().addr()).min(self.text.len())
     }
 
-    /// Reads a part of the text; `rule` says what it must be when its JSON is right and it is something else.
+    /// Parses a part of the text; `rule` says what it must be if its JSON is valid and of another type.
     fn read<T: Deserialize<'a>>(&self, part: &'a str, rule: &str) -> Result<T, Unreadable> {
         serde_json::from_str(part).map_err(|error| {
             if error.is_data() && !error.to_string().contains("duplicate field") {
                 return self.refuse(part.trim_start(), rule);
             }
             let start = part.split_inclusive('\n').take(error.line().saturating_sub(1)).map(str::len).sum::<usize>();
-            // What ends too early is told at its last character, not on the line after it.
+            // Truncated JSON is reported at its last character, not on the line after it.
             let end = part.trim_end().len().saturating_sub(1);
             let mut within =
                 if error.is_eof() { end } else { start + error.column().saturating_sub(1) }.min(part.len());
@@ -209,7 +208,7 @@ impl<'a> Source<'a> {
         })
     }
 
-    /// The same for an object: a list of its members in their order would be read as well.
+    /// The same for an object: otherwise a list of its members in order would be accepted too.
     fn object<T: Deserialize<'a>>(&self, part: &'a str, rule: &str) -> Result<T, Unreadable> {
         if part.trim_start().starts_with('{') {
             return self.read(part, rule);
@@ -226,7 +225,7 @@ impl<'a> Source<'a> {
         let rule = format!("{member} must be a time such as \"2026-06-01T10:00:00Z\"");
         let Some(text) = self.member::<String>(raw, &rule)? else { return Ok(None) };
         match DateTime::parse_from_rfc3339(&text) {
-            // A year that is written with four digits here, and is in UTC as well.
+            // A year that has four digits here, and in UTC as well.
             Ok(time) if (0..=9_999).contains(&time.to_utc().year()) => Ok(Some(time.to_utc())),
             _ => Err(self.refuse(raw.map_or(self.text, RawValue::get), rule)),
         }
@@ -259,7 +258,7 @@ impl<'a> Source<'a> {
     }
 }
 
-/// A parser's complaint in words for people, without the place that it repeats.
+/// A parser's error in plain words, without the position that it repeats.
 fn reason_of(error: &serde_json::Error) -> String {
     let text = error.to_string();
     let what = text.split(" at line ").next().unwrap_or_default();

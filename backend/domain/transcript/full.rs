@@ -1,7 +1,7 @@
 //! From a checkpoint to a file and back.
 //!
-//! The framework's own bytes stand in the file beside the messages that people read. Where nobody edited those, the bytes
-//! are what comes back; otherwise they come back with the edited messages in them. Nothing else of a state is looked at.
+//! The file holds the framework's own bytes beside the messages that people read. The bytes are restored unchanged, or
+//! with the messages in them if those were edited. Nothing else of a state is interpreted.
 
 use chrono::{DateTime, Utc};
 use serde::Deserialize;
@@ -23,12 +23,12 @@ use crate::domain::{
 
 /// The channel of a conversation.
 const MESSAGES: &str = "messages";
-/// The type of what is not there.
+/// The type of an absent value.
 const NO_VALUE: &str = "empty";
 /// The member of a checkpoint's metadata that names the session it was made from.
 pub const OF_SESSION: &str = "saved_session";
 
-/// A state to be kept as the first checkpoint of a thread.
+/// A state to be stored as the first checkpoint of a thread.
 #[derive(Clone, Debug)]
 pub struct Restored {
     pub checkpoint_id: CheckpointId,
@@ -38,7 +38,7 @@ pub struct Restored {
     pub blobs: Channels<Blob>,
 }
 
-/// What a checkpoint says of its thread.
+/// What can be read of a checkpoint.
 #[derive(Clone, Debug, PartialEq)]
 pub enum CheckpointContent {
     /// Everything.
@@ -49,7 +49,7 @@ pub enum CheckpointContent {
     Nothing,
 }
 
-/// What of a checkpoint is kept.
+/// What a saved session keeps of a checkpoint.
 pub fn of_checkpoint(checkpoint: Checkpoint) -> CheckpointContent {
     let checkpoint = segments::joined(checkpoint, MESSAGES);
     let messages = messages_in(&checkpoint.checkpoint, &checkpoint.blobs);
@@ -64,8 +64,8 @@ pub fn of_checkpoint(checkpoint: Checkpoint) -> CheckpointContent {
     }
 }
 
-/// The conversation of a checkpoint that came out of a saved session, as agents of this program read it, whichever
-/// framework's it is.
+/// The conversation of a checkpoint that was restored from a saved session, as agents of this program read it,
+/// whichever framework made it.
 pub fn conversation(checkpoint: &Checkpoint) -> Option<Vec<Value>> {
     let metadata: Map<String, Value> = serde_json::from_str(checkpoint.metadata.as_str()).ok()?;
     match messages_in(&checkpoint.checkpoint, &checkpoint.blobs) {
@@ -114,8 +114,7 @@ fn inside(value: &mut Value) -> Option<&mut Value> {
 }
 
 impl SavedThread {
-    /// The state with which a thread goes on from here: all of it, or what the summary says. `fresh` is an id nobody
-    /// has, `UUIDv7`.
+    /// The state with which a thread continues from here: all of it, or the summary. `fresh` is an unused id, `UUIDv7`.
     pub fn restored(&self, fresh: Uuid, now: DateTime<Utc>) -> Restored {
         let mut restored = self.kept(fresh).unwrap_or_else(|| Restored {
             checkpoint_id: CheckpointId::trusted(&fresh.to_string()),
@@ -138,11 +137,11 @@ impl SavedThread {
         restored
     }
 
-    /// The checkpoint that the file keeps, unless somebody made it something else.
+    /// The checkpoint in the file, unless it was edited into something else.
     fn kept(&self, fresh: Uuid) -> Option<Restored> {
         let state = self.metadata.get("state").filter(|_| !self.is_fallback())?;
         let kept: Checkpoint = serde_json::from_value(state.clone()).ok()?;
-        // After the last of all ids no other could come, and the thread could not go on.
+        // No id could follow the greatest one, and the thread could not continue.
         let id = Uuid::try_parse(kept.checkpoint_id.as_str()).ok().filter(|id| !id.is_max()).unwrap_or(fresh);
         let metadata: Value = serde_json::from_str(kept.metadata.as_str()).unwrap_or_default();
         Some(Restored {
@@ -175,7 +174,7 @@ pub fn values_in(file: &[u8]) -> Vec<Vec<u8>> {
 }
 
 impl Restored {
-    /// Puts messages in the place of those that are there, in their framework's form.
+    /// Replaces the messages, in their framework's form.
     fn say(&mut self, messages: &[Value], fresh: Uuid) {
         let said = json_value(&Value::Array(usable(messages)));
         if let Some((_, blob)) = self.blobs.0.iter_mut().find(|blob| is_conversation(blob)) {
@@ -194,7 +193,7 @@ impl Restored {
             self.checkpoint = json_value(&value);
             return;
         }
-        // Of the kind that the other channels' versions are of, because a framework compares them.
+        // Of the same kind as the other channels' versions, because a framework compares them.
         let version = self.versions.0.iter().find(|(channel, _)| channel.as_str() == MESSAGES);
         let version = version.or(self.versions.0.first()).map_or_else(|| first_version(fresh), |(_, v)| v.clone());
         let channel = Channel::trusted(MESSAGES);
@@ -203,8 +202,8 @@ impl Restored {
         self.blobs.0.push((channel, Blob { version, t: said.t, b: said.b }));
     }
 
-    /// What this program's engine keeps beside the channels is for itself alone, and a file by hand has nothing: in
-    /// their place comes what `LangGraph` wants to see there.
+    /// What this program's engine stores beside the channels is for itself alone, and a file written by hand has
+    /// nothing there: both are replaced by what `LangGraph` expects.
     fn in_the_form_of_langgraph(&mut self, now: DateTime<Utc>) {
         let value: Value = serde_json::from_slice(&self.checkpoint.b.0).unwrap_or_default();
         let is_ours = self.checkpoint.t.as_str() == NO_VALUE
@@ -218,7 +217,7 @@ impl Restored {
     }
 }
 
-/// The version of a channel's first value, as `LangGraph`'s savers count, with a tail that no other thread has.
+/// The version of a channel's first value, as `LangGraph`'s savers count, with a suffix that no other thread has.
 fn first_version(fresh: Uuid) -> Version {
     let version = format!("{:032}.{}", 1, &fresh.simple().to_string()[20..]);
     serde_json::from_str(Json::of(&version).as_str()).expect("a short text is a version")

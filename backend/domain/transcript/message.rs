@@ -1,11 +1,11 @@
-//! One message as plain data: who says it, what, and which tools it calls, in the words of several frameworks.
+//! One message as plain data: its role, content and tool calls, in the forms of several frameworks.
 
 use serde_json::{Map, Value, json};
 
 use super::plain::is_flat;
 use crate::domain::limits::JSON_DEPTH_MAX;
 
-/// A call of a tool that a message makes.
+/// A tool call in a message.
 #[derive(Clone, Debug, PartialEq)]
 pub struct Call {
     pub id: Option<String>,
@@ -13,7 +13,7 @@ pub struct Call {
     pub args: Value,
 }
 
-/// Members that `LangChain`'s messages have and that say nothing when they are empty.
+/// Members of `LangChain`'s messages that are left out when they are empty.
 const SILENT: [&str; 9] = [
     "name",
     "id",
@@ -26,7 +26,7 @@ const SILENT: [&str; 9] = [
     "example",
 ];
 
-/// Who says it: `user`, `assistant`, `system` or `tool`, whatever its framework calls them; `None` for somebody else.
+/// The role: `user`, `assistant`, `system` or `tool`, whatever its framework calls it; `None` for any other.
 pub fn role_of(message: &Value) -> Option<&'static str> {
     Some(match named_role(message)? {
         "user" | "human" | "HumanMessageChunk" => "user",
@@ -37,12 +37,12 @@ pub fn role_of(message: &Value) -> Option<&'static str> {
     })
 }
 
-/// The role as it is written.
+/// The role as written.
 pub fn named_role(message: &Value) -> Option<&str> {
     message.get("role").or_else(|| message.get("type")).and_then(Value::as_str).filter(|role| !role.is_empty())
 }
 
-/// All its text, lines apart.
+/// All its text, the parts on lines of their own.
 pub fn text_of(message: &Value) -> String {
     match &message["content"] {
         Value::String(text) => text.clone(),
@@ -54,13 +54,13 @@ pub fn text_of(message: &Value) -> String {
     }
 }
 
-/// The calls it makes; what is none is left out.
+/// The calls it makes; invalid ones are left out.
 pub fn calls_of(message: &Value) -> Vec<Call> {
     let calls = message["tool_calls"].as_array();
     calls.into_iter().flatten().filter_map(call_of).collect()
 }
 
-/// One call, also in the form in which providers send it.
+/// One call, also in the form that providers send.
 pub fn call_of(call: &Value) -> Option<Call> {
     let id = call["id"].as_str().filter(|id| !id.is_empty()).map(str::to_owned);
     let function = &call["function"];
@@ -76,7 +76,7 @@ pub fn call_of(call: &Value) -> Option<Call> {
     Some(Call { id, name: name.to_owned(), args })
 }
 
-/// Checks that a conversation can go on with this message; otherwise the rule that it breaks.
+/// Checks that a conversation can continue with this message; otherwise returns the rule that it breaks.
 pub fn check(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
         return Err("a message must be an object");
@@ -89,7 +89,7 @@ pub fn check(message: &Value) -> Result<(), &'static str> {
     Ok(())
 }
 
-/// As [`check`], for a message that is only read, and by whoever it may be.
+/// As [`check`], for a message that is only read, whatever its role.
 pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     if !message.is_object() {
         return Err("a message must be an object");
@@ -111,7 +111,7 @@ pub fn check_shape(message: &Value) -> Result<(), &'static str> {
     }
 }
 
-/// A message as a file keeps it: with its role in the words of this program, and without what says nothing.
+/// A message as a file keeps it: with its role in this program's terms, and without empty members.
 #[must_use]
 pub fn kept(message: Value) -> Value {
     let role = role_of(&message).map(str::to_owned).or_else(|| named_role(&message).map(str::to_owned));
@@ -132,14 +132,14 @@ pub fn kept(message: Value) -> Value {
     Value::Object(kept)
 }
 
-/// A message as it is read from the file that keeps it: a number may take another form on its way.
+/// A message as it is read back from its file: a number may change its form on the way.
 pub fn as_read(message: Value) -> Value {
     let message = kept(message);
     serde_json::from_str(&message.to_string()).unwrap_or(message)
 }
 
-/// The messages as agents of this program read them: each with a content, each call with an id, and somebody whom only
-/// another framework knows (a critic, a planner) speaking as an assistant, under a name of their own.
+/// The messages as agents of this program read them: each with a content, each call with an id, and a role that only
+/// another framework knows (a critic, a planner) as an assistant with that name.
 pub fn usable(messages: &[Value]) -> Vec<Value> {
     messages.iter().enumerate().map(|(number, message)| usable_one(number, message)).collect()
 }

@@ -1,11 +1,11 @@
-//! A conversation as people keep it: the file of a saved session, and what a thread's state or log makes of one.
+//! A conversation as a file for people: a saved session, made from a thread's state or log.
 //!
-//! Invariants kept here: nothing that a checkpoint holds is ever carried out, its messages are read as data and the
-//! rest goes by as bytes ([`plain`]); whatever a reader may put into a file is either usable or refused with its line
-//! ([`mod@file`]); and each refused name is told the one rule it broke ([`name`]).
+//! Invariants: nothing in a checkpoint is ever executed: its messages are read as data and the rest is kept as bytes
+//! ([`plain`]); whatever a reader may put into a file is either usable or refused with its line ([`mod@file`]); and
+//! each refused name comes with the one rule it broke ([`name`]).
 //!
 //! Start reading at [`mod@file`] (what is kept), then [`full`] (from a checkpoint and back), and [`fallback`] and
-//! [`summary`] (where a checkpoint says nothing).
+//! [`summary`] (where a checkpoint has nothing readable).
 
 pub mod fallback;
 pub mod file;
@@ -20,5 +20,5 @@ pub use self::{
     name::SavedName,
 };
 
-/// The version that the metadata of a saved thread names. Files of others are read all the same.
+/// The version in the metadata of a saved thread. Files of other versions are read too.
 pub const VERSION: &str = "1.0";

@@ -1,8 +1,8 @@
-//! A typed value as people can read it. Nothing is carried out and no class is made, whatever a value asks for.
+//! A typed value as readable JSON. Nothing is executed and no class is instantiated, whatever a value asks for.
 //!
-//! Whoever may write to a thread may have written any bytes there. So one [`Reader`] reads all of a checkpoint, and what
-//! it makes of that is bounded as a whole: how deep a value goes is counted through extensions as well, and each value that
-//! is made is one of those the reader may make.
+//! A client that may write to a thread may have written any bytes there. So one [`Reader`] reads all of a checkpoint,
+//! and its output is bounded as a whole: the depth of a value is counted through extensions too, and each value that is
+//! made counts against the reader's bound.
 
 pub mod packed;
 
@@ -24,14 +24,14 @@ impl Default for Reader {
 }
 
 impl Reader {
-    /// What a value of this type holds, as JSON that may say less than the value does; `None` where that is not known.
+    /// The content of a value of this type, as JSON that may hold less than the value; `None` if it cannot be read.
     pub fn decode(&mut self, kind: &str, bytes: &[u8]) -> Option<Value> {
         match kind {
             "json" => self.json(bytes),
             "null" => Some(Value::Null),
             "msgpack" => {
                 let mut rest = bytes;
-                // A value with something after it is another format.
+                // A value followed by anything is of another format.
                 packed::unpack(&mut rest, &mut self.values).filter(|_| rest.is_empty())
             }
             _ => None,
@@ -44,7 +44,7 @@ impl Reader {
     }
 }
 
-/// Whether a value has no more levels than a file, in which it stands some levels down, can be read with.
+/// Whether a value has at most this many levels, so that a file that holds it some levels down can be read.
 pub fn is_flat(value: &Value, levels: usize) -> bool {
     let below = |value: &Value| levels.checked_sub(1).is_some_and(|levels| is_flat(value, levels));
     match value {
@@ -54,7 +54,7 @@ pub fn is_flat(value: &Value, levels: usize) -> bool {
     }
 }
 
-/// As many values as a text of JSON can hold, and not many more, counted before any of them is made.
+/// An upper bound, not far above, of the values in a JSON text, counted before any of them is made.
 pub fn values_in(text: &[u8]) -> usize {
     let (mut values, mut is_text, mut is_escaped) = (1, false, false);
     for byte in text {

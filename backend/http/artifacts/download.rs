@@ -18,7 +18,7 @@ use crate::{
     store::artifacts::Artifact,
 };
 
-/// What RFC 8187 lets stand in a value.
+/// What RFC 8187 allows in a value.
 const PLAIN: &AsciiSet = &NON_ALPHANUMERIC
     .remove(b'!')
     .remove(b'#')
@@ -46,7 +46,7 @@ pub(super) async fn download(
     ArtifactPath(id): ArtifactPath,
     headers: HeaderMap,
 ) -> Result<Response<Body>, Problem> {
-    // The scope first: afterwards an artifact of another run is as absent as any.
+    // The scope first: afterwards an artifact of another run is answered like an absent one.
     let owner = caller.needs(Scope::Read)?.owner();
     let artifact = server.timeline.store().artifacts().get(owner, id).await?.ok_or_else(Problem::not_found)?;
     caller.needs_run(Scope::Read, artifact.run_id)?;
@@ -55,7 +55,7 @@ pub(super) async fn download(
     if text(header::IF_NONE_MATCH).is_some_and(|tags| names(tags, &etag)) {
         return Ok(described(&artifact, &etag, StatusCode::NOT_MODIFIED, Body::empty()));
     }
-    // A part only of what the asker has the other part of.
+    // A part only if the client has the other parts of the same content.
     let asked = text(header::RANGE).filter(|_| text(header::IF_RANGE).is_none_or(|tag| tag.trim() == etag));
     let size = artifact.size;
     let (status, from, length) = match asked.map_or(Part::Whole, |range| part(range, size)) {
@@ -79,7 +79,7 @@ pub(super) async fn download(
     Ok(response)
 }
 
-/// What every answer about an artifact says: which content it is, and that no browser is to make a page of it.
+/// The headers of every response about an artifact: which content it is, and that no browser may render it.
 fn described(artifact: &Artifact, etag: &str, status: StatusCode, body: Body) -> Response<Body> {
     let mut response = Response::new(body);
     *response.status_mut() = status;
@@ -97,33 +97,33 @@ fn set(response: &mut Response<Body>, name: header::HeaderName, value: &str) {
     }
 }
 
-/// RFC 6266: the name as plain ASCII for those who know no better, and as it is (RFC 8187).
+/// RFC 6266: the name in plain ASCII for old clients, and in full (RFC 8187).
 fn disposition(name: &ArtifactName) -> String {
     let is_plain = |c: char| (c.is_ascii_graphic() || c == ' ') && !matches!(c, '"' | '\\' | '%');
     let plain: String = name.as_str().chars().map(|c| if is_plain(c) { c } else { '_' }).collect();
     format!("attachment; filename=\"{plain}\"; filename*=UTF-8''{}", utf8_percent_encode(name.as_str(), PLAIN))
 }
 
-/// Whether a list of entity tags names this one; weakness makes no difference to a cache's question.
+/// Whether a list of entity tags contains this one; weak tags match too, as RFC 9110 has it for `If-None-Match`.
 fn names(tags: &str, etag: &str) -> bool {
     tags.split(',').map(str::trim).any(|tag| tag == "*" || tag.trim_start_matches("W/") == etag)
 }
 
-/// What a range asks for.
+/// What a range requests.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Part {
-    /// Everything: also for what is no single range of bytes, as RFC 9110 §14.2 allows.
+    /// Everything: also for anything but a single range of bytes, as RFC 9110 §14.2 allows.
     Whole,
-    /// From the first to the last byte, both included.
+    /// From the first to the last byte, inclusive.
     Of(u64, u64),
-    /// Nothing that is there.
+    /// Nothing that exists.
     Beyond,
 }
 
 fn part(range: &str, size: u64) -> Part {
     let number = |text: &str| {
         let digits = !text.is_empty() && text.bytes().all(|byte| byte.is_ascii_digit());
-        // More digits than a size can have are still a number.
+        // A number with more digits than a size can have is still a number.
         digits.then(|| text.parse::<u64>().unwrap_or(u64::MAX))
     };
     let Some((unit, spec)) = range.split_once('=') else { return Part::Whole };

@@ -1,4 +1,4 @@
-//! The bytes of artifacts whose events were made elsewhere.
+//! The bytes of artifacts whose events were created on another server.
 
 use axum::{
     Json as Reply,
@@ -65,7 +65,7 @@ pub(super) async fn import(
     Ok((status, Reply(Artifact::from(kept.artifact))))
 }
 
-/// What can be said before the first byte; its size and its time are still to come.
+/// What is known before the first byte; its size and its time follow.
 fn described(run_id: RunId, artifact_id: ArtifactId, query: &Query, headers: &HeaderMap) -> Result<Record, Problem> {
     let missing = |field: &'static str| Problem::new(Code::InvalidRequest, "this parameter is required").field(field);
     check_form(headers)?;

@@ -1,4 +1,4 @@
-//! Uploads: a body goes to the artifact store as it comes.
+//! Uploads: a body is streamed into the artifact store.
 
 use std::pin::Pin;
 
@@ -68,7 +68,7 @@ pub(super) async fn upload(
         }
     };
     let upload = arrive(&server, owner, &head.headers, body).await?;
-    // It may have ended while the bytes came; then they are not even named.
+    // It may have ended while the bytes arrived; then they do not even get their name.
     check_live(&server, &context, draft.event_id.as_ref()).await?;
     let kept = Box::pin(server.timeline.keep_artifact(&context, upload, draft)).await?;
     let status = if kept.already_kept { StatusCode::OK } else { StatusCode::CREATED };
@@ -80,7 +80,7 @@ pub(super) async fn upload(
     Ok(response)
 }
 
-/// What can be said before the first byte.
+/// What can be checked before the first byte.
 async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &HeaderMap) -> Result<Draft, Problem> {
     let invalid = |field: &'static str, rule: &str| Problem::new(Code::InvalidRequest, rule).field(field);
     let name: Option<ArtifactName> = query.parsed("name")?;
@@ -96,7 +96,7 @@ async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &
     Ok(Draft { name, media_type, span_id, parent_span_id, event_id })
 }
 
-/// Refuses what cannot be kept as it comes.
+/// Rejects what cannot be stored as sent.
 pub(super) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     if headers.get(header::CONTENT_ENCODING).is_some_and(|encoding| encoding != "identity") {
         let detail = "the bytes are stored as sent: send them without a Content-Encoding";
@@ -109,7 +109,7 @@ pub(super) fn check_form(headers: &HeaderMap) -> Result<(), Problem> {
     Ok(())
 }
 
-/// What the sender says its bytes are.
+/// The media type that the sender declares.
 pub(super) fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
     let Some(value) = headers.get(header::CONTENT_TYPE) else {
         return Ok(MediaType::trusted("application/octet-stream"));
@@ -118,7 +118,7 @@ pub(super) fn media_type(headers: &HeaderMap) -> Result<MediaType, Problem> {
     read.map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("Content-Type"))
 }
 
-/// Takes a body in, as it comes.
+/// Reads a body as it arrives.
 pub(super) async fn arrive(
     server: &Server,
     owner: &OwnerId,
@@ -139,7 +139,7 @@ pub(super) async fn arrive(
     }
 }
 
-/// Refuses an upload to a run that has ended, unless it is the repeat of one that came in time.
+/// Rejects an upload to a run that has ended, unless it repeats one that came in time.
 async fn check_live(server: &Server, context: &RunContext, event: Option<&EventId>) -> Result<(), Problem> {
     let (owner, run) = (&context.owner_id, context.run_id);
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
@@ -155,7 +155,7 @@ async fn check_live(server: &Server, context: &RunContext, event: Option<&EventI
     Err(EmitError::Refused(Refusal::Ended { status }).into())
 }
 
-/// The body's bytes as they come. No credential may be among them.
+/// The body's bytes as they arrive. They must not contain a credential.
 fn looked_through(
     bytes: Pin<&mut BodyDataStream>,
     guard: CredentialGuard,

@@ -1,4 +1,4 @@
-//! A message as it is posted. Each member is read by itself, so that whoever sent it is told which one is wrong.
+//! A posted message. Each member is parsed by itself, so that the error names the one that is wrong.
 
 use std::str::FromStr;
 
@@ -98,7 +98,7 @@ fn text((name, value): Member) -> Result<Option<String>, Problem> {
     }
 }
 
-/// As [`text`]; an empty one counts as absent.
+/// Like [`text`]; an empty one counts as absent.
 fn text_of(member: Member) -> Result<Option<String>, Problem> {
     Ok(text(member)?.filter(|text| !text.is_empty()))
 }
@@ -111,7 +111,7 @@ fn truth((name, value): Member) -> Result<Option<bool>, Problem> {
     }
 }
 
-/// An id that came as a text or as a whole number.
+/// An id sent as a string or as an integer.
 fn id<T: FromStr<Err = Malformed>>((name, value): Member) -> Result<Option<T>, Problem> {
     let text = match value {
         None => return Ok(None),
@@ -127,7 +127,7 @@ fn needed<T: FromStr<Err = Malformed>>(member: Member) -> Result<T, Problem> {
     id(member)?.ok_or_else(|| invalid(format!("{name} is missing; it is a string or a whole number"), name))
 }
 
-/// When it was said, and how many digits its fraction of a second was told with.
+/// When the message was sent, and how many digits the fraction of its second had.
 fn time(value: Option<Value>) -> Result<Option<(DateTime<Utc>, u8)>, Problem> {
     const RULE: &str = "ts must be an RFC 3339 time such as 2026-11-22T05:13:58Z, or a Unix time in seconds";
     let (at, digits) = match value {
@@ -145,7 +145,7 @@ fn time(value: Option<Value>) -> Result<Option<(DateTime<Utc>, u8)>, Problem> {
     Ok(Some((within, digits)))
 }
 
-/// To the microsecond: a number tells no more.
+/// To the microsecond: a number is not more precise.
 fn unix_time(seconds: &serde_json::Number) -> Option<DateTime<Utc>> {
     if let Some(seconds) = seconds.as_i64() {
         return DateTime::from_timestamp(seconds, 0);

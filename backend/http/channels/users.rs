@@ -1,4 +1,4 @@
-//! Users of a channel who have given a one-time code: who they are, and that they have to give one again.
+//! Users of a channel who have entered a one-time code: listing them, and requiring a new one.
 
 use axum::{Json as Reply, extract::State, http::StatusCode};
 use serde::Serialize;

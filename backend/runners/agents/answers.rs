@@ -1,4 +1,4 @@
-//! [`Answers`]: the questions and answers of a run's log, read over HTTP page by page and once.
+//! [`Answers`]: the questions and answers of a run's log, read over HTTP page by page, each page once.
 
 use std::{
     collections::HashMap,
@@ -19,14 +19,14 @@ use crate::{
     emitters::host::Answered,
 };
 
-/// Events of one page.
+/// Events per page.
 const PAGE_ROWS: i64 = 1_000;
 
 /// What is known of a run's questions.
 #[derive(Default)]
 pub(super) struct Answers(Mutex<Known>);
 
-/// The answers up to a place in the log.
+/// The answers up to a position in the log.
 #[derive(Default)]
 struct Known {
     seq: i64,
@@ -55,7 +55,7 @@ struct Event {
 }
 
 impl Answers {
-    /// The answer to an interrupt; reads on in the log until there is one or no more to read.
+    /// The answer to an interrupt; reads on in the log until it is found or the log ends.
     pub(super) async fn get(&self, client: &Client, run: RunId, interrupt: &SpanId) -> Result<Option<Answered>, Error> {
         loop {
             if let Some(answered) = self.known().answer(interrupt) {
@@ -71,7 +71,7 @@ impl Answers {
         self.0.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Reads on in the log; says whether there is more.
+    /// Reads the next page; returns whether there is more.
     async fn read_on(&self, client: &Client, run: RunId) -> Result<bool, Error> {
         let (run, after) = (run.to_string(), self.known().after.clone());
         let query = [

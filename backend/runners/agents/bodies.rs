@@ -15,7 +15,7 @@ use crate::{
     store::checkpoints::{NewCheckpoint, NewWrites},
 };
 
-/// A run, as far as its end goes.
+/// A run: the members that describe its end.
 #[derive(Deserialize)]
 pub(super) struct Run {
     pub run_id: RunId,
@@ -41,7 +41,7 @@ pub(super) struct Runs {
     pub next_cursor: Option<String>,
 }
 
-/// A run that was made, as far as it differs from what was asked for.
+/// A created run: the members that may differ from the request.
 #[derive(Deserialize)]
 pub(super) struct Created {
     pub run_id: RunId,
@@ -51,7 +51,7 @@ pub(super) struct Created {
     pub agent: Option<Name>,
 }
 
-/// An artifact as the server tells of it.
+/// An artifact as the server describes it.
 #[derive(Deserialize)]
 pub(super) struct Artifact {
     pub artifact_id: uuid::Uuid,

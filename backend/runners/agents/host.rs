@@ -1,4 +1,4 @@
-//! [`RemoteHost`]: a run of a server elsewhere, over HTTP, and its events over the runner's socket.
+//! [`RemoteHost`]: a run of a remote server, over HTTP, with its events over the runner's socket.
 
 use std::{collections::HashMap, sync::Arc, time::Duration};
 
@@ -27,14 +27,13 @@ use crate::{
     threads::{own_thread, state_thread},
 };
 
-/// How long one request is made again before the work stands back for a moment and begins anew.
+/// How long one request is retried before the work pauses and starts again.
 pub(super) const PATIENCE: Duration = Duration::from_mins(1);
-/// Runs of one page.
+/// Runs per page.
 const PAGE_RUNS: usize = 100;
 
-/// One run of the server that `client` speaks to. A checkpoint has its id before it is sent, a write its place and a
-/// run
-/// its id, so each may be sent twice.
+/// One run of the server that `client` is connected to. The id of a checkpoint, the place of a write and the id of a
+/// run are fixed before it is sent, so each may be sent twice.
 pub struct RemoteHost {
     client: Client,
     context: Arc<RunContext>,
@@ -62,7 +61,7 @@ impl RemoteHost {
         Self { client, context, outlet, answers: Answers::default(), thread }
     }
 
-    /// Below the run's thread.
+    /// The path of the thread's checkpoints, followed by `rest`.
     fn checkpoints<'a>(&'a self, rest: &[&'a str]) -> Vec<&'a str> {
         [&["threads", self.thread.as_str(), "checkpoints"], rest].concat()
     }
@@ -72,7 +71,7 @@ impl RemoteHost {
         Ok(put.map(drop)?)
     }
 
-    /// Sets how long the run's own thread lives, seconds; 0 for ever.
+    /// Sets how long the run's own thread lives, seconds; 0 for forever.
     async fn put_ttl(&self, ttl_s: i64) -> Result<(), HostError> {
         self.put(&["threads", self.thread.as_str()], &json!({"ttl_s": ttl_s})).await
     }
@@ -81,8 +80,7 @@ impl RemoteHost {
         self.thread == own_thread(self.context.run_id)
     }
 
-    /// The runs below this one until all of these were seen: the newest come first, and those are the ones it waits
-    /// for.
+    /// The wanted runs below this one. The newest are listed first, and those are the ones it waits for.
     async fn below(&self, wanted: &[RunId]) -> Result<HashMap<RunId, Run>, Error> {
         let (mut found, mut cursor) = (HashMap::new(), None::<String>);
         loop {
@@ -111,7 +109,7 @@ impl RunHost for RemoteHost {
     }
 
     fn emit(&self, events: Vec<NewEvent>) -> Hosted<'_, ()> {
-        // Ids of the server's own are the server's to give, and it does.
+        // Ids of the server's own form are assigned by the server.
         let with_id = |event: NewEvent| {
             let is_own = event.event_id.as_ref().is_some_and(|id| id.as_str().starts_with(OWN_EVENT_IDS));
             if is_own { NewEvent { event_id: None, ..event } } else { event }
@@ -162,7 +160,7 @@ impl RunHost for RemoteHost {
 
     fn cancel_below<'a>(&'a self, reason: &'a str) -> Hosted<'a, ()> {
         Box::pin(async move {
-            // What is cancelled is off the list, so its beginning is all there is to look at.
+            // Cancelled runs leave the list, so its first page is enough.
             let query = [
                 ("parent_run_id", self.context.run_id.to_string()),
                 ("role", Role::any()),
@@ -177,7 +175,7 @@ impl RunHost for RemoteHost {
                     let run = run_id.to_string();
                     match self.client.insist(PATIENCE, |_| self.client.cancel(&run, Some(reason))).await {
                         Ok(_) => {}
-                        // It has ended by itself meanwhile, or is gone.
+                        // It has ended meanwhile, or no longer exists.
                         Err(error) if error.status == Some(409) || error.kind == Kind::NotFound => {}
                         Err(error) => return Err(HostError::unavailable(error)),
                     }
@@ -208,7 +206,7 @@ impl RunHost for RemoteHost {
         Box::pin(async move { if self.is_alone() { self.put_ttl(0).await } else { Ok(()) } })
     }
 
-    /// A token that may not delete lets the thread expire: the server removes it at its next look.
+    /// A token that may not delete lets the thread expire: the server removes it at its next check.
     fn drop_state(&self) -> Hosted<'_, ()> {
         Box::pin(async move {
             if !self.is_alone() {
@@ -238,7 +236,7 @@ impl RunHost for RemoteHost {
         })
     }
 
-    /// Believes no whole artifact whose hash is another; a part of one cannot be told.
+    /// Rejects a whole artifact whose hash differs; a part of one cannot be checked.
     fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>> {
         Box::pin(async move {
             let reading = |_| self.client.download(artifact_id, from, bytes_max);
@@ -251,7 +249,7 @@ impl RunHost for RemoteHost {
     }
 }
 
-/// What is not there is no error.
+/// Maps "not found" to `None`.
 fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
     match answer {
         Ok(there) => Ok(Some(there)),
@@ -261,9 +259,8 @@ fn found<T>(answer: Result<T, Error>) -> Result<Option<T>, Error> {
 }
 
 impl From<Error> for HostError {
-    /// One that speaks of the request will be the same tomorrow; everything else is a matter of the server, the way to
-    /// it
-    /// or the token, and no fault of the run.
+    /// An error about the request itself is permanent; every other one concerns the server, the connection or the
+    /// token, and not the run.
     fn from(error: Error) -> Self {
         let is_retryable = !matches!(error.kind, Kind::Invalid | Kind::Unusable);
         Self { is_retryable, reason: error.to_string() }

@@ -1,11 +1,11 @@
-//! Agents as an executor: a runner carries out what a server would, on a machine of its own.
+//! Agents as an executor: a runner executes what a server would, on a machine of its own.
 //!
 //! Events go over the runner's socket; the run's state, its answers and the runs below it over the HTTP API of the same
-//! server, in the name of the same token. The checkpoints are those of the server's own runtime, so either goes on with
-//! what the other began. What the agents are made of (models, their keys, tools) is this machine's and stays here.
+//! server, with the same token. The checkpoints are those of the server's own runtime, so each can continue what the
+//! other began. What the agents are made of (models, their keys, tools) stays on this machine.
 //!
-//! Invariants kept here: a request is made again until its answer is known, and one whose answer was lost changes nothing
-//! when it is made again; nothing but a refusal of the request itself fails a run.
+//! Invariants kept here: a request is retried until its answer is known, and a retry after a lost answer changes
+//! nothing; only a refusal of the request itself fails a run.
 //!
 //! Start reading at [`Agents`], then [`execution`](crate::agents::execution) and [`RemoteHost`].
 
@@ -30,9 +30,9 @@ use crate::{
     domain::{event::NewEvent, json::Json, run::Status},
 };
 
-/// Carries out runs with a process's agents.
+/// Executes runs with a process's agents.
 ///
-/// Give it to a [`Runner`](super::client::Runner) whose settings name the agents: `agents.names()`, or some of them.
+/// Pass it to a [`Runner`](super::client::Runner) whose settings name the agents: `agents.names()`, or some of them.
 #[derive(Clone)]
 pub struct Agents {
     agents: Arc<dyn AgentResolver>,
@@ -42,8 +42,7 @@ pub struct Agents {
 }
 
 impl Agents {
-    /// `client` speaks to the runner's own server with the runner's own token, which needs the scopes `read` and
-    /// `emit`.
+    /// `client` uses the runner's own server and the runner's own token, which needs the scopes `read` and `emit`.
     pub fn new(agents: Arc<dyn AgentResolver>, client: Client, ids: IdSource, stopwatch: Stopwatch) -> Self {
         Self { agents, client, ids, stopwatch }
     }
@@ -82,14 +81,14 @@ impl Executor for Agents {
     }
 }
 
-/// Nobody can carry the run further. A runner that says no more would be taken to have finished.
+/// Fails a run that cannot continue. A runner that says nothing more is taken to have completed it.
 async fn broken(outlet: &Outlet, why: &str) -> Done {
     let error = json!({"error": {"message": why}});
     let said = outlet.emit(vec![NewEvent::new("run.failed", Json::of(&error))]).await;
     if said.is_ok() { Done::Ended } else { Done::Stopped }
 }
 
-/// Whether work was stopped because its run is over, and not because it is somebody else's now.
+/// Whether work stopped because its run is over, and not because another holder has it.
 async fn has_ended(execution: &Execution) -> bool {
     execution.host.status().await.is_ok_and(|status| status.is_none_or(Status::is_terminal))
 }

@@ -1,11 +1,11 @@
-//! Where the server is, and as whom.
+//! The server's address and the runner's credential.
 
 use tokio_tungstenite::tungstenite::{client::IntoClientRequest as _, handshake::client::Request};
 
 use super::{Error, Settings};
 use crate::domain::runner::SUBPROTOCOL;
 
-/// The request that opens a runner's socket, with the token in a header and nowhere else.
+/// The request that opens a runner's socket, with the token only in a header.
 pub(super) fn request(settings: &Settings) -> Result<Request, Error> {
     let address = |text: &str| Error::Address(text.to_owned());
     let url = settings.url.trim_end_matches('/');

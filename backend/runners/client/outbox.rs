@@ -1,6 +1,6 @@
-//! What a runner has said and what it has been told, kept until the server acknowledged it.
+//! What a runner has emitted and what it was sent, kept until the server has acknowledged it.
 //!
-//! No I/O: messages go in, messages to send come out. A connection that breaks loses nothing that is here.
+//! No I/O: messages go in, messages to send come out. A broken connection loses nothing that is here.
 
 use std::collections::{BTreeMap, VecDeque};
 
@@ -21,10 +21,10 @@ use crate::{
     emitters::host::HostError,
 };
 
-/// What whoever works on an assignment gets.
+/// What the work on an assignment gets.
 pub(super) type AssignedRun = (Assigned, CancellationToken, watch::Receiver<Vec<Answered>>);
 
-/// What an event has besides its payload, bytes at most.
+/// Most bytes of an event apart from its payload.
 const EVENT_MEMBERS_BYTES: usize = 1_024;
 
 type Reply = oneshot::Sender<Result<(), HostError>>;
@@ -35,7 +35,7 @@ struct Message {
     reply: Option<Reply>,
 }
 
-/// A run that was assigned, once: a second assignment of it is another one.
+/// One assignment of a run: a second assignment of the run is another value.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Assigned {
     pub run_id: RunId,
@@ -45,27 +45,27 @@ pub(super) struct Assigned {
 /// What the outbox keeps of a run.
 struct Run {
     attempt: i32,
-    /// The last message that was made.
+    /// The number of the last message created.
     n: u64,
     acked: u64,
     waiting: VecDeque<Message>,
-    /// How many of them this connection has sent.
+    /// How many of them were sent on this connection.
     sent: usize,
-    /// Whoever worked on it has finished.
+    /// The work on it has finished.
     is_done: bool,
     is_done_sent: bool,
     cancel: CancellationToken,
     answers: watch::Sender<Vec<Answered>>,
 }
 
-/// Everything that is not settled.
+/// Everything not yet settled.
 #[derive(Default)]
 pub(super) struct Outbox {
     runs: BTreeMap<RunId, Run>,
 }
 
 impl Outbox {
-    /// A run to work on; `None` when it is being worked on already.
+    /// A run to work on; `None` if it is being worked on already.
     pub(super) fn assign(&mut self, run: RunId, attempt: i32) -> Option<AssignedRun> {
         if let Some(known) = self.runs.get(&run) {
             if known.attempt >= attempt {
@@ -82,12 +82,12 @@ impl Outbox {
         Some(given)
     }
 
-    /// Puts events of a run in; the answer comes when they are committed or refused.
+    /// Queues events of a run; the receiver resolves when they are committed or refused.
     pub(super) fn put(&mut self, run: Assigned, events: Vec<NewEvent>) -> oneshot::Receiver<Result<(), HostError>> {
         let (reply, answer) = oneshot::channel();
         let bytes: usize = events.iter().map(|event| event.payload.as_str().len() + EVENT_MEMBERS_BYTES).sum();
         if bytes > RUNNER_MESSAGE_BYTES_MAX {
-            // The server would close the connection, each time it is sent.
+            // The server would close the connection each time it is sent.
             let said = format!("{bytes} bytes exceed the limit of one message");
             _ = reply.send(Err(HostError::refused(said)));
             return answer;
@@ -102,19 +102,19 @@ impl Outbox {
         answer
     }
 
-    /// Says that nobody works on a run any more.
+    /// Marks the work on a run as finished.
     pub(super) fn done(&mut self, run: Assigned) {
         if let Some(run) = self.working(run) {
             run.is_done = true;
         }
     }
 
-    /// A run, provided that this assignment is its latest.
+    /// The run, if this is its latest assignment.
     fn working(&mut self, run: Assigned) -> Option<&mut Run> {
         self.runs.get_mut(&run.run_id).filter(|known| known.attempt == run.attempt)
     }
 
-    /// What to send now.
+    /// The messages to send now.
     pub(super) fn next(&mut self) -> Vec<FromRunner> {
         let mut messages = Vec::new();
         for (run_id, run) in &mut self.runs {
@@ -131,8 +131,8 @@ impl Outbox {
         messages
     }
 
-    /// A new connection: everything that was not acknowledged goes again under its old number, without the deltas that
-    /// readers may have seen. A message that had nothing else goes empty.
+    /// After a reconnect: everything unacknowledged is sent again under its old number, without the deltas that readers
+    /// may have seen. A message that held nothing else is sent empty.
     pub(super) fn again(&mut self) {
         for run in self.runs.values_mut() {
             for message in run.waiting.iter_mut().take(run.sent) {
@@ -191,7 +191,7 @@ impl Outbox {
 
     fn forget(&mut self, run_id: RunId, error: &RunnerError) {
         let Some(run) = self.runs.remove(&run_id) else { return };
-        // A run that has ended by the runner's own word has taken everything up to it.
+        // If the runner itself ended the run, everything up to that event was stored.
         let mut ours = error.code == RunnerCode::RunEnded && run.waiting.iter().any(|message| ends(&message.events));
         for message in run.waiting {
             let answer = if ours { Ok(()) } else { Err(HostError::refused(&error.detail)) };
@@ -223,7 +223,7 @@ impl Outbox {
 
 fn complete(reply: Option<Reply>, answer: Result<(), HostError>) {
     if let Some(reply) = reply {
-        // Whoever emitted may not wait for it.
+        // The emitter may no longer be waiting for it.
         let _ = reply.send(answer);
     }
 }
@@ -232,7 +232,7 @@ fn ends(events: &[NewEvent]) -> bool {
     events.iter().any(|event| Status::after(&event.event_type).is_some_and(Status::is_terminal))
 }
 
-/// Events as the server reads them.
+/// Events in wire format.
 fn on_the_wire(events: &[NewEvent]) -> Box<RawValue> {
     #[derive(Serialize)]
     struct Wire<'a> {

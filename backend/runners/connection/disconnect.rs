@@ -1,4 +1,4 @@
-//! A connection ends: what is on its way into the log is brought there, and what was given back is released.
+//! The end of a connection: writes in progress are completed, and what was given back is released.
 
 use std::time::Duration;
 
@@ -16,7 +16,7 @@ use crate::{
 };
 
 impl Connection {
-    /// Says good-bye, after what is on its way into the log.
+    /// Closes the connection, after the writes in progress.
     pub(super) async fn end(mut self, over: Over) {
         let left_over = match over {
             Over::Gone => return,
@@ -36,7 +36,7 @@ impl Connection {
             }
             Over::Close(code, reason) => CloseFrame { code, reason: reason.into() },
         };
-        // What was sent before the end is worth an answer: the runner then need not send it again.
+        // Events sent before the end are answered, so that the runner need not send them again.
         let grace = Instant::now() + Duration::from_secs(2);
         while let Ok(Some(Ok(outcome))) = tokio::time::timeout_at(grace, self.work.join_next()).await {
             if self.after_end(outcome).await.is_err() {
@@ -47,7 +47,7 @@ impl Connection {
         _ = tokio::time::timeout(Duration::from_secs(1), self.sink.close()).await;
     }
 
-    /// As [`Connection::after`], without beginning anything.
+    /// Like [`Connection::after`], without starting anything.
     async fn after_end(&mut self, outcome: TaskEnd) -> Step {
         let run_id = outcome.run_id;
         if matches!(outcome.end, End::Stored | End::Left) {

@@ -1,4 +1,4 @@
-//! A runner says hello, and perhaps comes back to its runs.
+//! A runner's hello, which may resume its runs.
 
 use axum::extract::ws::{WebSocket, close_code};
 use futures::{StreamExt as _, stream::SplitStream};
@@ -15,7 +15,7 @@ use crate::{
 };
 
 impl Connection {
-    /// Greets the runner, and speaks for its session from then on.
+    /// Performs the handshake; from then on the connection speaks for the session.
     pub(super) async fn arrive(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<Speaking, Over> {
         let hello = self.hello(stream).await?;
         self.who.name = hello.runner.clone();
@@ -38,7 +38,7 @@ impl Connection {
         Ok(speaking)
     }
 
-    /// The first message, which is a hello and comes soon.
+    /// Reads the first message, which must be a hello and must come soon.
     async fn hello(&mut self, stream: &mut SplitStream<WebSocket>) -> Result<Hello, Over> {
         let first = async {
             loop {
@@ -68,7 +68,7 @@ impl Connection {
         }
     }
 
-    /// Takes up what a session still holds. A session of somebody else, or one that is over, holds nothing.
+    /// Takes over what a session still holds. A session of another owner, or one that is over, holds nothing.
     async fn come_back(&mut self, resume: &Resume) -> Speaking {
         let who = Claimer { session: resume.lease_id, ..self.who.clone() };
         let most = usize::from(RUNNER_CAPACITY_MAX).max(RUNNER_RESUMED_MAX);
@@ -79,7 +79,7 @@ impl Connection {
         self.who = who;
         for job in jobs {
             let acked = match &resume.last_acked {
-                // One that is not named is not known: its assignment was lost on the way.
+                // A run that is not named is unknown to the runner: its assignment was lost in transit.
                 LastAcked::Runs(runs) => Some(runs.get(&job.context.run_id).copied().unwrap_or(0)),
                 LastAcked::All(_) | LastAcked::None => None,
             };
@@ -88,7 +88,7 @@ impl Connection {
         self.hub.runner_sessions.take(self.who.session)
     }
 
-    /// Tells of the runs that were lost, assigns those the runner does not know of, and repeats answers.
+    /// Reports the runs that were lost, assigns those the runner does not know of, and repeats answers.
     async fn tell_what_became(&mut self, acked: &LastAcked) -> Result<(), Over> {
         let held: Vec<RunId> = self.held.keys().copied().collect();
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &held).await);

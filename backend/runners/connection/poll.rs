@@ -1,4 +1,4 @@
-//! What a connection does after a wake-up: take jobs, and see what became of the work it has.
+//! What a connection does after a wake-up: claims jobs, and checks the state of its runs.
 
 use super::{Connection, Step, later};
 use crate::{
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Connection {
-    /// One look at everything.
+    /// Checks everything once.
     pub(super) async fn look(&mut self) -> Step {
         let _turn = self.hub.looks.take(&self.peer.owner, 1).await;
         let held: Vec<RunId> = self.held.keys().copied().collect();
@@ -23,16 +23,16 @@ impl Connection {
         self.claim().await
     }
 
-    /// Takes as many jobs as there is room for.
+    /// Claims as many jobs as there is room for.
     pub(super) async fn claim(&mut self) -> Step {
-        // Also without room: whoever is busy serves its agents all the same, and that is noted with the claim.
+        // Also without room: a busy runner still serves its agents, and that is recorded with the claim.
         let free = self.capacity.saturating_sub(self.held.len());
         if self.hub.draining.is_cancelled() {
             return Ok(());
         }
         let claimed = self.hub.dispatch.claim(&self.who, &self.agents, free).await;
         let jobs = later(claimed).unwrap_or_default();
-        // Whoever takes a run up learns what was answered before.
+        // A runner that takes over a run is sent the earlier answers.
         let repeated: Vec<RunId> = jobs.iter().filter(|job| job.attempt > 1).map(|job| job.context.run_id).collect();
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &repeated).await);
         for job in jobs {
@@ -41,12 +41,12 @@ impl Connection {
             let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run_id));
             let assign = ToRunner::Assign(Box::new(held.assign(answers)));
             if let Some(before) = self.held.get(&run_id).filter(|before| before.is_leaving) {
-                // Its own `run.done` has just given the job back, and it is the first to take it up again.
+                // Its own `run.done` has just released the job, and it is the first to claim it again.
                 let ack = Ack { run_id, n: before.answered, last_seq: before.last_seq.get() };
                 self.leave(run_id);
                 self.say(&ToRunner::Ack(ack)).await?;
             }
-            // Its own lease had lapsed, and it is the first to take the job up again.
+            // Its own lease had lapsed, and it is the first to claim the job again.
             self.lost(run_id).await?;
             self.left.retain(|left| left.run_id != run_id);
             self.held.insert(run_id, held);
@@ -55,7 +55,7 @@ impl Connection {
         self.tell(interrupts).await
     }
 
-    /// Tells the answers to these runs' interrupts that the runner has not been told by this connection.
+    /// Sends the answers to these runs' interrupts that this connection has not sent yet.
     pub(super) async fn tell_answers(&mut self, runs: Vec<RunId>) -> Step {
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &runs).await);
         self.tell(interrupts).await
@@ -76,7 +76,7 @@ impl Connection {
         Ok(())
     }
 
-    /// An answer is told once per connection.
+    /// An answer is sent once per connection.
     fn is_news(&mut self, answer: &Answered) -> bool {
         let Some(held) = self.held.get_mut(&answer.run_id) else { return false };
         held.asked.remove(&answer.interrupt_id);
@@ -86,12 +86,12 @@ impl Connection {
         held.told.insert(answer.interrupt_id.clone())
     }
 
-    /// Cancels what has ended by somebody else's doing, and lets go of what is lost.
+    /// Cancels runs that another party ended, and drops those whose lease is lost.
     pub(super) async fn end_lost_runs(&mut self, runs: &[RunId]) -> Step {
         let held: Vec<_> = runs
             .iter()
             .filter_map(|run| self.held.get(run))
-            // What is on its way into the log tells by itself.
+            // A task in progress reports by itself.
             .filter(|held| !held.is_busy)
             .map(|held| (held.job.context.run_id, held.job.lease_id))
             .collect();
@@ -109,7 +109,7 @@ impl Connection {
         Ok(())
     }
 
-    /// Why a run was cancelled, in the words of whoever did.
+    /// Why a run was cancelled, as stated by the party that cancelled it.
     async fn reason(&mut self, run_id: RunId, standing: JobState, status: Status) -> Option<String> {
         if status != Status::Cancelled {
             return Some(format!("the run is {}", status.as_str()));

@@ -15,7 +15,7 @@ use crate::domain::{
 #[derive(Default)]
 pub(super) struct Events<'a> {
     pub run_id: Vec<Uuid>,
-    /// Which of the batch's heads is the event's run's, from 1.
+    /// The index, from 1, of the event's run among the batch's heads.
     pub head: Vec<i32>,
     /// 1 for the first event of its run in the batch.
     pub nth: Vec<i64>,
@@ -55,14 +55,14 @@ impl<'a> Events<'a> {
     }
 }
 
-/// The heads a batch moves.
+/// The heads that a batch moves.
 #[derive(Default)]
 pub(super) struct Heads<'a> {
     pub run_id: Vec<Uuid>,
     pub owner_id: Vec<&'a str>,
     pub status_before: Vec<&'a str>,
     pub status: Vec<&'a str>,
-    /// Null where the events may get later numbers.
+    /// Null if the events may get later numbers.
     pub seq_before: Vec<Option<i64>>,
     pub events: Vec<i64>,
     pub last_index: Vec<i64>,
@@ -113,7 +113,7 @@ pub(super) struct NewRunRows<'a> {
     pub title: Vec<Option<&'a str>>,
     pub input: Vec<Option<&'a str>>,
     pub metadata: Vec<&'a str>,
-    /// A JSON array of each run's tags: an array of arrays would have to be a rectangle.
+    /// A JSON array of each run's tags: Postgres arrays of arrays must be rectangular.
     pub tags: Vec<String>,
     pub lease_ms: Vec<Option<i64>>,
     pub request_hash: Vec<&'a [u8]>,

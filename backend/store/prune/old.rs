@@ -1,4 +1,4 @@
-//! Checkpoints that the engine has left behind in threads that go on.
+//! Old checkpoints of the engine in threads that are still in use.
 
 use crate::store::threads::Threads;
 use chrono::{DateTime, Utc};
@@ -7,8 +7,8 @@ use super::{Pruned, drop_unused_blobs};
 use crate::{domain::principal::OwnerId, store::Error};
 
 impl Threads<'_> {
-    /// Leaves, of the checkpoints that the engine made, the newest `keep` of each thread, and the newest of every run that
-    /// has not ended. Looks at up to `limit` threads of all owners that were used since then.
+    /// Of the checkpoints that the engine made, keeps the newest `keep` of each thread, and the newest of every run
+    /// that has not ended. Checks up to `limit` threads of all owners that were used since then.
     pub async fn prune_old(self, keep: i64, since: DateTime<Utc>, limit: i64) -> Result<Pruned, Error> {
         let threads = self
             .maintenance(async |mut connection| {
@@ -26,7 +26,7 @@ impl Threads<'_> {
             .await?;
         let mut gone = Pruned::default();
         for thread in threads {
-            // Each by itself: one that is too large to go in time must not keep the others.
+            // Each in its own transaction: one that is too large to be removed in time must not keep the others.
             match self.prune_thread(&OwnerId::trusted(&thread.owner_id), thread.thread_no, keep).await {
                 Ok(one) => gone += one,
                 Err(error) => tracing::warn!(error = &error as &dyn std::error::Error, "old checkpoints not pruned"),
@@ -35,7 +35,7 @@ impl Threads<'_> {
         Ok(gone)
     }
 
-    /// Does not wait for a thread that somebody uses at this moment: it is looked at again.
+    /// Skips a thread that is locked at this moment: it will be checked again.
     async fn prune_thread(self, owner: &OwnerId, thread_no: i64, keep: i64) -> Result<Pruned, Error> {
         self.transaction(owner, async |mut tx| {
             let numbers = sqlx::query_scalar!(
@@ -58,7 +58,7 @@ impl Threads<'_> {
                          and m.age > $3 and not (m.age_in_run = 1 and exists (
                              select from store.run r join store.thread t using (owner_id, thread_id)
                              where t.thread_no = any ($2) and t.owner_id = $1 and r.run_id::text = m.run_id
-                               and r.status not in ('completed', 'failed', 'cancelled')))
+                               and not store.has_ended(r.status)))
                        returning c.thread_no, c.checkpoint_id
                    ), written as (
                        delete from store.pending_write w using old o

@@ -22,13 +22,13 @@ pub(super) struct Locked<'a> {
     owner: &'a OwnerId,
     chat: &'a Chat,
     base: ThreadBase,
-    /// As it was read.
+    /// The counter as read.
     before: i64,
     pub(super) counter: i64,
 }
 
 impl Sessions<'_> {
-    /// Raises every counter above what is in use, as a database that was restored or edited may need it. Says how many.
+    /// Raises every counter above the numbers in use, as a restored or edited database may need. Returns how many.
     pub async fn raise_counters(self) -> Result<u64, Error> {
         let (mut raised, mut after) = (0, (String::new(), String::new(), String::new()));
         loop {
@@ -70,7 +70,7 @@ impl Sessions<'_> {
 }
 
 impl<'a> Locked<'a> {
-    /// Takes the chat's row in a transaction of its owner.
+    /// Locks the chat's row in a transaction of its owner.
     pub(super) async fn take(mut tx: Tx, owner: &'a OwnerId, chat: &'a Chat) -> Result<Self, Error> {
         let base = ThreadBase::of(&chat.channel, &chat.chat_id);
         let counter = sqlx::query_scalar!(
@@ -87,7 +87,7 @@ impl<'a> Locked<'a> {
         Ok(Self { tx, owner, chat, base, before: counter, counter })
     }
 
-    /// The chat's open session: its id, its thread and when something was last said.
+    /// The chat's open session: its id, its thread and the time of the last activity.
     pub(super) async fn open(&mut self) -> Result<Option<(String, String, DateTime<Utc>)>, Error> {
         let row = sqlx::query!(
             r#"select session_id, thread_id, last_activity_at from store.session
@@ -101,7 +101,7 @@ impl<'a> Locked<'a> {
         Ok(row.map(|row| (row.session_id, row.thread_id, row.last_activity_at)))
     }
 
-    /// The session that something said now belongs to.
+    /// The session that a message arriving now belongs to.
     pub(super) async fn session(
         &mut self,
         keeping: SessionPolicy,
@@ -113,7 +113,7 @@ impl<'a> Locked<'a> {
                 let (session_id, thread_id) = (Name::trusted(&session_id), ThreadId::trusted(&thread_id));
                 return Ok(MessageSession { session_id, thread_id, is_new: false });
             }
-            // It was over when the time had passed, not when somebody came to look.
+            // It ended when the timeout passed, not when that was noticed.
             self.end(EndReason::Idle, last_activity_at + TimeDelta::seconds(keeping.idle_timeout_s)).await?;
             self.counter += i64::from(keeping.thread_per_session);
         }
@@ -124,7 +124,7 @@ impl<'a> Locked<'a> {
         Ok(MessageSession { session_id: fresh, thread_id, is_new: true })
     }
 
-    /// Makes a session on the thread with this number. The chat has no other that is open.
+    /// Creates a session on the thread with this number. The chat must have no open one.
     pub(super) async fn begin(
         &mut self,
         fresh: &Name,
@@ -149,7 +149,7 @@ impl<'a> Locked<'a> {
         Ok(())
     }
 
-    /// The largest number of a thread of this chat that is in use, and whether a session of this chat made it.
+    /// The largest thread number of this chat in use, and whether it belongs to a session of this chat.
     async fn highest(&mut self) -> Result<(Option<i64>, bool), Error> {
         let row = sqlx::query!(
             r#"select u.highest,

@@ -1,4 +1,4 @@
-//! What was said in a conversation, line by line, as every server tells it.
+//! The log of a conversation, line by line, the same on every server.
 
 use crate::store::sessions::Sessions;
 use crate::{
@@ -6,7 +6,7 @@ use crate::{
     store::{Error, page::page, transaction::Tx},
 };
 
-/// Lines in their order, and where the next page begins.
+/// Lines in order, and where the next page begins.
 #[derive(Debug)]
 pub struct Lines {
     /// Each ends with a line feed.
@@ -21,7 +21,7 @@ struct Line {
 }
 
 impl Sessions<'_> {
-    /// A page of a thread's lines behind a place, 0 at first.
+    /// A page of a thread's lines after a place, 0 at first.
     pub async fn lines(self, owner: &OwnerId, thread: &ThreadId, after: i64) -> Result<Lines, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query_as!(
@@ -42,7 +42,7 @@ impl Sessions<'_> {
     }
 }
 
-/// Adds what a user wrote. The number of the message makes a line that is added again one.
+/// Adds a user's message. Its key is the message's number, so adding it again has no effect.
 pub(super) async fn insert_line(
     tx: &mut Tx,
     owner: &OwnerId,

@@ -1,4 +1,4 @@
-//! A thread that begins with a state from elsewhere, and the session of the chat that it is called like.
+//! A thread that begins with a restored state, and the session of the chat after which it is named.
 
 use crate::store::sessions::Sessions;
 use chrono::{DateTime, TimeDelta, Utc};
@@ -17,20 +17,20 @@ use crate::{
     },
 };
 
-/// The chat that a thread is called like.
+/// The chat after which a thread is named.
 #[derive(Clone, Debug)]
 pub struct CalledLike {
     pub chat: Chat,
-    /// The thread's number in it.
+    /// The thread's number in the chat.
     pub number: i64,
     pub keeping: SessionPolicy,
-    /// What the session would be called.
+    /// The id of the session, if one is created.
     pub fresh: Name,
 }
 
 impl Sessions<'_> {
-    /// Keeps the first checkpoint of a thread, and lets the chat go on with the thread, unless it has an open session
-    /// on another. All or nothing; `None` when the thread holds checkpoints already, else the chat's session on it.
+    /// Stores the first checkpoint of a thread, and lets the chat continue on the thread, unless it has an open session
+    /// on another. All or nothing; `None` if the thread has checkpoints already, else the chat's session on it.
     pub async fn begin_thread(
         self,
         owner: &OwnerId,
@@ -57,8 +57,8 @@ impl Sessions<'_> {
     }
 }
 
-/// Keeps a checkpoint in a thread that holds none. Whoever does the same at once waits here for the thread's row, and
-/// finds this one then.
+/// Stores a checkpoint in a thread that has none. A concurrent call waits here for the thread's row, and then finds
+/// this one.
 async fn put_first(
     tx: &mut Tx,
     owner: &OwnerId,
@@ -90,7 +90,7 @@ async fn put_first(
 }
 
 impl Locked<'_> {
-    /// The chat's session on this thread: the one that is open there, or a new one where none is.
+    /// The chat's session on this thread: the open one, or a new one if the chat has none open.
     async fn go_on_with(
         &mut self,
         thread: &ThreadId,

@@ -64,13 +64,13 @@ with recursive moment as (
                or j.attempt > 0 and r.status = 'running'
                or j.attempt > 0 and r.status = 'waiting' and not exists (
                    select from store.run c
-                   where c.parent_run_id = j.run_id and c.status not in ('completed', 'failed', 'cancelled')))
+                   where c.parent_run_id = j.run_id and not store.has_ended(c.status)))
           -- Nobody works in this thread before its turn, nor while somebody does.
           and not exists (
               select from store.job o
               join store.run w on w.run_id = o.run_id
               where o.owner_id = j.owner_id and o.thread_id = j.thread_id and o.line_run_id <> j.line_run_id
-                and w.status not in ('completed', 'failed', 'cancelled')
+                and not store.has_ended(w.status)
                 and (o.attempt > 0 or w.status = 'queued')
                 and ((o.line_at, o.line_run_id) < (j.line_at, j.line_run_id)
                      or o.lease_id is not null and o.lease_until > (select now from moment)))

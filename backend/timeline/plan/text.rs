@@ -1,4 +1,4 @@
-//! What will be open of a run's texts once everything planned so far is published.
+//! A run's open texts as they will be once everything planned so far is published.
 
 use std::collections::HashMap;
 
@@ -8,20 +8,20 @@ use crate::domain::{
     open::{Closes, Lengths, Overflow},
 };
 
-/// How much a run has open now, and how much of it is a span's; `None` when that is not open.
+/// The lengths of a run's open texts, and the bytes of a span's; `None` if the span is not open.
 pub(crate) type OpenNow<'a> = dyn Fn(RunId, &SpanId) -> (Lengths, Option<usize>) + Sync + 'a;
 
-/// The texts of one run, by length.
+/// The lengths of one run's open texts.
 #[derive(Default)]
 pub(super) struct PlannedText {
     /// `None` until the first span is looked at.
     lengths: Option<Lengths>,
-    /// Of the spans that were looked at.
+    /// The bytes of the spans that were looked at.
     spans: HashMap<SpanId, Option<usize>>,
 }
 
 impl PlannedText {
-    /// Takes the events of one emission, all of them or none. Duplicates, which are not fresh, close nothing.
+    /// Applies the events of one emission, all or none. Duplicates, which are not fresh, close nothing.
     pub(super) fn take(
         &mut self,
         run: RunId,

@@ -1,4 +1,4 @@
-//! The process that floods: it prepares, says so, does its worst until it is told to stop, and says what it was answered.
+//! The process that floods: it prepares, reports that, floods until it is told to stop, and reports the answers it got.
 
 use std::{
     collections::BTreeMap,
@@ -26,7 +26,7 @@ pub(crate) const FLAG: &str = "--flood";
 /// Connections of a flood of requests.
 pub(super) const CONNECTIONS: usize = 32;
 const PAUSE: Duration = Duration::from_millis(20);
-/// A payload just below the bound of what stays in an event, bytes.
+/// A payload just below the bound for payloads kept in an event, bytes.
 pub(super) const PAYLOAD: usize = 65_000;
 
 /// What is flooded.
@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     OpenText,
     /// Single events.
     Singles,
-    /// Large batches.
+    /// Single events.
     Batches,
     /// Streams that nobody reads, of a run with much open text.
     UnreadStreams,
@@ -50,12 +50,20 @@ pub(crate) enum Kind {
     StalledTokens,
     /// The end of a small owner's feed, beside a big log.
     Feeds,
-    /// Uploads that take for ever.
+    /// Uploads that take forever.
     SlowUploads,
-    /// Bodies that take for ever, by the thousand.
+    /// Bodies that take forever, by the thousand.
     SlowBodies,
     /// Hundreds of jobs.
     Jobs,
+    /// Checkpoints of the maximum size.
+    Checkpoints,
+    /// Thousands of streams that are read a few bytes at a time, on runs with large live frames.
+    DrippingStreams,
+    /// Deletions, of runs that are there and of such as are not.
+    Deletions,
+    /// Large batches whose clients leave before the answer.
+    Leavers,
 }
 
 impl Kind {
@@ -69,7 +77,7 @@ impl Kind {
     }
 }
 
-/// Whoever floods.
+/// The attacker.
 #[derive(Clone)]
 pub(super) struct Attacker {
     pub(super) address: SocketAddr,
@@ -90,7 +98,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
     let kind = Kind::from_str(kind, false).map_err(anyhow::Error::msg)?;
     let attacker =
         Attacker { address: address.parse()?, token: token.clone(), small: scale == "small", answers: Arc::default() };
-    // One that nobody reads must not hold the others up, so two threads at least.
+    // One stuck task must not hold the others up, so at least two threads.
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     runtime.block_on(attacker.run(kind))?;
     runtime.shutdown_background();
@@ -100,13 +108,14 @@ pub(crate) fn main() -> anyhow::Result<()> {
 impl Attacker {
     async fn run(self, kind: Kind) -> anyhow::Result<()> {
         let mut runs = Vec::new();
-        for _ in 0..if kind == Kind::StalledTokens { self.pick(10, 40) } else { 1 } {
+        for _ in 0..if matches!(kind, Kind::StalledTokens | Kind::DrippingStreams) { self.pick(10, 40) } else { 1 } {
             let run = self.client()?.create_run(&json!({ "title": "flood" })).await?;
             runs.push(run["run_id"].as_str().context("a run without an id")?.to_owned());
         }
         match kind {
             Kind::OpenText => emits::open_text(&self, &runs[0], 250).await?,
             Kind::UnreadStreams => emits::open_text(&self, &runs[0], self.pick(20, 128)).await?,
+            Kind::Checkpoints => emits::checkpoint(&self, self.pick(2, 30)).await?,
             Kind::Timelines | Kind::Pages => emits::wide_spans(&self, &runs[0], self.pick(200, 2_040)).await?,
             _ => {}
         }
@@ -126,6 +135,13 @@ impl Attacker {
                 Kind::RunnerFrames => holds::runner_frames(&self, self.pick(20, 100)).await,
                 Kind::SlowUploads => holds::slow_uploads(&self, &runs[0], 64).await,
                 Kind::SlowBodies => holds::slow_bodies(&self, &runs[0], self.pick(500, 4_200)).await,
+                Kind::Checkpoints => reads::again(&self, "/api/threads/flood/checkpoints/latest", 20).await,
+                Kind::DrippingStreams => {
+                    let streams = holds::dripping(&self, &runs, self.pick(100, 5_000));
+                    tokio::join!(streams, emits::large(&self, &runs));
+                }
+                Kind::Deletions => emits::deletions(&self).await,
+                Kind::Leavers => holds::leavers(&self, &runs[0]).await,
                 Kind::Jobs => emits::jobs(&self, self.pick(100, 300)).await,
             }
         };
@@ -135,7 +151,7 @@ impl Attacker {
             _ = told => {}
         }
         let answers = self.answers();
-        // What is left open is closed, as by somebody who goes away.
+        // What is left open is closed, as by a client that leaves.
         for run_id in &runs {
             let _ = self.client()?.cancel(run_id, None).await;
         }
@@ -151,7 +167,7 @@ impl Attacker {
         Ok(Client::new(&format!("http://{}", self.address), Some(self.token.clone()))?)
     }
 
-    /// Notes what came of a request.
+    /// Records the result of a request.
     pub(super) fn note(&self, answer: impl Into<String>) {
         *lock(&self.answers).entry(answer.into()).or_default() += 1;
     }
@@ -162,7 +178,7 @@ impl Attacker {
         if lines.is_empty() { "nothing".to_owned() } else { lines.join(", ") }
     }
 
-    /// Emits in one request; a refusal is noted and a short rest taken.
+    /// Emits in one request; a rejection is recorded and followed by a short pause.
     pub(super) async fn emit(&self, client: &Client, run_id: &str, events: &[Value]) {
         match client.emit(run_id, events).await {
             Ok(_) => self.note("200"),
@@ -173,7 +189,7 @@ impl Attacker {
         }
     }
 
-    /// The head of a request, with more lines.
+    /// The head of a request, with additional lines.
     pub(super) fn head(&self, request: &str, lines: &str) -> String {
         let Self { address, token, .. } = self;
         format!("{request} HTTP/1.1\r\nhost: {address}\r\nauthorization: Bearer {token}\r\n{lines}\r\n")

@@ -1,11 +1,12 @@
 //! Floods that write.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
 use serde_json::{Value, json};
 use tokio::time::{Duration, sleep};
 
 use super::attack::{Attacker, CONNECTIONS, PAYLOAD};
 
-/// Opens so many MiB of text.
+/// Opens this many MiB of text.
 pub(super) async fn open_text(attacker: &Attacker, run_id: &str, mebibytes: usize) -> anyhow::Result<()> {
     let (client, text) = (attacker.client()?, "x".repeat(PAYLOAD));
     for span in 0..mebibytes {
@@ -16,7 +17,7 @@ pub(super) async fn open_text(attacker: &Attacker, run_id: &str, mebibytes: usiz
     Ok(())
 }
 
-/// Spans with names as long as they may be.
+/// Spans with names of the maximum length.
 pub(super) async fn wide_spans(attacker: &Attacker, run_id: &str, spans: usize) -> anyhow::Result<()> {
     let (client, name) = (attacker.client()?, "x".repeat(PAYLOAD));
     let numbers: Vec<usize> = (0..spans).collect();
@@ -29,12 +30,29 @@ pub(super) async fn wide_spans(attacker: &Attacker, run_id: &str, spans: usize) 
     Ok(())
 }
 
-/// The same request on many connections, for ever.
+/// A checkpoint with this many MiB of values, and as many of pending writes.
+pub(super) async fn checkpoint(attacker: &Attacker, mebibytes: usize) -> anyhow::Result<()> {
+    let (client, half) = (attacker.client()?, STANDARD.encode(vec![7; mebibytes * 512 * 1024]));
+    let value = json!({ "version": 1, "t": "bytes", "b": half });
+    for (id, channel) in [("1", "a"), ("2", "b")] {
+        let body = json!({
+            "checkpoint": { "t": "null" }, "versions": { "a": 1, "b": 1 }, "blobs": { channel: value },
+        });
+        client.put::<Value>(&["threads", "flood", "checkpoints", id], &body).await?;
+        let write = json!({ "idx": 0, "channel": "c", "t": "bytes", "b": half });
+        let writes = json!({ "task_id": channel, "writes": [write] });
+        client.put::<Value>(&["threads", "flood", "checkpoints", "2", "writes"], &writes).await?;
+        attacker.note("put");
+    }
+    Ok(())
+}
+
+/// The same request on many connections, forever.
 async fn again(attacker: &Attacker, run_id: &str, events: impl Fn(usize) -> Vec<Value>) {
     let connections = (0..CONNECTIONS).map(|number| {
         let (attacker, run_id, events) = (attacker.clone(), run_id.to_owned(), events(number));
         tokio::spawn(async move {
-            // One client has connections of its own.
+            // Each client has its own connections.
             let Ok(client) = attacker.client() else { return };
             loop {
                 attacker.emit(&client, &run_id, &events).await;
@@ -75,7 +93,39 @@ pub(super) async fn tokens(attacker: &Attacker, runs: &[String]) {
     futures::future::join_all(connections).await;
 }
 
-/// Jobs that take seconds each, as soon as there may be more.
+/// Events that just fit into a row of the log, one after the other on each run.
+pub(super) async fn large(attacker: &Attacker, runs: &[String]) {
+    let emitting = runs.iter().map(|run_id| async move {
+        let Ok(client) = attacker.client() else { return };
+        let event = [json!({ "type": "custom.large", "payload": { "fill": "x".repeat(PAYLOAD) } })];
+        loop {
+            attacker.emit(&client, run_id, &event).await;
+            sleep(Duration::from_millis(100)).await;
+        }
+    });
+    futures::future::join_all(emitting).await;
+}
+
+/// Runs that are created, ended and deleted, and many that do not exist.
+pub(super) async fn deletions(attacker: &Attacker) {
+    let deleting = (0..CONNECTIONS).map(|number| async move {
+        let Ok(client) = attacker.client() else { return };
+        for round in 0_u64.. {
+            let mut run_id = "01900000-0000-7000-8000-000000000000".to_owned();
+            if number % 4 == 0 && round % 4 == 0 {
+                let Ok(run) = client.create_run(&json!({})).await else { continue };
+                run_id = run["run_id"].as_str().unwrap_or_default().to_owned();
+                _ = client.cancel(&run_id, None).await;
+            }
+            let deleted = client.delete(&["runs", &run_id]).await;
+            let status = |status: Option<u16>| status.map_or_else(|| "cut".to_owned(), |status| status.to_string());
+            attacker.note(deleted.map_or_else(|error| status(error.status), |()| "204".to_owned()));
+        }
+    });
+    futures::future::join_all(deleting).await;
+}
+
+/// Jobs that take seconds each, as soon as more are allowed.
 pub(super) async fn jobs(attacker: &Attacker, count: usize) {
     let Ok(client) = attacker.client() else { return };
     loop {

@@ -1,19 +1,20 @@
-//! Floods that hold on to what they have: streams nobody reads, bodies and frames that are never finished.
+//! Floods that hold on to resources: streams that are not read, bodies and frames that are never finished.
 
-use std::io;
+use std::{io, sync::Arc};
 
+use serde_json::json;
 use tokio::{
-    io::AsyncWriteExt as _,
+    io::{AsyncReadExt as _, AsyncWriteExt as _},
     net::TcpStream,
     time::{Duration, sleep},
 };
 
-use super::attack::Attacker;
+use super::attack::{Attacker, CONNECTIONS};
 
-/// A byte every so often: less than any silence that is not allowed.
+/// The interval between bytes: shorter than any silence that is not allowed.
 const DRIP: Duration = Duration::from_secs(4);
 
-/// Keeps so many sockets open, and opens another for one that is cut.
+/// Keeps this many sockets open, and opens another for one that is cut.
 async fn keep<F>(attacker: &Attacker, count: usize, hold: impl Fn(Attacker, usize) -> F + Clone + Send + Sync + 'static)
 where
     F: Future<Output = io::Result<()>> + Send,
@@ -21,7 +22,7 @@ where
     let tasks = (0..count).map(|number| {
         let (attacker, hold) = (attacker.clone(), hold.clone());
         tokio::spawn(async move {
-            // Not all in one moment, which would be a flood of connections.
+            // Not all at once, which would be a flood of connections.
             sleep(Duration::from_micros(500) * u32::try_from(number).unwrap_or(u32::MAX)).await;
             loop {
                 let ended = hold(attacker.clone(), number).await;
@@ -33,7 +34,7 @@ where
     futures::future::join_all(tasks.collect::<Vec<_>>()).await;
 }
 
-/// Sends a byte now and then until the other side has enough, and notes what it said.
+/// Sends a byte from time to time until the other side has had enough, and records what it answered.
 async fn drip(attacker: &Attacker, mut stream: TcpStream, piece: &[u8]) -> io::Result<()> {
     loop {
         sleep(DRIP).await;
@@ -53,13 +54,52 @@ pub(super) async fn unread(attacker: &Attacker, runs: &[String], count: usize) {
         async move {
             let stream = attacker.socket(attacker.head(&request, "").as_bytes()).await?;
             attacker.note("opened");
-            // The other side gives up some time; until then nothing is read.
+            // The other side will abandon it at some point; until then nothing is read.
             loop {
                 sleep(DRIP / 4).await;
                 if is_dead(&stream) {
                     return Ok(());
                 }
             }
+        }
+    })
+    .await;
+}
+
+/// Streams of which a little is read from time to time.
+pub(super) async fn dripping(attacker: &Attacker, runs: &[String], count: usize) {
+    let runs = runs.to_vec();
+    keep(attacker, count, move |attacker, number| {
+        let request = format!("GET /api/stream/runs/{}?tail=0", runs[number % runs.len()]);
+        async move {
+            let mut stream = attacker.socket(attacker.head(&request, "").as_bytes()).await?;
+            attacker.note("opened");
+            let mut piece = [0; 256];
+            loop {
+                sleep(DRIP).await;
+                if stream.read(&mut piece).await? == 0 {
+                    return Ok(());
+                }
+            }
+        }
+    })
+    .await;
+}
+
+/// Batches of almost the largest body, whose senders leave before they are stored.
+pub(super) async fn leavers(attacker: &Attacker, run_id: &str) {
+    let fill = "x".repeat(1_400);
+    let events: Vec<_> =
+        (0..5_000).map(|n| json!({ "type": "custom.flood", "payload": { "n": n, "fill": fill } })).collect();
+    let body: Arc<str> = serde_json::Value::from(events).to_string().into();
+    let request = format!("POST /api/runs/{run_id}/events");
+    keep(attacker, CONNECTIONS, move |attacker, _| {
+        let lines = format!("content-type: application/json\r\ncontent-length: {}\r\n", body.len());
+        let (head, body) = (attacker.head(&request, &lines), Arc::clone(&body));
+        async move {
+            let mut stream = attacker.socket(head.as_bytes()).await?;
+            stream.write_all(body.as_bytes()).await?;
+            stream.shutdown().await
         }
     })
     .await;

@@ -1,27 +1,27 @@
-//! What a flood may do to a stranger. Pure.
+//! What a flood may do to other principals. Pure.
 //!
-//! Nobody else's request is refused, nobody else's emit takes longer than 5 s, `/readyz` stays 200, and the server's
-//! memory has a bound and comes back. How much slower others get is told: on a machine where the flood takes the
-//! processors away it says more about the machine.
+//! No request of another principal is rejected, none of its emits takes longer than 5 s, `/readyz` stays 200, and the
+//! server's memory has a bound and is released. How much slower others get is only reported: on a machine where the
+//! flood takes the processors away it says more about the machine.
 
 use std::{collections::BTreeMap, time::Duration};
 
 use crate::{self_check::Plant, stage::percentile};
 
-/// No emit of a stranger takes longer, and no job of a stranger waits longer.
+/// No emit of the stranger may take longer, and no job of the stranger may wait longer.
 pub(super) const STRANGER_MAX: Duration = Duration::from_secs(5);
 /// How much the server may have grown after the rest: rings, pools, and an allocator's slack.
 const AFTER_MIB_MAX: u64 = 128;
-/// How much it may grow meanwhile: bodies under way and open texts have 256 MiB each, see `docs/protocol.md`.
+/// How much it may grow in between: bodies in progress and open texts have 256 MiB each, see `docs/protocol.md`.
 const PEAK_MIB_MAX: u64 = 640;
-/// A ratio of p99 over it is told.
+/// A ratio of p99 above this is reported.
 const RATIO_TOLD: f64 = 2.0;
 
-/// What the stranger did, by the name of it.
+/// What the stranger measured, by name.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Figures {
     pub(super) took: BTreeMap<&'static str, Vec<Duration>>,
-    /// Refusals and requests without an answer, by what was said.
+    /// Rejections and requests without an answer, by text.
     pub(super) refused: BTreeMap<(&'static str, String), usize>,
 }
 
@@ -32,7 +32,7 @@ impl Figures {
         percentile(&took, of_thousand)
     }
 
-    /// Two of them in a line.
+    /// Both in one line.
     pub(super) fn beside(quiet: &Self, flood: &Self) -> String {
         let part = |figures: &Self, name| {
             let ms = |of_thousand| figures.of(name, of_thousand).as_secs_f64() * 1_000.0;
@@ -48,18 +48,18 @@ impl Figures {
     }
 }
 
-/// A flood and what it did.
+/// A flood and its effect.
 #[derive(Clone, Debug)]
 pub(super) struct Flood {
     pub(super) quiet: Figures,
     pub(super) attacked: Figures,
-    /// Of a hundred looks at `/readyz`.
+    /// The percentage of `/readyz` probes that found it ready.
     pub(super) ready: usize,
     /// Resident memory before, at its highest, and after the rest, MiB.
     pub(super) start: u64,
     pub(super) peak: u64,
     pub(super) after: u64,
-    /// Memory is judged at full scale only: a short rest says nothing.
+    /// Memory is only judged at full scale: a short rest says nothing.
     pub(super) small: bool,
 }
 

@@ -1,10 +1,10 @@
-//! One principal does its worst with one credential, one kind of flood at a time, beside a stranger who is measured.
+//! One principal floods with one credential, one kind of flood at a time, beside a stranger who is measured.
 //!
-//! The stranger emits, reads pages, uploads, creates runs, opens streams and follows one: first in quiet, then under the
-//! flood. The flood comes from a process of its own with a low priority ([`attack`]), so that what is measured is the
-//! server and not the generator; where there are two processors the server and its Postgres have the first half and
-//! everything of the harness the second. [`judge`] says what must hold; ratios are told and not judged, since on a small
-//! machine everybody shares the processors with the flood.
+//! The stranger emits, reads pages, uploads, creates runs, opens streams and follows one: first in quiet, then under
+//! the flood. The flood comes from a separate process with a low priority ([`attack`]), so that the server is measured
+//! and not the generator; if there are two processors the server and its Postgres get the first half and the whole
+//! harness the second. [`judge`] defines what must hold; ratios are reported and not judged, since on a small machine
+//! everything shares the processors with the flood.
 
 pub(crate) mod attack;
 mod emits;
@@ -47,7 +47,7 @@ use crate::{
 const SECRET: &str = "a secret of at least thirty-two bytes";
 /// Longest wait until a flood is ready to begin.
 const PREPARED_MAX: Duration = Duration::from_mins(3);
-/// What an agent of the floods takes for a run, milliseconds.
+/// How long the floods' agent takes for a run, milliseconds.
 const JOB_MS: u64 = 4_000;
 
 /// How long each part takes.
@@ -55,7 +55,7 @@ const JOB_MS: u64 = 4_000;
 pub(crate) struct Scale {
     quiet: Duration,
     flood: Duration,
-    /// After the flood, before memory is looked at again.
+    /// After the flood, before memory is measured again.
     rest: Duration,
     pub(crate) small: bool,
 }
@@ -73,7 +73,7 @@ pub(crate) fn kinds(only: Option<Kind>, small: bool) -> impl Iterator<Item = Kin
     Kind::value_variants().iter().copied().filter(wanted)
 }
 
-/// One kind on a server of its own.
+/// One kind, on its own server.
 pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Result<Verdict> {
     let scale = Scale::of(small);
     let site = Site::new()?;
@@ -92,7 +92,7 @@ pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Resu
         big_log(&server, if scale.small { 50_000 } else { 3_000_000 }).await?;
     }
     let jobs = kind == Kind::Jobs;
-    // Whatever is made once is made before anything is measured.
+    // What is only created once is created before anything is measured.
     measure(&stranger, Duration::from_millis(500), jobs).await?;
     let start = memory(server.pid(), "VmRSS:")?;
     let quiet = measure(&stranger, if jobs { Duration::from_millis(JOB_MS * 2) } else { scale.quiet }, jobs).await?;
@@ -141,7 +141,7 @@ fn token(subject: &str) -> anyhow::Result<String> {
     Ok(encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes()))?)
 }
 
-/// Of a process, MiB.
+/// Memory of a process, MiB.
 fn memory(pid: u32, figure: &str) -> anyhow::Result<u64> {
     let status = std::fs::read_to_string(format!("/proc/{pid}/status"))?;
     let line = status.lines().find_map(|line| line.strip_prefix(figure)).context("no figure of memory")?;
@@ -162,7 +162,7 @@ fn bind_apart(server: impl Iterator<Item = u32>) {
     bind(std::process::id(), format!("{}-{}", count / 2, count - 1));
 }
 
-/// So many events of somebody else's.
+/// This many events of another principal.
 async fn big_log(server: &Server, events: usize) -> anyhow::Result<()> {
     const BATCH: usize = 4_000;
     let client = Client::new(&server.url(), Some(token("another")?))?;
@@ -209,12 +209,12 @@ impl Attacker {
         line.context("the flood has ended by itself")
     }
 
-    /// Waits until it has begun, and says what it has prepared.
+    /// Waits until it has begun, and returns what it has prepared.
     async fn prepared(&mut self) -> anyhow::Result<String> {
         self.line().await
     }
 
-    /// Ends it, and says what it got.
+    /// Ends it, and returns its results.
     async fn stop(mut self) -> anyhow::Result<String> {
         let mut input = self.child.stdin.take().context("no input")?;
         input.write_all(b"stop\n").await?;

@@ -1,4 +1,4 @@
-//! Floods that ask, and read what they get.
+//! Floods of requests whose answers are read.
 
 use std::io;
 
@@ -7,7 +7,7 @@ use tokio::time::{Duration, sleep};
 use super::attack::Attacker;
 use crate::wire;
 
-/// The same answer on so many connections, for ever.
+/// The same request on this many connections, forever.
 pub(super) async fn again(attacker: &Attacker, path: &str, connections: usize) {
     flood(attacker, path, connections, |_| false).await;
 }

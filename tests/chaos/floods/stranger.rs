@@ -1,4 +1,4 @@
-//! Somebody else, who does a little of everything, one thing of a kind at a time, and takes the time.
+//! Another principal, who does a little of everything, one request of each kind at a time, and measures the times.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -24,14 +24,14 @@ use crate::{
 };
 
 const PAUSE: Duration = Duration::from_millis(25);
-/// Longest wait for one answer; one that takes longer counts as refused.
+/// Longest wait for one answer; one that takes longer counts as rejected.
 const ANSWER_MAX: Duration = Duration::from_secs(30);
-/// Longest wait, after the time is over, for what is under way.
+/// Longest wait, after the time is over, for what is in progress.
 const LAST_MAX: Duration = Duration::from_secs(8);
-/// A little less.
+/// Slightly less.
 const OVERDUE: Duration = Duration::from_millis(7_900);
 
-/// What a kind of request came to: nothing, or what was said instead.
+/// The result of a request: success, or the answer instead.
 type Came = Result<(), String>;
 
 #[derive(Clone)]
@@ -41,12 +41,12 @@ struct Stranger {
     token: String,
     run_id: String,
     figures: Arc<Mutex<Figures>>,
-    /// When the events went out that the live stream waits for.
+    /// When the events were sent that the live stream waits for.
     sent: Arc<Mutex<HashMap<u64, Instant>>>,
     over: CancellationToken,
 }
 
-/// What a stranger sees for so long; with `jobs` also how long a job takes.
+/// What a stranger observes for this long; with `jobs` also how long a job takes.
 pub(super) async fn measure(
     (address, token): &(SocketAddr, String),
     time: Duration,
@@ -98,7 +98,7 @@ async fn create(client: &Client) -> Result<Value, Error> {
 }
 
 impl Stranger {
-    /// Does the same again and again.
+    /// Repeats the same request.
     fn again<F>(
         &self,
         name: &'static str,
@@ -170,7 +170,7 @@ impl Stranger {
         let run_id = run["run_id"].as_str().unwrap_or_default().to_owned();
         loop {
             let run = self.client.run(&run_id).await.map_err(|error| said(&error))?;
-            // Its own time is the same in quiet, so only the wait for its beginning counts.
+            // Its own duration is the same in quiet, so only the wait for its beginning counts.
             if run["status"] != "queued" {
                 return Ok(());
             }
@@ -178,7 +178,7 @@ impl Stranger {
         }
     }
 
-    /// From the sending of an event to its arrival on a stream that is open.
+    /// From the sending of an event to its arrival on an open stream.
     async fn live(self) {
         #[derive(Deserialize)]
         struct Envelope {

@@ -1,8 +1,8 @@
-//! The process that is killed: one graph on the real store, timeline and journal, told to stand still or not.
+//! The process that is killed: one graph on the real store, timeline and checkpointer, told where to halt, if at all.
 //!
-//! It says on its standard output each place it comes to (`<number> <step> <what>`), and at the last `done`. Told to halt
-//! at a place, it stands there until it is killed. What its nodes do outside, they write into the ledger, a file that
-//! outlives it.
+//! It prints each place it reaches on its standard output (`<number> <step> <what>`), and `done` at the end. Told to
+//! halt at a place, it stops there until it is killed. External effects of its nodes are written into the ledger, a
+//! file that outlives it.
 
 use std::{
     io::{Read as _, Write as _},
@@ -44,36 +44,36 @@ use tokio_util::sync::CancellationToken;
 
 use super::ten::{Desk, Trail, ten};
 
-/// How long an emission is tried.
+/// How long an emission is retried.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// How much later a journal that lies keeps what it said it kept: after the kill, however busy the machine is.
+/// How much later a lying checkpointer stores what it reported as stored: after the kill, however busy the machine is.
 const LATE: Duration = Duration::from_secs(30);
 
 /// A fault planted into the program, to show that the judge sees it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Plant {
     Nothing,
-    /// Event ids are counted anew in each process instead of following from the spans.
+    /// Event ids are counted from the start in each process instead of following from the spans.
     CountsIds,
-    /// The journal does not give back what was remembered inside a step.
+    /// The checkpointer does not return what was memoized inside a step.
     ForgetsMemos,
-    /// The journal does not give back checkpoints at all.
+    /// The checkpointer does not return checkpoints at all.
     ForgetsSteps,
-    /// The journal says "kept" and keeps a moment later.
+    /// The checkpointer reports "stored" and stores a moment later.
     KeepsLate,
 }
 
-/// What a child is told on its command line.
+/// A child's command line.
 #[derive(Debug, Parser)]
 pub(crate) struct Orders {
     #[arg(long)]
     run_id: RunId,
-    /// Which process of this run it is, from 1.
+    /// The number of this process among those of the run, from 1.
     #[arg(long)]
     attempt: u32,
     #[arg(long)]
     ledger: PathBuf,
-    /// The place at which it stands still.
+    /// The place at which it halts.
     #[arg(long)]
     halt_at: Option<u32>,
     #[arg(long, value_enum)]
@@ -82,12 +82,12 @@ pub(crate) struct Orders {
     serve: ServeArgs,
 }
 
-/// The thread in which a run keeps its state.
+/// The thread in which a run stores its state.
 pub(crate) fn thread_of(run_id: &str) -> String {
     format!("thread-{run_id}")
 }
 
-/// The places a child comes to.
+/// The places a child reaches.
 #[derive(Debug)]
 pub(crate) struct Places {
     last: AtomicU32,
@@ -96,12 +96,12 @@ pub(crate) struct Places {
 }
 
 impl Places {
-    /// Says that it is here, and stays if it was told to.
+    /// Reports that it is here, and halts if it was told to.
     pub(crate) async fn at(&self, what: &str) {
         let number = {
             let mut out = std::io::stdout().lock();
             let number = self.last.fetch_add(1, Ordering::SeqCst) + 1;
-            // Nobody reads any more: the one who gave the orders is gone, and standard input says so as well.
+            // The pipe is closed: the parent is gone, and standard input shows that as well.
             let _ = writeln!(out, "{number} {} {what}", self.step.load(Ordering::SeqCst));
             number
         };
@@ -110,14 +110,14 @@ impl Places {
         }
     }
 
-    /// The step whose checkpoint was just read or kept; the next one is under way now.
+    /// The step whose checkpoint was just read or stored; the next one is in progress now.
     fn stands(&self, metadata: &Json) {
         let step = metadata.member::<u32>("step").unwrap_or_default();
         self.step.store(step + 1, Ordering::SeqCst);
     }
 }
 
-/// The run's host, between two places.
+/// The run's host, with a place before and after each call.
 #[derive(Clone)]
 struct Watched {
     host: LocalHost,
@@ -136,7 +136,7 @@ impl RunHost for Watched {
             let (what, run_ends) = (names.join("+"), names.contains(&"run.completed"));
             self.places.at(&format!("telling {what}")).await;
             self.host.emit(events).await?;
-            // Nothing is left to be killed once the end is told.
+            // Nothing is left to be killed once the end is emitted.
             if !run_ends {
                 self.places.at(&format!("told {what}")).await;
             }
@@ -176,7 +176,7 @@ impl RunHost for Watched {
             self.places.at(&format!("keeping {what}")).await;
             if self.plant == Plant::KeepsLate {
                 let host = self.host.clone();
-                // Ends with the process, and that is the fault.
+                // It ends with the process, and that is the fault.
                 drop(tokio::spawn(async move {
                     tokio::time::sleep(LATE).await;
                     host.put_writes(new).await
@@ -226,15 +226,15 @@ impl RunHost for Watched {
     }
 }
 
-/// Whether this process was started to be killed; then it never comes back.
+/// Whether this process was started to be killed; then it never returns.
 pub(crate) fn is_wanted() -> bool {
     std::env::args().nth(1).is_some_and(|word| word == super::CHILD)
 }
 
-/// Carries the run out as far as it gets.
+/// Executes the run as far as it gets.
 pub(crate) fn main() -> anyhow::Result<()> {
     let orders = Orders::parse_from(std::env::args().skip(1));
-    // Whoever started it holds the other end; when that goes, so does this.
+    // The parent holds the other end; when it closes, this process exits.
     std::thread::spawn(|| {
         let _ = std::io::stdin().read_to_end(&mut Vec::new());
         std::process::exit(1);
@@ -242,7 +242,7 @@ pub(crate) fn main() -> anyhow::Result<()> {
     let runtime = tokio::runtime::Builder::new_multi_thread().worker_threads(2).enable_all().build()?;
     let said = runtime.block_on(carry_out(&orders))?;
     writeln!(std::io::stdout(), "{said}")?;
-    // The process ends as it is, like one that was killed: no shutdown does the work of a restart.
+    // The process exits immediately, like a killed one: no shutdown does the work of a restart.
     std::process::exit(0)
 }
 

@@ -1,16 +1,16 @@
-//! What a run that was killed left behind, against one that was not. Pure: nothing here reads, waits or forgives.
+//! Compares what a killed run left behind with an undisturbed one. Pure: nothing here reads, waits or tolerates.
 //!
-//! What may differ is said here and nowhere else: ids of runs and checkpoints, and `duration_ms`. A run that was killed
-//! has no event more and none less; nothing in its log says that it was restarted.
+//! What may differ is defined here and nowhere else: ids of runs and checkpoints, and `duration_ms`. A killed run has
+//! no event more and none less; nothing in its log shows that it was restarted.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Differences that are told one by one.
+/// How many differences are printed individually.
 const SHOWN: usize = 6;
 
-/// An event as the table holds it.
+/// An event as stored in the table.
 #[derive(Clone, Debug)]
 pub(crate) struct Told {
     pub(crate) seq: i64,
@@ -20,7 +20,7 @@ pub(crate) struct Told {
     pub(crate) span: Option<String>,
     pub(crate) parent: Option<String>,
     pub(crate) event_id: Option<String>,
-    /// With `RUN` in the place of the run's id.
+    /// With `RUN` in place of the run's id.
     pub(crate) payload: Value,
 }
 
@@ -34,29 +34,29 @@ pub(crate) struct Line {
     pub(crate) what: String,
 }
 
-/// What the database holds of a run at a moment at which nobody works on it.
+/// What the database has of a run at a moment at which no process works on it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Kept {
-    /// The last step that is kept; `None` before the first checkpoint.
+    /// The last step that is stored; `None` before the first checkpoint.
     pub(crate) step: Option<u32>,
-    /// Spans of nodes whose update is kept, in a checkpoint or inside the step.
+    /// Spans of nodes whose update is stored, in a checkpoint or inside the step.
     pub(crate) ended: BTreeSet<String>,
     /// What nodes remembered: span and key.
     pub(crate) memos: BTreeSet<(String, String)>,
-    /// Spans whose end is told.
+    /// Spans whose end is in the log.
     pub(crate) told: BTreeSet<String>,
-    /// The last step that is told to be kept.
+    /// The last step that the log reports as stored.
     pub(crate) told_step: Option<u32>,
 }
 
 /// Everything a run left behind.
 #[derive(Clone, Debug)]
 pub(crate) struct History {
-    /// The channels of the last checkpoint, to the byte.
+    /// The channels of the last checkpoint, byte for byte.
     pub(crate) state: String,
     pub(crate) told: Vec<Told>,
     pub(crate) ledger: Vec<Line>,
-    /// What was kept after each kill, in their order.
+    /// What was stored after each kill, in order.
     pub(crate) kills: Vec<Kept>,
     pub(crate) end: Kept,
 }
@@ -78,7 +78,7 @@ fn text(value: &Value) -> String {
     value.as_str().map_or_else(|| value.to_string(), str::to_owned)
 }
 
-/// Where in the run an event belongs: twice the step, and one more after the step's end.
+/// The place of an event in the run: twice the step, and one more after the step's end.
 fn phase(told: &Told) -> Option<u64> {
     match told.kind.as_str() {
         "run.created" | "run.started" => Some(0),
@@ -91,7 +91,7 @@ fn phase(told: &Told) -> Option<u64> {
     }
 }
 
-/// Holds a run against one that nobody disturbed, and says everything that is wrong.
+/// Compares a run with an undisturbed one, and returns everything that is wrong.
 pub(crate) fn judge(whole: &History, history: &History) -> Vec<String> {
     let mut wrong = Vec::new();
     if history.state != whole.state {
@@ -176,7 +176,7 @@ fn judge_work(whole: &History, history: &History, wrong: &mut Vec<String>) {
     }
 }
 
-/// State first, then events; and what is kept stays, and was done by somebody.
+/// State first, then events; and what is stored stays, and was computed by one of the processes.
 fn judge_kept(earlier: &Kept, kept: &Kept, number: usize, history: &History, wrong: &mut Vec<String>) {
     for span in kept.told.difference(&kept.ended) {
         wrong.push(format!("after process {number} the end of {span} is told and what it gave is not kept"));

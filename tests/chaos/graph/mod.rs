@@ -1,10 +1,10 @@
-//! A graph of the engine in a process that is killed, again and again, and carried on by the next process.
+//! A graph of the engine in a process that is killed, again and again, and continued by the next process.
 //!
-//! The parts are the real ones: Postgres, store, timeline, the thread's journal, the run's emitter. The process is this
-//! program itself ([`child`]), killed with SIGKILL from here at a place it has just told of: either it stands still there,
-//! so that the kill falls exactly between two operations, or it is killed a random moment later, while it goes on.
+//! The parts are the real ones: Postgres, store, timeline, the thread's checkpointer, the run's emitter. The process is
+//! this program itself ([`child`]), killed with SIGKILL at a place it has just reported: either it halts there, so that
+//! the kill falls exactly between two operations, or it is killed a random moment later, while it continues.
 //!
-//! [`judge`] says what must hold; [`plants`] shows that it sees planted damage, in the data and in the program.
+//! [`judge`] defines what must hold; [`plants`] shows that it detects planted damage, in the data and in the program.
 
 pub(crate) mod child;
 mod judge;
@@ -41,17 +41,17 @@ use crate::{
     table,
 };
 
-/// The word with which this program is started to be killed.
+/// The argument with which this program is started to be killed.
 pub(crate) const CHILD: &str = "graph-child";
 /// Kills of a run that is killed more than once.
 const KILLS_OF_ONE: usize = 3;
-/// A kill that does not find its process standing falls at most so much later.
+/// A kill that does not find its process halted comes at most this much later.
 const LATER_MICROS: std::ops::Range<u64> = 0..4_000;
-/// So many places after which the process stands still at the latest, so that no kill comes after the end.
+/// The process halts after at most this many places, so that no kill comes after the end.
 const RUNWAY: u32 = 10;
 /// Longest life of one process.
 const CHILD_MAX: Duration = Duration::from_mins(1);
-/// Complaints of one trial that are told.
+/// How many complaints of one trial are printed.
 const SHOWN: usize = 4;
 
 /// Where a process is to be killed.
@@ -59,22 +59,22 @@ const SHOWN: usize = 4;
 struct Aim {
     /// The place at which the kill is decided.
     place: u32,
-    /// How long after it told of that place; `None`: it stands there.
+    /// How long after it reported that place; `None`: it halts there.
     later: Option<Duration>,
 }
 
-/// How far a process came.
+/// How far a process got.
 #[derive(Debug)]
 struct Fell {
     places: u32,
-    /// The step it was in, and the places it told of.
+    /// The step it was in, and the places it reported.
     step: u32,
     told: Vec<String>,
     killed: bool,
     done: bool,
 }
 
-/// The ground: a Postgres, and an eye on it.
+/// The environment: a Postgres, and a connection to observe it.
 struct Ground {
     site: Site,
     shared: Shared,
@@ -126,7 +126,7 @@ impl Ground {
             fell.told.push(what.to_owned());
             let Some(aim) = aim.filter(|aim| aim.place == number) else { continue };
             let began = Instant::now();
-            // A sleep would be exact to the millisecond; operations are shorter.
+            // A sleep is only exact to the millisecond; operations are shorter.
             while began.elapsed() < aim.later.unwrap_or_default() {
                 std::hint::spin_loop();
             }
@@ -139,7 +139,7 @@ impl Ground {
         Ok(fell)
     }
 
-    /// Carries a run out by as many processes as it takes; each but the last is killed where its aim says.
+    /// Executes a run with as many processes as it takes; each but the last is killed according to its aim.
     async fn trial(&mut self, aims: &[Aim], plant: Plant) -> anyhow::Result<(History, Vec<Fell>)> {
         let run_id = self.ids.uuid().to_string();
         let (mut fallen, mut kills) = (Vec::new(), Vec::new());
@@ -163,7 +163,7 @@ impl Ground {
     }
 }
 
-/// The aims of all trials: seven of ten kills alone in their run, spread evenly over its places, the rest by threes.
+/// The aims of all trials: seven of ten kills alone in their run, spread evenly over its places, the rest in threes.
 fn aims(rng: &mut StdRng, kills: usize, places: u32) -> Vec<Vec<Aim>> {
     let alone = (kills - kills * 3 / 10).max(1);
     let mut trials = Vec::new();
@@ -175,7 +175,7 @@ fn aims(rng: &mut StdRng, kills: usize, places: u32) -> Vec<Vec<Aim>> {
     let mut rest = kills - alone;
     while rest > 0 {
         let several = rest.min(KILLS_OF_ONE);
-        // However far each comes, the next one is still under way.
+        // However far each gets, the next one is still in progress.
         trials.push((0..several).map(|_| aim(rng, 1..places / 5, places)).collect());
         rest -= several;
     }
@@ -188,7 +188,7 @@ fn aim(rng: &mut StdRng, among: std::ops::Range<u32>, places: u32) -> Aim {
     Aim { place, later: (!stands).then(|| Duration::from_micros(rng.random_range(LATER_MICROS))) }
 }
 
-/// Kills graphs and judges what came of them.
+/// Kills graphs and judges the results.
 pub(crate) async fn run(seed: u64, kills: usize) -> anyhow::Result<Verdict> {
     let mut ground = Ground::new().await?;
     let mut verdict = Verdict::default();
@@ -221,7 +221,7 @@ pub(crate) async fn run(seed: u64, kills: usize) -> anyhow::Result<Verdict> {
     Ok(verdict)
 }
 
-/// What came of all trials.
+/// The results of all trials.
 #[derive(Debug, Default)]
 struct Totals {
     runs: usize,
@@ -231,9 +231,9 @@ struct Totals {
     steps: BTreeSet<u32>,
     /// Where kills fell: the kind of operation.
     fell: BTreeMap<String, usize>,
-    /// Visits of a step that were not the first: the one before was killed before its update was kept.
+    /// Repeated visits of a step: the earlier one was killed before its update was stored.
     again: usize,
-    /// The same of values that were computed to be remembered.
+    /// The same for values that were computed to be memoized.
     twice: usize,
     took: Vec<Duration>,
 }
@@ -265,7 +265,7 @@ impl Totals {
         self.took.sort_unstable();
         verdict.require(self.outside.is_empty(), || format!("kills outside the run: {:?}", self.outside));
         verdict.require(self.kills == wanted, || format!("{} kills of {wanted}", self.kills));
-        // A kill for each step three times over should meet all but one; six times over, every one.
+        // Three times as many kills as steps should hit all but one step; six times as many, every one.
         let missed: Vec<u32> = (1..=STEPS).filter(|step| !self.steps.contains(step)).collect();
         let (some, most) = (3 * STEPS as usize, 6 * STEPS as usize);
         verdict.require(wanted < some || missed.len() <= usize::from(wanted < most), || {

@@ -1,4 +1,4 @@
-//! The judge by its own measure: damage planted into what a run left behind, and into the program that runs.
+//! Tests the judge: damage planted into what a run left behind, and into the program that runs.
 
 use serde_json::json;
 
@@ -23,7 +23,7 @@ impl Plant {
 
 type Damage = (&'static str, fn(&mut History), &'static str);
 
-/// A kind of damage, and a word of what must be said about it.
+/// A kind of damage, and a word that the complaint about it must contain.
 const DAMAGE: [Damage; 14] = [
     ("another state", |history| history.state = history.state.replace("\"total\":", "\"total\":1"), "the state is"),
     ("an event lost", |history| _ = history.told.remove(20), "-1 ×"),
@@ -80,7 +80,7 @@ fn add(history: &mut History, attempt: usize, span: &str, what: &str) {
     history.ledger.push(Line { attempt, span: span.to_owned(), what: what.to_owned() });
 }
 
-/// A run as if its process had been killed in step 10, with one of two values remembered.
+/// A run as if its process had been killed in step 10, with one of two values memoized.
 fn killed(healthy: &History) -> History {
     let mut history = healthy.clone();
     let early = |span: &str| span.split('.').next().and_then(|step| step[1..].parse::<u32>().ok()).unwrap_or(0) < 10;
@@ -100,16 +100,16 @@ fn killed(healthy: &History) -> History {
     history
 }
 
-/// A fault of the program, the place of the uninterrupted run at which it is killed, and a word of what must be said.
+/// A fault of the program, the place of the uninterrupted run at which it is killed, and a word of the complaint.
 const FAULTS: [(Plant, &str, &str); 4] = [
     (Plant::CountsIds, "kept h/first", "+1 × step.started"),
     (Plant::ForgetsMemos, "kept h/first", "computed again"),
     (Plant::ForgetsSteps, "kept h/first", "done again"),
-    // Told and not kept, or kept otherwise at the end: which of the two hangs on which node of the fork was first.
+    // In the log and not stored, or stored differently at the end: which one depends on the fork's first node.
     (Plant::KeepsLate, "told step.completed", "kept"),
 ];
 
-/// Plants everything and says what was not seen.
+/// Plants everything and reports what was not detected.
 pub(super) async fn run(
     ground: &mut Ground,
     whole: &History,

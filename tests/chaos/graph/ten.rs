@@ -1,5 +1,5 @@
-//! A graph of ten nodes: a line, a choice that loops, a fork of three and a join, a node that remembers two values, and a
-//! node with an effect outside.
+//! A graph of ten nodes: a line, a choice that loops, a fork of three and a join, a node that memoizes two values, and
+//! a node with an external effect.
 
 use std::{
     fs::{File, OpenOptions},
@@ -20,12 +20,12 @@ use super::child::Places;
 /// Steps from the first node to the last.
 pub(crate) const STEPS: u32 = 12;
 
-/// What the graph makes. The order of the visits shows in each member.
+/// The graph's state. Each member shows the order of the visits.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 pub(crate) struct Trail {
     seen: Vec<String>,
     total: u64,
-    /// What the remembering node remembered.
+    /// What the memoizing node memoized.
     remembered: Vec<u64>,
 }
 
@@ -46,7 +46,7 @@ impl State for Trail {
     }
 }
 
-/// Where nodes write down what they do: a line per visit and per computation, in a file that outlives the process.
+/// Where nodes record what they do: a line per visit and per computation, in a file that outlives the process.
 #[derive(Debug)]
 pub(crate) struct Desk {
     ledger: File,
@@ -67,7 +67,7 @@ impl Desk {
         Ok(())
     }
 
-    /// A value that is computed, and the line that says so.
+    /// A value that is computed, and the line that records it.
     async fn compute(&self, span: &SpanId, key: &str, value: u64) -> Result<u64, Stop> {
         self.note(span, key).await?;
         Ok(value)
@@ -87,7 +87,7 @@ fn mark(desk: &Arc<Desk>, node: &'static str) -> Work {
     })
 }
 
-/// A node that remembers one value after the other; the later ones are made of the earlier.
+/// A node that memoizes one value after the other; the later ones are computed from the earlier.
 fn remembering(desk: &Arc<Desk>, node: &'static str, keys: &'static [&'static str]) -> Work {
     let desk = Arc::clone(desk);
     Box::new(move |visit| {
@@ -104,7 +104,7 @@ fn remembering(desk: &Arc<Desk>, node: &'static str, keys: &'static [&'static st
     })
 }
 
-/// Makes the graph. `i` is the node whose effect lies outside: the line `charge` of the ledger.
+/// Creates the graph. `i` is the node with the external effect: the line `charge` of the ledger.
 pub(crate) fn ten(desk: &Arc<Desk>) -> Result<Graph<Trail>, InvalidGraph> {
     let again = |trail: &Trail| if trail.seen.len() < 6 { Next::To("b") } else { Next::To("d") };
     let mut graph = Graph::new("ten", "a");

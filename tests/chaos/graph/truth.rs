@@ -1,4 +1,4 @@
-//! What the database and the ledger hold of a run, read with SQL and not through the engine.
+//! What the database and the ledger have of a run, read with SQL and not through the engine.
 
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
@@ -12,7 +12,7 @@ use super::{
     judge::{Kept, Line, Told},
 };
 
-/// The key under which the engine keeps what a node gave.
+/// The key under which the engine stores a node's update.
 const UPDATE: &str = "=";
 const QUIET_MAX: Duration = Duration::from_secs(20);
 
@@ -23,7 +23,7 @@ struct Head {
     next: Vec<String>,
 }
 
-/// Waits until nobody but us is connected: a commit that was under way at a kill has happened or not.
+/// Waits until only we are connected: a commit that was in progress at a kill has happened or not.
 pub(crate) async fn quiet(database: &mut PgConnection) -> anyhow::Result<()> {
     let count =
         "select count(*) from pg_stat_activity where backend_type = 'client backend' and pid <> pg_backend_pid()";
@@ -100,7 +100,7 @@ pub(crate) async fn kept(database: &mut PgConnection, run_id: &str) -> anyhow::R
     Ok(kept)
 }
 
-/// The channels of the last checkpoint, each with its bytes as they are.
+/// The channels of the last checkpoint, each with its exact bytes.
 pub(crate) async fn state(database: &mut PgConnection, run_id: &str) -> anyhow::Result<String> {
     let channels: Vec<(String, String)> = sqlx::query_as(
         "select b.channel, convert_from(b.b, 'UTF8')

@@ -1,4 +1,4 @@
-//! One server, the database below it that goes back again and again, and everybody who was told something.
+//! One server, the database below it that is set back again and again, and every client that received something.
 
 use std::{
     collections::{BTreeSet, HashMap},
@@ -30,27 +30,27 @@ use crate::{
 };
 
 const RUNS: usize = 2;
-/// Writers are acknowledged again in this time after the database can be reached.
+/// Writers must be acknowledged again within this time after the database can be reached.
 const BACK_MAX: Duration = Duration::from_secs(5);
-/// Longest wait for them before the server is started anew, for the sake of the rounds after this one.
+/// Longest wait for them before the server is restarted, for the sake of the following rounds.
 const PATIENCE: Duration = Duration::from_secs(10);
-/// A stream that was open is told or ended in this time after the first acknowledgement.
+/// An open stream must be notified or ended within this time after the first acknowledgement.
 const TOLD_MAX: Duration = Duration::from_secs(5);
-/// `/readyz` may say so for so long what is not true any more.
+/// `/readyz` may be untruthful for this long.
 const TRUTH_MAX: Duration = Duration::from_secs(2);
 /// Events that the copy does not have.
 const LOST: std::ops::Range<u64> = 1..60;
-/// Every so many rounds the server is killed while its database is away.
+/// In one of this many rounds the server is killed while its database is away.
 const KILL_EVERY: usize = 3;
-/// Complaints of one kind in one round that are told.
+/// How many complaints of one kind in one round are printed.
 const SHOWN: usize = 3;
 
-/// How a database goes back.
+/// How a database is set back.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Way {
-    /// A standby that no longer heard its primary is promoted.
+    /// A standby that had lost its primary is promoted.
     Failover,
-    /// The cluster is stopped, and an older copy of its files put in its place.
+    /// The cluster is stopped and replaced with an older copy of its files.
     Restore,
 }
 
@@ -64,9 +64,9 @@ pub(super) struct Ground {
     way: Way,
     rng: StdRng,
     run_ids: Vec<String>,
-    /// What was acknowledged and may not be gone.
+    /// What was acknowledged and must not be lost.
     acknowledged: Vec<(Run, String, u64)>,
-    /// The cursors of events that are gone, of all rounds, with the round.
+    /// The cursors of lost events, of all rounds, with the round.
     gone: Vec<(usize, Feed, String)>,
     backs: Vec<Duration>,
     figures: Figures,
@@ -114,7 +114,7 @@ impl Ground {
         })
     }
 
-    /// Emits into each run and gives the last seqs.
+    /// Emits into each run and returns the last seqs.
     async fn emit(&mut self, name: &str, count: u64, stays: bool) -> anyhow::Result<Vec<u64>> {
         let mut lasts = Vec::new();
         for (run, run_id) in self.run_ids.iter().enumerate() {
@@ -153,7 +153,7 @@ impl Ground {
         self.look_at_recovery(&name, &pulse, reachable, verdict).await?;
         self.look_at_open(&name, &followers, (cut, reachable), verdict).await;
         if pulse.answers(reachable).iter().all(|answer| !answer.is_stored()) {
-            // For the sake of what is looked at next.
+            // For the sake of the following checks.
             self.server.kill()?;
             self.server.spawn()?;
             self.server.ready().await?;
@@ -169,7 +169,7 @@ impl Ground {
         self.look_at_log(&name, &ids, verdict).await
     }
 
-    /// A copy that has what there is now and nothing later.
+    /// A copy that has what exists now and nothing later.
     async fn copy(&mut self) -> anyhow::Result<Cluster> {
         self.figures.folders += 1;
         let folder: PathBuf = self.site.file(&format!("cluster-{}", self.figures.folders));
@@ -183,7 +183,7 @@ impl Ground {
         Ok(copy)
     }
 
-    /// The copy takes the database's place. Says from when on it can be reached.
+    /// The copy replaces the database. Returns from when on it can be reached.
     async fn go_back(&mut self, copy: Cluster, kill: bool) -> anyhow::Result<Instant> {
         self.cluster.crash().await?;
         self.switch.lead(None);
@@ -197,7 +197,7 @@ impl Ground {
         self.switch.lead(Some(copy.address()));
         let reachable = Instant::now();
         let old = std::mem::replace(&mut self.cluster, copy);
-        // What its last processes still hold goes with the site.
+        // What its last processes still hold is removed with the site.
         let _ = fs::remove_dir_all(&old.dir);
         if kill {
             self.server.spawn()?;
@@ -206,7 +206,7 @@ impl Ground {
         Ok(reachable)
     }
 
-    /// Writers are acknowledged again in time, and health says what is so.
+    /// Writers are acknowledged again in time, and health is truthful.
     async fn look_at_recovery(
         &mut self,
         name: &str,
@@ -222,7 +222,7 @@ impl Ground {
             format!("{name}: nothing was acknowledged for {} ms; the last answer was {last:?}", took.as_millis())
         });
         let until = back.unwrap_or_else(Instant::now);
-        // A look falls just before the first acknowledgement now and then.
+        // A probe occasionally falls just before the first acknowledgement.
         let lied = self.health.ready_percent(reachable + TRUTH_MAX, until - Duration::from_millis(500));
         verdict
             .require(lied == 0, || format!("{name}: nothing was stored, and ready in {lied} of 100 looks at /readyz"));
@@ -251,7 +251,7 @@ impl Ground {
         verdict.violations.extend(wrong.iter().take(SHOWN).map(|(path, wrong)| format!("{name}: open {path} {wrong}")));
     }
 
-    /// Everybody comes back: with the cursors of what is gone, of this round and all before it, and of what was kept.
+    /// All readers reconnect: with the cursors of lost events, of this round and all before it, and of kept ones.
     async fn look_at_cursors(
         &mut self,
         name: &str,
@@ -285,7 +285,7 @@ impl Ground {
         Ok(())
     }
 
-    /// The log as SQL has it and as a reader without a cursor gets it; and who stops in its middle goes on there.
+    /// The log as read with SQL and by a reader without a cursor; a reader that stops in its middle resumes there.
     async fn look_at_log(&mut self, name: &str, ids: &Ids, verdict: &mut Verdict) -> anyhow::Result<()> {
         let mut database = self.cluster.connect().await?;
         let rows: Vec<(String, i64, Option<String>)> =

@@ -1,9 +1,9 @@
-//! What counts as misled after a set-back. Pure, and tried with planted lies in every run of `self-check`.
+//! What counts as misled after a set-back. Pure, and tested with planted lies in every run of `self-check`.
 //!
-//! A cursor of an event that is gone is refused with 409, or what follows it is announced by a control frame, or the
-//! stream ends: whoever asks then knows that it has to begin anew. What it may never get is the new log from its seq on,
-//! as if nothing had been in between, however long the new log is meanwhile. A stream that was open across the set-back
-//! is told or ended. Everything acknowledged afterwards is in the log, under the seq that was told.
+//! A cursor of a lost event is rejected with 409, or what follows it is announced by a control frame, or the stream
+//! ends: the reader then knows that it has to start over. What it must never get is the new log from its seq on, as if
+//! nothing had happened, however long the new log has become. A stream that was open across the set-back is notified or
+//! ended. Everything acknowledged afterwards is in the log, under the acknowledged seq.
 
 use std::collections::{BTreeMap, HashMap};
 
@@ -12,7 +12,7 @@ use tokio::time::Instant;
 use super::reader::Mark;
 use crate::{judge::Run, self_check::Plant};
 
-/// What a stream says.
+/// What a stream delivers.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Word {
     Event {
@@ -37,7 +37,7 @@ impl Word {
         }
     }
 
-    /// Whether it says that what comes now does not follow what was.
+    /// Whether it announces that what follows does not continue what came before.
     fn announces(&self) -> bool {
         match self {
             Self::Event { .. } => false,
@@ -47,14 +47,14 @@ impl Word {
     }
 }
 
-/// What somebody gets who comes back with a cursor.
+/// What a reader gets that reconnects with a cursor.
 #[derive(Clone, Debug)]
 pub(super) enum After {
     Refused { status: u16, code: String },
     Said(Vec<Word>),
 }
 
-/// What is wrong with the answer to the cursor of an event that is gone.
+/// What is wrong with the answer to the cursor of a lost event.
 pub(super) fn judge_gone(after: &After) -> Option<String> {
     match after {
         After::Refused { status: 409 | 410, code } if !code.is_empty() => None,
@@ -70,16 +70,16 @@ pub(super) fn judge_gone(after: &After) -> Option<String> {
     }
 }
 
-/// What became of a cursor whose event is still there.
+/// The result of a cursor whose event still exists.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum Kept {
     GoesOn,
-    /// It was told to begin anew, which is more than needed and no lie.
+    /// It was told to start over, which is unnecessary but not a lie.
     Needlessly,
     Wrong(String),
 }
 
-/// After a cursor that still holds, each run goes on with its next seq.
+/// After a valid cursor, each run continues with its next seq.
 pub(super) fn judge_kept(after: &After, mark: &Mark) -> Kept {
     let words = match after {
         After::Refused { status: 409 | 410, .. } => return Kept::Needlessly,
@@ -103,8 +103,8 @@ pub(super) fn judge_kept(after: &After, mark: &Mark) -> Kept {
     if heads == mark.heads { Kept::Wrong("brought nothing of the new log".to_owned()) } else { Kept::GoesOn }
 }
 
-/// What is wrong with a stream that was open when the database went back. `cut` is before its end, `reachable` after
-/// its return: what a stream brings in between may have been on its way.
+/// What is wrong with a stream that was open when the database was set back. `cut` is before its end, `reachable` after
+/// its return: what a stream delivers in between may have been on its way.
 pub(super) fn judge_open(words: &[(Instant, Word)], cut: Instant, reachable: Instant) -> Option<String> {
     for (at, word) in words.iter().filter(|(at, _)| *at >= cut) {
         match word {
@@ -116,7 +116,7 @@ pub(super) fn judge_open(words: &[(Instant, Word)], cut: Instant, reachable: Ins
     Some("was never told".to_owned())
 }
 
-/// What is wrong with the log: holes, and acknowledged events that are not there under their seqs.
+/// What is wrong with the log: gaps, and acknowledged events that are not there under their seqs.
 pub(super) fn judge_log(rows: &[(Run, u64, String)], acknowledged: &[(Run, String, u64)]) -> Vec<String> {
     let mut wrong = Vec::new();
     let mut heads: BTreeMap<Run, u64> = BTreeMap::new();
@@ -137,7 +137,7 @@ pub(super) fn judge_log(rows: &[(Run, u64, String)], acknowledged: &[(Run, Strin
     wrong
 }
 
-/// What is wrong with the ids of a log that is read anew: those of kept events changed, or one that is gone given again.
+/// What is wrong with the ids of a log that is read again: those of kept events changed, or a lost one was reused.
 pub(super) fn judge_ids(
     words: &[Word],
     kept: &HashMap<(Run, u64), String>,
@@ -160,7 +160,7 @@ fn event(seq: u64) -> Word {
     Word::Event { run: 0, seq, id: format!("{seq}") }
 }
 
-/// Lies, and what is none.
+/// Lies, and cases that are not lies.
 pub(crate) fn plants() -> Vec<Plant> {
     let [caught_up, draining, reset] =
         ["stream.caught_up", "stream.draining", "stream.reset"].map(|name| Word::Control(name.to_owned()));

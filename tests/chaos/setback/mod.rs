@@ -1,9 +1,9 @@
-//! A database that goes back under a running server: a failover to a standby that lagged, or a backup that was restored.
+//! A database that is set back under a running server: a failover to a lagging standby, or a restored backup.
 //!
-//! In each round events are acknowledged and read, a copy is cut off or taken, more events follow which the copy does not
-//! have, and then the copy takes the place of the database. What was acknowledged and is gone is the operator's loss. What
-//! must not be is that anybody is misled: [`judge`] says how. Every third round the server is killed meanwhile and
-//! started again; in the others it has to find out by itself.
+//! In each round events are acknowledged and read, a copy is cut off or taken, more events follow which the copy does
+//! not have, and then the copy replaces the database. What was acknowledged and is lost is the operator's loss. But no
+//! reader may be misled: [`judge`] defines how. Every third round the server is killed in between and restarted; in the
+//! others it has to find out by itself.
 
 mod ground;
 mod judge;
@@ -17,7 +17,7 @@ use self::ground::{Ground, Way};
 pub(crate) use self::judge::plants;
 use crate::{progress, stage::Verdict};
 
-/// So many failovers, then so many restores.
+/// This many failovers, then this many restores.
 pub(crate) async fn run(program: &Path, seed: u64, times: usize) -> anyhow::Result<Verdict> {
     let mut verdict = Verdict::default();
     for way in [Way::Failover, Way::Restore] {

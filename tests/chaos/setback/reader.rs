@@ -1,4 +1,4 @@
-//! Streams as somebody reads them who keeps ids as they came: followed live, or asked once with an old cursor.
+//! Streams as read by a client that keeps ids unchanged: followed live, or requested once with an old cursor.
 
 use std::{
     collections::{BTreeMap, HashMap},
@@ -22,9 +22,9 @@ use crate::{
     wire::{self, Frames},
 };
 
-/// Longest wait for what an old cursor brings.
+/// Longest wait for what an old cursor delivers.
 const LOOK_MAX: Duration = Duration::from_secs(5);
-/// Longest wait until a live stream has all that was acknowledged.
+/// Longest wait until a live stream has everything that was acknowledged.
 const TAIL_MAX: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(5);
 
@@ -34,7 +34,7 @@ pub(super) struct Feed {
     pub(super) path: String,
     /// The runs it shows.
     pub(super) shows: Vec<Run>,
-    /// The runs of the scenario by their ids.
+    /// The runs of the scenario by id.
     names: Arc<HashMap<String, Run>>,
 }
 
@@ -57,7 +57,7 @@ impl Feed {
         Some(format!("/api{run}/events?limit=1&after={id}"))
     }
 
-    /// Reads a stream from a cursor on and passes on every word of it, until `word` says enough.
+    /// Reads a stream from a cursor on and passes on every word of it, until `word` returns that it is enough.
     async fn read(
         &self,
         address: SocketAddr,
@@ -100,7 +100,7 @@ impl Feed {
         Some(Word::Event { run: *self.names.get(&run_id)?, seq, id: id? })
     }
 
-    /// What a stream says to an old cursor, up to where it has caught up; and without one, everything there is.
+    /// What a stream delivers for an old cursor, up to where it has caught up; and without one, everything there is.
     pub(super) async fn ask(&self, address: SocketAddr, id: Option<&str>) -> anyhow::Result<After> {
         let mut words = Vec::new();
         let read = self.read(address, id, |word| {
@@ -115,7 +115,7 @@ impl Feed {
     }
 }
 
-/// Somebody who follows a stream and is there when the database goes back.
+/// A reader that follows a stream and is connected when the database is set back.
 #[derive(Debug)]
 pub(super) struct Follower {
     pub(super) feed: Feed,
@@ -144,7 +144,7 @@ impl Follower {
         lock(&self.words).clone()
     }
 
-    /// Waits until it has all that these seqs tell of its runs, and says where it stands.
+    /// Waits until it has everything up to these seqs of its runs, and returns its position.
     pub(super) async fn at(&self, lasts: &[u64]) -> anyhow::Result<Mark> {
         let reached = async {
             loop {
@@ -165,10 +165,10 @@ impl Drop for Follower {
     }
 }
 
-/// Where a reader stands.
+/// A reader's position.
 #[derive(Clone, Debug, Default)]
 pub(super) struct Mark {
-    /// The last id, as it came.
+    /// The last id, unchanged.
     pub(super) id: String,
     /// The last seq of each run.
     pub(super) heads: BTreeMap<Run, u64>,

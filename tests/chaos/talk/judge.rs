@@ -1,10 +1,10 @@
-//! What must hold of a chat, however often the server was killed under it. Pure.
+//! What must hold of a chat, however often the server was killed during it. Pure.
 
 use std::collections::{BTreeMap, BTreeSet};
 
 use serde_json::Value;
 
-/// Something that was said, and the runs it made.
+/// A message that was sent, and its runs.
 #[derive(Clone, Debug)]
 pub(super) struct Said {
     pub(super) text: String,
@@ -31,7 +31,7 @@ pub(crate) struct Told {
     pub(crate) event_id: Option<String>,
 }
 
-/// All that is left of a chat.
+/// Everything that is left of a chat.
 #[derive(Clone, Debug, Default)]
 pub(super) struct History {
     pub(super) said: Vec<Said>,
@@ -46,7 +46,7 @@ pub(super) struct History {
 pub(super) fn judge(history: &History) -> Vec<String> {
     let mut wrong = Vec::new();
     let History { said, runs, .. } = history;
-    // One of the router, one of the chief, two of its hands.
+    // One of the router, one of the chief, two of its workers.
     if runs.len() != said.len() * 4 {
         wrong.push(format!("{} runs for {} messages", runs.len(), said.len()));
     }
@@ -81,9 +81,9 @@ pub(super) fn judge(history: &History) -> Vec<String> {
     wrong
 }
 
-/// The log of the session: what was said in its order, and for each of it one answer, which comes later.
+/// The log of the session: the messages in order, and for each of them one answer, which comes later.
 ///
-/// An answer is written when its run has ended, beside whatever is said next.
+/// An answer is written when its run has ended, concurrently with the next messages.
 fn judge_lines(said: &[Said], log: &[(String, String)]) -> Vec<String> {
     let of = |role| log.iter().enumerate().filter(move |(_, line)| line.0 == role);
     let mut wrong = Vec::new();
@@ -101,7 +101,7 @@ fn judge_lines(said: &[Said], log: &[(String, String)]) -> Vec<String> {
     wrong
 }
 
-/// The log of one run: without a gap, nothing twice, everything that begins ends, and the end is the last word.
+/// The log of one run: no gap, nothing twice, everything that begins ends, and the run's end is last.
 pub(crate) fn judge_log(told: &[&Told]) -> Vec<String> {
     let mut wrong = Vec::new();
     if let Some(at) = told.iter().zip(1..).position(|(told, seq)| told.seq != seq) {

@@ -1,11 +1,11 @@
 //! Conversations through a channel, on a server that is killed again and again while its agents are at work.
 //!
-//! Everything is the product: `runreel serve --config` with its own database, a channel, the router, an agent that gives work
-//! to two workers and writes a file, leases, checkpoints, the session's log. Who says something says it again until it was taken, under the
-//! same `message_id`, and then waits for the end of its run. A kill comes a random moment after the one before, once every
-//! chat has got an answer since: a run that is killed over and over is given up, and that is another promise.
+//! Everything is the product: `runreel serve --config` with its own database, a channel, the router, an agent that
+//! gives work to two workers and writes a file, leases, checkpoints, the session's log. A sender repeats a message
+//! until it is accepted, under the same `message_id`, and waits for the end of its run. A kill comes a random moment
+//! after the one before, once every chat has had an answer: a run killed over and over is abandoned.
 //!
-//! [`judge`] says what must hold of each chat in the end.
+//! [`judge`] defines what must hold of each chat in the end.
 
 pub(crate) mod judge;
 mod plants;
@@ -35,12 +35,12 @@ use crate::{
 };
 
 const CHATS: usize = 4;
-/// Longest wait for the answer to one message, with all the kills it lives through.
+/// Longest wait for the answer to one message, with all the kills in between.
 const ANSWER_MAX: Duration = Duration::from_secs(90);
 const LOOK_EVERY: Duration = Duration::from_millis(20);
-/// A kill comes at most so long after every chat has gone on.
+/// A kill comes at most this long after every chat has made progress.
 const LATER_MS: std::ops::Range<u64> = 0..700;
-/// Complaints of one chat that are told.
+/// How many complaints of one chat are printed.
 const SHOWN: usize = 4;
 
 const CONFIG: &str = r#"
@@ -56,7 +56,7 @@ workers = ["hand"]
 model = "script:hand.toml"
 "#;
 
-/// A message makes two turns, so a conversation that lost or doubled one would answer out of turn.
+/// A message makes two turns, so a conversation that lost or duplicated one would answer out of turn.
 const CHIEF: &str = r#"
 repeat = true
 [[turns]]
@@ -74,12 +74,12 @@ delay_ms = 40
 
 const HAND: &str = "[[turns]]\ntext = \"did {user}\"\ndelay_ms = 60\n";
 
-/// What the chats and whoever kills know of each other.
+/// The state shared by the chats and the killer.
 #[derive(Default)]
 struct Shape {
     over: AtomicBool,
     answered: [AtomicU64; CHATS],
-    /// Requests without an answer that were made again.
+    /// Requests without an answer that were repeated.
     again: AtomicU64,
 }
 
@@ -126,7 +126,7 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
     plants::run(&histories[0], &mut verdict);
     let messages: usize = histories.iter().map(|history| history.said.len()).sum();
     let lines = std::fs::read_to_string(site.file("work/done")).unwrap_or_default().lines().count();
-    // Between a call's end and its being kept lies a moment in which a kill makes the call happen again.
+    // A kill between a call's end and its being stored makes the call happen again.
     verdict.require((messages..=messages + kills * CHATS).contains(&lines), || format!("{lines} calls for {messages}"));
     outages.sort_unstable();
     verdict.fact(format!("{kills} kills in {messages} messages of {CHATS} chats, each with 3 runs and a router's"));
@@ -141,7 +141,7 @@ pub(crate) async fn run(program: &Path, seed: u64, kills: usize) -> anyhow::Resu
     Ok(verdict)
 }
 
-/// Until every chat has got another answer.
+/// Waits until every chat has got another answer.
 async fn gone_on(shape: &Shape) -> anyhow::Result<()> {
     let count = |chat: &AtomicU64| chat.load(Ordering::Relaxed);
     let before: Vec<u64> = shape.answered.iter().map(count).collect();
@@ -153,7 +153,7 @@ async fn gone_on(shape: &Shape) -> anyhow::Result<()> {
     timeout(ANSWER_MAX, going).await.context("a chat stands still")
 }
 
-/// Says one thing after another and waits for each answer.
+/// Sends one message after another and waits for each answer.
 async fn chat(client: Client, shape: Arc<Shape>, number: usize) -> anyhow::Result<Vec<Said>> {
     let mut said = Vec::new();
     while !shape.over.load(Ordering::Relaxed) {
@@ -187,7 +187,7 @@ async fn ask(client: &Client, shape: &Shape, number: usize, text: &str) -> anyho
     }
 }
 
-/// One request, made again while the server is away. A router's run that is not there yet is waited for by the caller.
+/// One request, repeated while the server is away. A router's run that does not exist yet is waited for by the caller.
 async fn until_answered<F>(shape: &Shape, request: impl Fn() -> F) -> anyhow::Result<Value>
 where
     F: Future<Output = Result<Value, runreel::client::Error>>,

@@ -1,4 +1,4 @@
-//! The judge by its own measure: damage is planted into a chat that is well, and each kind must be seen.
+//! Tests the judge: damage is planted into a healthy chat, and each kind must be detected.
 
 use serde_json::json;
 
@@ -54,7 +54,7 @@ fn position(history: &History, kind: &str) -> usize {
 
 pub(super) fn run(healthy: &History, verdict: &mut Verdict) {
     if !judge(healthy).is_empty() {
-        // Already told; there is nothing to plant damage into.
+        // Already reported; there is nothing to plant damage into.
         return;
     }
     for (name, plant, word) in DAMAGE {

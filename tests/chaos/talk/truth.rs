@@ -1,4 +1,4 @@
-//! What is left of a chat: its runs and their events by the views for people, and the log of its session.
+//! What is left of a chat: its runs and their events from the public views, and the log of its session.
 
 use std::{net::SocketAddr, time::Duration};
 
@@ -10,10 +10,10 @@ use tokio::time::{Instant, sleep};
 use super::judge::{History, Run, Said, Told};
 use crate::wire;
 
-/// Longest wait until nothing is owed any more.
+/// Longest wait until nothing is pending.
 const SETTLED_MAX: Duration = Duration::from_secs(30);
 
-/// Waits until no job is left, no message waits and no answer is owed.
+/// Waits until there is no job, no waiting message and no pending reply.
 pub(crate) async fn settled(database: &mut PgConnection) -> anyhow::Result<()> {
     let count = "select (select count(*) from store.job) + (select count(*) from store.inbound where state <> 'done')
                       + (select count(*) from store.reply where done_at is null)";

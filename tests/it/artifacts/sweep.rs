@@ -84,6 +84,11 @@ async fn an_upload_waits_for_the_removal_of_the_same_bytes_and_brings_them_anew(
         store(&server).artifacts().seize_content(digest(b"bytes"), before).await.unwrap().is_none(),
         "one at a time"
     );
+    // It may last longer than a transaction may otherwise stand idle.
+    assert_eq!(server.db.number("select count(*) from pg_sleep(2.5)").await, 1);
+    let idle = "select count(*) from pg_stat_activity where datname = current_database()
+        and state = 'idle in transaction' and query like '%store.content%'";
+    assert_eq!(server.db.number(idle).await, 1);
     let upload = server.upload(&run, "second", "bytes");
     let removal = async {
         let waiting = "select count(*) from pg_stat_activity where datname = current_database()

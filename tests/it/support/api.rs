@@ -7,7 +7,7 @@ use serde_json::{Value, value::RawValue};
 
 use super::{patiently, sse::Stream};
 
-/// A server as somebody sees it.
+/// A server as one client sees it.
 #[derive(Clone)]
 pub struct Api {
     pub base: String,
@@ -15,7 +15,7 @@ pub struct Api {
     pub token: Option<String>,
 }
 
-/// An answer, read to its end.
+/// A response, read to its end.
 #[derive(Debug)]
 pub struct Reply {
     pub status: u16,
@@ -28,14 +28,14 @@ impl Reply {
         serde_json::from_str(&self.text).unwrap_or_else(|error| panic!("{error}: {self:?}"))
     }
 
-    /// The answer, provided it has this status.
+    /// The response's body, provided it has this status.
     #[track_caller]
     pub fn expect(self, status: u16) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
         if self.text.is_empty() { Value::Null } else { self.json() }
     }
 
-    /// A refusal in the form of RFC 9457.
+    /// An error in the form of RFC 9457.
     #[track_caller]
     pub fn refused(&self, status: u16, code: &str) -> Value {
         assert_eq!(self.status, status, "{}", self.text);
@@ -58,7 +58,7 @@ impl Api {
         Self { base, http, token: None }
     }
 
-    /// The same server as the holder of a token sees it.
+    /// The same server with another token.
     pub fn with(&self, token: impl Into<String>) -> Self {
         Self { token: Some(token.into()), ..self.clone() }
     }
@@ -92,12 +92,12 @@ impl Api {
         self.send(self.request(Method::POST, path).json(&body)).await
     }
 
-    /// A body to the letter.
+    /// A body sent unchanged.
     pub async fn post_text(&self, path: &str, media_type: &str, body: impl Into<reqwest::Body>) -> Reply {
         self.send(self.request(Method::POST, path).header("content-type", media_type).body(body)).await
     }
 
-    /// Emits to the letter.
+    /// Emits a body unchanged.
     pub async fn emit_text(&self, run: &str, body: impl Into<reqwest::Body>) -> Reply {
         self.post_text(&format!("/api/runs/{run}/events"), "application/json", body).await
     }
@@ -141,8 +141,8 @@ impl Api {
         reply.text.split_terminator('\n').map(str::to_owned).collect()
     }
 
-    /// A run as it is now. A server that got no connection to its database in time is asked again after the time it
-    /// names, as docs/protocol.md tells clients.
+    /// A run as it is now. If the server got no connection to its database in time, the request is repeated after the
+    /// time it names, as docs/protocol.md tells clients to do.
     pub async fn run(&self, run: &str) -> Value {
         let path = format!("/api/runs/{run}");
         let asked = async {
@@ -181,7 +181,7 @@ impl Api {
         Stream::of(response)
     }
 
-    /// What a stream that is not opened answers.
+    /// The response if a stream is not opened.
     pub async fn no_stream(&self, path: &str, last_event_id: Option<&str>) -> Reply {
         let mut request = self.request(Method::GET, path);
         if let Some(id) = last_event_id {

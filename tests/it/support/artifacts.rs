@@ -1,4 +1,4 @@
-//! Artifacts as tests make them, and what lies on the disk.
+//! Artifacts in tests, and what is on the disk.
 
 use std::path::{Path, PathBuf};
 
@@ -12,18 +12,18 @@ use super::{
 };
 
 impl Api {
-    /// Uploads and says what was answered; `query` follows the name.
+    /// Uploads and returns the response; `query` follows the name.
     pub async fn try_upload(&self, run: &str, name: &str, query: &str, body: impl Into<reqwest::Body>) -> Reply {
         let path = format!("/api/runs/{run}/artifacts?name={}{query}", encoded(name));
         self.post_text(&path, "application/octet-stream", body).await
     }
 
-    /// Uploads and expects it to be kept.
+    /// Uploads and expects it to be stored.
     pub async fn upload(&self, run: &str, name: &str, body: impl Into<reqwest::Body>) -> Value {
         self.try_upload(run, name, "", body).await.expect(201)
     }
 
-    /// Asks for an artifact with these headers; the answer is still to be read.
+    /// Requests an artifact with these headers; the response's body is not read yet.
     pub async fn download(&self, artifact: &str, headers: &[(&str, &str)]) -> Response {
         let request = self.request(Method::GET, &format!("/api/artifacts/{artifact}"));
         let request = headers.iter().fold(request, |request, (name, value)| request.header(*name, *value));

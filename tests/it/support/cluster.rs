@@ -1,7 +1,7 @@
-//! One Postgres for all tests of the process, and a database of its own for each test.
+//! One Postgres for all tests of the process, and a separate database for each test.
 //!
-//! The cluster stays up between test runs, so that only the first one pays for its making. It lives on a thread with a
-//! runtime of its own, because each test has a runtime that ends with the test.
+//! The cluster stays up between test runs, so that only the first one pays for creating it. It lives on a thread with
+//! its own runtime, because each test's runtime ends with the test.
 
 use std::{
     path::{Path, PathBuf},
@@ -29,9 +29,9 @@ struct Shared {
     options: PgConnectOptions,
     endpoint: Option<Endpoint>,
     url: Option<String>,
-    /// Whether the roles that read may log in: on a cluster that was made for the tests.
+    /// Whether the reading roles may log in: on a cluster that was created for the tests.
     readers_log_in: bool,
-    /// A database with the schema in it, so that a test does not wait for the migrations.
+    /// A database with the schema, so that a test does not wait for the migrations.
     template: String,
     drop_later: mpsc::UnboundedSender<String>,
 }
@@ -39,7 +39,7 @@ struct Shared {
 /// A database of one test; dropped with it.
 pub struct Db {
     pub name: String,
-    /// Where its artifacts lie.
+    /// Where its artifacts are.
     pub artifacts: tempfile::TempDir,
     /// The data directory of its servers.
     pub data: tempfile::TempDir,
@@ -52,7 +52,7 @@ impl Db {
         Self::at(PLACES.acquire().await.unwrap()).await
     }
 
-    /// Two, taken at once, so that no two tests wait for each other's second one.
+    /// Two, acquired together, so that no two tests wait for each other's second one.
     pub async fn two() -> [Arc<Self>; 2] {
         let mut places = PLACES.acquire_many(2).await.unwrap();
         let place = places.split(1).unwrap();
@@ -60,7 +60,7 @@ impl Db {
     }
 
     async fn at(place: SemaphorePermit<'static>) -> Arc<Self> {
-        // The first test waits while the cluster is made or recovers; that has a bound of its own.
+        // The first test waits while the cluster is created or recovers; that has a bound of its own.
         let shared = tokio::task::spawn_blocking(shared).await.unwrap();
         let name = format!("it_{}_{}", std::process::id(), COUNT.fetch_add(1, Ordering::SeqCst));
         let mut connection = PgConnection::connect_with(&shared.options).await.unwrap();
@@ -69,12 +69,12 @@ impl Db {
         Arc::new(Self { name, artifacts, data, shared, _place: place })
     }
 
-    /// How the superuser reaches the database.
+    /// How the superuser connects to the database.
     pub fn options(&self) -> PgConnectOptions {
         self.shared.options.clone().database(&self.name)
     }
 
-    /// How `runreel sql` reaches it: on a cluster of the program's own the session belongs to the reading role.
+    /// How `runreel sql` connects: on an embedded cluster the session belongs to the reading role.
     pub fn reader(&self) -> PgConnectOptions {
         self.reader_as("runreel_reader")
     }
@@ -84,7 +84,7 @@ impl Db {
         if self.is_ours() { self.options().username(role) } else { self.options() }
     }
 
-    /// Whether the cluster was made for the tests, and readers may log in.
+    /// Whether the cluster was created for the tests, and readers may log in.
     pub fn is_ours(&self) -> bool {
         self.shared.readers_log_in
     }
@@ -101,7 +101,7 @@ impl Db {
         url.to_string()
     }
 
-    /// The URL that goes through something that listens on a TCP port.
+    /// The URL through a proxy on a TCP port.
     pub fn url_through(&self, port: u16) -> String {
         let user = self.shared.options.get_username();
         let password = self.shared.endpoint.as_ref().map_or("", |endpoint| endpoint.password.expose());
@@ -134,9 +134,9 @@ impl Db {
         number
     }
 
-    /// Waits until a count is what it should be.
+    /// Waits until a count has this value.
     pub async fn until_number(&self, what: &str, query: &'static str, wanted: i64) {
-        // One connection for all the questions: Postgres makes a process of each.
+        // One connection for all queries: Postgres starts a process for each connection.
         let mut connection = self.connect().await;
         let mut last = 0;
         let reached = tokio::time::timeout(PATIENCE, async {
@@ -160,7 +160,7 @@ impl Drop for Db {
     }
 }
 
-/// Text that a test made up itself.
+/// SQL text composed by a test.
 pub async fn execute(connection: &mut PgConnection, text: String) {
     sqlx::raw_sql(sqlx::AssertSqlSafe(text)).execute(connection).await.unwrap();
 }
@@ -195,7 +195,7 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
     let template = template(&options).await;
     let readers_log_in = endpoint.is_some() || std::env::var_os("RUNREEL_TEST_DATABASE_IS_SCRATCH").is_some();
     if readers_log_in {
-        // As `serve` does on a cluster of its own.
+        // As `serve` does on its embedded cluster.
         runreel::store::query::enable_reader_login(&options).await.unwrap();
     }
     let shared =
@@ -210,7 +210,7 @@ async fn keep(ready: &std::sync::mpsc::Sender<Shared>) {
     }
 }
 
-/// Our own cluster, or the one that another process of these tests keeps at the moment.
+/// Our own cluster, or the one that another process of these tests is running.
 async fn own_or_visit() -> (Endpoint, Option<Cluster>) {
     let named = std::env::var_os("RUNREEL_TEST_CLUSTER").map(PathBuf::from);
     let data_dir = named.unwrap_or_else(|| Path::new(env!("CARGO_TARGET_TMPDIR")).join("cluster"));

@@ -19,7 +19,7 @@ use tokio_util::sync::CancellationToken;
 
 use super::{api::Api, patiently, server::Setup};
 
-/// Hands that work for a server from outside it.
+/// A runner, outside the server.
 pub struct Hands {
     stop: CancellationToken,
     task: JoinHandle<()>,
@@ -32,7 +32,7 @@ impl Hands {
         Self::through(setup, server, &server.base)
     }
 
-    /// The same, with its requests going another way than its socket.
+    /// The same, with its requests on another path than its socket.
     pub fn through(setup: &Setup, server: &Api, http: &str) -> Self {
         let folder = setup.folder();
         let file = File::read(&folder.path().join("runreel.toml")).unwrap();
@@ -42,7 +42,7 @@ impl Hands {
         Self { _folder: Some(folder), ..Self::with(Arc::new(agents), server, client) }
     }
 
-    /// With agents of the test's own.
+    /// With the test's own agents.
     pub fn with(known: Arc<dyn AgentResolver>, server: &Api, client: Client) -> Self {
         let settings = Settings {
             url: server.base.clone(),
@@ -63,7 +63,7 @@ impl Hands {
         Self { stop, task, _folder: None }
     }
 
-    /// Gives back what it has, and is gone.
+    /// Releases its jobs and disconnects.
     pub async fn stop(self) {
         self.stop.cancel();
         patiently("the runner to leave", self.task).await.unwrap();

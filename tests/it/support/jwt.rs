@@ -1,4 +1,4 @@
-//! Credentials: JWTs as an identity provider would make them, and API tokens.
+//! Credentials: JWTs like an identity provider's, and API tokens.
 
 use chrono::{DateTime, Utc};
 use jsonwebtoken::{EncodingKey, Header, encode};
@@ -16,14 +16,14 @@ pub fn signed(claims: &Value) -> String {
 }
 
 impl Server {
-    /// The server as this subject sees it, for the next hour.
+    /// The server for this subject, for the next hour.
     pub fn as_subject(&self, subject: &str) -> Api {
         self.with(signed(&json!({ "sub": subject, "exp": self.clock.now().timestamp() + 3_600 })))
     }
 }
 
 impl Server {
-    /// An API token of a subject: the server as its holder sees it, and the token's id.
+    /// An API token of a subject: the server with that token, and the token's id.
     pub async fn api_token(
         &self,
         subject: &str,

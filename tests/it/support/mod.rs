@@ -18,33 +18,33 @@ pub mod threads;
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 
-/// The tests whose log somebody takes: a test is one thread, and so are its servers' tasks.
+/// The tests whose log is captured: a test is one thread, and so are its servers' tasks.
 static LOG_TAKEN: Mutex<BTreeSet<String>> = Mutex::new(BTreeSet::new());
 
-/// Takes the log of this test's servers, unless somebody has.
+/// Captures the log of this test's servers, unless it is captured already.
 pub fn take_log() -> bool {
     let test = std::thread::current().name().unwrap_or_default().to_owned();
     LOG_TAKEN.lock().unwrap().insert(test)
 }
 
-/// Has what this test's servers say shown when the test fails.
+/// Shows the log of this test's servers if the test fails.
 pub fn show_log() {
     if take_log() {
         let said = tracing_subscriber::fmt().with_env_filter("info,runreel=debug").with_ansi(false).with_test_writer();
-        // As long as the thread, which is the test's.
+        // For the rest of the thread, which is the test's.
         std::mem::forget(tracing::subscriber::set_default(said.finish()));
     }
 }
 
-/// How long a test waits for what must happen: less than a lease, so that none that lapses hides a lost wake-up.
+/// How long a test waits for what must happen: less than a lease, so that no lapsing lease hides a lost wake-up.
 pub const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Waits for something, but not for ever.
+/// Waits for something, with a time limit.
 pub async fn patiently<T>(what: &str, work: impl Future<Output = T>) -> T {
     within(PATIENCE, what, work).await
 }
 
-/// As [`patiently`], with a bound for what is more work.
+/// Like [`patiently`], with a bound for what takes longer.
 pub async fn within<T>(max: Duration, what: &str, work: impl Future<Output = T>) -> T {
     let done = tokio::time::timeout(max, work).await;
     done.unwrap_or_else(|_| panic!("waited {max:?} for {what}"))
@@ -55,7 +55,7 @@ pub async fn until<F: Future<Output = bool>>(what: &str, condition: impl FnMut()
     patiently(what, holds(condition)).await;
 }
 
-/// Looks again and again, until a condition holds.
+/// Polls until a condition holds.
 pub async fn holds<F: Future<Output = bool>>(mut condition: impl FnMut() -> F) {
     while !condition().await {
         tokio::time::sleep(Duration::from_millis(5)).await;

@@ -1,4 +1,4 @@
-//! Servers that answer as models' providers do, over real sockets, one prepared answer after the other.
+//! Servers that imitate models' providers, over real sockets, one prepared response after the other.
 
 use std::{
     collections::VecDeque,
@@ -18,7 +18,7 @@ use tokio::task::JoinHandle;
 
 /// What the server does with the next request.
 pub enum Answer {
-    /// Sends a body whole.
+    /// Sends a complete body.
     Body { status: u16, headers: Vec<(&'static str, String)>, body: String },
     /// Sends the beginning and breaks the connection.
     Cut(String),
@@ -26,7 +26,7 @@ pub enum Answer {
     Silent(String),
 }
 
-/// A request as it came.
+/// A request as received.
 #[derive(Clone, Debug)]
 pub struct Asked {
     pub path: String,
@@ -98,7 +98,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
             response.body(Body::from(body)).unwrap()
         }
         Some(Answer::Cut(text)) => {
-            // The pause lets the beginning leave before the connection breaks.
+            // The pause lets the beginning be sent before the connection breaks.
             let cut = stream::once(async {
                 tokio::task::yield_now().await;
                 Err(std::io::Error::other("cut on purpose"))
@@ -112,7 +112,7 @@ async fn serve(State(shared): State<Arc<Shared>>, request: Request) -> Response 
     }
 }
 
-/// An error as providers tell it.
+/// An error in the providers' format.
 pub fn refusal(status: u16, headers: &[(&'static str, &str)], body: &Value) -> Answer {
     let headers = headers.iter().map(|(name, value)| (*name, (*value).to_owned())).collect();
     Answer::Body { status, headers, body: body.to_string() }
@@ -134,7 +134,7 @@ pub fn stream_of(media_type: &str, body: String) -> Answer {
     Answer::Body { status: 200, headers: vec![("content-type", media_type.to_owned())], body }
 }
 
-/// A whole answer of chat completions: its text in pieces, then its calls with their arguments in pieces.
+/// A complete response of chat completions: its text in pieces, then its calls with their arguments in pieces.
 pub fn chat(texts: &[&str], calls: &[(&str, &str, &[&str])]) -> Answer {
     let mut chunks: Vec<Value> = texts.iter().map(|text| delta(&json!({"content": text}))).collect();
     for (index, (id, name, args)) in calls.iter().enumerate() {

@@ -1,4 +1,4 @@
-//! A real nginx before a server.
+//! A real nginx in front of a server.
 
 use std::{net::TcpListener, path::Path, process::Stdio};
 
@@ -6,17 +6,17 @@ use tokio::process::{Child, Command};
 
 use super::{api::Api, server::Server, until};
 
-/// An nginx of its own; it ends with the test.
+/// A separate nginx; it ends with the test.
 pub struct Nginx {
     pub api: Api,
     _child: Child,
     _folder: tempfile::TempDir,
-    /// Keeps the port from everybody else: nginx has it on another address of this machine.
+    /// Reserves the port: nginx uses it on another address of this machine.
     _port: TcpListener,
 }
 
 impl Nginx {
-    /// nginx with this `server` block, which leads to `127.0.0.1:7717`, before a server.
+    /// nginx with this `server` block, which leads to `127.0.0.1:7717`, in front of a server.
     pub async fn before(server: &Server, block: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("127.0.0.2:{}", port.local_addr().unwrap().port());
@@ -38,7 +38,7 @@ fn listen(address: &str) -> String {
     format!("server {{\n    listen {address};")
 }
 
-/// All that a `server` block needs around it, with every file in a folder of the test's.
+/// What a `server` block needs around it, with every file in the test's folder.
 fn around(folder: &Path, block: &str) -> String {
     let folder = folder.display();
     let temporary = ["client_body", "proxy", "fastcgi", "uwsgi", "scgi"];

@@ -1,4 +1,4 @@
-//! The built program as a process of its own.
+//! The built program as a separate process.
 
 use std::process::Stdio;
 
@@ -9,7 +9,7 @@ use tokio::{
 
 use super::patiently;
 
-/// What a command said and how it ended.
+/// What a command printed and how it ended.
 #[derive(Debug)]
 pub struct Said {
     pub code: Option<i32>,
@@ -17,7 +17,7 @@ pub struct Said {
     pub stderr: String,
 }
 
-/// The program with these words, and nothing of this environment's configuration.
+/// The program with these arguments, without this environment's configuration.
 pub fn program(words: &[&str]) -> Command {
     let mut command = Command::new(env!("CARGO_BIN_EXE_runreel"));
     command.args(words).kill_on_drop(true).stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -36,7 +36,7 @@ pub async fn run(command: Command, stdin: &str) -> Said {
     patiently("the command", ended(command, stdin)).await
 }
 
-/// The same however long it takes.
+/// The same without a time limit.
 pub async fn ended(mut command: Command, stdin: &str) -> Said {
     command.stdin(Stdio::piped());
     let mut child = command.spawn().unwrap();
@@ -55,14 +55,14 @@ pub async fn ended(mut command: Command, stdin: &str) -> Said {
     }
 }
 
-/// A server in a process of its own.
+/// A server in a separate process.
 pub struct Served {
     pub child: Child,
     pub base: String,
     _stdout: BufReader<ChildStdout>,
 }
 
-/// Starts `serve` and waits until it says where it is.
+/// Starts `serve` and waits until it prints its address.
 pub async fn serve(mut command: Command) -> Served {
     command.stderr(Stdio::inherit());
     let mut child = command.spawn().unwrap();

@@ -1,4 +1,4 @@
-//! A TCP proxy that can be a bad network: cut, silent, or cut at a chosen moment.
+//! A TCP proxy that simulates a bad network: cut, silent, or cut at a chosen moment.
 
 use std::{
     path::PathBuf,
@@ -23,16 +23,16 @@ enum Mode {
     Open,
     /// Connections are closed, new ones at once.
     Cut,
-    /// Connections stay and nothing moves.
+    /// Connections stay open and nothing moves.
     Stalled,
 }
 
-/// Whether the bytes that spring a trap still reach the other side.
+/// Whether the bytes that trigger a trap still reach the other side.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Fate {
     /// The connection is lost before they are sent.
     Lost,
-    /// They arrive and are acted on, and the answer is lost.
+    /// They arrive and take effect, and the answer is lost.
     Unanswered,
 }
 
@@ -44,14 +44,14 @@ struct Trap {
 #[derive(Clone)]
 struct Shared {
     mode: watch::Sender<Mode>,
-    /// Grows with every cut of what is open.
+    /// Incremented with every cut of open connections.
     cuts: watch::Sender<u64>,
     /// Connections that came while everything was cut.
     refused: watch::Sender<u64>,
     trap: Arc<Mutex<Option<Trap>>>,
 }
 
-/// A proxy on a port of its own; it lives as long as the runtime of its test.
+/// A proxy on its own port; it lives as long as its test's runtime.
 pub struct Proxy {
     pub port: u16,
     shared: Shared,
@@ -80,7 +80,7 @@ impl Proxy {
         Self { port, shared }
     }
 
-    /// To a server of ours.
+    /// To one of our servers.
     pub async fn to_http(base: &str) -> Self {
         Self::to(Upstream::Tcp(base.trim_start_matches("http://").to_owned())).await
     }
@@ -89,7 +89,7 @@ impl Proxy {
         format!("http://127.0.0.1:{}", self.port)
     }
 
-    /// Cuts everything, and everything that comes, until [`Proxy::mend`].
+    /// Cuts all connections, and new ones, until [`Proxy::mend`].
     pub fn cut(&self) {
         self.shared.mode.send_replace(Mode::Cut);
         self.drop_all();
@@ -107,7 +107,7 @@ impl Proxy {
         self.shared.cuts.send_modify(|cuts| *cuts += 1);
     }
 
-    /// Holds every byte back until [`Proxy::mend`].
+    /// Holds all bytes back until [`Proxy::mend`].
     pub fn stall(&self) {
         self.shared.mode.send_replace(Mode::Stalled);
     }
@@ -116,7 +116,7 @@ impl Proxy {
         self.shared.mode.send_replace(Mode::Open);
     }
 
-    /// Loses the connection that next sends these bytes upstream.
+    /// Cuts the connection that next sends these bytes upstream.
     pub fn trap(&self, needle: &str, fate: Fate) {
         *self.shared.trap.lock().unwrap() = Some(Trap { needle: needle.as_bytes().to_vec(), fate });
     }

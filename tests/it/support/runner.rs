@@ -1,4 +1,4 @@
-//! A runner as a test plays it: the socket, message by message.
+//! A runner played by a test: the socket, message by message.
 
 use futures::{SinkExt, StreamExt};
 use serde_json::{Value, json};
@@ -17,7 +17,7 @@ use super::{api::Api, patiently};
 
 pub struct Wire {
     socket: WebSocketStream<MaybeTlsStream<TcpStream>>,
-    /// Of the `welcome`.
+    /// From the `welcome`.
     pub lease_id: String,
 }
 
@@ -33,14 +33,14 @@ impl Api {
         request
     }
 
-    /// An open socket that has said nothing.
+    /// An open socket that has sent nothing.
     pub async fn runner_socket(&self) -> Wire {
         let (socket, response) = patiently("a socket", connect_async(self.runner_request())).await.unwrap();
         assert_eq!(response.headers()["sec-websocket-protocol"], "runreel.runner.v1");
         Wire { socket, lease_id: String::new() }
     }
 
-    /// What a socket that is not opened is answered with: status and body.
+    /// The response if a socket is not opened: status and body.
     pub async fn no_runner(&self, request: Request) -> (u16, Value) {
         match patiently("a refusal", connect_async(request)).await {
             Err(Error::Http(response)) => {
@@ -51,12 +51,12 @@ impl Api {
         }
     }
 
-    /// A runner that has been welcomed.
+    /// A runner that has received its `welcome`.
     pub async fn runner(&self, agents: &[&str], capacity: u16) -> Wire {
         self.runner_with(json!({ "agents": agents, "capacity": capacity })).await
     }
 
-    /// The same with more in its hello.
+    /// The same with more members in its hello.
     pub async fn runner_with(&self, mut hello: Value) -> Wire {
         let mut wire = self.runner_socket().await;
         hello["type"] = json!("hello");
@@ -67,7 +67,7 @@ impl Api {
         wire
     }
 
-    /// A runner that comes back to what it had.
+    /// A runner that resumes its session.
     pub async fn back(&self, lease_id: &str, acked: Value) -> Wire {
         let resume = json!({ "lease_id": lease_id, "last_acked": acked });
         self.runner_with(json!({ "agents": ["a"], "capacity": 4, "resume": resume })).await
@@ -84,7 +84,7 @@ impl Wire {
     }
 
     pub async fn send(&mut self, message: Message) {
-        // A socket the other side has closed takes nothing; the test sees that when it reads.
+        // A socket closed by the other side accepts nothing; the test notices that when it reads.
         let _ = patiently("a message to be sent", self.socket.send(message)).await;
     }
 
@@ -96,7 +96,7 @@ impl Wire {
         self.say(json!({ "type": "run.done", "run_id": run })).await;
     }
 
-    /// The next message of the server; `Err` with the code of its close, or `None` when it was just cut.
+    /// The next message of the server; `Err` with its close code, or `None` if it was just cut.
     pub async fn next(&mut self) -> Result<Value, Option<u16>> {
         loop {
             match patiently("a message", self.socket.next()).await {
@@ -108,7 +108,7 @@ impl Wire {
         }
     }
 
-    /// The next message, which is of this type.
+    /// The next message, which must be of this type.
     #[track_caller]
     pub fn expect<'a>(&'a mut self, kind: &'a str) -> impl Future<Output = Value> + 'a {
         let caller = std::panic::Location::caller();
@@ -119,7 +119,7 @@ impl Wire {
         }
     }
 
-    /// The next message, which is an error of this code.
+    /// The next message, which must be an error with this code.
     #[track_caller]
     pub fn refused<'a>(&'a mut self, code: &'a str) -> impl Future<Output = Value> + 'a {
         let caller = std::panic::Location::caller();
@@ -131,7 +131,7 @@ impl Wire {
         }
     }
 
-    /// The run of the next message, which assigns one.
+    /// The run of the next message, which must assign one.
     #[track_caller]
     pub fn assigned(&mut self) -> impl Future<Output = String> + '_ {
         let caller = std::panic::Location::caller();
@@ -142,7 +142,7 @@ impl Wire {
         }
     }
 
-    /// Proves that nothing was said to this runner up to now: the answer to a question comes first.
+    /// Proves that nothing was sent to this runner so far: the answer to a request comes first.
     pub async fn silent(&mut self) {
         let nobody = super::runs::new_run_id();
         self.done(&nobody).await;

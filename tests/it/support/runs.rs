@@ -1,22 +1,22 @@
-//! Runs and events as tests make them, and what must hold of any log.
+//! Runs and events in tests, and what must hold of any log.
 
 use serde_json::{Value, json};
 
 use super::api::Api;
 
 impl Api {
-    /// A run that has started: its log holds `run.created` and `run.started`.
+    /// A run that has started: its log has `run.created` and `run.started`.
     pub async fn start_run(&self) -> String {
         self.create(json!({})).await
     }
 
-    /// A run of this request.
+    /// A run created with this request.
     pub async fn create(&self, body: Value) -> String {
         let run = self.post("/api/runs", body).await.expect(201);
         run["run_id"].as_str().unwrap().to_owned()
     }
 
-    /// A run below another.
+    /// A child run of another.
     pub async fn child_of(&self, parent: &str) -> String {
         self.create(json!({ "parent_run_id": parent, "role": "worker" })).await
     }
@@ -69,7 +69,7 @@ pub fn assert_contiguous<S: AsRef<str>>(events: &[S], last: i64) {
     assert_eq!(seqs(events), expected);
 }
 
-/// A run id of now, as a client would choose one.
+/// A new run id, as a client would choose one.
 pub fn new_run_id() -> String {
     uuid::Uuid::now_v7().to_string()
 }

@@ -1,4 +1,4 @@
-//! A server in this process, on a port of its own, with a database of the test's.
+//! A server in this process, on its own port, with the test's database.
 
 use std::{ops::Deref, sync::Arc, time::Duration};
 
@@ -24,7 +24,7 @@ pub struct Flags {
 /// A secret for JWTs.
 pub const JWT_SECRET: &[u8] = b"a secret of at least thirty-two bytes";
 
-/// What a server is to be like.
+/// How a server is to be set up.
 #[derive(Clone)]
 pub struct Setup {
     flags: Vec<String>,
@@ -52,13 +52,13 @@ impl Setup {
         self
     }
 
-    /// Works on a database that is there already.
+    /// Works on an existing database.
     #[must_use]
     pub fn on(self, db: &Arc<Db>) -> Self {
         Self { db: Some(Arc::clone(db)), ..self }
     }
 
-    /// Reaches it by another way.
+    /// Connects to it by another URL.
     #[must_use]
     pub fn through(self, url: String) -> Self {
         Self { url: Some(url), ..self }
@@ -79,7 +79,7 @@ impl Setup {
         self.flags(&["--config", file.to_str().unwrap(), "--data-dir", data.to_str().unwrap()])
     }
 
-    /// With a bot whose API is there.
+    /// With a Telegram bot whose API is at this address.
     #[must_use]
     pub fn telegram(mut self, api_base: &str) -> Self {
         self.secrets.telegram_bot_token = Some(super::telegram::BOT_TOKEN.to_owned());
@@ -125,7 +125,7 @@ impl Setup {
             data.as_str(),
         ];
         for pair in self.flags.chunks(2) {
-            // clap refuses a flag that is given twice.
+            // clap rejects a flag that is given twice.
             if let Some(at) = flags.iter().position(|flag| *flag == pair[0]) {
                 flags.drain(at..at + 2);
             }
@@ -153,7 +153,7 @@ pub struct Server {
 }
 
 impl Server {
-    /// A server as most tests want it.
+    /// A server with the defaults for most tests.
     pub async fn start() -> Self {
         setup().start().await
     }
@@ -163,14 +163,14 @@ impl Server {
         self.stop.cancel();
     }
 
-    /// Shuts down and waits for the end of it.
+    /// Shuts down and waits until it has ended.
     pub async fn stop(mut self) {
         self.begin_stop();
         let task = self.task.take().unwrap();
         patiently("the shutdown", task).await.unwrap().unwrap();
     }
 
-    /// Moves the clock.
+    /// Advances the clock.
     pub fn pass(&self, time: Duration) {
         self.clock.advance(chrono::TimeDelta::from_std(time).unwrap());
     }
@@ -190,7 +190,7 @@ impl Drop for Server {
     }
 }
 
-/// A clock that stands at the real time until it is moved; partitions exist for today.
+/// A clock that stays at the real time until it is moved; partitions exist for today.
 pub fn manual_clock() -> Clock {
     let now: DateTime<Utc> = Clock::System.now();
     Clock::manual(now)

@@ -1,6 +1,6 @@
-//! A reader of event streams, written from the WHATWG rules and from nothing of the server's.
+//! A reader of event streams, written from the WHATWG rules and sharing nothing with the server.
 //!
-//! It is stricter than a browser: a carriage return anywhere, a field nobody knows, two lines of data in one frame, or
+//! It is stricter than a browser: a carriage return anywhere, an unknown field, two lines of data in one frame, or
 //! bytes that are not UTF-8 fail the test.
 
 use std::collections::VecDeque;
@@ -12,7 +12,7 @@ use super::patiently;
 /// One dispatched event.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Frame {
-    /// The `id:` of this very frame.
+    /// The `id:` of this frame itself.
     pub id: Option<String>,
     pub event: String,
     pub data: String,
@@ -29,7 +29,7 @@ impl Frame {
     }
 }
 
-/// What a stream holds.
+/// An item of a stream.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Item {
     Retry(u64),
@@ -62,7 +62,7 @@ impl Parser {
         items
     }
 
-    /// Whether nothing is half-way.
+    /// Whether no frame is incomplete.
     pub fn is_between_frames(&self) -> bool {
         self.rest.is_empty() && self.id.is_none() && self.event.is_none() && self.data.is_none()
     }
@@ -101,7 +101,7 @@ pub struct Stream {
     pub response: reqwest::Response,
     parser: Parser,
     items: VecDeque<Item>,
-    /// Every byte received, when somebody wants to look at them.
+    /// Every byte received, for tests that check them.
     pub bytes: Vec<u8>,
 }
 
@@ -110,7 +110,7 @@ impl Stream {
         Self { response, parser: Parser::default(), items: VecDeque::new(), bytes: Vec::new() }
     }
 
-    /// The next thing of any kind; `None` when the server closed the stream.
+    /// The next item of any kind; `None` if the server closed the stream.
     pub async fn item(&mut self) -> Option<Item> {
         loop {
             if let Some(item) = self.items.pop_front() {
@@ -127,7 +127,7 @@ impl Stream {
         }
     }
 
-    /// The next frame. A stream that only says that it lives has none.
+    /// The next frame. Comments that keep the stream alive are not frames.
     pub async fn frame(&mut self) -> Option<Frame> {
         patiently("a frame", async {
             loop {
@@ -157,7 +157,7 @@ impl Stream {
         }
     }
 
-    /// Reads the past and says how many events it held.
+    /// Reads the past events and returns how many there were.
     pub async fn caught_up(&mut self) -> usize {
         self.until("stream.caught_up").await.len() - 1
     }
@@ -171,7 +171,7 @@ impl Stream {
         frames
     }
 
-    /// The next `count` events of the log, whatever stands between.
+    /// The next `count` events of the log, whatever comes between.
     pub async fn durable(&mut self, count: usize) -> Vec<Frame> {
         let mut frames = Vec::with_capacity(count);
         while frames.len() < count {

@@ -1,4 +1,4 @@
-//! A Telegram Bot API on a port of its own: it takes messages, gives files, and can be in a bad mood.
+//! A Telegram Bot API on its own port: it accepts messages, serves files, and can misbehave.
 
 use std::{
     collections::VecDeque,
@@ -20,7 +20,7 @@ use super::{api::Reply, server::Server, until};
 pub const BOT_TOKEN: &str = "42:a-token-that-nobody-may-see";
 pub const WEBHOOK_SECRET: &str = "the-secret-of-the-webhook";
 
-/// What the API does with the next call of `sendMessage` instead of taking it.
+/// What the API does with the next call of `sendMessage` instead of accepting it.
 #[derive(Clone, Copy, Debug)]
 pub enum Mood {
     TooMany {
@@ -28,9 +28,9 @@ pub enum Mood {
     },
     Broken,
     Blocked,
-    /// It takes the message and the answer is lost.
+    /// It accepts the message and the answer is lost.
     Silent,
-    /// It takes the message, when [`Telegram::go_on`] says so.
+    /// It accepts the message when [`Telegram::go_on`] allows it.
     Slow,
 }
 
@@ -66,7 +66,7 @@ impl Telegram {
         self.inner.lock().unwrap().moods.push_back(mood);
     }
 
-    /// Lets one slow call go on.
+    /// Lets one slow call continue.
     pub fn go_on(&self) {
         self.going.add_permits(1);
     }
@@ -75,7 +75,7 @@ impl Telegram {
         self.inner.lock().unwrap().files.push((path.to_owned(), bytes.to_vec()));
     }
 
-    /// Notes a call; whether it is to take its time.
+    /// Records a call; returns whether it is to be slow.
     fn is_slow(&self) -> bool {
         let mut inner = self.inner.lock().unwrap();
         inner.calls += 1;
@@ -86,23 +86,23 @@ impl Telegram {
         is_slow
     }
 
-    /// How many calls of `sendMessage` came, taken or not.
+    /// How many calls of `sendMessage` came, accepted or not.
     pub fn calls(&self) -> usize {
         self.inner.lock().unwrap().calls
     }
 
-    /// The messages it has taken.
+    /// The messages it has accepted.
     pub fn sent(&self) -> Vec<Value> {
         self.inner.lock().unwrap().sent.clone()
     }
 
-    /// Their texts, once there are so many.
+    /// Their texts, once there are this many.
     pub async fn texts(&self, count: usize) -> Vec<String> {
         until("messages at Telegram", || async { self.sent().len() >= count }).await;
         self.sent().iter().map(|message| message["text"].as_str().unwrap().to_owned()).collect()
     }
 
-    /// Waits until so many calls of `sendMessage` came, taken or not.
+    /// Waits until this many calls of `sendMessage` came, accepted or not.
     pub async fn until_calls(&self, count: usize) {
         until("calls of Telegram", || async { self.calls() >= count }).await;
     }

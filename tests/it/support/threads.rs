@@ -1,4 +1,4 @@
-//! Threads, checkpoints and writes as tests make them.
+//! Threads, checkpoints and writes in tests.
 
 use base64::{Engine as _, engine::general_purpose::STANDARD};
 use reqwest::Method;
@@ -18,7 +18,7 @@ impl Api {
         self.send(self.request(Method::PUT, path).json(&body)).await
     }
 
-    /// A body to the letter.
+    /// A body sent unchanged.
     pub async fn put_text(&self, path: &str, body: impl Into<reqwest::Body>) -> Reply {
         self.send(self.request(Method::PUT, path).header("content-type", "application/json").body(body)).await
     }
@@ -27,14 +27,14 @@ impl Api {
         self.put(&checkpoint_of(thread, id), body).await
     }
 
-    /// Puts a checkpoint, be it new or not.
+    /// Puts a checkpoint, new or not.
     pub async fn put_checkpoint(&self, thread: &str, id: &str, body: Value) -> Value {
         let reply = self.try_checkpoint(thread, id, body).await;
         assert!(matches!(reply.status, 200 | 201), "{} {}", reply.status, reply.text);
         reply.json()
     }
 
-    /// Puts writes of one task and says how many were stored.
+    /// Puts writes of one task and returns how many were stored.
     pub async fn put_writes(&self, thread: &str, id: &str, body: Value) -> i64 {
         let stored = self.put(&writes_of(thread, id), body).await.expect(200);
         stored["stored"].as_i64().unwrap()
@@ -54,7 +54,7 @@ impl Api {
         self.pages_from(path, path.to_owned(), member).await
     }
 
-    /// Every row after a page that gave this cursor.
+    /// Every row after a page that returned this cursor.
     pub async fn pages_after(&self, path: &str, cursor: &Value, member: &str) -> Vec<Value> {
         let sign = if path.contains('?') { '&' } else { '?' };
         let first = format!("{path}{sign}cursor={}", encoded(cursor.as_str().expect("there is a next page")));
@@ -77,7 +77,7 @@ impl Api {
         }
     }
 
-    /// A request whose path nobody on the way makes nicer, and its status and body.
+    /// A request whose path is not normalized on the way, and its status and body.
     pub async fn raw(&self, method: &str, path: &str, body: &str) -> (u16, String) {
         let authority = self.base.trim_start_matches("http://");
         let bearer = self.token.as_ref().map(|token| format!("authorization: Bearer {token}\r\n")).unwrap_or_default();
@@ -96,7 +96,7 @@ impl Api {
     }
 }
 
-/// Where a checkpoint lies.
+/// The path of a checkpoint.
 pub fn checkpoint_of(thread: &str, id: &str) -> String {
     format!("/api/threads/{thread}/checkpoints/{id}")
 }
@@ -110,7 +110,7 @@ pub fn value(bytes: &[u8]) -> Value {
     json!({ "t": "bytes", "b": STANDARD.encode(bytes) })
 }
 
-/// What a value holds.
+/// The bytes of a value.
 pub fn bytes_of(value: &Value) -> Vec<u8> {
     STANDARD.decode(value["b"].as_str().unwrap()).unwrap()
 }
@@ -124,7 +124,7 @@ pub fn write(idx: i64, channel: &str, bytes: &[u8]) -> Value {
     json!({ "idx": idx, "channel": channel, "t": "bytes", "b": STANDARD.encode(bytes) })
 }
 
-/// A checkpoint that says nothing but this.
+/// A checkpoint with only this content.
 pub fn state(text: &str) -> Value {
     json!({ "checkpoint": value(text.as_bytes()) })
 }
@@ -147,7 +147,7 @@ pub fn encoded(text: &str) -> String {
         .collect()
 }
 
-/// The same with every byte in the coded form, whether it has to be or not.
+/// The same with every byte encoded, whether necessary or not.
 pub fn encoded_throughout(text: &str) -> String {
     text.bytes().flat_map(|byte| ['%'].into_iter().chain(hex::encode([byte]).chars().collect::<Vec<_>>())).collect()
 }

@@ -2,7 +2,7 @@
 //! database makes of them.
 
 use serde_json::json;
-use sqlx::AssertSqlSafe;
+use sqlx::{AssertSqlSafe, Row as _};
 
 use crate::support::{
     cluster::execute,
@@ -34,17 +34,20 @@ async fn the_owner_is_named_before_anything_is_read_under_every_plan() {
             let case = format!("{mode}, {off:#b}");
             for exactly in [None, Some("1")] {
                 let get = sqlx::query(GET).bind(&owner).bind(Vec::<i64>::new()).bind(Vec::<String>::new());
-                let get = get.bind(Vec::<String>::new()).bind("t").bind("").bind(exactly).bind(None::<&str>);
+                let get =
+                    get.bind(Vec::<String>::new()).bind("t").bind("").bind(exactly).bind(None::<&str>).bind(1_000_i64);
                 assert_eq!(get.fetch_all(&mut app).await.unwrap().len(), 1, "{case}");
             }
             let put = sqlx::query(PUT).bind(&owner).bind("t").bind(chrono::DateTime::UNIX_EPOCH).bind("").bind("1");
             let put = put.bind(None::<&str>).bind(None::<&str>).bind("bytes").bind(b"x".as_slice()).bind("{}");
             let put = put.bind(r#"{"c":1}"#).bind(["c"]).bind(["1"]).bind(["bytes"]).bind([b"value".as_slice()]);
+            let put = put.bind(1_000_i64).bind([5]);
             assert_eq!(put.fetch_all(&mut app).await.unwrap().len(), 1, "{case}");
             let write = sqlx::query(WRITE).bind(&owner).bind("t").bind(chrono::DateTime::UNIX_EPOCH).bind("").bind("1");
             let write =
                 write.bind("a").bind("").bind(true).bind([0]).bind(["c"]).bind(["bytes"]).bind([b"w".as_slice()]);
-            assert_eq!(write.execute(&mut app).await.unwrap().rows_affected(), 1, "{case}");
+            let written = write.bind(1_000_i64).fetch_one(&mut app).await.unwrap();
+            assert_eq!((written.get::<i64, _>("stored!"), written.get::<bool, _>("fits!")), (1, true), "{case}");
         }
     }
     // What a statement named is forgotten when it is over.

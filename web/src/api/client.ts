@@ -72,9 +72,9 @@ export const api = {
 
   timeline: (runId: string, signal?: AbortSignal) => get<Timeline>(`${runPath(runId)}/timeline`, signal),
 
-  /** One event by its seq; `null` when retention has removed it. */
-  async event(runId: string, seq: number, signal?: AbortSignal): Promise<RunEvent | null> {
-    const path = withQuery(`${runPath(runId)}/events`, { after: seq - 1, limit: 1 });
+  /** The event that follows the one with this id; `null` when retention has removed it. */
+  async event(runId: string, seq: number, after: string, signal?: AbortSignal): Promise<RunEvent | null> {
+    const path = withQuery(`${runPath(runId)}/events`, { after, limit: 1 });
     const page = await get<EventPage>(path, signal);
     const first = page.events[0];
     return first?.seq === seq ? first : null;

@@ -17,21 +17,28 @@ export interface Order {
 
 /** One run: seq 1, 2, 3 …, each exactly once, nothing skipped. */
 export class RunOrder implements Order {
-  #last: number;
-
-  constructor(after = 0) {
-    this.#last = after;
-  }
+  #last = 0;
+  #cursor: string | null = null;
+  /** From which seq on ids end in which tag: a log that was set back continues as another history. */
+  readonly #tags: { from: number; tag: string }[] = [];
 
   get cursor(): string | null {
-    return this.#last === 0 ? null : String(this.#last);
+    return this.#cursor;
   }
 
-  take(event: RunEvent): Taken {
+  take(event: RunEvent, id: string | null): Taken {
     if (event.seq <= this.#last) return "seen";
     if (event.seq > this.#last + 1) return "hole";
     this.#last = event.seq;
+    this.#cursor = id === null || id === "" ? String(event.seq) : id;
+    const tag = this.#cursor.slice(String(event.seq).length);
+    if (tag !== (this.#tags.at(-1)?.tag ?? "")) this.#tags.push({ from: event.seq, tag });
     return "new";
+  }
+
+  /** The id of an event's frame, as the server gave it or would. */
+  idOf(seq: number): string {
+    return `${seq}${this.#tags.filter((since) => since.from <= seq).at(-1)?.tag ?? ""}`;
   }
 
   skipTo(seq: number): void {
@@ -39,7 +46,7 @@ export class RunOrder implements Order {
   }
 
   moveTo(): void {
-    // A run's cursor is its seq; `take` alone moves it.
+    // A run's cursor is the id of its last event; `take` alone moves it.
   }
 }
 

@@ -30,6 +30,7 @@ export class RunStore {
   problem = $state.raw<Problem | null>(null);
   children = $state.raw<Run[]>([]);
   #firstTree: SpanTree | null = null;
+  readonly #order = new RunOrder();
   #source: Source | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
@@ -42,7 +43,7 @@ export class RunStore {
   start(): void {
     const { source, stop } = follow({
       url: () => paths.runStream(this.run_id),
-      order: new RunOrder(),
+      order: this.#order,
       take: (message) => this.view.take(message),
       commit: () => (this.version += 1),
       changed: (connection) => this.#changed(connection),
@@ -95,7 +96,7 @@ export class RunStore {
   async event(seq: number): Promise<RunEvent | null> {
     const bytes = this.view.bodies.get(seq);
     if (bytes !== null) return JSON.parse(bytes) as RunEvent;
-    return api.event(this.run_id, seq, this.#abort.signal);
+    return api.event(this.run_id, seq, this.#order.idOf(seq - 1), this.#abort.signal);
   }
 
   async #describe(): Promise<void> {

@@ -118,6 +118,15 @@ describe("following a stream", () => {
     expect(run.seqs).toEqual([1, 2, 3, 4]);
   });
 
+  test("after a set-back of the log it resumes with the id as it was given, not with the seq", async () => {
+    const tagged = frame("log.info", event(3, "log.info"), "3.9f86d081");
+    const order = new RunOrder();
+    const run = follow([() => stream([...events(1, 2), tagged]), () => stream([end(3)])], order);
+    await settle(2_000);
+    expect(run.cursors).toEqual([null, "3.9f86d081"]);
+    expect([1, 2, 3, 4].map((seq) => order.idOf(seq))).toEqual(["1", "2", "3.9f86d081", "4.9f86d081"]);
+  });
+
   test("it is live once the server says that the replay is over", async () => {
     const run = follow([() => stream([...events(1, 1), frame("stream.caught_up", { last_seq: 1 })], "open")]);
     await settle();

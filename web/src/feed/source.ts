@@ -228,7 +228,11 @@ export class Source {
     if (this.#holes < sourceLimits.holesAtOneCursor_max) throw new Error("hole");
     // The server itself has nothing in between: told as a gap, since silence would be a lie.
     order.skipTo(message.event.seq);
-    messages.push({ kind: "gap", requested_after: Number(before ?? 0), first_seq: message.event.seq });
+    messages.push({
+      kind: "gap",
+      requested_after: Number.parseInt(before ?? "0", 10),
+      first_seq: message.event.seq,
+    });
     this.#holes = 0;
     return order.take(message.event, message.id) === "new";
   }

@@ -4,7 +4,7 @@ use super::*;
 use crate::{agents::tools::Toolbox, domain::context::Role, emitters::testing::context};
 
 struct Place {
-    /// The folder beside which a secret lies.
+    /// The folder, with a secret beside it.
     dir: tempfile::TempDir,
     tools: Toolbox,
 }
@@ -72,7 +72,7 @@ async fn no_path_and_no_link_leaves_the_folder() {
     }
     let found = place.call("files_search", json!({"text": "s3cret"})).await.unwrap();
     assert_eq!(found["matches"], json!([]));
-    // To replace a link is to replace the link, not what it leads to.
+    // Replacing a link replaces the link, not its target.
     place.call("files_write", json!({"path": "link", "text": "mine", "mode": "replace"})).await.unwrap();
     assert_eq!(std::fs::read_to_string(outside.join("secret")).unwrap(), "s3cret");
     assert!(!outside.join("new").exists());

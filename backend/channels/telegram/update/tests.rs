@@ -2,7 +2,7 @@ use serde_json::{Value, json};
 
 use super::*;
 
-/// What an update of a message with these members says to the bot `reel_bot`, whose id is 42.
+/// How the bot `reel_bot`, whose id is 42, reads an update of a message with these members.
 fn said(members: &Value) -> Option<Envelope> {
     let mut message = json!({
         "message_id": 7, "date": 1_780_000_000, "chat": { "id": -100, "type": "group" },
@@ -36,7 +36,7 @@ fn in_a_group_replies_and_mentions_are_addressed() {
     assert_eq!(heard(&reply), (Some("and?".to_owned()), true));
     let other = json!({ "text": "and?", "reply_to_message": { "from": { "id": 43, "is_bot": true } } });
     assert_eq!(heard(&other), (Some("and?".to_owned()), false));
-    // Offsets count UTF-16 units: the smile is two.
+    // Offsets are in UTF-16 units: the emoji is two.
     let mention = json!({ "text": "😀 @Reel_Bot hi", "entities": [{ "type": "mention", "offset": 3, "length": 9 }] });
     assert_eq!(heard(&mention), (Some("😀 @Reel_Bot hi".to_owned()), true));
     let first = json!({ "text": "@reel_bot hi", "entities": [{ "type": "mention", "offset": 0, "length": 9 }] });

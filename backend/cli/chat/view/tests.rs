@@ -2,7 +2,7 @@ use serde_json::json;
 
 use super::*;
 
-/// What stdout and stderr hold after these events, without colours; stderr's part in brackets.
+/// The contents of stdout and stderr after these events, without colours; stderr's part in brackets.
 fn shown(view: &mut View, events: &[(&str, Value)]) -> String {
     let mut out = String::new();
     for (kind, data) in events {
@@ -82,7 +82,7 @@ fn tools_workers_and_thoughts_stand_beside_the_answer() {
     ];
     let expected = "[hm][\n]Let me see.\n[hm][\n][  · search(q: \"x\")\n][  ✓ search (1.2 s) → 7 hits\n]\
                     [  ✗ fetch (3 ms) error: refused\n][  · worker coder run r1\n]";
-    // The thought that is told whole has another span here; with its own it is shown once.
+    // The complete thought has another span here; with its own it is shown once.
     assert_eq!(shown(&mut view(), &events), expected);
     let thought = json!({ "type": "reasoning.completed", "span_id": "t", "payload": { "text": "hm" } });
     let events = [

@@ -121,7 +121,7 @@ fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_no
         vec![("messages", "1", pickled.clone())],
         vec![("messages", "1", list(json!("hi")))],
         vec![("messages", "1", list(json!([{"content": "hi"}])))],
-        // A tool's message that names no call is one nothing can go on with.
+        // A tool's message that names no call cannot be continued from.
         vec![("messages", "1", list(json!([{"role": "tool", "content": "x"}])))],
     ] {
         assert_eq!(of_checkpoint(checkpoint(&json!({}), &channels)), CheckpointContent::Nothing, "{channels:?}");
@@ -132,7 +132,7 @@ fn a_state_without_messages_is_kept_and_one_whose_messages_nobody_can_read_is_no
     for channels in [vec![("other", "1", pickled)], vec![("messages", "1", None)], vec![]] {
         let before = checkpoint(&json!({"a": 1}), &channels);
         let CheckpointContent::State(metadata) = of_checkpoint(before.clone()) else { panic!("a state") };
-        // What the log says stands in a channel of its own then.
+        // Then the log's messages are in a channel of their own.
         let said = SavedThread { messages: vec![json!({"role": "user", "content": "hi"})], metadata };
         let restored = said.restored(fresh(), DateTime::UNIX_EPOCH);
         assert_eq!(restored.checkpoint, before.checkpoint);

@@ -1,8 +1,8 @@
-//! `MessagePack` as people can read it, and a list of messages packed again after somebody edited it.
+//! `MessagePack` as readable JSON, and a list of messages packed again after it was edited.
 //!
-//! An extension of `LangGraph`'s serialiser is an envelope, `[module, class, what is in it, …]`: what is in it is read,
-//! and nothing is ever made of it. What JSON has no form for becomes text. The bytes themselves stay beside what is read
-//! here; items of a list that nobody edited are packed again as they were.
+//! An extension of `LangGraph`'s serialiser is an envelope, `[module, class, content, …]`: its content is read, and
+//! nothing is ever instantiated from it. What JSON has no form for becomes text. The bytes themselves are kept beside
+//! what is read here; items of a list that were not edited are packed again unchanged.
 
 use std::{collections::HashMap, fmt};
 
@@ -18,17 +18,17 @@ use crate::domain::{
     transcript::message::{as_read, role_of, usable_one},
 };
 
-/// The extension under which a model is packed, the last of those that are envelopes.
+/// The extension that a model is packed as, the last of the envelopes.
 const MODEL: i8 = 5;
 /// The last extension that holds packed data.
 const DELTA: i8 = 7;
 
-/// Reads the value at the beginning, and leaves what comes after it. Each value is taken from `values`.
+/// Reads the value at the beginning, and leaves what follows it. Each value is taken from `values`.
 pub(super) fn unpack(bytes: &mut &[u8], values: &mut usize) -> Option<Value> {
     Packed { values, levels: JSON_DEPTH_MAX }.deserialize(&mut Unpacker::new(bytes)).ok()
 }
 
-/// A packed list of messages with these in it; `None` where the bytes are no list.
+/// A packed list of these messages; `None` if the bytes are no list.
 pub fn list(bytes: &[u8], messages: &[Value]) -> Option<Vec<u8>> {
     let (mut reader, mut rest, mut known, mut are_maps) = (Reader::default(), bytes, HashMap::new(), false);
     for _ in 0..read_array_len(&mut rest).ok()? {
@@ -70,7 +70,7 @@ fn pack_model(list: &mut Vec<u8>, mut message: Value) -> Option<()> {
     Some(())
 }
 
-/// A value that is still packed, and how far down it may go.
+/// A packed value, and how many levels it may have.
 struct Packed<'v> {
     values: &'v mut usize,
     levels: usize,

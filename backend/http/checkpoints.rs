@@ -243,7 +243,7 @@ async fn one(server: &Server, owner: &OwnerId, wanted: One<'_>) -> Result<Respon
     };
     let room = replies::room_for(server, owner, bytes).await?;
     match checkpoints.get(owner, &wanted, bytes).await?.ok_or_else(Problem::not_found)? {
-        StoredCheckpoint::Whole(checkpoint) => replies::within(room, bytes, &checkpoint),
+        StoredCheckpoint::Whole(checkpoint) => replies::within(room, bytes, checkpoint).await,
         StoredCheckpoint::Larger(_) => Err(store::Error::Busy.into()),
     }
 }
@@ -327,7 +327,7 @@ async fn page(server: &Server, owner: &OwnerId, found: &FoundPage) -> Result<Res
     let next_cursor = next_cursor(found.has_more, checkpoints.last().map(CheckpointsAfter::from));
     let page = CheckpointList { checkpoints, next_cursor };
     match room {
-        Some(room) => replies::within(room, bytes, &page),
+        Some(room) => replies::within(room, bytes, page).await,
         None => Ok(Reply(page).into_response()),
     }
 }

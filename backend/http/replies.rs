@@ -86,9 +86,17 @@ pub(super) async fn room_for(server: &Server, owner: &OwnerId, bytes: u64) -> Re
 }
 
 /// A reply of values of this many bytes in total, made in one piece of memory, and the room they were read in.
-pub(super) fn within(room: Share, bytes: u64, value: &impl Serialize) -> Result<Response, Problem> {
-    let mut json = Vec::with_capacity(usize::try_from(as_base64(bytes)).unwrap_or_default());
-    serde_json::to_writer(&mut json, value).map_err(|error| {
+pub(super) async fn within(
+    room: Share,
+    bytes: u64,
+    value: impl Serialize + Send + 'static,
+) -> Result<Response, Problem> {
+    // Not on the event loop, where others would wait for tens of megabytes to be encoded.
+    let encoded = tokio::task::spawn_blocking(move || {
+        let mut json = Vec::with_capacity(usize::try_from(as_base64(bytes)).unwrap_or_default());
+        serde_json::to_writer(&mut json, &value).map(|()| json)
+    });
+    let json = encoded.await.map_err(std::io::Error::other).and_then(|json| Ok(json?)).map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "reply not serialized");
         Problem::new(Code::Internal, "the reply could not be created")
     })?;

@@ -3,7 +3,7 @@
 mod read;
 
 use chrono::{DateTime, Utc};
-use sqlx::PgExecutor;
+use sqlx::{Connection as _, PgExecutor};
 
 pub use self::read::{CheckpointFilter, CheckpointsAfter, FoundPage, One, Stored};
 use super::Error;
@@ -15,8 +15,9 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Writes up to this size are stored without waiting for others of the same checkpoint, bytes.
-const WRITES_UNLOCKED_BYTES: usize = 256 * 1024;
+/// Over this size, a statement's values leave a connection with buffers that are worth releasing; and writes of one
+/// checkpoint wait for each other, bytes.
+const LARGE_BYTES: u64 = 256 * 1024;
 
 /// A checkpoint to be stored.
 #[derive(Clone, Debug)]
@@ -58,8 +59,14 @@ impl Checkpoints<'_> {
         new: &NewCheckpoint,
         now: DateTime<Utc>,
     ) -> Result<(bool, DateTime<Utc>), Error> {
-        self.by_itself(owner, |mut connection| async move { put(&mut *connection, owner, thread, new, now).await })
-            .await
+        self.by_itself(owner, |mut connection| async move {
+            let put = put(&mut *connection, owner, thread, new, now).await;
+            if new.blobs.0.iter().map(|(_, blob)| blob.b.0.len() as u64).sum::<u64>() > LARGE_BYTES {
+                connection.shrink_buffers();
+            }
+            put
+        })
+        .await
     }
 
     /// Stores what a task has written, and creates the thread if needed; returns how many were stored.
@@ -72,7 +79,7 @@ impl Checkpoints<'_> {
         now: DateTime<Utc>,
     ) -> Result<u64, Error> {
         let bytes: usize = new.writes.iter().map(|(_, _, value)| value.b.0.len()).sum();
-        if bytes <= WRITES_UNLOCKED_BYTES {
+        if bytes as u64 <= LARGE_BYTES {
             return self
                 .by_itself(owner, |mut connection| async move {
                     put_writes(&mut *connection, owner, thread, new, now).await
@@ -84,6 +91,7 @@ impl Checkpoints<'_> {
             let turn = format!("{owner}/{thread}/{}/{}", new.ns, new.checkpoint_id);
             sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", turn).execute(&mut *tx).await?;
             let stored = put_writes(&mut *tx, owner, thread, new, now).await?;
+            tx.shrink_buffers();
             tx.commit().await?;
             Ok(stored)
         })

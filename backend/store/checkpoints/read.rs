@@ -3,8 +3,9 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
+use sqlx::Connection as _;
 
-use super::{Checkpoints, too_large};
+use super::{Checkpoints, LARGE_BYTES, too_large};
 use crate::{
     domain::{
         checkpoint::{
@@ -250,6 +251,9 @@ impl Checkpoints<'_> {
             )
             .fetch_all(&mut *connection)
             .await?;
+            if rows.iter().map(|row| row.bytes.unsigned_abs()).sum::<u64>() > LARGE_BYTES {
+                connection.shrink_buffers();
+            }
             Ok(rows)
         });
         let stored = |row: Row| match row.bytes.unsigned_abs() {

@@ -12,7 +12,7 @@ use std::{
 };
 
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::AsyncWrite,
     sync::Notify,
     time::{Instant, Sleep},
 };
@@ -81,7 +81,7 @@ impl Outflow {
     }
 }
 
-/// A connection whose writes fail when the peer receives too slowly.
+/// The writing half of a connection; writes fail when the peer receives too slowly.
 pub struct Paced<S> {
     stream: S,
     sent: Progress,
@@ -97,12 +97,6 @@ impl<S> Paced<S> {
     fn judge(&mut self, cx: &mut Context<'_>, written: Poll<io::Result<usize>>) -> Poll<io::Result<usize>> {
         self.outflow.note(written.is_pending());
         self.sent.judge(cx, written)
-    }
-}
-
-impl<S: AsyncRead + Unpin> AsyncRead for Paced<S> {
-    fn poll_read(self: Pin<&mut Self>, cx: &mut Context<'_>, buf: &mut ReadBuf<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_read(cx, buf)
     }
 }
 

@@ -47,11 +47,12 @@ pub async fn run(listener: TcpListener, router: Router, draining: CancellationTo
             () = draining.cancelled() => break,
         };
         tune(&stream);
-        let (stream, outflow) = Paced::new(stream);
-        let (stream, intake) = Metered::new(stream);
+        let (reads, writes) = stream.into_split();
+        let ((reads, intake), (writes, outflow)) = (Metered::new(reads), Paced::new(writes));
         let layered = Extension(outflow).layer(Extension(intake).layer(router.clone()));
         let service = TowerToHyperService::new(layered);
-        let connection = builder.serve_connection(TokioIo::new(stream), service).with_upgrades();
+        let connection =
+            builder.serve_connection(TokioIo::new(tokio::io::join(reads, writes)), service).with_upgrades();
         let draining = draining.clone();
         connections.spawn(async move {
             let mut connection = pin!(connection);

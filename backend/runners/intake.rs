@@ -6,7 +6,7 @@
 //! the largest message is reserved at once, so that a started message can be finished. Without room, reading stops.
 
 use std::{
-    io::{self, IoSlice},
+    io,
     pin::Pin,
     sync::{Arc, Mutex, OnceLock, PoisonError},
     task::{Context, Poll, ready},
@@ -14,7 +14,7 @@ use std::{
 
 use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{
-    io::{AsyncRead, AsyncWrite, ReadBuf},
+    io::{AsyncRead, ReadBuf},
     sync::AcquireError,
 };
 
@@ -120,7 +120,7 @@ fn progress() -> Progress {
     Progress::new(BODY_GRACE_MS, BODY_BYTES_PER_S_MIN)
 }
 
-/// A connection whose reads are counted once it is a runner's.
+/// The reading half of a connection, counted once it is a runner's.
 pub struct Metered<S> {
     stream: S,
     intake: Intake,
@@ -148,32 +148,6 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
         let read = if meter.arrived == 0 { read } else { meter.progress.judge(cx, read) };
         meter.came(ready!(read)?);
         Poll::Ready(Ok(()))
-    }
-}
-
-impl<S: AsyncWrite + Unpin> AsyncWrite for Metered<S> {
-    fn poll_write(self: Pin<&mut Self>, cx: &mut Context<'_>, bytes: &[u8]) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write(cx, bytes)
-    }
-
-    fn poll_write_vectored(
-        self: Pin<&mut Self>,
-        cx: &mut Context<'_>,
-        bytes: &[IoSlice<'_>],
-    ) -> Poll<io::Result<usize>> {
-        Pin::new(&mut self.get_mut().stream).poll_write_vectored(cx, bytes)
-    }
-
-    fn is_write_vectored(&self) -> bool {
-        self.stream.is_write_vectored()
-    }
-
-    fn poll_flush(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_flush(cx)
-    }
-
-    fn poll_shutdown(self: Pin<&mut Self>, cx: &mut Context<'_>) -> Poll<io::Result<()>> {
-        Pin::new(&mut self.get_mut().stream).poll_shutdown(cx)
     }
 }
 

@@ -140,6 +140,11 @@ bench-message *args: postgres python
     .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
     RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
 
+# The end of one owner's feed beside 10 000 000 events of another (release build; about eight minutes).
+bench-tail *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/tail.py --server target/release/runreel {{ args }}
+
 # What a step of the engine costs, beside bare insert-and-commits (release build).
 bench-engine *args: postgres
     cargo bench --bench engine -- {{ args }}

@@ -36,7 +36,7 @@ pub(crate) enum Kind {
     OpenText,
     /// Single events.
     Singles,
-    /// Single events.
+    /// Batches of 5 000 events.
     Batches,
     /// Streams that nobody reads, of a run with much open text.
     UnreadStreams,

@@ -228,7 +228,7 @@ impl Artifacts {
     /// Each artifact must have the hash and size of its upload. What a failure in between leaves is swept.
     pub async fn keep(&self, owner: &OwnerId, uploads: Vec<(Upload, Artifact)>) -> Result<Vec<Artifact>, Error> {
         let content: Vec<(Hash, u64)> = uploads.iter().map(|(upload, _)| (upload.sha256, upload.size)).collect();
-        self.store.artifacts().claim_content(&content, self.clock.now()).await?;
+        self.store.artifacts().claim_content(owner, &content, self.clock.now()).await?;
         let publish = |(upload, artifact): (Upload, Artifact)| async move {
             assert_eq!((upload.sha256, upload.size), (artifact.sha256, artifact.size), "an artifact is what arrived");
             self.blobs.publish(upload.staged, artifact.sha256).await?;

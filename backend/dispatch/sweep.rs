@@ -47,9 +47,7 @@ impl Dispatch {
         self.fail_unserved(swept.unserved).await?;
         // Their holder is gone, or there was none: a run may be cancelled while it waits.
         for (owner, run) in swept.ended {
-            if let Err(error) = self.timeline.store().threads().delete(&owner, &[own_thread(run)]).await {
-                tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");
-            }
+            self.forget(&owner, run).await;
         }
         for (owner, run, lease) in swept.spent {
             let message = format!("the lease of this run expired {JOB_ATTEMPTS_MAX} times");
@@ -57,6 +55,13 @@ impl Dispatch {
             self.finish(lease).await?;
         }
         Ok(swept.next)
+    }
+
+    /// Removes what only this run used, which has ended.
+    pub(crate) async fn forget(&self, owner: &OwnerId, run: RunId) {
+        if let Err(error) = self.timeline.store().threads().delete(owner, &[own_thread(run)]).await {
+            tracing::warn!(run_id = %run, error = &error as &dyn std::error::Error, "state of an ended run not removed");
+        }
     }
 
     /// Fails runs of messages whose agent no process serves: each blocks the next message of its conversation.

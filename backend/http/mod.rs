@@ -183,7 +183,7 @@ pub fn router(server: Server) -> Router {
     let always = |name, value| {
         SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
-    api.merge(openapi::routes(document)) // /openapi.json, /docs
+    api.merge(openapi::routes(&document)) // /openapi.json, /docs
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path does not support the method").into_response()
         })

@@ -5,6 +5,7 @@ use axum::{
     http::{HeaderValue, header},
     routing::get,
 };
+use bytes::Bytes;
 use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::OpenApi;
 use utoipa_swagger_ui::{Config, SwaggerUi};
@@ -29,10 +30,12 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
 const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
                         frame-ancestors 'none'; base-uri 'none'; object-src 'none'";
 
-pub(super) fn routes(document: utoipa::openapi::OpenApi) -> Router<Server> {
+pub(super) fn routes(document: &utoipa::openapi::OpenApi) -> Router<Server> {
     let config = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
     let docs: Router<Server> = SwaggerUi::new("/docs").config(config).into();
     let csp = SetResponseHeaderLayer::overriding(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_CSP));
-    let document = axum::Json(document);
-    docs.layer(csp).route("/openapi.json", get(move || async move { document.clone() }))
+    // One copy for everybody who reads it, however slowly.
+    let document = Bytes::from(serde_json::to_vec(document).unwrap_or_default());
+    let document = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], document.clone()));
+    docs.layer(csp).route("/openapi.json", get(document))
 }

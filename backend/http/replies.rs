@@ -91,12 +91,13 @@ pub(super) async fn within(
     bytes: u64,
     value: impl Serialize + Send + 'static,
 ) -> Result<Response, Problem> {
-    // Not on the event loop, where others would wait for tens of megabytes to be encoded.
+    // Not on the event loop, where others would wait for tens of megabytes to be encoded. The room goes along: a client
+    // that leaves does not stop it.
     let encoded = tokio::task::spawn_blocking(move || {
         let mut json = Vec::with_capacity(usize::try_from(as_base64(bytes)).unwrap_or_default());
-        serde_json::to_writer(&mut json, &value).map(|()| json)
+        serde_json::to_writer(&mut json, &value).map(|()| (json, room))
     });
-    let json = encoded.await.map_err(std::io::Error::other).and_then(|json| Ok(json?)).map_err(|error| {
+    let (json, room) = encoded.await.map_err(std::io::Error::other).and_then(|json| Ok(json?)).map_err(|error| {
         tracing::error!(error = &error as &dyn std::error::Error, "reply not serialized");
         Problem::new(Code::Internal, "the reply could not be created")
     })?;

@@ -10,10 +10,10 @@ use std::{
 
 use axum::extract::ws::{Message, WebSocket, close_code};
 use futures::{
-    SinkExt as _, StreamExt as _,
+    FutureExt as _, SinkExt as _, StreamExt as _,
     stream::{SplitSink, SplitStream},
 };
-use tokio::{task::JoinSet, time::Instant};
+use tokio::{task::JoinSet, time::MissedTickBehavior};
 use tokio_util::sync::CancellationToken;
 
 use super::{
@@ -27,7 +27,7 @@ use crate::{
         job::Claimer,
         limits::{PING_MS, RUNNER_PENDING_BYTES_MAX, RUNNER_RESUMED_MAX, RUNNER_SILENCE_MS_MAX, RUNNER_WAIT_MS_MAX},
         runner::{
-            Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, Hello, RunnerCode, RunnerError, ToRunner,
+            Ack, CLOSE_GIVEN_BACK, CLOSE_REPLACED, Cancel, Events, FromRunner, RunnerCode, RunnerError, ToRunner,
         },
     },
     quota::Share,
@@ -71,7 +71,10 @@ pub(super) struct Connection {
     pending_bytes: usize,
     /// The quota share of the last message.
     room: Option<Share>,
-    heard: Instant,
+    /// Whether a ping was sent since the last message.
+    is_asked: bool,
+    /// Whether slots may be free for which no jobs were asked for yet.
+    wants_claim: bool,
 }
 
 /// Serves a runner until either side ends the connection.
@@ -91,7 +94,8 @@ pub(super) async fn serve(hub: Runners, socket: WebSocket, peer: Peer) {
         work: JoinSet::new(),
         pending_bytes: 0,
         room: None,
-        heard: Instant::now(),
+        is_asked: false,
+        wants_claim: false,
     };
     let over = match Box::pin(connection.arrive(&mut stream)).await {
         Err(over) => over,
@@ -111,6 +115,7 @@ impl Connection {
         let draining = self.hub.draining.clone();
         let clock = self.hub.dispatch.timeline().clock().clone();
         let mut ping = tokio::time::interval(Duration::from_millis(PING_MS));
+        ping.set_missed_tick_behavior(MissedTickBehavior::Delay);
         self.look().await?;
         loop {
             let left = self.peer.expires_at.map(|at| (at - clock.now()).to_std().unwrap_or_default());
@@ -150,22 +155,34 @@ impl Connection {
                     }
                 }
                 () = wakeup.woken() => self.look().await?,
-                _ = ping.tick() => self.ping(reading).await?,
+                _ = ping.tick() => {
+                    if reading && self.is_silent() {
+                        // Something may have come while this loop waited for the database.
+                        match tokio::task::unconstrained(stream.next()).now_or_never() {
+                            Some(message) => {
+                                if let Some(text) = self.read(message).await? {
+                                    self.hear(&text).await?;
+                                }
+                            }
+                            None => return Err(Over::Gone),
+                        }
+                    }
+                    self.put(Message::Ping(axum::body::Bytes::new())).await?;
+                    self.is_asked = true;
+                }
             }
         }
     }
 
-    /// A silent peer is gone; while nothing is read from it, silence means nothing.
-    async fn ping(&mut self, reading: bool) -> Step {
-        if reading && self.heard.elapsed() > Duration::from_millis(RUNNER_SILENCE_MS_MAX - PING_MS) {
-            return Err(Over::Gone);
-        }
-        self.put(Message::Ping(axum::body::Bytes::new())).await
+    /// Whether the peer seems to be gone: it was asked and has sent nothing since, not even a part of a message.
+    fn is_silent(&self) -> bool {
+        let silence = Duration::from_millis(RUNNER_SILENCE_MS_MAX - PING_MS);
+        self.is_asked && self.peer.intake.active_at().is_some_and(|active| active.elapsed() > silence)
     }
 
     /// The text of a message, if it is one.
     async fn read(&mut self, message: Option<Result<Message, axum::Error>>) -> Result<Option<String>, Over> {
-        self.heard = Instant::now();
+        self.is_asked = false;
         let text = match message {
             None => return Err(Over::Gone),
             Some(Ok(Message::Close(Some(close)))) if close.code == CLOSE_GIVEN_BACK => return Err(Over::GivenBack),
@@ -290,29 +307,8 @@ impl Connection {
             self.finish(run_id).await;
         }
         self.begin(run_id);
-        self.claim().await
-    }
-
-    /// Renews every lease; a heartbeat counts for all of them.
-    async fn renew(&mut self) -> Step {
-        let leases: HashMap<_, _> = self.held.iter().map(|(run, held)| (held.job.lease_id, *run)).collect();
-        let ids: Vec<_> = leases.keys().copied().collect();
-        let dispatch = &self.hub.dispatch;
-        let until = dispatch.timeline().clock().now() + dispatch.lease();
-        // An unreachable database is not the runner's fault; the next heartbeat will come.
-        let Ok(lost) = dispatch.renew(&ids).await else { return Ok(()) };
-        for held in self.held.values_mut().filter(|held| !lost.contains(&held.job.lease_id)) {
-            held.lease_until = held.lease_until.max(until);
-        }
-        let lost: Vec<RunId> = lost.iter().filter_map(|lease| leases.get(lease).copied()).collect();
-        // A job that was removed because its run has ended is not lost; a check tells the two apart.
-        if !lost.is_empty() {
-            self.end_lost_runs(&lost).await?;
-        }
-        for run_id in lost {
-            self.lost(run_id).await?;
-        }
-        Ok(())
+        // Without a new free slot there is nothing to ask for: what else becomes claimable wakes this connection.
+        if self.wants_claim { self.claim().await } else { Ok(()) }
     }
 
     async fn not_assigned(&mut self, run_id: RunId, n: Option<u64>) -> Step {
@@ -334,20 +330,25 @@ impl Connection {
     async fn lost(&mut self, run_id: RunId) -> Step {
         let Some(held) = self.held.remove(&run_id) else { return Ok(()) };
         self.pending_bytes -= held.waiting_bytes();
+        self.wants_claim = true;
         self.say(&ToRunner::Error(RunnerError::lease_lost().of(run_id, None))).await
     }
 
     async fn finish(&mut self, run_id: RunId) {
-        if let Some(held) = self.held.get(&run_id)
-            && let Err(error) = self.hub.dispatch.finish(held.job.lease_id).await
-        {
-            tracing::debug!(error = &error as &dyn std::error::Error, "job left to the sweep");
+        if let Some(held) = self.held.get(&run_id) {
+            match self.hub.dispatch.finish(held.job.lease_id).await {
+                // A runner removes the state of its run itself, if it lives.
+                Ok(true) => self.hub.dispatch.forget(&self.peer.owner, run_id).await,
+                Ok(false) => {}
+                Err(error) => tracing::debug!(error = &error as &dyn std::error::Error, "job left to the sweep"),
+            }
         }
         self.leave(run_id);
     }
 
     fn leave(&mut self, run_id: RunId) {
         if let Some(held) = self.held.remove(&run_id) {
+            self.wants_claim = true;
             self.pending_bytes -= held.waiting_bytes();
             self.left.push_back(Ack { run_id, n: held.answered, last_seq: held.last_seq.get() });
         }
@@ -377,7 +378,8 @@ impl Connection {
     }
 
     async fn cancel(&mut self, run_id: RunId, reason: Option<String>) -> Step {
-        self.finish(run_id).await;
+        // Its job is left to the sweep, and with it the state, which the runner may still be writing.
+        self.leave(run_id);
         self.say(&ToRunner::Cancel(Cancel { run_id, reason })).await
     }
 }
@@ -387,14 +389,4 @@ fn later<T>(result: Result<T, store::Error>) -> Option<T> {
     let error =
         |error: &_| tracing::warn!(error = error as &dyn std::error::Error, "poll for a runner failed; will retry");
     result.inspect_err(error).ok()
-}
-
-/// How long a runner may take to send its hello.
-fn greeting_wait() -> Duration {
-    Duration::from_millis(RUNNER_WAIT_MS_MAX)
-}
-
-/// The version that a runner reports.
-fn described(hello: &Hello) -> String {
-    hello.version.as_deref().unwrap_or("?").chars().filter(|c| !c.is_control()).take(40).collect()
 }

@@ -16,6 +16,7 @@ use futures::{FutureExt as _, future::BoxFuture};
 use tokio::{
     io::{AsyncRead, ReadBuf},
     sync::AcquireError,
+    time::Instant,
 };
 
 use crate::{
@@ -37,8 +38,22 @@ pub struct Intake(Arc<OnceLock<Mutex<Meter>>>);
 impl Intake {
     /// Starts counting.
     pub(super) fn begin(&self, quota: Quota, owner: OwnerId) {
-        let meter = Meter { quota, owner, arrived: 0, share: None, owed: None, progress: progress() };
+        let meter = Meter {
+            quota,
+            owner,
+            arrived: 0,
+            share: None,
+            owed: None,
+            progress: progress(),
+            active_at: Instant::now(),
+        };
         let _ = self.0.set(Mutex::new(meter));
+    }
+
+    /// When something last arrived, or could not be read because the principal's runners held too much.
+    pub(super) fn active_at(&self) -> Option<Instant> {
+        let meter = self.0.get()?.lock().unwrap_or_else(PoisonError::into_inner);
+        Some(if meter.owed.is_some() { Instant::now() } else { meter.active_at })
     }
 
     /// A ping or pong of this length has arrived, which is part of no message.
@@ -77,6 +92,7 @@ struct Meter {
     owed: Option<BoxFuture<'static, Result<Share, AcquireError>>>,
     /// The speed at which a started message arrives.
     progress: Progress,
+    active_at: Instant,
 }
 
 impl Meter {
@@ -84,7 +100,7 @@ impl Meter {
     fn poll_paid(&mut self, cx: &mut Context<'_>) -> Poll<()> {
         if let Some(owed) = &mut self.owed {
             let paid = ready!(owed.poll_unpin(cx));
-            self.owed = None;
+            (self.owed, self.active_at) = (None, Instant::now());
             self.hold(paid.ok());
         }
         Poll::Ready(())
@@ -92,6 +108,7 @@ impl Meter {
 
     fn came(&mut self, bytes: usize) {
         self.arrived += bytes;
+        self.active_at = Instant::now();
         let wanted = if self.arrived > RUNNER_LARGE_BYTES { RUNNER_MESSAGE_BYTES_MAX } else { self.arrived };
         let missing = wanted.saturating_sub(self.share.as_ref().map_or(0, Share::amount));
         let amount = u32::try_from(missing).unwrap_or(u32::MAX);
@@ -155,14 +172,12 @@ impl<S: AsyncRead + Unpin> AsyncRead for Metered<S> {
 mod tests {
     use std::time::Duration;
 
-    use tokio::{
-        io::{AsyncReadExt as _, AsyncWriteExt as _},
-        time::Instant,
-    };
+    use tokio::io::{AsyncReadExt as _, AsyncWriteExt as _};
 
     use super::*;
 
     const LARGEST: usize = RUNNER_MESSAGE_BYTES_MAX;
+    const PATIENCE: Duration = Duration::from_secs(15);
 
     fn socket(quota: &Quota) -> (Metered<tokio::io::DuplexStream>, Intake, tokio::io::DuplexStream) {
         let (near, far) = tokio::io::duplex(2 * LARGEST);
@@ -171,10 +186,11 @@ mod tests {
         (near, intake, far)
     }
 
-    #[tokio::test]
+    #[tokio::test(start_paused = true)]
     async fn a_message_that_has_begun_can_be_finished_and_the_next_waits() {
         let quota = Quota::new(3 * LARGEST, LARGEST);
-        let ((mut first, intake, mut to_first), (mut second, _other, mut to_second)) = (socket(&quota), socket(&quota));
+        let ((mut first, intake, mut to_first), (mut second, of_second, mut to_second)) =
+            (socket(&quota), socket(&quota));
         let mut read = vec![0; RUNNER_LARGE_BYTES + 1];
         to_first.write_all(&read).await.unwrap();
         to_second.write_all(&read).await.unwrap();
@@ -186,8 +202,12 @@ mod tests {
         let share = intake.message(100).unwrap();
         assert_eq!(share.amount(), 100);
         assert!(second.read(&mut read).now_or_never().is_none());
+        let long_ago = |intake: &Intake| intake.active_at().unwrap().elapsed() >= PATIENCE;
+        tokio::time::advance(PATIENCE).await;
+        assert!(long_ago(&intake) && !long_ago(&of_second), "nothing is read from the second: it is not silent");
         drop(share);
         assert_eq!(second.read(&mut read).await.unwrap(), 4);
+        assert!(!long_ago(&of_second));
     }
 
     #[tokio::test]

@@ -71,6 +71,8 @@ pub struct Runners {
     places: Quota,
     /// Polls of the database: a wake-up makes every connection poll.
     looks: Quota,
+    /// Renewals of leases, which do not wait for polls.
+    renewals: Quota,
     /// Bytes of messages that are arriving or wait for their commit.
     bytes: Quota,
     tasks: TaskTracker,
@@ -83,7 +85,8 @@ impl Runners {
         let places = Quota::new(RUNNERS_MAX, own_max);
         let bytes = Quota::new(RUNNERS_BYTES_MAX, RUNNERS_OWN_BYTES_MAX);
         let looks = Quota::new(RUNNER_LOOKS_MAX, 1);
-        Self { dispatch, runner_sessions: RunnerSessions::default(), places, looks, bytes, tasks, draining }
+        let (runner_sessions, renewals) = (RunnerSessions::default(), Quota::new(1, 1));
+        Self { dispatch, runner_sessions, places, looks, renewals, bytes, tasks, draining }
     }
 
     pub fn dispatch(&self) -> &Dispatch {
@@ -93,6 +96,12 @@ impl Runners {
     /// Reserves a place for one more connection.
     pub fn place(&self, owner: &OwnerId) -> Result<Share, Full> {
         self.places.try_take(owner, 1)
+    }
+
+    /// A principal's turn to ask the database. Held for a query, never while something is sent: a runner that reads
+    /// slowly must not keep the others waiting.
+    async fn turn(&self, owner: &OwnerId) -> Option<Share> {
+        self.looks.take(owner, 1).await.ok()
     }
 
     /// Serves a runner until either side ends the connection.

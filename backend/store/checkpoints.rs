@@ -3,7 +3,7 @@
 mod read;
 
 use chrono::{DateTime, Utc};
-use sqlx::{Connection as _, PgExecutor};
+use sqlx::PgExecutor;
 
 pub use self::read::{CheckpointFilter, CheckpointsAfter, FoundPage, One, Stored};
 use super::Error;
@@ -15,8 +15,7 @@ use crate::domain::{
     principal::OwnerId,
 };
 
-/// Over this size, a statement's values leave a connection with buffers that are worth releasing; and writes of one
-/// checkpoint wait for each other, bytes.
+/// Over this size, writes of one checkpoint wait for each other, bytes.
 const LARGE_BYTES: u64 = 256 * 1024;
 
 /// A checkpoint to be stored.
@@ -59,14 +58,8 @@ impl Checkpoints<'_> {
         new: &NewCheckpoint,
         now: DateTime<Utc>,
     ) -> Result<(bool, DateTime<Utc>), Error> {
-        self.by_itself(owner, |mut connection| async move {
-            let put = put(&mut *connection, owner, thread, new, now).await;
-            if new.blobs.0.iter().map(|(_, blob)| blob.b.0.len() as u64).sum::<u64>() > LARGE_BYTES {
-                connection.shrink_buffers();
-            }
-            put
-        })
-        .await
+        self.by_itself(owner, |mut connection| async move { put(&mut *connection, owner, thread, new, now).await })
+            .await
     }
 
     /// Stores what a task has written, and creates the thread if needed; returns how many were stored.
@@ -91,7 +84,6 @@ impl Checkpoints<'_> {
             let turn = format!("{owner}/{thread}/{}/{}", new.ns, new.checkpoint_id);
             sqlx::query!("select pg_advisory_xact_lock(hashtextextended($1, 0))", turn).execute(&mut *tx).await?;
             let stored = put_writes(&mut *tx, owner, thread, new, now).await?;
-            tx.shrink_buffers();
             tx.commit().await?;
             Ok(stored)
         })

@@ -3,8 +3,8 @@
 use chrono::{DateTime, Utc};
 use sqlx::{Connection as _, PgConnection};
 
-use super::{Error, artifacts::Artifacts, bounded};
-use crate::domain::{artifact::Hash, limits::READ_WAIT_MS_MAX};
+use super::{Error, artifacts::Artifacts, bounded, wait_for_share};
+use crate::domain::{artifact::Hash, limits::READ_WAIT_MS_MAX, principal::OwnerId};
 
 /// A content that cannot be claimed while this lives.
 #[derive(Debug)]
@@ -16,12 +16,18 @@ impl Artifacts<'_> {
     /// Announces that these bytes are about to get their names; from now on they are not removed for a while.
     ///
     /// Waits for a removal of one of them that is under way.
-    pub async fn claim_content(self, content: &[(Hash, u64)], now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn claim_content(
+        self,
+        owner: &OwnerId,
+        content: &[(Hash, u64)],
+        now: DateTime<Utc>,
+    ) -> Result<(), Error> {
         let mut content = content.to_vec();
         content.sort_unstable();
         content.dedup();
         let hashes: Vec<Vec<u8>> = content.iter().map(|(hash, _)| hash.as_bytes().to_vec()).collect();
         let sizes: Vec<i64> = content.iter().map(|(_, size)| signed(*size)).collect();
+        let _turn = wait_for_share(&self.claims, owner).await?;
         self.maintenance(async |mut connection| {
             sqlx::query!(
                 r#"insert into store.content as c (sha256, size, loose_since)

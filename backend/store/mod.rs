@@ -74,7 +74,7 @@ use crate::{
 };
 
 /// Connections for the program's own upkeep.
-const UPKEEP_CONNECTIONS: u32 = 3;
+const UPKEEP_CONNECTIONS: u32 = 4;
 /// Number of tokens whose owners are cached.
 const TOKENS_SEEN_MAX: u64 = 10_000;
 
@@ -98,6 +98,8 @@ pub struct Database {
     tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
     /// Heartbeats of producers, which must not take all upkeep connections.
     heartbeats: Quota,
+    /// Claims of content, which may wait for a removal and must not take all upkeep connections either.
+    claims: Quota,
     /// Deletions of runs, each with a connection of its own.
     removals: Quota,
     /// Connections being returned to their pool.
@@ -176,6 +178,7 @@ impl Store {
             nobody: OwnerId::trusted(""),
             tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
             heartbeats: Quota::new(1, 1),
+            claims: Quota::new(2, 1),
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
             returns: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),

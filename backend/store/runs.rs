@@ -1,6 +1,6 @@
 //! Runs as they are listed and shown.
 
-use std::{collections::BTreeMap, time::Duration};
+use std::collections::BTreeMap;
 
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
@@ -9,12 +9,13 @@ use super::{
     Error,
     error::known,
     page::{Page, page},
+    wait_for_share,
 };
 use crate::domain::{
     context::{Origin, Role, RunContext},
     id::{Name, RunId, Seq, ThreadId},
     json::Json,
-    limits::{CANCEL_RUNS_MAX, READ_SHARE_WAIT_MS_MAX},
+    limits::CANCEL_RUNS_MAX,
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -379,9 +380,7 @@ impl Runs<'_> {
 
     /// Renews a producer's lease; `false` if the owner has no such run.
     pub async fn heartbeat(self, owner: &OwnerId, run: RunId, now: DateTime<Utc>) -> Result<bool, Error> {
-        let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
-        let turn = tokio::time::timeout(wait, self.heartbeats.take(owner, 1)).await;
-        let _turn = turn.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())?;
+        let _turn = wait_for_share(&self.heartbeats, owner).await?;
         self.maintenance(async |mut connection| {
             let done = sqlx::query!(
                 "update store.run set heartbeat_at = $3 where run_id = $1 and owner_id = $2",

@@ -6,7 +6,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-use sqlx::{PgConnection, Postgres, pool::PoolConnection};
+use sqlx::{Connection as _, PgConnection, Postgres, pool::PoolConnection};
 use tokio_util::task::TaskTracker;
 
 use super::Error;
@@ -56,6 +56,8 @@ impl Drop for PooledConnection {
             if in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err() {
                 connection.close_on_drop();
             } else {
+                // The largest statement would otherwise keep its memory for as long as the connection lives.
+                connection.shrink_buffers();
                 connection.return_to_pool().await;
             }
             drop((connection, share));

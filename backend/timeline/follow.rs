@@ -28,6 +28,8 @@ use crate::{
 const FIRST_PAGE_ROWS: i64 = 200;
 /// Pause before a failed database is queried again.
 const PAUSE: Duration = Duration::from_millis(250);
+/// Most frames taken from the bus at once, whether they are sent or not.
+const DRAINED_MAX: usize = 256;
 
 /// What a reader follows.
 #[derive(Clone, Debug)]
@@ -144,12 +146,12 @@ impl Follower {
     /// The next items, never an empty list; `None` when the stream is over.
     pub async fn next(&mut self) -> Option<Vec<StreamItem>> {
         let draining = self.timeline.shared.draining.clone();
-        // The items returned before have been written.
-        self.held = Holding::default();
         loop {
             if !self.ready.is_empty() {
                 return Some(std::mem::take(&mut self.ready));
             }
+            // The items returned before have been written, and what is not sent is not held.
+            self.held = Holding::default();
             let todo = self.todo;
             let work = async {
                 match todo {
@@ -171,13 +173,8 @@ impl Follower {
         }
     }
 
-    /// Waits for other readers of the principal that hold a page.
-    async fn take_place(&mut self) {
-        self.held.page(&self.timeline.shared.replays, &self.owner).await;
-    }
-
     async fn query(&mut self) -> Vec<StreamItem> {
-        self.take_place().await;
+        self.held.page(&self.timeline.shared.replays, &self.owner).await;
         // The tree is read before the page: a run that ends in between counts as live until its end is delivered.
         if let Scope::Feed(feed::Scope::Tree(root)) = self.scope {
             match self.timeline.store().feeds().tree(&self.owner, root).await {
@@ -224,7 +221,7 @@ impl Follower {
 
     /// Empties the queue, then goes live at a moment when no event can be missed.
     async fn go_live(&mut self) -> Vec<StreamItem> {
-        self.take_place().await;
+        self.held.page(&self.timeline.shared.replays, &self.owner).await;
         let mut progress = self.timeline.shared.gate.progress();
         let signals = self.drain();
         if !signals.is_empty() || self.todo != Phase::GoLive {
@@ -258,7 +255,10 @@ impl Follower {
     /// Takes what is already waiting on the bus, up to the size of one write to the socket.
     fn drain(&mut self) -> Vec<StreamItem> {
         let (mut signals, todo) = (Vec::new(), self.todo);
-        while self.todo == todo && self.held.has_room(&self.timeline.shared.large_frames, &self.owner) {
+        for _ in 0..DRAINED_MAX {
+            if self.todo != todo || !self.held.has_room(&self.timeline.shared.large_frames, &self.owner) {
+                break;
+            }
             let Some(heard) = self.subscription.try_next() else { break };
             signals.extend(self.hear(heard));
         }
@@ -277,7 +277,9 @@ impl Follower {
                 let places = &self.timeline.shared.large_frames;
                 match frame.place {
                     // Then the reader gets it from the log, once it may hold a page.
-                    _ if !self.held.frame(frame.block().len(), places, &self.owner) => Input::Lagged,
+                    _ if self.is_sent(&frame) && !self.held.frame(frame.block().len(), places, &self.owner) => {
+                        Input::Lagged
+                    }
                     Some(place) => Input::Durable(place, frame),
                     None => Input::Ephemeral(frame),
                 }
@@ -322,6 +324,12 @@ impl Follower {
         }
     }
 
+    fn is_sent(&self, frame: &Frame) -> bool {
+        self.options.filter.admits(&frame.event_type)
+            && (frame.place.is_some() || self.options.tokens)
+            && self.shows(&frame.context)
+    }
+
     fn apply(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<StreamItem> {
         let mut signals = Vec::with_capacity(steps.len());
         for step in steps {
@@ -342,9 +350,7 @@ impl Follower {
                 Step::Deliver(frame) => {
                     self.grow(&frame.context);
                     self.note_end(&frame);
-                    let wanted =
-                        self.options.filter.admits(&frame.event_type) && (frame.place.is_some() || self.options.tokens);
-                    if wanted && self.shows(&frame.context) {
+                    if self.is_sent(&frame) {
                         signals.push(StreamItem::Frame(frame));
                     }
                 }

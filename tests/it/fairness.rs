@@ -266,3 +266,36 @@ async fn a_reader_that_may_hold_no_more_large_frames_gets_them_from_the_log() {
         }
     }
 }
+
+#[tokio::test]
+async fn readers_to_whom_large_events_are_not_sent_hold_no_place_for_them() {
+    let server = Server::start().await;
+    let run = server.start_run().await;
+    let owner = OwnerId::trusted(server.run(&run).await["owner_id"].as_str().unwrap());
+    let (timeline, from) = (&server.inner.timeline, Begin::Start);
+    let begun = async |types: &str| {
+        let options = StreamOptions { filter: types.parse().unwrap(), ..StreamOptions::default() };
+        let Ok(Resumed::Stream(reader)) = timeline.resume_run(&owner, run.parse().unwrap(), &from, options).await
+        else {
+            panic!("the run has not ended")
+        };
+        reader
+    };
+    let mut waiting = tokio::task::JoinSet::new();
+    // As many as may hold large frames, as many as may then read the log, and one more.
+    for _ in 0..=2 * REPLAYS_OWN_MAX {
+        let mut reader = begun("custom.small").await;
+        while !reader.next().await.unwrap().iter().any(|item| matches!(item, StreamItem::CaughtUp { .. })) {}
+        waiting.spawn(async move { reader.next().await });
+    }
+    let payload = json!({ "text": "x".repeat(STREAM_FREE_BYTES) });
+    server.emit(&run, json!({ "type": "custom.large", "payload": payload })).await;
+    let mut another = begun("").await;
+    let read =
+        async { while !another.next().await.unwrap().iter().any(|item| matches!(item, StreamItem::Frame(_))) {} };
+    patiently("another reader's page", read).await;
+    server.emit(&run, json!({ "type": "custom.small" })).await;
+    while let Some(items) = patiently("the small event", waiting.join_next()).await {
+        assert!(matches!(items.unwrap().unwrap()[..], [StreamItem::Frame(_)]));
+    }
+}

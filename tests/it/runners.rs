@@ -7,8 +7,10 @@ use serde_json::{Value, json};
 use tokio_tungstenite::tungstenite::Message;
 
 use crate::support::{
+    cluster::execute,
     runs::{assert_contiguous, new_run_id, parsed},
     server::{Server, manual_clock, setup},
+    threads::state,
 };
 
 mod agents;
@@ -317,4 +319,27 @@ async fn a_connection_ends_with_its_credential() {
     let mut runner = api.runner(&["a"], 1).await;
     server.pass(Duration::from_secs(61));
     assert_eq!(runner.closed().await, Some(1008));
+}
+
+#[tokio::test]
+async fn the_state_of_a_run_goes_when_it_ends_also_when_its_runner_dies_at_that_moment() {
+    let server = Server::start().await;
+    for is_cancelled in [false, true] {
+        let mut runner = server.runner(&["a"], 1).await;
+        let run = job(&server).await;
+        assert_eq!(runner.assigned().await, run);
+        runner.event(&run, 1, json!([{ "type": "log.info" }])).await;
+        runner.expect("ack").await;
+        server.put_checkpoint(&format!("run:{run}"), "1", state("x")).await;
+        if is_cancelled {
+            server.post(&format!("/api/runs/{run}/cancel"), json!({})).await.expect(202);
+            runner.expect("run.cancel").await;
+        } else {
+            runner.event(&run, 2, json!([{ "type": "run.completed" }])).await;
+            runner.expect("ack").await;
+        }
+        drop(runner);
+        let left = "select (select count(*) from store.job) + (select count(*) from store.checkpoint)";
+        server.db.until_number("nothing left", left, 0).await;
+    }
 }

@@ -1,14 +1,16 @@
 //! A runner's hello, which may resume its runs.
 
+use std::time::Duration;
+
 use axum::extract::ws::{WebSocket, close_code};
 use futures::{StreamExt as _, stream::SplitStream};
 
-use super::{Connection, Over, described, greeting_wait, later};
+use super::{Connection, Over, later};
 use crate::{
     domain::{
         id::RunId,
         job::Claimer,
-        limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX},
+        limits::{RUNNER_CAPACITY_MAX, RUNNER_RESUMED_MAX, RUNNER_WAIT_MS_MAX},
         runner::{FromRunner, Hello, LastAcked, Resume, RunnerCode, RunnerError, ToRunner, Welcome},
     },
     runners::{Speaking, assignment::HeldRun},
@@ -114,4 +116,14 @@ impl Connection {
         }
         self.tell(interrupts).await
     }
+}
+
+/// How long a runner may take to send its hello.
+fn greeting_wait() -> Duration {
+    Duration::from_millis(RUNNER_WAIT_MS_MAX)
+}
+
+/// The version that a runner reports.
+fn described(hello: &Hello) -> String {
+    hello.version.as_deref().unwrap_or("?").chars().filter(|c| !c.is_control()).take(40).collect()
 }

@@ -1,9 +1,12 @@
 //! What a connection does after a wake-up: claims jobs, and checks the state of its runs.
 
+use std::collections::HashMap;
+
 use super::{Connection, Step, later};
 use crate::{
     domain::{
         id::RunId,
+        limits::JOB_CLAIM_MAX,
         run::Status,
         runner::{Ack, Answered, ToRunner},
     },
@@ -14,7 +17,6 @@ use crate::{
 impl Connection {
     /// Checks everything once.
     pub(super) async fn look(&mut self) -> Step {
-        let _turn = self.hub.looks.take(&self.peer.owner, 1).await;
         let held: Vec<RunId> = self.held.keys().copied().collect();
         self.end_lost_runs(&held).await?;
         let asking: Vec<RunId> =
@@ -23,18 +25,50 @@ impl Connection {
         self.claim().await
     }
 
+    /// Renews every lease; a heartbeat counts for all of them.
+    pub(super) async fn renew(&mut self) -> Step {
+        let leases: HashMap<_, _> = self.held.iter().map(|(run, held)| (held.job.lease_id, *run)).collect();
+        let ids: Vec<_> = leases.keys().copied().collect();
+        if ids.is_empty() {
+            return Ok(());
+        }
+        let dispatch = &self.hub.dispatch;
+        let turn = self.hub.renewals.take(&self.peer.owner, 1).await.ok();
+        let until = dispatch.timeline().clock().now() + dispatch.lease();
+        let renewed = dispatch.renew(&ids).await;
+        drop(turn);
+        // An unreachable database is not the runner's fault; the next heartbeat will come.
+        let Ok(lost) = renewed else { return Ok(()) };
+        for held in self.held.values_mut().filter(|held| !lost.contains(&held.job.lease_id)) {
+            held.lease_until = held.lease_until.max(until);
+        }
+        let lost: Vec<RunId> = lost.iter().filter_map(|lease| leases.get(lease).copied()).collect();
+        // A job that was removed because its run has ended is not lost; a check tells the two apart.
+        if !lost.is_empty() {
+            self.end_lost_runs(&lost).await?;
+        }
+        for run_id in lost {
+            self.lost(run_id).await?;
+        }
+        if self.wants_claim { self.claim().await } else { Ok(()) }
+    }
+
     /// Claims as many jobs as there is room for.
     pub(super) async fn claim(&mut self) -> Step {
         // Also without room: a busy runner still serves its agents, and that is recorded with the claim.
         let free = self.capacity.saturating_sub(self.held.len());
+        let turn = self.hub.turn(&self.peer.owner).await;
         if self.hub.draining.is_cancelled() {
             return Ok(());
         }
-        let claimed = self.hub.dispatch.claim(&self.who, &self.agents, free).await;
-        let jobs = later(claimed).unwrap_or_default();
+        let claimed = later(self.hub.dispatch.claim(&self.who, &self.agents, free).await);
+        let given = claimed.as_ref().map_or(0, Vec::len);
+        self.wants_claim = claimed.is_none() || (given == JOB_CLAIM_MAX && given < free);
+        let jobs = claimed.unwrap_or_default();
         // A runner that takes over a run is sent the earlier answers.
         let repeated: Vec<RunId> = jobs.iter().filter(|job| job.attempt > 1).map(|job| job.context.run_id).collect();
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &repeated).await);
+        drop(turn);
         for job in jobs {
             let run_id = job.context.run_id;
             let held = HeldRun::new(job, Some(0));
@@ -57,7 +91,12 @@ impl Connection {
 
     /// Sends the answers to these runs' interrupts that this connection has not sent yet.
     pub(super) async fn tell_answers(&mut self, runs: Vec<RunId>) -> Step {
+        if runs.is_empty() {
+            return Ok(());
+        }
+        let turn = self.hub.turn(&self.peer.owner).await;
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &runs).await);
+        drop(turn);
         self.tell(interrupts).await
     }
 
@@ -95,7 +134,13 @@ impl Connection {
             .filter(|held| !held.is_busy)
             .map(|held| (held.job.context.run_id, held.job.lease_id))
             .collect();
-        for standing in later(self.hub.dispatch.standings(&held).await).unwrap_or_default() {
+        if held.is_empty() {
+            return Ok(());
+        }
+        let turn = self.hub.turn(&self.peer.owner).await;
+        let standings = later(self.hub.dispatch.standings(&held).await).unwrap_or_default();
+        drop(turn);
+        for standing in standings {
             let JobState { run_id, status, .. } = standing;
             match (status, standing.held) {
                 (Some(status), _) if status.is_terminal() => {

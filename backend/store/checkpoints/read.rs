@@ -3,9 +3,8 @@
 use std::collections::HashMap;
 
 use chrono::{DateTime, Utc};
-use sqlx::Connection as _;
 
-use super::{Checkpoints, LARGE_BYTES, too_large};
+use super::{Checkpoints, too_large};
 use crate::{
     domain::{
         checkpoint::{
@@ -88,6 +87,7 @@ pub enum Stored {
 #[derive(Debug)]
 struct Row {
     bytes: i64,
+    bytes_max: i64,
     thread_id: String,
     ns: String,
     checkpoint_id: String,
@@ -192,9 +192,10 @@ impl Checkpoints<'_> {
     pub async fn read(self, owner: &OwnerId, found: &FoundPage) -> Result<Vec<Checkpoint>, Error> {
         let keys = &found.keys;
         let Some(largest) = keys.iter().max_by_key(|key| key.bytes) else { return Ok(Vec::new()) };
-        let (id, largest) = (&largest.checkpoint_id, largest.bytes.unsigned_abs());
-        check_read(largest).map_err(|error| Error::TooLarge(format!("{id}: {error}; continue with before={id}")))?;
-        let read = self.stored(owner, keys, None, largest);
+        let id = &largest.checkpoint_id;
+        check_read(largest.bytes.unsigned_abs())
+            .map_err(|error| Error::TooLarge(format!("{id}: {error}; continue with before={id}")))?;
+        let read = self.stored(owner, keys, None);
         let whole = |stored| match stored {
             Stored::Whole(checkpoint) => Ok(*checkpoint),
             Stored::Larger(_) => Err(Error::Busy),
@@ -205,7 +206,7 @@ impl Checkpoints<'_> {
     /// The newest checkpoint of a namespace, or the newest that `run_id` made there, or exactly `checkpoint_id`; whole
     /// if it has at most `bytes_max`.
     pub async fn get(self, owner: &OwnerId, wanted: &One<'_>, bytes_max: u64) -> Result<Option<Stored>, Error> {
-        let found = self.stored(owner, &[], Some(wanted), bytes_max).await?.into_iter().next();
+        let found = self.stored(owner, &[], Some((wanted, bytes_max))).await?.into_iter().next();
         if let Some(Stored::Larger(bytes)) = &found {
             check_read(*bytes)?;
         }
@@ -222,19 +223,18 @@ impl Checkpoints<'_> {
         }
     }
 
-    /// The checkpoints with these keys, or the one, with their values and writes unless they are larger than
-    /// `bytes_max`, in the order of the keys.
-    async fn stored(
-        self,
-        owner: &OwnerId,
-        keys: &[Key],
-        one: Option<&One<'_>>,
-        bytes_max: u64,
-    ) -> Result<Vec<Stored>, Error> {
+    /// The checkpoints with these keys, or the one, in the order of the keys; with their values and writes, unless they
+    /// are larger than when they were found, or than the size given with the one.
+    async fn stored(self, owner: &OwnerId, keys: &[Key], one: Option<(&One<'_>, u64)>) -> Result<Vec<Stored>, Error> {
         let numbers: Vec<i64> = keys.iter().map(|key| key.thread_no).collect();
         let namespaces: Vec<String> = keys.iter().map(|key| key.ns.clone()).collect();
         let ids: Vec<String> = keys.iter().map(|key| key.checkpoint_id.clone()).collect();
-        let (numbers, namespaces, ids) = (&numbers, &namespaces, &ids);
+        let sizes: Vec<i64> = match one {
+            Some((_, bytes_max)) => vec![signed(bytes_max)],
+            None => keys.iter().map(|key| key.bytes).collect(),
+        };
+        let (numbers, namespaces, ids, sizes) = (&numbers, &namespaces, &ids, &sizes);
+        let one = one.map(|(one, _)| one);
         let read = self.by_itself(owner, |mut connection| async move {
             let rows = sqlx::query_file_as!(
                 Row,
@@ -247,18 +247,18 @@ impl Checkpoints<'_> {
                 one.map(|one| one.ns.as_str()),
                 one.and_then(|one| one.checkpoint_id).map(CheckpointId::as_str),
                 one.and_then(|one| one.run_id).map(MadeBy::as_str),
-                signed(bytes_max)
+                sizes
             )
             .fetch_all(&mut *connection)
             .await?;
-            if rows.iter().map(|row| row.bytes.unsigned_abs()).sum::<u64>() > LARGE_BYTES {
-                connection.shrink_buffers();
-            }
             Ok(rows)
         });
-        let stored = |row: Row| match row.bytes.unsigned_abs() {
-            bytes if bytes <= bytes_max => Stored::Whole(Box::new(row.into())),
-            bytes => Stored::Larger(bytes),
+        let stored = |row: Row| {
+            if row.bytes <= row.bytes_max {
+                Stored::Whole(Box::new(row.into()))
+            } else {
+                Stored::Larger(row.bytes.unsigned_abs())
+            }
         };
         Ok(read.await?.into_iter().map(stored).collect())
     }

@@ -4,7 +4,7 @@ use std::{path::PathBuf, time::Duration};
 
 use runreel::{
     artifacts::sweep::SweepResult,
-    domain::artifact::Hash,
+    domain::{artifact::Hash, principal::OwnerId},
     store::{Store, artifacts::Artifact},
 };
 use serde_json::json;
@@ -111,7 +111,8 @@ async fn a_removal_passes_over_bytes_that_an_upload_has_claimed_or_is_inserting(
     execute(&mut connection, "create table copy as table store.artifact; delete from store.artifact".to_owned()).await;
     server.pass(LONG);
     // Claimed a moment ago.
-    store(&server).artifacts().claim_content(&[(digest(b"bytes"), 5)], server.clock.now()).await.unwrap();
+    let (owner, content) = (OwnerId::trusted("a"), [(digest(b"bytes"), 5)]);
+    store(&server).artifacts().claim_content(&owner, &content, server.clock.now()).await.unwrap();
     assert_eq!(sweep(&server).await.contents, 0);
     // Claimed long ago, and inserted at this moment.
     server.pass(LONG);
@@ -141,7 +142,7 @@ fn artifact(server: &Server, run: &str, event: &str, bytes: &[u8]) -> Artifact {
 async fn an_artifact_is_not_inserted_once_its_bytes_are_gone() {
     let server = start().await;
     let run = server.start_run().await;
-    let owner = server.run(&run).await["owner_id"].as_str().map(runreel::domain::principal::OwnerId::trusted).unwrap();
+    let owner = server.run(&run).await["owner_id"].as_str().map(OwnerId::trusted).unwrap();
     let late = artifact(&server, &run, "e", b"late");
     assert!(!store(&server).artifacts().insert(&owner, std::slice::from_ref(&late)).await.unwrap());
     assert_eq!(server.db.number("select count(*) from store.artifact").await, 0);
@@ -151,12 +152,13 @@ async fn an_artifact_is_not_inserted_once_its_bytes_are_gone() {
 async fn an_artifact_whose_event_never_came_goes_when_it_is_old() {
     let server = start().await;
     let run = server.start_run().await;
-    let owner = server.run(&run).await["owner_id"].as_str().map(runreel::domain::principal::OwnerId::trusted).unwrap();
+    let owner = server.run(&run).await["owner_id"].as_str().map(OwnerId::trusted).unwrap();
     server.upload(&run, "told", "told").await;
     server.emit(&run, json!({ "type": "log.info", "event_id": "another" })).await;
     // As a server leaves them that dies between the insert and the emit, and one whose repeat found an earlier event.
     for event in ["never", "another"] {
-        store(&server).artifacts().claim_content(&[(digest(b"untold"), 6)], server.clock.now()).await.unwrap();
+        let content = [(digest(b"untold"), 6)];
+        store(&server).artifacts().claim_content(&owner, &content, server.clock.now()).await.unwrap();
         let untold = [artifact(&server, &run, event, b"untold")];
         assert!(store(&server).artifacts().insert(&owner, &untold).await.unwrap());
     }

@@ -1,5 +1,9 @@
 //! How large a checkpoint may become, and what reading a large one takes.
 
+use runreel::{
+    domain::principal::OwnerId,
+    store::{Error, checkpoints::CheckpointFilter, page::Page},
+};
 use serde_json::{Value, json};
 use tokio::{
     io::{AsyncReadExt as _, AsyncWriteExt as _},
@@ -47,6 +51,23 @@ async fn the_values_of_a_checkpoint_are_bounded_together_whenever_they_came() {
     server.get(&checkpoint_of("v", "1")).await.refused(413, "too_large");
     server.get("/api/threads/v/checkpoints?before=2").await.refused(413, "too_large");
     assert_eq!(server.get("/api/threads/v/checkpoints/latest").await.expect(200)["checkpoint_id"], "5");
+}
+
+#[tokio::test]
+async fn a_checkpoint_that_grows_before_it_is_read_is_not_read_whatever_size_another_has() {
+    let server = Server::start().await;
+    let put = async |id: &str, body: Value| server.try_checkpoint("t", id, body).await.expect(201);
+    put("1", naming(&["a"], None)).await;
+    put("2", naming(&["b"], Some(("b", MIB)))).await;
+    let owner = OwnerId::trusted(server.thread("t").await["owner_id"].as_str().unwrap());
+    let checkpoints = || server.inner.threads.store().checkpoints();
+    let page = Page { after: None, limit: 10 };
+    let found = checkpoints().find(&owner, &CheckpointFilter::default(), &page).await.unwrap();
+    assert_eq!(checkpoints().read(&owner, &found).await.unwrap().len(), 2);
+    put("3", naming(&["a"], Some(("a", MIB / 2)))).await;
+    assert!(matches!(checkpoints().read(&owner, &found).await, Err(Error::Busy)));
+    let found = checkpoints().find(&owner, &CheckpointFilter::default(), &page).await.unwrap();
+    assert_eq!(checkpoints().read(&owner, &found).await.unwrap().len(), 3);
 }
 
 #[tokio::test]

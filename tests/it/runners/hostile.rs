@@ -161,3 +161,39 @@ async fn a_runner_that_reads_nothing_holds_up_nobody() {
     other.expect("ack").await;
     assert!(began.elapsed() < Duration::from_secs(2), "{:?}", began.elapsed());
 }
+
+#[tokio::test]
+async fn an_acknowledgement_that_frees_no_slot_asks_the_database_for_no_work() {
+    let server = setup().flags(&["--poll-ms", "60000"]).start().await;
+    let mut runner = server.runner(&["a"], 2).await;
+    let run = job(&server).await;
+    assert_eq!(runner.assigned().await, run);
+    runner.event(&run, 1, json!([{ "type": "log.info" }])).await;
+    runner.expect("ack").await;
+    // Whoever asks for work now waits for seconds.
+    let mut lock = server.db.connect().await;
+    execute(&mut lock, "begin; lock table store.job in access exclusive mode".to_owned()).await;
+    let acknowledged = async {
+        for n in 2..12 {
+            runner.event(&run, n, json!([])).await;
+            runner.expect("ack").await;
+        }
+    };
+    // The look that follows the event above may wait once or twice.
+    tokio::time::timeout(Duration::from_secs(20), acknowledged).await.expect("none of ten waits for the table");
+    execute(&mut lock, "rollback".to_owned()).await;
+}
+
+#[tokio::test]
+async fn a_runner_that_does_not_read_keeps_no_other_of_its_principal_waiting() {
+    let server = Server::start().await;
+    let _deaf = server.runner(&["a"], 100).await;
+    for _ in 0..20 {
+        let input = json!({ "text": "x".repeat(60_000) });
+        server.create(json!({ "agent": "a", "start": false, "input": input })).await;
+    }
+    let mut other = server.runner(&["b"], 1).await;
+    let run = server.create(json!({ "agent": "b", "start": false })).await;
+    let assigned = tokio::time::timeout(Duration::from_secs(7), other.assigned()).await;
+    assert_eq!(assigned.expect("no longer than the other's messages may take"), run);
+}

@@ -34,8 +34,13 @@ async fn the_owner_is_named_before_anything_is_read_under_every_plan() {
             let case = format!("{mode}, {off:#b}");
             for exactly in [None, Some("1")] {
                 let get = sqlx::query(GET).bind(&owner).bind(Vec::<i64>::new()).bind(Vec::<String>::new());
-                let get =
-                    get.bind(Vec::<String>::new()).bind("t").bind("").bind(exactly).bind(None::<&str>).bind(1_000_i64);
+                let get = get
+                    .bind(Vec::<String>::new())
+                    .bind("t")
+                    .bind("")
+                    .bind(exactly)
+                    .bind(None::<&str>)
+                    .bind([1_000_i64]);
                 assert_eq!(get.fetch_all(&mut app).await.unwrap().len(), 1, "{case}");
             }
             let put = sqlx::query(PUT).bind(&owner).bind("t").bind(chrono::DateTime::UNIX_EPOCH).bind("").bind("1");

@@ -20,13 +20,21 @@ pub(super) struct PooledConnection {
     share: Option<Share>,
     /// Whether the database may think that a transaction is open.
     in_transaction: bool,
+    /// Whether it is closed instead of returning.
+    is_retired: bool,
     returns: TaskTracker,
 }
 
 impl PooledConnection {
     /// The task that returns it to the pool is one of `returns`.
     pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Share>, returns: TaskTracker) -> Self {
-        Self { connection: Some(connection), share, in_transaction: false, returns }
+        Self { connection: Some(connection), share, in_transaction: false, is_retired: false, returns }
+    }
+
+    /// Closes it after this use, because it has carried a large result: sqlx cannot always let go of the memory, of which
+    /// it still uses the end.
+    pub(super) fn retire(&mut self) {
+        self.is_retired = true;
     }
 }
 
@@ -46,17 +54,16 @@ impl DerefMut for PooledConnection {
 
 impl Drop for PooledConnection {
     fn drop(&mut self) {
-        let (Some(mut connection), share, in_transaction) =
-            (self.connection.take(), self.share.take(), self.in_transaction)
-        else {
-            return;
-        };
+        let (Some(mut connection), share) = (self.connection.take(), self.share.take()) else { return };
+        let (in_transaction, is_retired) = (self.in_transaction, self.is_retired);
         self.returns.spawn(async move {
             // An interrupted statement ends first; until then the connection counts against its principal's share.
-            if in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err() {
+            let is_over =
+                !in_transaction || is_retired || sqlx::raw_sql("rollback").execute(&mut *connection).await.is_ok();
+            if is_retired || !is_over {
                 connection.close_on_drop();
             } else {
-                // The largest statement would otherwise keep its memory for as long as the connection lives.
+                // A large statement would otherwise keep its memory for as long as the connection lives.
                 connection.shrink_buffers();
                 connection.return_to_pool().await;
             }

@@ -19,6 +19,9 @@ use crate::{
     store::{Error, content::signed, page::Page},
 };
 
+/// A connection that carried more than this is closed: opening another takes less than the values did, bytes.
+const RETIRING_BYTES: i64 = 4 * 1024 * 1024;
+
 /// The filter of a list of checkpoints.
 #[derive(Clone, Debug, Default)]
 pub struct CheckpointFilter {
@@ -251,6 +254,9 @@ impl Checkpoints<'_> {
             )
             .fetch_all(&mut *connection)
             .await?;
+            if rows.iter().map(|row| row.bytes.min(row.bytes_max)).sum::<i64>() > RETIRING_BYTES {
+                connection.retire();
+            }
             Ok(rows)
         });
         let stored = |row: Row| {

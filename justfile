@@ -140,7 +140,7 @@ bench-message *args: postgres python
     .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
     RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
 
-# The end of one owner's feed beside 10 000 000 events of another (release build; about eight minutes).
+# The end of one owner's feed beside 10 000 000 events of another (release build; then under two minutes).
 bench-tail *args: postgres python
     cargo build --release --bin runreel
     .tools/python/bin/python benches/tail.py --server target/release/runreel {{ args }}

@@ -74,7 +74,7 @@ use crate::{
 };
 
 /// Connections for the program's own upkeep.
-const UPKEEP_CONNECTIONS: u32 = 4;
+const UPKEEP_CONNECTIONS: u32 = 3;
 /// Number of tokens whose owners are cached.
 const TOKENS_SEEN_MAX: u64 = 10_000;
 

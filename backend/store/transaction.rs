@@ -58,9 +58,7 @@ impl Drop for PooledConnection {
         let (in_transaction, is_retired) = (self.in_transaction, self.is_retired);
         self.returns.spawn(async move {
             // An interrupted statement ends first; until then the connection counts against its principal's share.
-            let is_over =
-                !in_transaction || is_retired || sqlx::raw_sql("rollback").execute(&mut *connection).await.is_ok();
-            if is_retired || !is_over {
+            if is_retired || (in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err()) {
                 connection.close_on_drop();
             } else {
                 // A large statement would otherwise keep its memory for as long as the connection lives.

@@ -31,10 +31,10 @@ impl PooledConnection {
         Self { connection: Some(connection), share, in_transaction: false, is_retired: false, returns }
     }
 
-    /// Closes it after this use, because it has carried a large result: sqlx cannot always let go of the memory, of which
-    /// it still uses the end.
-    pub(super) fn retire(&mut self) {
-        self.is_retired = true;
+    /// Whether it is closed after this use, because it carries a large result: sqlx cannot always let go of the memory,
+    /// of which it still uses the end.
+    pub(super) fn retire(&mut self, is_retired: bool) {
+        self.is_retired = is_retired;
     }
 }
 
@@ -58,7 +58,12 @@ impl Drop for PooledConnection {
         let (in_transaction, is_retired) = (self.in_transaction, self.is_retired);
         self.returns.spawn(async move {
             // An interrupted statement ends first; until then the connection counts against its principal's share.
-            if is_retired || (in_transaction && sqlx::raw_sql("rollback").execute(&mut *connection).await.is_err()) {
+            let is_over = if in_transaction {
+                sqlx::raw_sql("rollback").execute(&mut *connection).await.is_ok()
+            } else {
+                !is_retired || connection.ping().await.is_ok()
+            };
+            if is_retired || !is_over {
                 connection.close_on_drop();
             } else {
                 // A large statement would otherwise keep its memory for as long as the connection lives.

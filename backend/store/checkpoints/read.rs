@@ -239,6 +239,8 @@ impl Checkpoints<'_> {
         let (numbers, namespaces, ids, sizes) = (&numbers, &namespaces, &ids, &sizes);
         let one = one.map(|(one, _)| one);
         let read = self.by_itself(owner, |mut connection| async move {
+            // Also if the reader leaves in the middle of a row.
+            connection.retire(true);
             let rows = sqlx::query_file_as!(
                 Row,
                 "backend/store/sql/checkpoints.sql",
@@ -254,9 +256,7 @@ impl Checkpoints<'_> {
             )
             .fetch_all(&mut *connection)
             .await?;
-            if rows.iter().map(|row| row.bytes.min(row.bytes_max)).sum::<i64>() > RETIRING_BYTES {
-                connection.retire();
-            }
+            connection.retire(rows.iter().map(|row| row.bytes.min(row.bytes_max)).sum::<i64>() > RETIRING_BYTES);
             Ok(rows)
         });
         let stored = |row: Row| {

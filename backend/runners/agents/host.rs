@@ -66,13 +66,12 @@ impl RemoteHost {
         [&["threads", self.thread.as_str(), "checkpoints"], rest].concat()
     }
 
-    async fn put(&self, segments: &[&str], body: &impl Serialize) -> Result<(), HostError> {
-        let put = self.client.insist(PATIENCE, |_| self.client.put::<IgnoredAny>(segments, body)).await;
-        Ok(put.map(drop)?)
+    async fn put(&self, segments: &[&str], body: &impl Serialize) -> Result<(), Error> {
+        self.client.insist(PATIENCE, |_| self.client.put::<IgnoredAny>(segments, body)).await.map(drop)
     }
 
     /// Sets how long the run's own thread lives, seconds; 0 for forever.
-    async fn put_ttl(&self, ttl_s: i64) -> Result<(), HostError> {
+    async fn put_ttl(&self, ttl_s: i64) -> Result<(), Error> {
         self.put(&["threads", self.thread.as_str()], &json!({"ttl_s": ttl_s})).await
     }
 
@@ -192,31 +191,33 @@ impl RunHost for RemoteHost {
     }
 
     fn put_checkpoint(&self, new: NewCheckpoint) -> Hosted<'_, ()> {
-        Box::pin(async move { self.put(&self.checkpoints(&[new.checkpoint_id.as_str()]), &Put::from(&new)).await })
+        Box::pin(async move { Ok(self.put(&self.checkpoints(&[new.checkpoint_id.as_str()]), &Put::from(&new)).await?) })
     }
 
     fn put_writes(&self, new: NewWrites) -> Hosted<'_, ()> {
         Box::pin(async move {
             let segments = self.checkpoints(&[new.checkpoint_id.as_str(), "writes"]);
-            self.put(&segments, &PutWrites::from(&new)).await
+            Ok(self.put(&segments, &PutWrites::from(&new)).await?)
         })
     }
 
     fn hold_state(&self) -> Hosted<'_, ()> {
-        Box::pin(async move { if self.is_alone() { self.put_ttl(0).await } else { Ok(()) } })
+        Box::pin(async move { if self.is_alone() { Ok(self.put_ttl(0).await?) } else { Ok(()) } })
     }
 
-    /// A token that may not delete lets the thread expire: the server removes it at its next check.
+    /// The server does the same when the run's job ends, and may be first. A token that may not delete lets the thread
+    /// expire: the server removes it at its next check.
     fn drop_state(&self) -> Hosted<'_, ()> {
         Box::pin(async move {
             if !self.is_alone() {
                 return Ok(());
             }
             let segments = ["threads", self.thread.as_str()];
-            match self.client.insist(PATIENCE, |_| self.client.delete(&segments)).await {
+            let gone = match self.client.insist(PATIENCE, |_| self.client.delete(&segments)).await {
                 Err(error) if error.kind == Kind::Refused => self.put_ttl(1).await,
-                gone => Ok(found(gone).map(drop)?),
-            }
+                gone => gone,
+            };
+            Ok(found(gone).map(drop)?)
         })
     }
 

@@ -348,6 +348,9 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         ("random_page_cost", "1.1"),
         // Compiling a statement takes longer than executing it.
         ("jit", "off"),
+        // Pages are read in the order of an index. A bitmap fits neither: for each page it would collect all that is
+        // left of a run, and it is what Postgres takes for a table of which it has no statistics yet.
+        ("enable_bitmapscan", "off"),
     ])
 }
 

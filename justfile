@@ -68,7 +68,7 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres nginx mcp web
+integration: postgres nginx peers web
     #!/usr/bin/env bash
     set -euo pipefail
     cluster=target/tmp/cluster memory=
@@ -91,7 +91,7 @@ integration: postgres nginx mcp web
     cargo test --test it -- --test-threads 6
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
-integration-default *args: postgres nginx mcp web
+integration-default *args: postgres nginx peers web
     tests/default-postgres cargo test --test it -- --test-threads 4 {{ args }}
 
 # The fault harness, small: the tier that every change passes.
@@ -191,7 +191,7 @@ deny:
 
 # What the tests need from the net.
 [private]
-fetch: nginx faults mcp python chromium playwright
+fetch: nginx faults peers python chromium playwright
 
 # Postgres's programs, when there are none.
 [private]
@@ -230,10 +230,10 @@ python:
         .tools/python/bin/pip install -q --disable-pip-version-check -r tests/sdk/requirements.txt; \
         cp tests/sdk/requirements.txt .tools/python/requirements.txt; fi
 
-# A real MCP server for the tests of tool sources.
+# A real MCP server for the tests of tool sources, and a real identity provider for those of tokens.
 [private]
-mcp:
-    @cd tests/mcp; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+peers:
+    @cd tests/peers; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
 
 # What drives Chromium.

@@ -15,7 +15,7 @@ use crate::{
     config::{Secrets, ServeArgs},
     database::Database,
     domain::limits::{DRAIN_MS_MAX, END_MS_MAX, SETTLE_MS_MAX},
-    http::{self, Server},
+    http::{self, Server, tls::Tls},
     postgres::STOP_MAX,
     timeline::Timeline,
 };
@@ -30,6 +30,7 @@ const METRICS_EVERY: Duration = Duration::from_secs(5);
 /// A server with its database and its port, which serves once [`App::run`] is called.
 pub struct App {
     listener: TcpListener,
+    tls: Option<Tls>,
     server: Server,
     database: Database,
     tasks: TaskTracker,
@@ -52,11 +53,12 @@ impl App {
         let listener = TcpListener::bind(args.listen).await.map_err(|error| {
             anyhow::anyhow!("cannot listen on {}: {error}; choose another with --listen", args.listen)
         })?;
+        let tls = args.tls.files().map(Tls::open).transpose().map_err(|error| anyhow::anyhow!(error))?;
         let database = Database::own(&args.data).await?;
         match parts::build(&database, args, secrets, clock, ids).await {
             Ok(parts::Built { server, tasks, stop }) => {
                 let notice = Duration::from_millis(args.bounds.drain_notice_ms);
-                Ok(Self { listener, server, database, tasks, stop, notice })
+                Ok(Self { listener, tls, server, database, tasks, stop, notice })
             }
             Err(error) => {
                 // A server that fails to start leaves no database running.
@@ -69,6 +71,11 @@ impl App {
     /// The address on which the server listens.
     pub fn address(&self) -> anyhow::Result<SocketAddr> {
         Ok(self.listener.local_addr()?)
+    }
+
+    /// The certificate in use, if the server speaks TLS.
+    pub fn tls(&self) -> Option<&Tls> {
+        self.tls.as_ref()
     }
 
     /// The running parts, for tests.
@@ -85,7 +92,7 @@ impl App {
     /// reconnect, emits in flight finish, the rest is closed. From `shutdown` to the end it takes at most
     /// [`END_MS_MAX`] and half a second.
     pub async fn run(self, shutdown: impl Future<Output = ()> + Send + 'static) -> anyhow::Result<()> {
-        let Self { listener, server, database, tasks, stop, notice } = self;
+        let Self { listener, tls, server, database, tasks, stop, notice } = self;
         let (leaving, draining) = (server.leaving.clone(), server.draining.clone());
         let store = server.timeline.store().clone();
         let told = tasks.spawn({
@@ -100,7 +107,7 @@ impl App {
             }
         });
         let drain_max = Duration::from_millis(DRAIN_MS_MAX).saturating_sub(notice);
-        http::serve::run(listener, http::router(server), draining, drain_max).await;
+        http::serve::run(listener, tls, http::router(server), draining, drain_max).await;
         stop.cancel();
         tasks.close();
         let told = told.await?;

@@ -1,4 +1,4 @@
-//! Rate limits per principal: an average rate, with a burst of one second.
+//! Rate limits per principal: an average rate, with a burst of what the rate allows in its unit of time.
 //!
 //! A principal within its rate may do any amount at once, and then waits accordingly longer. So a rate limit never
 //! makes anything impossible, only slow.
@@ -11,16 +11,16 @@ use std::{
 
 use crate::{clock::Stopwatch, domain::principal::OwnerId};
 
-/// How far ahead of the rate a principal may be.
-const BURST: Duration = Duration::from_secs(1);
 /// Entries of principals within the rate are removed when there are more than about this many.
 const IDLE_MAX: usize = 64;
 
 /// A rate limit for each principal. Cheap to clone; clones share.
 #[derive(Clone)]
 pub struct Rate {
-    /// 0 for no limit.
-    per_second: u32,
+    /// The time that one costs, seconds; 0 for no limit.
+    cost_s: f64,
+    /// How far ahead of the rate a principal may be.
+    burst: Duration,
     stopwatch: Stopwatch,
     owners: Arc<Mutex<Owners>>,
 }
@@ -34,14 +34,25 @@ struct Owners {
 }
 
 impl Rate {
-    /// A limit per second for each principal; 0 for none.
-    pub fn new(per_second: u32, stopwatch: Stopwatch) -> Self {
-        Self { per_second, stopwatch, owners: Arc::default() }
+    /// A limit of `amount` in each `time` for each principal; 0 for none.
+    pub fn new(amount: usize, time: Duration, stopwatch: Stopwatch) -> Self {
+        let cost_s = if amount == 0 { 0.0 } else { time.as_secs_f64() / amount as f64 };
+        Self { cost_s, burst: time, stopwatch, owners: Arc::default() }
     }
 
     /// Counts `amount`, or returns how long to wait before the next try.
     pub fn take(&self, owner: &OwnerId, amount: usize) -> Result<(), Duration> {
-        if self.per_second == 0 {
+        self.count(owner, amount, self.burst)
+    }
+
+    /// Counts what has been used already.
+    pub fn used(&self, owner: &OwnerId, amount: usize) {
+        let counted = self.count(owner, amount, Duration::MAX);
+        debug_assert!(counted.is_ok(), "nobody is that far ahead");
+    }
+
+    fn count(&self, owner: &OwnerId, amount: usize, burst: Duration) -> Result<(), Duration> {
+        if self.cost_s == 0.0 {
             return Ok(());
         }
         let now = (self.stopwatch)();
@@ -52,10 +63,10 @@ impl Rate {
             owners.sweep_at = 2 * owners.paid_at.len() + IDLE_MAX;
         }
         let paid_at = owners.paid_at.get(owner).copied().unwrap_or_default().max(now);
-        if let Some(wait) = paid_at.saturating_sub(now).checked_sub(BURST) {
+        if let Some(wait) = paid_at.saturating_sub(now).checked_sub(burst) {
             return Err(wait);
         }
-        let cost = Duration::from_secs_f64(amount as f64 / f64::from(self.per_second));
+        let cost = Duration::from_secs_f64(amount as f64 * self.cost_s);
         owners.paid_at.insert(owner.clone(), paid_at + cost);
         Ok(())
     }
@@ -67,11 +78,13 @@ mod tests {
 
     use super::*;
 
+    const SECOND: Duration = Duration::from_secs(1);
+
     #[test]
     fn one_principal_waits_for_its_own_rate_alone() {
         let now_ms = Arc::new(AtomicU64::new(5_000));
         let clock = Arc::clone(&now_ms);
-        let rate = Rate::new(10, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
+        let rate = Rate::new(10, SECOND, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
         let (a, b) = (OwnerId::trusted("a"), OwnerId::trusted("b"));
         for _ in 0..10 {
             assert_eq!(rate.take(&a, 1), Ok(()));
@@ -87,10 +100,19 @@ mod tests {
     }
 
     #[test]
+    fn what_was_used_is_waited_for_before_the_next() {
+        let rate = Rate::new(60, Duration::from_mins(1), Arc::new(|| Duration::ZERO));
+        let owner = OwnerId::trusted("a");
+        assert_eq!(rate.take(&owner, 0), Ok(()));
+        rate.used(&owner, 100);
+        assert_eq!(rate.take(&owner, 0), Err(Duration::from_secs(40)));
+    }
+
+    #[test]
     fn principals_within_the_rate_are_forgotten() {
         let now_ms = Arc::new(AtomicU64::new(0));
         let clock = Arc::clone(&now_ms);
-        let rate = Rate::new(1_000, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
+        let rate = Rate::new(1_000, SECOND, Arc::new(move || Duration::from_millis(clock.load(Ordering::SeqCst))));
         for n in 0..10_000 {
             rate.take(&OwnerId::trusted(&n.to_string()), 1).unwrap();
             now_ms.fetch_add(1, Ordering::SeqCst);

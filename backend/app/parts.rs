@@ -74,7 +74,7 @@ pub(super) async fn build(
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
     let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
     let threads = threads.keeping(args.checkpoints_keep);
-    let authenticator = Authenticator::new(plan.mode(), &pepper, store.clone(), plan.clock.clone());
+    let authenticator = Authenticator::new(plan.mode()?, &pepper, store.clone(), plan.clock.clone());
     let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
     if database.endpoint.is_some() {
@@ -114,6 +114,7 @@ pub(super) async fn build(
         revocations,
         metrics,
         bounds,
+        cors_origins: args.cors_origin.clone(),
         stopwatch,
         draining,
     };
@@ -228,14 +229,14 @@ impl Plan<'_> {
         Ok(timeline.await?)
     }
 
-    fn mode(&self) -> Mode {
-        match (self.args.auth.auth, &self.secrets.jwt_secret) {
-            (Auth::Jwt, Some(secret)) => {
-                let (issuer, audience) = (self.args.auth.jwt_issuer.clone(), self.args.auth.jwt_audience.clone());
-                Mode::Jwt(Arc::new(JwtRules::hs256(secret, issuer, audience)))
+    fn mode(&self) -> anyhow::Result<Mode> {
+        let (args, secret) = (&self.args.auth, self.secrets.jwt_secret.as_deref());
+        Ok(match args.auth {
+            Auth::Off => Mode::Off,
+            Auth::Jwt => {
+                Mode::Jwt(Arc::new(JwtRules::new(secret, args, &monotonic()).map_err(|error| anyhow::anyhow!(error))?))
             }
-            _ => Mode::Off,
-        }
+        })
     }
 
     /// The channels of the configuration, with Telegram if it is configured.

@@ -1,34 +1,55 @@
-//! JSON Web Tokens (RFC 7519), signed with HS256.
+//! JSON Web Tokens (RFC 7519), signed with this server's secret (HS256) or by an identity provider.
 
 use std::{collections::HashSet, fmt};
 
 use chrono::{DateTime, TimeDelta, Utc};
-use jsonwebtoken::{Algorithm, DecodingKey, Validation, crypto, decode, decode_header};
+use jsonwebtoken::{
+    Algorithm, DecodingKey, Header, Validation, crypto, dangerous::insecure_decode_claims, decode, decode_header,
+};
 use memchr::memmem::Finder;
 use serde::Deserialize;
+use serde_json::{Map, Value};
 
-use super::Error;
-use crate::domain::limits::{BODY_JWTS_MAX, JWT_BYTES_MAX, JWT_LEEWAY_S};
+use super::{
+    Error,
+    providers::{Providers, VerifyingKey},
+    signatures,
+};
+use crate::{
+    clock::Stopwatch,
+    config::AuthArgs,
+    domain::{
+        limits::{BODY_JWTS_MAX, JWT_BYTES_MAX, JWT_LEEWAY_S},
+        principal::Scope,
+    },
+};
 
 /// The beginning of every JWT header: `{"` in base64.
 const OPENING: &[u8] = b"eyJ";
 /// Characters of an HS256 signature: 32 bytes in base64.
 const SIGNATURE_CHARS: usize = 43;
-/// Longest subject or issuer, bytes.
+/// Longest subject, issuer or team, bytes.
 const CLAIM_BYTES_MAX: usize = 1024;
 
-/// The key and the claims a token must have.
+const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this server");
+
+/// The keys and the claims a token must have.
 pub struct JwtRules {
-    key: DecodingKey,
+    secret: Option<DecodingKey>,
+    providers: Providers,
+    /// Of tokens signed with the secret.
     issuer: Option<String>,
-    audience: Option<String>,
+    audiences: Vec<String>,
+    team_claim: Option<String>,
+    role_claim: Option<String>,
 }
 
 impl fmt::Debug for JwtRules {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.debug_struct("JwtRules")
+            .field("providers", &self.providers)
             .field("issuer", &self.issuer)
-            .field("audience", &self.audience)
+            .field("audiences", &self.audiences)
             .finish_non_exhaustive()
     }
 }
@@ -37,6 +58,9 @@ impl fmt::Debug for JwtRules {
 pub(super) struct Claims {
     pub(super) issuer: String,
     pub(super) subject: String,
+    /// Whose runs the subject sees and makes, instead of its own.
+    pub(super) team: Option<String>,
+    pub(super) scopes: Vec<Scope>,
     pub(super) expires_at: DateTime<Utc>,
 }
 
@@ -47,24 +71,41 @@ struct Body {
     exp: u64,
     nbf: Option<u64>,
     iss: Option<String>,
+    #[serde(flatten)]
+    others: Map<String, Value>,
+}
+
+/// What a token says of its issuer before it is verified.
+#[derive(Deserialize)]
+struct Issued {
+    iss: Option<String>,
 }
 
 impl JwtRules {
-    /// Rules for HS256 with this secret. The key determines the algorithm, never the token's own header.
-    pub fn hs256(secret: &[u8], issuer: Option<String>, audience: Option<String>) -> Self {
-        Self { key: DecodingKey::from_secret(secret), issuer, audience }
+    pub fn new(secret: Option<&[u8]>, args: &AuthArgs, stopwatch: &Stopwatch) -> Result<Self, String> {
+        signatures::install();
+        Ok(Self {
+            secret: secret.map(DecodingKey::from_secret),
+            providers: Providers::new(&args.jwt_provider, stopwatch)?,
+            issuer: args.jwt_issuer.clone(),
+            audiences: args.jwt_audience.clone(),
+            team_claim: args.jwt_team_claim.clone(),
+            role_claim: args.jwt_role_claim.clone(),
+        })
     }
 
-    pub(super) fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
-        const NOT_VALID: Error = Error::Invalid("the token is not a valid JWT of this server");
+    pub(super) async fn verify(&self, token: &str, now: DateTime<Utc>) -> Result<Claims, Error> {
         if token.len() > JWT_BYTES_MAX {
             return Err(NOT_VALID);
         }
+        let header = decode_header(token).map_err(|_| NOT_VALID)?;
         // Extensions listed as critical must be understood (RFC 7515, 4.1.11), and none is supported.
-        if decode_header(token).map_err(|_| NOT_VALID)?.crit.is_some() {
+        if header.crit.is_some() {
             return Err(Error::Invalid("the token's header names extensions that this server does not support"));
         }
-        let body = decode::<Body>(token, &self.key, &self.validation()).map_err(|_| NOT_VALID)?.claims;
+        let issued: Issued = insecure_decode_claims(token).map_err(|_| NOT_VALID)?;
+        let (key, validation) = self.key(&header, issued.iss.as_deref()).await?;
+        let body = decode::<Body>(token, &key, &validation).map_err(|_| NOT_VALID)?.claims;
         // Times are checked against the server's clock, which tests can move.
         let leeway = TimeDelta::seconds(i64::try_from(JWT_LEEWAY_S).unwrap_or(0));
         let moment = |seconds: u64| i64::try_from(seconds).ok().and_then(|s| DateTime::from_timestamp(s, 0));
@@ -75,44 +116,92 @@ impl JwtRules {
         if body.nbf.is_some_and(|nbf| moment(nbf).is_none_or(|nbf| nbf > now + leeway)) {
             return Err(Error::Invalid("the token is not valid yet"));
         }
-        let issuer = body.iss.unwrap_or_default();
-        if body.sub.is_empty() || body.sub.len() > CLAIM_BYTES_MAX || issuer.len() > CLAIM_BYTES_MAX {
+        let (team, scopes) = (self.team(&body.others)?, self.scopes(&body.others)?);
+        let named = body.iss.unwrap_or_default();
+        if body.sub.is_empty() || body.sub.len() > CLAIM_BYTES_MAX || named.len() > CLAIM_BYTES_MAX {
             return Err(NOT_VALID);
         }
         // A stream may last as long as a request would still be accepted.
-        Ok(Claims { issuer, subject: body.sub, expires_at: expires_at + leeway })
+        Ok(Claims { issuer: named, subject: body.sub, team, scopes, expires_at: expires_at + leeway })
     }
 
-    /// Whether these bytes contain a token signed with this key, regardless of its claims, or more texts that look like
-    /// a token than are verified.
+    /// The key of a token and what it must contain. The issuer alone determines where the key comes from, and the key
+    /// the algorithm; what the token's header says only has to agree.
+    async fn key(&self, header: &Header, issuer: Option<&str>) -> Result<(DecodingKey, Validation), Error> {
+        match (issuer.filter(|issuer| self.providers.include(issuer)), &self.secret) {
+            (Some(issuer), _) => {
+                let VerifyingKey { key, algorithm } =
+                    self.providers.key(issuer, header.kid.as_deref(), header.alg).await?;
+                Ok((key, self.validation(algorithm, Some(issuer))))
+            }
+            (None, Some(secret)) => Ok((secret.clone(), self.validation(Algorithm::HS256, self.issuer.as_deref()))),
+            (None, None) => Err(Error::Invalid("the token's issuer is not one that this server accepts")),
+        }
+    }
+
+    fn team(&self, claims: &Map<String, Value>) -> Result<Option<String>, Error> {
+        match self.team_claim.as_ref().and_then(|name| claims.get(name)) {
+            None => Ok(None),
+            Some(Value::String(team)) if !team.is_empty() && team.len() <= CLAIM_BYTES_MAX => Ok(Some(team.clone())),
+            Some(_) => Err(Error::Invalid("the claim that names the team is not a text")),
+        }
+    }
+
+    /// The greatest of the roles that the token names.
+    fn scopes(&self, claims: &Map<String, Value>) -> Result<Vec<Scope>, Error> {
+        let Some(name) = &self.role_claim else { return Ok(vec![Scope::Admin]) };
+        let named: Vec<&str> = match claims.get(name) {
+            Some(Value::Array(roles)) => roles.iter().filter_map(Value::as_str).collect(),
+            Some(Value::String(role)) => vec![role.as_str()],
+            _ => Vec::new(),
+        };
+        let roles = [
+            ("admin", vec![Scope::Admin]),
+            ("owner", vec![Scope::Read, Scope::Emit, Scope::Approve]),
+            ("reader", vec![Scope::Read]),
+        ];
+        let greatest = roles.into_iter().find(|(role, _)| named.contains(role)).map(|(_, scopes)| scopes);
+        greatest.ok_or(Error::Invalid("the token names no role of this server: reader, owner or admin"))
+    }
+
+    /// Whether these bytes contain a token that is signed with the secret or names a provider, regardless of its other
+    /// claims, or more texts that look like a token than are examined.
     pub(super) fn signed_one_in(&self, bytes: &[u8]) -> bool {
         let mut seen = HashSet::new();
         tokens_in(bytes).any(|token @ (signed, signature)| {
-            let is_good = || crypto::verify(signature, signed, &self.key, Algorithm::HS256).unwrap_or(false);
+            let is_signed =
+                |secret: &DecodingKey| crypto::verify(signature, signed, secret, Algorithm::HS256).unwrap_or(false);
+            let is_good = || self.secret.as_ref().is_some_and(is_signed) || self.names_provider(signed, signature);
             seen.insert(token) && (seen.len() > BODY_JWTS_MAX || is_good())
         })
     }
 
-    fn validation(&self) -> Validation {
-        let mut validation = Validation::new(Algorithm::HS256);
+    fn names_provider(&self, signed: &[u8], signature: &str) -> bool {
+        let token = [signed, b".", signature.as_bytes()].concat();
+        let issued = insecure_decode_claims::<Issued>(token).ok();
+        issued.and_then(|issued| issued.iss).is_some_and(|issuer| self.providers.include(&issuer))
+    }
+
+    fn validation(&self, algorithm: Algorithm, issuer: Option<&str>) -> Validation {
+        let mut validation = Validation::new(algorithm);
         let mut required = vec!["exp", "sub"];
         (validation.validate_exp, validation.validate_nbf) = (false, false);
-        if let Some(issuer) = &self.issuer {
+        if let Some(issuer) = issuer {
             validation.set_issuer(&[issuer]);
             required.push("iss");
         }
-        if let Some(audience) = &self.audience {
-            validation.set_audience(&[audience]);
-            required.push("aud");
-        } else {
+        if self.audiences.is_empty() {
             validation.validate_aud = false;
+        } else {
+            validation.set_audience(&self.audiences);
+            required.push("aud");
         }
         validation.set_required_spec_claims(&required);
         validation
     }
 }
 
-/// Texts that look like an HS256 token: the signed part and the signature. Reads each byte at most three times.
+/// Texts that look like a token: the signed part and the first letters of the signature. Reads each byte at most three times.
 fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
     let opening = Finder::new(OPENING);
     let is_letter = |byte: &u8| byte.is_ascii_alphanumeric() || matches!(byte, b'-' | b'_');
@@ -138,22 +227,40 @@ fn tokens_in(bytes: &[u8]) -> impl Iterator<Item = (&[u8], &str)> {
 
 #[cfg(test)]
 mod tests {
-    use jsonwebtoken::{EncodingKey, Header, encode};
-    use serde_json::{Value, json};
+    use futures::FutureExt as _;
+    use jsonwebtoken::{EncodingKey, encode};
+    use serde_json::json;
 
     use super::*;
+    use crate::{clock::monotonic, config::Auth};
 
     const SECRET: &[u8] = b"a secret of at least thirty-two bytes";
     const NOW: i64 = 1_800_000_000;
 
+    fn rules(issuer: Option<&str>, audience: Option<&str>) -> JwtRules {
+        let args = AuthArgs {
+            auth: Auth::Jwt,
+            jwt_provider: Vec::new(),
+            jwt_issuer: issuer.map(str::to_owned),
+            jwt_audience: audience.map(str::to_owned).into_iter().collect(),
+            jwt_team_claim: Some("org".to_owned()),
+            jwt_role_claim: None,
+        };
+        JwtRules::new(Some(SECRET), &args, &monotonic()).unwrap()
+    }
+
+    /// Without a provider nothing is waited for.
+    fn verify(rules: &JwtRules, token: &str, at: i64) -> Result<Claims, Error> {
+        rules.verify(token, DateTime::from_timestamp(at, 0).unwrap()).now_or_never().unwrap()
+    }
+
     fn check(claims: &Value, algorithm: Algorithm, secret: &[u8], rules: &JwtRules) -> Result<String, String> {
         let token = encode(&Header::new(algorithm), claims, &EncodingKey::from_secret(secret)).unwrap();
-        let now = DateTime::from_timestamp(NOW, 0).unwrap();
-        rules.verify(&token, now).map(|claims| claims.subject).map_err(|error| error.to_string())
+        verify(rules, &token, NOW).map(|claims| claims.subject).map_err(|error| error.to_string())
     }
 
     fn hs(claims: &Value) -> Result<String, String> {
-        check(claims, Algorithm::HS256, SECRET, &JwtRules::hs256(SECRET, None, None))
+        check(claims, Algorithm::HS256, SECRET, &rules(None, None))
     }
 
     #[test]
@@ -184,28 +291,28 @@ mod tests {
 
     #[test]
     fn the_key_chooses_the_algorithm_and_another_key_opens_nothing() {
-        let (claims, rules) = (json!({"sub": "a", "exp": NOW + 60}), JwtRules::hs256(SECRET, None, None));
+        let (claims, rules) = (json!({"sub": "a", "exp": NOW + 60}), rules(None, None));
         assert!(check(&claims, Algorithm::HS512, SECRET, &rules).is_err());
         assert!(check(&claims, Algorithm::HS256, b"another", &rules).is_err());
         let none = "eyJhbGciOiJub25lIn0.eyJzdWIiOiJhIiwiZXhwIjo5OTk5OTk5OTk5fQ.";
-        assert!(rules.verify(none, DateTime::UNIX_EPOCH).is_err());
+        assert!(verify(&rules, none, 0).is_err());
     }
 
     #[test]
     fn a_header_that_calls_something_critical_is_refused() {
-        let rules = JwtRules::hs256(SECRET, None, None);
+        let rules = rules(None, None);
         for names in [vec![], vec!["b64"], vec!["exp"], vec!["urn:example:unknown"]] {
             let crit = Some(names.into_iter().map(str::to_owned).collect());
             let header = Header { crit, ..Header::new(Algorithm::HS256) };
             let claims = json!({"sub": "a", "exp": NOW + 60});
             let token = encode(&header, &claims, &EncodingKey::from_secret(SECRET)).unwrap();
-            assert!(rules.verify(&token, DateTime::from_timestamp(NOW, 0).unwrap()).is_err(), "{token}");
+            assert!(verify(&rules, &token, NOW).is_err(), "{token}");
         }
     }
 
     #[test]
     fn a_token_of_this_key_is_found_wherever_it_stands_and_another_is_not() {
-        let rules = JwtRules::hs256(SECRET, Some("https://id".to_owned()), None);
+        let rules = rules(Some("https://id"), None);
         let token = |secret: &[u8], n: usize| {
             encode(&Header::default(), &json!({"sub": "a", "n": n, "exp": 7}), &EncodingKey::from_secret(secret))
                 .unwrap()
@@ -228,7 +335,7 @@ mod tests {
 
     #[test]
     fn issuer_and_audience_are_required_once_they_are_configured() {
-        let rules = JwtRules::hs256(SECRET, Some("https://id".to_owned()), Some("runreel".to_owned()));
+        let rules = rules(Some("https://id"), Some("runreel"));
         let good = json!({"sub": "a", "exp": NOW + 60, "iss": "https://id", "aud": ["x", "runreel"]});
         assert!(check(&good, Algorithm::HS256, SECRET, &rules).is_ok());
         for (name, value) in

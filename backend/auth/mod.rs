@@ -7,7 +7,9 @@
 
 mod admission;
 mod jwt;
+mod providers;
 mod revocations;
+pub mod signatures;
 mod token;
 
 use std::sync::Arc;
@@ -19,12 +21,12 @@ pub use self::{
     admission::Admission,
     jwt::JwtRules,
     revocations::{Revocations, Watched},
-    token::{Issued, issue},
+    token::{Grant, Issued, issue},
 };
 use crate::{
     clock::Clock,
     config::sections::{Agent, Named},
-    domain::principal::{OwnerId, Principal},
+    domain::principal::{OwnerId, Principal, Reach},
     store::{self, Store},
 };
 
@@ -36,6 +38,8 @@ pub enum Error {
     /// The text states which rule was broken, without quoting the token.
     #[error("{0}")]
     Invalid(&'static str),
+    #[error("the keys of the token's issuer cannot be read at the moment")]
+    ProviderUnavailable,
     #[error(transparent)]
     Store(#[from] store::Error),
 }
@@ -122,9 +126,13 @@ impl Authenticator {
         if credential.starts_with(token::PREFIX) {
             return token::verify(&self.store, credential, self.clock.now()).await;
         }
-        let claims = rules.verify(credential, self.clock.now())?;
+        let claims = rules.verify(credential, self.clock.now()).await?;
+        let owner_id = match &claims.team {
+            Some(team) => OwnerId::of_team(&self.pepper, &claims.issuer, team),
+            None => self.owner(&claims.issuer, &claims.subject),
+        };
         Ok(Caller {
-            principal: Principal::full(self.owner(&claims.issuer, &claims.subject)),
+            principal: Principal { owner_id, reach: Reach::Everything, scopes: claims.scopes },
             expires_at: Some(claims.expires_at),
             token_id: None,
         })

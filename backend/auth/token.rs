@@ -6,15 +6,21 @@ use sha2::{Digest, Sha256};
 use super::{Caller, Error};
 use crate::{
     clock::IdSource,
-    domain::{
-        id::RunId,
-        principal::{OwnerId, Principal, Scope},
-    },
+    domain::principal::{OwnerId, Principal, Reach, Scope},
     store::{self, Store, tokens::TokenRecord},
 };
 
 /// The prefix by which people and secret scanners recognize an API token.
 pub(super) const PREFIX: &str = "rr_";
+
+/// What a new token is for.
+pub struct Grant {
+    /// Its purpose, for people.
+    pub name: String,
+    pub scopes: Vec<Scope>,
+    pub reach: Reach,
+    pub expires_at: Option<DateTime<Utc>>,
+}
 
 /// A new token; `secret` is shown once and stored nowhere.
 pub struct Issued {
@@ -22,21 +28,20 @@ pub struct Issued {
     pub secret: String,
 }
 
-/// Creates a token for an owner and stores its hash.
+/// Creates a token for an owner and stores its hash; `None` if the owner has as many as it may have.
 pub async fn issue(
     store: &Store,
     ids: &IdSource,
     owner_id: OwnerId,
-    name: String,
-    scopes: Vec<Scope>,
-    run_id: Option<RunId>,
-    (created_at, expires_at): (DateTime<Utc>, Option<DateTime<Utc>>),
-) -> Result<Issued, store::Error> {
+    grant: Grant,
+    created_at: DateTime<Utc>,
+) -> Result<Option<Issued>, store::Error> {
     let secret = format!("{PREFIX}{}", hex::encode(ids.secret()));
+    let Grant { name, scopes, reach, expires_at } = grant;
     let record =
-        TokenRecord { token_id: ids.uuid(), owner_id, name, scopes, run_id, created_at, expires_at, revoked_at: None };
-    store.tokens().insert(&record, &digest(&secret)).await?;
-    Ok(Issued { record, secret })
+        TokenRecord { token_id: ids.uuid(), owner_id, name, scopes, reach, created_at, expires_at, revoked_at: None };
+    let stored = store.tokens().insert(&record, &digest(&secret)).await?;
+    Ok(stored.then_some(Issued { record, secret }))
 }
 
 /// Looks up a presented token.
@@ -48,7 +53,7 @@ pub(super) async fn verify(store: &Store, presented: &str, now: DateTime<Utc>) -
         return Err(UNKNOWN);
     }
     Ok(Caller {
-        principal: Principal { owner_id: record.owner_id, run_id: record.run_id, scopes: record.scopes },
+        principal: Principal { owner_id: record.owner_id, reach: record.reach, scopes: record.scopes },
         expires_at: record.expires_at,
         token_id: Some(record.token_id),
     })

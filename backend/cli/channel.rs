@@ -28,10 +28,14 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runreel channel code telegram                   a code that lets a user write to the bot
-  runreel channel code web --expires 1h --sub bob for the channel web of the person whose JWT says sub=bob
-  runreel channel users telegram                  users who have entered a code
-  runreel channel revoke telegram 4711            this user must enter a code again")]
+  # a code that lets a user write to the bot
+  runreel channel code telegram
+  # for the channel web of the person whose JWT says sub=bob
+  runreel channel code web --expires 1h --sub bob
+  # users who have entered a code
+  runreel channel users telegram
+  # this user must enter a code again
+  runreel channel revoke telegram 4711")]
 pub(super) struct Args {
     #[command(subcommand)]
     command: Command,

@@ -37,18 +37,24 @@ mod view;
 /// prompt you.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
-The server needs a channel and an agent, in the file that `runreel serve --config FILE` reads:
+The server needs a channel and an agent, in the file that
+`runreel serve --config FILE` reads:
   [channels.web]
   [agents.assistant]
-  model = \"echo\"                 or \"openai:gpt-5\", \"anthropic:claude-sonnet-4-5\", \"ollama:qwen3\" …
+  model = \"echo\"
+  # or \"openai:gpt-5\", \"anthropic:claude-sonnet-4-5\", \"ollama:qwen3\" …
 
-In a chat: /new starts a new session, /help lists the commands, Ctrl-D quits, Ctrl-C cancels the current run.
-Without a terminal, each line of stdin is a message (or the answer to a question). The exit code is 0 when everything
-was answered, 1 when a run failed or was cancelled, a message was filtered or a question was left open.
+In a chat: /new starts a new session, /help lists the commands, Ctrl-D quits,
+Ctrl-C cancels the current run.
+Without a terminal, each line of stdin is a message (or the answer to a
+question). The exit code is 0 when everything was answered, 1 when a run failed
+or was cancelled, a message was filtered or a question was left open.
 
 Examples:
-  runreel chat                                              chat in the channel web
-  git diff | runreel chat --once --chat review > review.md  one message from stdin; only the answer goes to stdout")]
+  # chat in the channel web
+  runreel chat
+  # one message from stdin, and only the answer goes to stdout
+  git diff | runreel chat --once --chat review > review.md")]
 pub(super) struct Args {
     /// The channel's name in the server's configuration
     #[arg(default_value = "web")]

@@ -30,7 +30,7 @@ pub(super) struct Demo {
     #[arg(value_name = "DIR", default_value = ".")]
     dir: PathBuf,
     /// Address of the server to start; a server already running there is used instead. Port 0 picks a free port
-    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDRESS")]
+    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_parser = crate::config::listen, value_name = "ADDR:PORT")]
     listen: SocketAddr,
     /// Data directory of the server to start
     #[arg(long, env = "RUNREEL_DATA_DIR", value_name = "DIR")]

@@ -16,11 +16,14 @@ const PATIENCE: Duration = Duration::from_secs(5);
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-Exits 0 when every check passes, 1 otherwise. A check that cannot be performed is shown as such and does not fail.
+Exits 0 when every check passes, 1 otherwise. A check that cannot be performed
+is shown as such and does not fail.
 
-With the URL that your users have, it detects what a proxy in between does: whether it buffers, compresses or cuts a
-stream, drops the cursor of a reconnecting reader, rejects large bodies, or prevents runners from connecting. It listens
-for up to 15 s and changes nothing on the server. When the server is on another machine, this machine is not checked.
+With the URL that your users have, it detects what a proxy in between does:
+whether it buffers, compresses or cuts a stream, drops the cursor of a
+reconnecting reader, rejects large bodies, or prevents runners from connecting.
+It listens for up to 15 s and changes nothing on the server. When the server is
+on another machine, this machine is not checked.
 
 Examples:
   runreel doctor

@@ -38,15 +38,17 @@ mod stdin;
 /// Each line of stdin is an event. Lines are sent as soon as stdin pauses, and retried until they are stored. Without a
 /// run, one is created.
 #[derive(Clone, Debug, clap::Args)]
-#[command(after_help = "An event:
-  {\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\", \"parent_span_id\": \"…\", \"event_id\": \"…\", \"at\": \"…\"}
+#[command(after_help = "An event, one line of JSON (broken here only to fit):
+  {\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\",
+   \"parent_span_id\": \"…\", \"event_id\": \"…\", \"at\": \"…\"}
   Only the type is required.
 
 Examples:
   runreel emit --title 'Nightly' --end completed < events.ndjson
   echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit
-  runreel emit 0198c0de-… --type tool.started --span c1 --payload '{\"name\":\"search\"}'
-  my-agent | runreel emit --agent my-agent --end completed --json > acknowledged.ndjson")]
+  runreel emit 0198c0de-… --type tool.started --span c1 \\
+    --payload '{\"name\":\"search\"}'
+  my-agent | runreel emit --agent my-agent --end completed --json > acks.ndjson")]
 pub(super) struct Args {
     /// The run; without one, a new run is created and its id is printed on stderr
     run: Option<RunId>,

@@ -85,7 +85,13 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
 
 /// The lines for stderr: what, why, and what to do. Texts of a server are as untrusted as its events.
 fn explain(error: &anyhow::Error) -> String {
-    let causes: Vec<String> = error.chain().map(|cause| clean(&cause.to_string())).collect();
+    let mut causes: Vec<String> = Vec::new();
+    for cause in error.chain().map(|cause| clean(&cause.to_string())) {
+        // Many errors repeat their cause.
+        if !causes.iter().any(|known| known.contains(&cause)) {
+            causes.push(cause);
+        }
+    }
     let mut text = format!("error: {}", causes.join(": "));
     let mut hint = error.chain().find_map(|cause| cause.downcast_ref::<CliError>()).and_then(|c| c.hint.clone());
     if let Some(refusal) = error.chain().find_map(|cause| cause.downcast_ref::<client::Error>()) {
@@ -97,7 +103,10 @@ fn explain(error: &anyhow::Error) -> String {
         }
         let token_hint = (refusal.kind == Kind::Refused)
             .then(|| "set RUNREEL_TOKEN, or RUNREEL_TOKEN_FILE to a file that contains a token".to_owned());
-        hint = hint.or_else(|| refusal.hint.as_deref().map(clean)).or(token_hint);
+        // A server tells how to send a token, and the program does that by itself.
+        let server_hint =
+            refusal.hint.as_deref().map(clean).filter(|_| refusal.code.as_deref() != Some("unauthorized"));
+        hint = hint.or(server_hint).or(token_hint);
     }
     if let Some(hint) = hint {
         _ = write!(text, "\nhint: {hint}");
@@ -112,6 +121,20 @@ mod tests {
     fn refusal(kind: Kind) -> client::Error {
         let (code, field) = (Some("invalid_cursor".into()), Some("after\u{1b}[2J".into()));
         client::Error { kind, status: None, code, detail: "no".into(), hint: None, field, retry_after: None }
+    }
+
+    #[test]
+    fn a_cause_that_is_repeated_is_told_once() {
+        let cause = io::Error::other("no such file");
+        let error = anyhow::Error::new(cause).context("cannot open a: no such file").context("cannot start");
+        assert_eq!(explain(&error), "error: cannot start: cannot open a: no such file");
+    }
+
+    #[test]
+    fn who_has_no_token_is_told_where_this_program_finds_one() {
+        let hint = Some("send the header: Authorization: Bearer <token>".into());
+        let error = client::Error { code: Some("unauthorized".into()), hint, field: None, ..refusal(Kind::Refused) };
+        assert!(explain(&error.into()).contains("hint: set RUNREEL_TOKEN"));
     }
 
     #[test]

@@ -28,9 +28,10 @@ const PATIENCE: Duration = Duration::from_mins(1);
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
   runreel export --all -o log.ndjson
-  runreel export --run 0198c0de-… --with-artifacts -o run.tar     a run and its descendants
   runreel export --since 7d | gzip > week.ndjson.gz
-  runreel export --thread support:42 | jq -c .event.type")]
+  runreel export --thread support:42 | jq -c .event.type
+  # a run and its descendants
+  runreel export --run 0198c0de-… --with-artifacts -o run.tar")]
 pub(super) struct Args {
     #[command(flatten)]
     what: What,

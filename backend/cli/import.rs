@@ -27,7 +27,7 @@ mod spool;
 #[command(after_help = "Examples:
   runreel import log.ndjson
   zcat week.ndjson.gz | runreel import -
-  runreel import --check run.tar                  only check the file, without a server")]
+  runreel import --check run.tar          only check the file, without a server")]
 pub(super) struct Args {
     /// The file; `-` or none is stdin
     file: Option<PathBuf>,

@@ -17,6 +17,7 @@ mod emit;
 pub mod exit;
 mod export;
 mod import;
+mod man;
 pub mod render;
 mod runner;
 mod runs;
@@ -39,12 +40,17 @@ use clap::{CommandFactory, Parser, Subcommand};
     propagate_version = true,
     after_help = "\
 Start with:
-  runreel demo            watch agents at work in the browser, with a database of its own
-  runreel serve           the server alone, on http://127.0.0.1:7717
+  # watch agents at work in the browser, with a database of its own
+  runreel demo
+  # the server alone, on http://127.0.0.1:7717
+  runreel serve
 
 Then, in another terminal:
-  echo '{\"type\":\"log.info\",\"payload\":{\"text\":\"hello\"}}' | runreel emit --title 'My first run' --end completed
-  runreel tail            follow the newest run
+  echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | \\
+    runreel emit --title 'My first run' --end completed
+  # follow the newest run
+  runreel tail
+
   runreel sql \"select type, count(*) from run_events group by 1\""
 )]
 pub struct Cli {
@@ -90,6 +96,8 @@ enum Command {
     Openapi,
     /// Print a shell completion script.
     Completions(completions::Args),
+    /// Write the manual pages.
+    Man(man::Args),
 }
 
 /// Runs a command and reports errors.
@@ -114,6 +122,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Doctor(args) => doctor::run(*args).await,
         Command::Openapi => openapi(),
         Command::Completions(args) => completions::run(&args, Cli::command()),
+        Command::Man(args) => man::run(&args, Cli::command()),
     };
     done.unwrap_or_else(|error| exit::report(&error))
 }
@@ -130,4 +139,28 @@ fn keep_to_itself() {
 fn openapi() -> anyhow::Result<ExitCode> {
     render::print(&format!("{}\n", crate::http::openapi().to_pretty_json()?))?;
     Ok(ExitCode::SUCCESS)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Columns; clap wraps a longer line on a terminal that has 80.
+    const WIDTH_MAX: usize = 79;
+
+    fn check(command: &clap::Command) {
+        let before = [command.get_before_help(), command.get_before_long_help()];
+        let after = [command.get_after_help(), command.get_after_long_help()];
+        for text in before.into_iter().chain(after).flatten() {
+            for line in text.to_string().lines() {
+                assert!(line.chars().count() <= WIDTH_MAX, "{}: {line}", command.get_name());
+            }
+        }
+        command.get_subcommands().for_each(check);
+    }
+
+    #[test]
+    fn no_line_of_a_help_text_is_wider_than_a_terminal() {
+        check(&Cli::command());
+    }
 }

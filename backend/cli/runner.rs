@@ -37,38 +37,47 @@ const EXEC_CAPACITY: u16 = 1;
 /// or with the command of --exec.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Agents of a configuration:
-  The file has the format of `runreel serve --config`; only its agents with their models and tools
-  are used. They run on this machine: models' keys come from this process's environment, commands
-  and files are local to this machine, and no setting is sent to the server. Events, checkpoints,
-  interrupts and artifacts are stored on the server, so another runner, or the server itself,
-  continues where this one stopped. The token needs the scopes read and emit. To leave an agent to
-  runners, the server's own file must have no [agents.NAME] for it.
+  The file has the format of `runreel serve --config`; only its agents with
+  their models and tools are used. They run on this machine: models' keys come
+  from this process's environment, commands and files are local to this
+  machine, and no setting is sent to the server. Events, checkpoints,
+  interrupts and artifacts are stored on the server, so another runner, or the
+  server itself, continues where this one stopped. The token needs the scopes
+  read and emit. To leave an agent to runners, the server's own file must have
+  no [agents.NAME] for it.
 
 The command:
-  stdin            the run's input, as one line of JSON
-  stdout           each line that is an event ({\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\"}) goes
-                   into the log; any other line becomes log.info
-  stderr           each line becomes log.warn
-  exit code        0 completes the run, another one fails it; run.completed or run.failed on stdout comes before it.
-                   After run.interrupted or run.waiting, 0 means: start again when the run can continue
-  environment      RUNREEL_RUN_ID, RUNREEL_AGENT, RUNREEL_THREAD_ID, RUNREEL_ATTEMPT, RUNREEL_URL, and in
-                   RUNREEL_ANSWERS the answers to the run's interrupts as a JSON array (at most 128 KiB); where the run
-                   has them, RUNREEL_SESSION_ID, RUNREEL_ORIGIN_CHANNEL, _CHAT and _USER, RUNREEL_TRACE_ID and
-                   TRACEPARENT; no other variable that begins with RUNREEL_ or DATABASE_URL
-  SIGTERM          the run was cancelled, or is another runner's now; after 5 s SIGKILL
+  stdin        the run's input, as one line of JSON
+  stdout       each line that is an event
+               ({\"type\": \"tool.started\", \"payload\": {…}, \"span_id\": \"…\"})
+               goes into the log; any other line becomes log.info
+  stderr       each line becomes log.warn
+  exit code    0 completes the run, another one fails it; run.completed or
+               run.failed on stdout comes before it. After run.interrupted or
+               run.waiting, 0 means: start again when the run can continue
+  environment  RUNREEL_RUN_ID, RUNREEL_AGENT, RUNREEL_THREAD_ID,
+               RUNREEL_ATTEMPT, RUNREEL_URL, and in RUNREEL_ANSWERS the answers
+               to the run's interrupts as a JSON array (at most 128 KiB); where
+               the run has them, RUNREEL_SESSION_ID, RUNREEL_ORIGIN_CHANNEL,
+               _CHAT and _USER, RUNREEL_TRACE_ID and TRACEPARENT; no other
+               variable that begins with RUNREEL_ or DATABASE_URL
+  SIGTERM      the run was cancelled, or is another runner's now; after 5 s
+               SIGKILL
 
-No output is lost when the server restarts or the network fails. When a runner dies, its runs are assigned to others
-after the server's lease (30 s); after three in a row, the run fails with lease_lost. On SIGTERM or Ctrl-C, current runs
-continue for --grace; those that have not ended by then are given back.
+No output is lost when the server restarts or the network fails. When a runner
+dies, its runs are assigned to others after the server's lease (30 s); after
+three in a row, the run fails with lease_lost. On SIGTERM or Ctrl-C, current
+runs continue for --grace; those that have not ended by then are given back.
 
 Examples:
   runreel runner --config agents.toml
-  runreel runner --config agents.toml --agent coder --agent reviewer --capacity 16
+  runreel runner --config agents.toml --agent code --agent review --capacity 16
   runreel runner --agent echo --exec cat
-  runreel runner --agent coder --agent reviewer --capacity 4 --exec './agent.py \"$RUNREEL_AGENT\"'
+  runreel runner --agent code --agent review --capacity 4 \\
+    --exec './agent.py \"$RUNREEL_AGENT\"'
 
-  curl -d '{\"agent\":\"echo\",\"start\":false,\"input\":{\"q\":1}}' -H 'content-type: application/json' \\
-       http://127.0.0.1:7717/api/runs")]
+  curl http://127.0.0.1:7717/api/runs -H 'content-type: application/json' \\
+    -d '{\"agent\":\"echo\",\"start\":false,\"input\":{\"q\":1}}'")]
 pub(super) struct Args {
     /// An agent whose runs to execute; can be given several times. With --config, default: all of its agents
     #[arg(long = "agent", value_name = "NAME")]

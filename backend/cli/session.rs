@@ -31,18 +31,21 @@ mod transcript;
 /// Save conversations as files, show them, and continue from them
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "\
-A session is saved from a thread: in full when the thread's state is plain data, otherwise from its log; then it is
-marked as a fallback, and only a summary of it is restored. The server stores one file per session (docs/operations.md
-says where), which can be read, edited, copied away and put back.
+A session is saved from a thread: in full when the thread's state is plain
+data, otherwise from its log; then it is marked as a fallback, and only a
+summary of it is restored. The server stores one file per session
+(docs/operations.md says where), which can be read, edited, copied away and put
+back.
 
-A name is 1 to 64 of A-Z a-z 0-9 . _ - and not a file name that a system reserves.
+A name is 1 to 64 of A-Z a-z 0-9 . _ - and not a file name that a system
+reserves.
 
 Examples:
   runreel session save trip --thread web_ann --description 'the plan for June'
   runreel session list
   runreel session show trip
-  thread=$(runreel session restore trip)       a new thread that continues from there
-  runreel session restore trip --thread web_june && runreel chat web --chat june
+  thread=$(runreel session restore trip)    a new thread continuing from there
+  runreel session restore trip --thread web_bob && runreel chat web --chat bob
   runreel session export trip --format markdown -o trip.md
   runreel session export trip | ssh elsewhere runreel session import -
   runreel session import trip.json --name trip-2

@@ -35,16 +35,21 @@ use crate::{
 
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
-The views runs, run_events, spans, tool_calls, node_durations, messages, token_usage, interrupts, sessions, threads,
-checkpoints and artifacts are described in docs/sql.md, with twenty example queries. Without a query, one is read from
-stdin; on a terminal, psql opens.
+The views runs, run_events, spans, tool_calls, node_durations, messages,
+token_usage, interrupts, sessions, threads, checkpoints and artifacts are
+described in docs/sql.md, with twenty example queries. Without a query, one is
+read from stdin; on a terminal, psql opens.
 
 Examples:
-  runreel sql \"select type, count(*) from run_events group by 1 order by 2 desc\"
+  runreel sql \"select type, count(*) from run_events
+    group by 1 order by 2 desc\"
   runreel sql --format csv \"select name, avg(duration_ms) from tool_calls
-      where run_id >= first_run_id(now() - interval '7 days') group by 1\" > tools.csv
-  runreel sql --format json --sub bob \"select run_id, status, tags from runs\"    only what belongs to bob
-  runreel sql                                                                    psql, where \\d+ runs explains")]
+    where run_id >= first_run_id(now() - interval '7 days')
+    group by 1\" > tools.csv
+  # only what belongs to bob
+  runreel sql --format json --sub bob \"select run_id, status, tags from runs\"
+  # psql, where \\d+ runs explains
+  runreel sql")]
 pub(super) struct Args {
     /// One SELECT. It runs read-only.
     #[arg(allow_hyphen_values = true)]

@@ -27,10 +27,10 @@ pub(super) mod view;
 /// stderr.
 #[derive(Clone, Debug, clap::Args)]
 #[command(after_help = "Examples:
-  runreel tail                                   the newest run
-  runreel tail 0198c0de-… --last 20              the last 20 events, then live
+  runreel tail                           the newest run
+  runreel tail 0198c0de-… --last 20      the last 20 events, then live
   runreel tail 0198c0de-… --types 'tool.*,run.*'
-  runreel tail 0198c0de-… --tree                 the run and everything it spawned
+  runreel tail 0198c0de-… --tree         the run and everything it spawned
   runreel tail 0198c0de-… --exit-status && deploy
   runreel tail --all --json --no-tokens | jq .type")]
 pub(super) struct Args {

@@ -11,15 +11,15 @@ use super::{
     render::{print, say},
 };
 use crate::{
-    auth::{self, LOCAL_SUBJECT},
+    auth::{self, Grant, LOCAL_SUBJECT},
     clock::{Clock, IdSource},
     config::{DataArgs, Secrets},
     database::Database,
     domain::{
         event::timestamp,
         id::{Name, RunId},
-        limits::TOKEN_LIFE_S_MAX,
-        principal::{OwnerId, Scope},
+        limits::{TOKEN_LIFE_S_MAX, TOKENS_OWN_MAX},
+        principal::{OwnerId, Reach, Scope},
     },
     postgres::STOP_MAX,
     store::{Settings, Store},
@@ -28,9 +28,14 @@ use crate::{
 #[derive(Debug, clap::Args)]
 #[command(after_help = "\
 Examples:
-  runreel token create --name ci --scope emit                    for a producer
-  runreel token create --name look --scope read --run RUN --expires 7d   to share one run
-  runreel token create --name bob --scope admin --sub bob        for the person whose JWT says sub=bob
+  # for a producer
+  runreel token create --name ci --scope emit
+  # to share one run (of the person whose JWT says sub=bob)
+  runreel token create --name look --scope read --run RUN --expires 7d \\
+    --sub bob
+  # for the person whose JWT says sub=bob
+  runreel token create --name bob --scope admin --sub bob
+
   runreel token list
   runreel token revoke TOKEN_ID")]
 pub(super) struct Args {
@@ -149,8 +154,22 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
         Command::Create(create) => {
             let scopes = create.scopes.iter().map(|scope| Scope::from(*scope)).collect();
             let expires_at = create.expires.map(|life| now + life);
+            if let Some(run) = create.run
+                && store.runs().get(&owner, run).await?.is_none()
+            {
+                let hint = "name the subject that the run belongs to, with --sub and --iss";
+                return Err(
+                    CliError::not_found(format!("the subject {} has no run {run}", create.whose.sub), hint).into()
+                );
+            }
             let name = create.name.as_str().to_owned();
-            let issued = auth::issue(store, ids, owner, name, scopes, create.run, (now, expires_at)).await?;
+            let grant = Grant { name, scopes, reach: create.run.map_or(Reach::Everything, Reach::Run), expires_at };
+            let Some(issued) = auth::issue(store, ids, owner, grant, now).await? else {
+                let detail = format!("this subject has {TOKENS_OWN_MAX} tokens, as many as it may have");
+                return Err(CliError::failed(detail)
+                    .with_hint("revoke some: runreel token list, runreel token revoke")
+                    .into());
+            };
             say(format!("token {} was created; it is shown only once:", issued.record.token_id));
             print(&format!("{}\n", issued.secret))?;
         }
@@ -160,14 +179,19 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
                     .expires_at
                     .map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));
                 let state = if token.revoked_at.is_some() { "revoked".to_owned() } else { until };
-                let run = token.run_id.map_or_else(|| "every run".to_owned(), |run| format!("run {run}"));
+                let reach = match &token.reach {
+                    Reach::Everything => "every run".to_owned(),
+                    Reach::Run(run) => format!("run {run}"),
+                    Reach::Tree(run) => format!("run {run} and those below"),
+                    Reach::Thread(thread) => format!("thread {thread}"),
+                };
                 let scopes: Vec<String> =
                     token.scopes.iter().map(|scope| format!("{scope:?}").to_lowercase()).collect();
-                print(&format!("{}  {}  {}  {run}  {state}\n", token.token_id, token.name, scopes.join(",")))?;
+                print(&format!("{}  {}  {}  {reach}  {state}\n", token.token_id, token.name, scopes.join(",")))?;
             }
         }
         Command::Revoke { token_id, .. } => {
-            if !store.tokens().revoke(&owner, *token_id, now).await? {
+            if !store.tokens().revoke(&owner, *token_id, true, now).await? {
                 let hint = "runreel token list lists the tokens of a subject (--sub, --iss)";
                 return Err(CliError::not_found("this subject has no such token", hint).into());
             }

@@ -18,7 +18,13 @@ pub struct Bounds {
     pub principal_bodies_mib: usize,
     /// Events per second one principal may emit over HTTP, on average; 0 for no rate limit.
     #[arg(long, env = "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND", default_value_t = 0, value_name = "EVENTS")]
-    pub principal_events_per_second: u32,
+    pub principal_events_per_second: usize,
+    /// Runs per minute one principal may create over HTTP, on average; 0 for no rate limit.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_RUNS_PER_MINUTE", default_value_t = 0, value_name = "RUNS")]
+    pub principal_runs_per_minute: usize,
+    /// Size of the bodies and uploads one principal may send per second, KiB, on average; 0 for no rate limit.
+    #[arg(long, env = "RUNREEL_PRINCIPAL_KIB_PER_SECOND", default_value_t = 0, value_parser = rate_kib, value_name = "KIB")]
+    pub principal_kib_per_second: usize,
     /// Uploads per principal, of 64 in total.
     #[arg(long, env = "RUNREEL_PRINCIPAL_UPLOADS", default_value_t = UPLOADS_OWN_DEFAULT, value_parser = within::<UPLOADS_MAX>, value_name = "UPLOADS")]
     pub principal_uploads: usize,
@@ -35,7 +41,7 @@ pub struct Bounds {
 
 impl Bounds {
     /// Every value with the variable that sets it.
-    pub(super) fn effective(self) -> [(&'static str, &'static str, String); 7] {
+    pub(super) fn effective(self) -> [(&'static str, &'static str, String); 9] {
         [
             ("principal_streams", "RUNREEL_PRINCIPAL_STREAMS", self.principal_streams.to_string()),
             ("principal_bodies_mib", "RUNREEL_PRINCIPAL_BODIES_MIB", self.principal_bodies_mib.to_string()),
@@ -44,12 +50,24 @@ impl Bounds {
                 "RUNREEL_PRINCIPAL_EVENTS_PER_SECOND",
                 self.principal_events_per_second.to_string(),
             ),
+            (
+                "principal_runs_per_minute",
+                "RUNREEL_PRINCIPAL_RUNS_PER_MINUTE",
+                self.principal_runs_per_minute.to_string(),
+            ),
+            ("principal_kib_per_second", "RUNREEL_PRINCIPAL_KIB_PER_SECOND", self.principal_kib_per_second.to_string()),
             ("principal_uploads", "RUNREEL_PRINCIPAL_UPLOADS", self.principal_uploads.to_string()),
             ("principal_downloads", "RUNREEL_PRINCIPAL_DOWNLOADS", self.principal_downloads.to_string()),
             ("principal_runners", "RUNREEL_PRINCIPAL_RUNNERS", self.principal_runners.to_string()),
             ("drain_notice_ms", "RUNREEL_DRAIN_NOTICE_MS", self.drain_notice_ms.to_string()),
         ]
     }
+}
+
+/// Parses a rate in KiB per second: 0, or at most 1 GiB.
+fn rate_kib(text: &str) -> Result<usize, String> {
+    let number = text.parse().ok().filter(|number| *number <= 1_024 * 1_024);
+    number.ok_or_else(|| "must be a number from 0 to 1048576".to_owned())
 }
 
 /// Parses a bound for one principal: at least 1 and at most the bound for all.

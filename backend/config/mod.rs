@@ -27,14 +27,17 @@ mod check;
 mod confined;
 pub mod file;
 pub mod models;
+mod network;
+mod packaged;
 pub mod secret;
 pub mod sections;
 
 pub use self::{
     artifacts::{ArtifactStore, BucketUrl, S3, S3Settings},
-    auth::{Auth, AuthArgs},
+    auth::{Auth, AuthArgs, Provider},
     bounds::Bounds,
     file::File,
+    network::{CorsOrigin, TlsArgs, TlsFiles, listen},
     secret::{Secret, SecretSource},
 };
 
@@ -82,7 +85,8 @@ pub struct DataArgs {
     /// Your own Postgres, as postgres://user:password@host:port/database. Without it, an embedded one is started.
     #[arg(long, env = "DATABASE_URL", hide_env_values = true, value_name = "URL")]
     pub database_url: Option<String>,
-    /// The folder of the programs initdb and postgres. Default: detected in the usual places.
+    /// The folder of the programs initdb and postgres. Default: those that were installed with this program by pip or
+    /// npm, else those of the machine, detected in the usual places.
     #[arg(long, env = "RUNREEL_PG_BIN", value_name = "DIR")]
     pub pg_bin: Option<PathBuf>,
 }
@@ -110,20 +114,28 @@ impl DataArgs {
 
     /// How to find and start the embedded database.
     pub fn postgres(&self) -> Result<crate::postgres::Options, Error> {
-        Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env: path() })
+        let program = std::env::current_exe().and_then(std::fs::canonicalize).ok();
+        let path_env = packaged::search_path(program.as_deref(), path());
+        Ok(crate::postgres::Options { data_dir: self.data_dir()?, pg_bin: self.pg_bin.clone(), path_env })
     }
 }
 
 /// `runreel serve`.
 #[derive(Clone, Debug, Args)]
 pub struct ServeArgs {
-    /// Address and port; port 0 picks a free port and prints it.
-    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_name = "ADDR:PORT")]
+    /// IP address and port, or a port of this machine alone; port 0 picks a free port and prints it.
+    #[arg(long, env = "RUNREEL_LISTEN", default_value = "127.0.0.1:7717", value_parser = listen, value_name = "ADDR:PORT")]
     pub listen: SocketAddr,
+    #[command(flatten)]
+    pub tls: TlsArgs,
     #[command(flatten)]
     pub data: DataArgs,
     #[command(flatten)]
     pub auth: AuthArgs,
+    /// Origins whose pages may use the API and its streams in a browser, such as <https://app.example>; separated by
+    /// commas or given several times. Default: only the server's own pages.
+    #[arg(long, env = "RUNREEL_CORS_ORIGIN", value_name = "ORIGIN", value_delimiter = ',')]
+    pub cors_origin: Vec<CorsOrigin>,
     /// Database connections for reading (each writer lane, the notification listener and the relay have their own).
     #[arg(long, env = "RUNREEL_DB_CONNECTIONS", default_value_t = 10, value_parser = clap::value_parser!(u32).range(1..=500))]
     pub db_connections: u32,
@@ -220,11 +232,7 @@ impl ServeArgs {
                 "--auth off requires a loopback address, and {} is not one: listen on 127.0.0.1, or use --auth jwt",
                 self.listen.ip()
             ))),
-            Auth::Jwt if secrets.jwt_secret.is_none() => Err(error(
-                "--auth jwt requires the secret that signs the tokens: set RUNREEL_JWT_SECRET or \
-                 RUNREEL_JWT_SECRET_FILE (at least 32 bytes, for example from: openssl rand -hex 32)",
-            )),
-            _ => Ok(()),
+            _ => self.auth.check(secrets.jwt_secret.is_some()),
         }
     }
 
@@ -245,7 +253,6 @@ impl ServeArgs {
     pub fn effective(&self, secrets: &Secrets) -> Result<Vec<(&'static str, &'static str, String)>, Error> {
         let url = self.data.database_url()?;
         let set = |value: bool| if value { "(set, not shown)" } else { "(not set)" }.to_owned();
-        let text = |value: &Option<String>| value.clone().unwrap_or_else(|| "(any)".to_owned());
         let (folder, bucket) = match self.artifact_store(secrets)? {
             ArtifactStore::Folder(dir) => (dir.display().to_string(), "(not set)".to_owned()),
             ArtifactStore::Bucket(s3) => ("(not used)".to_owned(), format!("s3://{}/{}", s3.bucket, s3.prefix)),
@@ -259,10 +266,11 @@ impl ServeArgs {
                 "RUNREEL_PG_BIN",
                 self.data.pg_bin.as_ref().map_or_else(|| "(detected)".to_owned(), |dir| dir.display().to_string()),
             ),
-            ("auth", "RUNREEL_AUTH", format!("{:?}", self.auth.auth).to_lowercase()),
-            ("jwt_secret", "RUNREEL_JWT_SECRET", set(secrets.jwt_secret.is_some())),
-            ("jwt_issuer", "RUNREEL_JWT_ISSUER", text(&self.auth.jwt_issuer)),
-            ("jwt_audience", "RUNREEL_JWT_AUDIENCE", text(&self.auth.jwt_audience)),
+        ];
+        values.extend(self.tls.effective());
+        values.extend(self.auth.effective(set(secrets.jwt_secret.is_some())));
+        values.extend([
+            ("cors_origin", "RUNREEL_CORS_ORIGIN", listed(&self.cors_origin, "(none)")),
             ("pepper", "RUNREEL_PEPPER", set(secrets.pepper.is_some())),
             ("db_connections", "RUNREEL_DB_CONNECTIONS", self.db_connections.to_string()),
             ("database_wait_ms", "RUNREEL_DATABASE_WAIT_MS", self.database_wait_ms.to_string()),
@@ -296,10 +304,16 @@ impl ServeArgs {
                 set(secrets.telegram_webhook_secret.is_some()),
             ),
             ("log_format", "RUNREEL_LOG_FORMAT", format!("{:?}", self.log_format).to_lowercase()),
-        ];
+        ]);
         values.extend(self.bounds.effective());
         Ok(values)
     }
+}
+
+/// Values of a list, as they are given.
+fn listed<T: ToString>(values: &[T], none: &str) -> String {
+    let texts: Vec<String> = values.iter().map(T::to_string).collect();
+    if texts.is_empty() { none.to_owned() } else { texts.join(",") }
 }
 
 fn shown(path: Option<&Path>) -> String {

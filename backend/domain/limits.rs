@@ -8,10 +8,16 @@ pub use self::{artifacts::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
+/// Smallest and largest response of which the server makes a compressed form, bytes: below, a compressed form saves
+/// nothing; above, it would take too long.
+pub const COMPRESSED_BYTES_MIN: u64 = 4 * 1024;
+pub const COMPRESSED_BYTES_MAX: u64 = 2 * 1024 * 1024;
 /// Longest time the head of a request takes to arrive, milliseconds.
 pub const HEAD_MS_MAX: u64 = 10_000;
 /// Largest head of a request, bytes.
-pub const HEAD_BYTES_MAX: usize = 64 * 1024;
+pub const HEAD_BYTES_MAX: u32 = 64 * 1024;
+/// Most requests at once on one HTTP/2 connection.
+pub const CONNECTION_REQUESTS_MAX: u32 = 100;
 /// How long sent data may stay unacknowledged before the peer counts as gone, milliseconds.
 pub const PEER_SILENCE_MS_MAX: u64 = 20_000;
 /// Most events in one emit request.
@@ -128,6 +134,12 @@ pub const LEASE_MS_MAX: i64 = 24 * 60 * 60 * 1_000;
 pub const CANCEL_RUNS_MAX: i64 = 10_000;
 /// Longest life of an API token, seconds.
 pub const TOKEN_LIFE_S_MAX: i64 = 10 * 366 * 24 * 60 * 60;
+/// Longest and default life of a read token that the API creates for a run, a tree or a thread, seconds; and how long one
+/// in a URL may still live.
+pub const READ_TOKEN_S_MAX: i64 = 24 * 60 * 60;
+pub const READ_TOKEN_S_DEFAULT: i64 = 60 * 60;
+/// Most API tokens of one principal, those included that ended within a day.
+pub const TOKENS_OWN_MAX: i64 = 1_000;
 /// Patterns in one `types` filter.
 pub const TYPE_PATTERNS_MAX: usize = 32;
 /// How far a JWT's times may be off, seconds.
@@ -136,6 +148,10 @@ pub const JWT_LEEWAY_S: u64 = 5;
 pub const JWT_BYTES_MAX: usize = 8 * 1024;
 /// Most different texts of one body that look like a JWT and are verified; a body with more is refused.
 pub const BODY_JWTS_MAX: usize = 1_000;
+/// The shortest time between two requests for an identity provider's keys, seconds.
+pub const PROVIDER_PAUSE_S: u32 = 10;
+/// Largest document of an identity provider that is read, bytes.
+pub const PROVIDER_DOCUMENT_BYTES_MAX: usize = 256 * 1024;
 /// How long a stopping server lets open requests finish, milliseconds.
 pub const DRAIN_MS_MAX: u64 = 7_000;
 /// After this long it also abandons what is neither committed nor acknowledged, milliseconds.

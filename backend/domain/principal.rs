@@ -6,7 +6,7 @@ use hmac::{Hmac, KeyInit, Mac};
 use serde::{Deserialize, Serialize};
 use sha2::Sha256;
 
-use super::id::RunId;
+use super::id::{RunId, ThreadId};
 
 /// `HMAC-SHA256(pepper, length-prefixed iss ‖ sub)` as 64 hexadecimal digits.
 ///
@@ -18,8 +18,17 @@ pub struct OwnerId(Arc<str>);
 impl OwnerId {
     /// Derives the key of a verified subject.
     pub fn derive(pepper: &[u8], issuer: &str, subject: &str) -> Self {
+        Self::keyed(pepper, &[issuer, subject])
+    }
+
+    /// Derives the key of a team. No subject has the same: the number of parts differs.
+    pub fn of_team(pepper: &[u8], issuer: &str, team: &str) -> Self {
+        Self::keyed(pepper, &[issuer, "team", team])
+    }
+
+    fn keyed(pepper: &[u8], parts: &[&str]) -> Self {
         let mut mac = <Hmac<Sha256> as KeyInit>::new_from_slice(pepper).expect("HMAC takes a key of any length");
-        for part in [issuer, subject] {
+        for part in parts {
             // The length before each part keeps ("ab","c") and ("a","bc") apart.
             mac.update(&(part.len() as u64).to_be_bytes());
             mac.update(part.as_bytes());
@@ -57,28 +66,38 @@ pub enum Scope {
     Admin,
 }
 
+/// Which of its owner's data a credential is valid for.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Reach {
+    Everything,
+    Run(RunId),
+    /// A run and all its descendants, later ones included.
+    Tree(RunId),
+    /// A thread and all its runs, later ones included.
+    Thread(ThreadId),
+}
+
 /// The verified sender of a request.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Principal {
     pub owner_id: OwnerId,
-    /// If present, the credential is valid for this run (and its stream) alone.
-    pub run_id: Option<RunId>,
+    pub reach: Reach,
     pub scopes: Vec<Scope>,
 }
 
 impl Principal {
     /// A person or service that may do everything with what it owns.
     pub fn full(owner_id: OwnerId) -> Self {
-        Self { owner_id, run_id: None, scopes: vec![Scope::Admin] }
+        Self { owner_id, reach: Reach::Everything, scopes: vec![Scope::Admin] }
     }
 
     pub fn allows(&self, scope: Scope) -> bool {
         self.scopes.iter().any(|held| *held == scope || *held == Scope::Admin)
     }
 
-    /// Whether the credential may address this run at all; the store also checks the owner.
-    pub fn reaches(&self, run: RunId) -> bool {
-        self.run_id.is_none_or(|only| only == run)
+    /// Whether the credential lets its holder read one run, tree or thread, and nothing else.
+    pub fn only_reads_a_part(&self) -> bool {
+        self.reach != Reach::Everything && self.scopes == [Scope::Read]
     }
 }
 
@@ -90,6 +109,8 @@ mod tests {
     fn issuer_and_subject_cannot_be_shifted_into_each_other() {
         assert_ne!(OwnerId::derive(b"p", "ab", "c"), OwnerId::derive(b"p", "a", "bc"));
         assert_ne!(OwnerId::derive(b"p", "a", "b"), OwnerId::derive(b"q", "a", "b"));
+        assert_ne!(OwnerId::of_team(b"p", "a", "b"), OwnerId::derive(b"p", "a", "b"));
+        assert_ne!(OwnerId::of_team(b"p", "a", "b"), OwnerId::derive(b"p", "a", "teamb"));
         assert_eq!(OwnerId::derive(b"p", "a", "b").as_str().len(), 64);
     }
 }

@@ -87,7 +87,7 @@ async fn list(
     RunPath(run): RunPath,
     query: Query,
 ) -> Result<Reply<ArtifactList>, Problem> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     let (found, more) = server.timeline.store().artifacts().list(owner, run, &query.page()?).await?;
     let next_cursor = next_cursor(more, found.last().map(|(last, _)| last.artifact_id));

@@ -75,9 +75,11 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
             Some(Payer(owner)) => (&server.bodies, owner.clone()),
             None => (&server.webhooks, OwnerId::trusted(head.uri.path())),
         };
+        within_rate(server, &payer)?;
         let arriving = arrive(body, BYTES_MAX, bodies, &payer);
         let arrived = tokio::time::timeout(Duration::from_millis(BODY_WAIT_MS_MAX), arriving).await;
         let (bytes, room) = arrived.map_err(|_| too_slow())??;
+        server.received.used(&payer, bytes.len());
         if !bytes.is_empty() && !is_ndjson && !is_json {
             return Err(Problem::new(Code::UnsupportedMediaType, "the body must be JSON").hint(
                 "send the header: Content-Type: application/json (or application/x-ndjson for a list of events)",
@@ -86,6 +88,14 @@ impl<const BYTES_MAX: usize> FromRequest<Server> for Body<BYTES_MAX> {
         guard.check_json(&bytes)?;
         Ok(Self { bytes, is_ndjson, guard, room })
     }
+}
+
+/// Rejects a body or an upload of a principal that has sent more than it may.
+pub(super) fn within_rate(server: &Server, payer: &OwnerId) -> Result<(), Problem> {
+    server
+        .received
+        .take(payer, 0)
+        .map_err(|wait| Problem::new(Code::Busy, "the principal exceeds its limit of bytes per second").after(wait))
 }
 
 /// Rejects what can be rejected before the first byte.

@@ -106,7 +106,7 @@ async fn emit(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<Reply<EmitReply>, Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let ack = in_time(Box::pin(async {
         let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
         let text = std::str::from_utf8(&body.bytes);
@@ -297,7 +297,7 @@ async fn page(
     query: Query,
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     let after = query.text("after").map(str::parse::<RunCursor>).transpose();
     let cursor = after.map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("after"))?.unwrap_or_default();
     let after = cursor.seq;

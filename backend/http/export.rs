@@ -44,7 +44,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines `run`, `event` …, `end`; complete only if `end` is there"),
     (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`log_incomplete`")))]
 async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let last = record.head.last_seq;
     let first = server.timeline.store().events().page(&owner, run, Seq::ZERO, REPLAY_ROWS.min(last.get())).await?;
@@ -132,7 +132,7 @@ async fn import(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<ImportReply>), Problem> {
-    let owner = caller.needs_run(Scope::Admin, run)?.needs_all(Scope::Admin)?.owner();
+    let owner = caller.needs_run(&server, Scope::Admin, run).await?.needs_all(Scope::Admin)?.owner();
     if !body.is_ndjson {
         return Err(Problem::new(Code::UnsupportedMediaType, "an import must be a list of lines")
             .hint("send the header: Content-Type: application/x-ndjson"));

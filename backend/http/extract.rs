@@ -4,156 +4,26 @@ use std::{collections::HashMap, str::FromStr};
 
 use axum::{
     extract::{FromRequestParts, Path},
-    http::{HeaderName, Method, header, request::Parts},
+    http::request::Parts,
 };
 
-pub(super) use super::body::Body;
 use super::{
     Server,
-    body::Payer,
-    credential::CredentialGuard,
     problem::{Code, Problem},
-    replies::Asker,
 };
-use crate::{
-    auth,
-    domain::{
-        artifact::ArtifactId,
-        checkpoint::CheckpointId,
-        context::Role,
-        id::{Malformed, Name, RunId, ThreadId},
-        principal::{OwnerId, Scope},
-        session::inbound::{ChannelName, UserId},
-        trace,
-        transcript::SavedName,
-    },
+pub(super) use super::{
+    body::Body,
+    caller::{Caller, CleanUrl},
 };
-
-/// The verified sender of a request.
-pub(super) struct Caller(pub(super) auth::Caller);
-
-impl Caller {
-    pub(super) fn owner(&self) -> &OwnerId {
-        &self.0.principal.owner_id
-    }
-
-    /// Rejects what the credential's scopes do not cover.
-    pub(super) fn needs(&self, scope: Scope) -> Result<&Self, Problem> {
-        if self.0.principal.allows(scope) {
-            return Ok(self);
-        }
-        let wanted = format!("this request needs the scope {}", serde_json::to_string(&scope).unwrap_or_default());
-        Err(Problem::new(Code::Forbidden, wanted)
-            .hint("use a credential that has it; create a token with runreel token create"))
-    }
-
-    /// Like [`Caller::needs`], for one run; a credential limited to another run gets 404.
-    pub(super) fn needs_run(&self, scope: Scope, run: RunId) -> Result<&Self, Problem> {
-        if self.0.principal.reaches(run) { self.needs(scope) } else { Err(Problem::not_found()) }
-    }
-
-    /// Rejects a configured agent that is restricted to other subjects.
-    pub(super) fn may_use(&self, server: &Server, agent: &Name) -> Result<(), Problem> {
-        if server.authenticator.admission().may_use(self.owner(), agent) {
-            return Ok(());
-        }
-        let rule = format!("this subject may not use the agent {agent}");
-        Err(Problem::new(Code::Forbidden, rule).hint("the operator sets who may use an agent, with allow"))
-    }
-
-    /// Like [`Caller::needs`], for what spans more than one run.
-    pub(super) fn needs_all(&self, scope: Scope) -> Result<&Self, Problem> {
-        if self.0.principal.run_id.is_some() {
-            return Err(Problem::new(Code::Forbidden, "this credential is limited to one run"));
-        }
-        self.needs(scope)
-    }
-}
-
-impl FromRequestParts<Server> for Caller {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts, server)?;
-        if server.authenticator.is_off() {
-            refuse_foreign_host(parts)?;
-        }
-        let authorization = match parts.headers.get(header::AUTHORIZATION) {
-            None => None,
-            Some(value) => Some(value.to_str().map_err(|_| auth::Error::Invalid("the header is not plain text"))?),
-        };
-        let caller = Self(server.authenticator.authenticate(authorization).await?);
-        parts.extensions.insert(Payer(caller.owner().clone()));
-        if let Some(asker) = parts.extensions.get::<Asker>() {
-            asker.is(caller.owner());
-        }
-        Ok(caller)
-    }
-}
-
-/// For a route that needs no credential of ours: the URL must not contain one either.
-pub(super) struct CleanUrl;
-
-impl FromRequestParts<Server> for CleanUrl {
-    type Rejection = Problem;
-
-    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
-        refuse_token_in_url(parts, server).map(|()| Self)
-    }
-}
-
-/// URLs end up in logs, histories and referrers.
-pub(super) fn refuse_token_in_url(parts: &Parts, server: &Server) -> Result<(), Problem> {
-    const NAMES: [&str; 6] = ["token", "access_token", "api_key", "apikey", "jwt", "authorization"];
-    // Parsed as the server parses parameters, so that no spelling of a name gets past.
-    let pairs = axum::extract::Query::<Vec<(String, String)>>::try_from_uri(&parts.uri);
-    let carries = |(name, value): &(String, String)| {
-        NAMES.contains(&name.to_ascii_lowercase().as_str()) || value.starts_with("rr_") || value.starts_with("eyJ")
-    };
-    let text = parts.uri.path_and_query().map_or("", axum::http::uri::PathAndQuery::as_str);
-    let text: Vec<u8> = percent_encoding::percent_decode_str(text).collect();
-    if CredentialGuard::of(&parts.headers, server).finds(&text)
-        || pairs.is_ok_and(|axum::extract::Query(pairs)| pairs.iter().any(carries))
-    {
-        return Err(Problem::new(Code::TokenInUrl, "the URL carries a credential")
-            .hint("send it in the Authorization header, and revoke it: it may already have been logged"));
-    }
-    Ok(())
-}
-
-/// Without authentication, only this machine may ask. Another site's page can make a browser send requests here under
-/// its own host name (DNS rebinding), but not under ours; and it cannot hide its origin from the server.
-fn refuse_foreign_host(parts: &Parts) -> Result<(), Problem> {
-    let foreign = |detail: &str| {
-        Problem::new(Code::HostNotAllowed, detail)
-            .hint("use http://127.0.0.1 or http://localhost, or start the server with --auth jwt")
-    };
-    // A value that is not plain text is none of our names.
-    let text = |name: HeaderName| {
-        let value = parts.headers.get(name).map(axum::http::HeaderValue::to_str).transpose();
-        value.map_err(|_| foreign("without authentication this server answers only to localhost"))
-    };
-    let host = text(header::HOST)?.or_else(|| parts.uri.authority().map(axum::http::uri::Authority::as_str));
-    if !host.is_none_or(is_local) {
-        return Err(foreign("without authentication this server answers only to localhost"));
-    }
-    if matches!(text(HeaderName::from_static("sec-fetch-site"))?, Some("cross-site" | "same-site")) {
-        return Err(foreign("without authentication this server rejects pages of other origins"));
-    }
-    let origin = text(header::ORIGIN)?.filter(|_| parts.method != Method::GET);
-    if origin.is_some_and(|origin| origin.split_once("://").map(|(_, authority)| authority) != host) {
-        return Err(foreign("without authentication only the server's own pages may change data"));
-    }
-    Ok(())
-}
-
-fn is_local(authority: &str) -> bool {
-    let host = authority.rsplit_once(':').filter(|(_, port)| port.bytes().all(|b| b.is_ascii_digit()));
-    let host = host.map_or(authority, |(host, _)| host);
-    let numeric = host.trim_start_matches('[').trim_end_matches(']').parse::<std::net::IpAddr>();
-    let host = host.to_ascii_lowercase();
-    host == "localhost" || host.ends_with(".localhost") || numeric.is_ok_and(|address| address.is_loopback())
-}
+use crate::domain::{
+    artifact::ArtifactId,
+    checkpoint::CheckpointId,
+    context::Role,
+    id::{Malformed, Name, RunId, ThreadId},
+    session::inbound::{ChannelName, UserId},
+    trace,
+    transcript::SavedName,
+};
 
 /// One of the ids in a path, as text.
 async fn path_text(parts: &mut Parts, server: &Server, name: &'static str) -> Result<String, Problem> {

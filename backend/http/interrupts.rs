@@ -57,7 +57,7 @@ async fn resume(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<Run>), Problem> {
-    let asker = caller.needs_run(Scope::Approve, run)?.owner();
+    let asker = caller.needs_run(&server, Scope::Approve, run).await?.owner();
     let Resume { interrupt_id, decision, value } = body.json()?;
     if !decision.is_an_answer() {
         let rule = "a decision must be one of approve, reject, respond";

@@ -8,8 +8,11 @@
 
 mod artifacts;
 mod body;
+mod caller;
 mod channels;
 mod checkpoints;
+mod compression;
+mod cors;
 mod credential;
 mod events;
 mod export;
@@ -31,15 +34,17 @@ mod stream;
 mod suggestion;
 mod threads;
 mod timeline;
+pub mod tls;
+mod tokens;
 mod ui;
 
-use std::sync::Arc;
+use std::{sync::Arc, time::Duration};
 
 use axum::{
     Router,
     extract::{Request, State},
     http::{HeaderName, HeaderValue, Response, StatusCode, header},
-    middleware::{Next, from_fn, from_fn_with_state, map_response},
+    middleware::{Next, from_fn, from_fn_with_state, map_request, map_response},
     response::IntoResponse,
 };
 use metrics_exporter_prometheus::PrometheusHandle;
@@ -48,6 +53,7 @@ use tower_http::{catch_panic::CatchPanicLayer, set_header::SetResponseHeaderLaye
 use utoipa_axum::router::OpenApiRouter;
 
 use self::{
+    cors::Origins,
     problem::{Code, Problem},
     refusals::Refusals,
     suggestion::Routes,
@@ -56,7 +62,7 @@ use crate::{
     auth::{Authenticator, Revocations},
     channels::Channels,
     clock::Stopwatch,
-    config::Bounds,
+    config::{Bounds, CorsOrigin},
     domain::limits::{
         BODIES_KIB_MAX, IMPORTS_MAX, IMPORTS_OWN_MAX, REPLIES_OWN_STEPS_MAX, REPLIES_STEPS_MAX, STREAMS_MAX,
         TIMELINES_MAX, TIMELINES_OWN_MAX, WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX,
@@ -83,6 +89,8 @@ pub struct Shared {
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
+    /// The origins whose pages may use the API.
+    pub origins: Origins,
     /// Open streams.
     pub streams: Quota,
     /// Bodies that are being read or processed, KiB.
@@ -97,6 +105,10 @@ pub struct Shared {
     pub timelines: Quota,
     /// Events that are emitted.
     pub emits: Rate,
+    /// Runs that are created.
+    pub creations: Rate,
+    /// Bytes of bodies and uploads.
+    pub received: Rate,
     /// Set before `draining`: the server announces its shutdown, and still accepts everything.
     pub leaving: CancellationToken,
     pub draining: CancellationToken,
@@ -113,6 +125,7 @@ pub struct Parts {
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
     pub bounds: Bounds,
+    pub cors_origins: Vec<CorsOrigin>,
     pub stopwatch: Stopwatch,
     pub draining: CancellationToken,
 }
@@ -128,7 +141,7 @@ impl std::ops::Deref for Server {
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, .. } = parts;
-        let Parts { metrics, bounds, stopwatch, draining, .. } = parts;
+        let Parts { metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
         Self(Arc::new(Shared {
             timeline,
             threads,
@@ -138,13 +151,16 @@ impl Server {
             authenticator,
             revocations,
             metrics,
+            origins: Origins::new(&cors_origins),
             streams: Quota::new(STREAMS_MAX, bounds.principal_streams),
             bodies: Quota::new(BODIES_KIB_MAX, bounds.principal_bodies_mib * 1_024),
             webhooks: Quota::new(WEBHOOKS_KIB_MAX, WEBHOOKS_OWN_KIB_MAX),
             imports: Quota::new(IMPORTS_MAX, IMPORTS_OWN_MAX),
             replies: Quota::new(REPLIES_STEPS_MAX, REPLIES_OWN_STEPS_MAX),
             timelines: Quota::new(TIMELINES_MAX, TIMELINES_OWN_MAX),
-            emits: Rate::new(bounds.principal_events_per_second, stopwatch),
+            emits: Rate::new(bounds.principal_events_per_second, Duration::from_secs(1), Arc::clone(&stopwatch)),
+            creations: Rate::new(bounds.principal_runs_per_minute, Duration::from_mins(1), Arc::clone(&stopwatch)),
+            received: Rate::new(bounds.principal_kib_per_second * 1_024, Duration::from_secs(1), stopwatch),
             leaving: CancellationToken::new(),
             draining,
         }))
@@ -166,6 +182,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
+        .merge(tokens::routes()) //      /api/tokens, /api/tokens/{token_id}, /api/runs/{run_id}/tokens, /api/threads/…/tokens
         .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics
 }
@@ -177,13 +194,15 @@ pub fn openapi() -> utoipa::openapi::OpenApi {
 
 /// The whole service: the API, its documents, the UI.
 pub fn router(server: Server) -> Router {
-    let (api, document) = api().split_for_parts();
+    let (handlers, document) = api().split_for_parts();
     let routes = Arc::new(Routes::of(&document));
     let refusals = Arc::new(Refusals::default());
+    let cors = server.origins.layer();
     let always = |name, value| {
         SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
-    api.merge(openapi::routes(&document)) // /openapi.json, /docs
+    let service = handlers
+        .merge(openapi::routes(&document)) // /openapi.json, /docs
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path does not support the method").into_response()
         })
@@ -201,7 +220,13 @@ pub fn router(server: Server) -> Router {
         }))
         .layer(always("x-content-type-options", "nosniff"))
         .layer(always("cross-origin-resource-policy", "same-origin"))
-        .with_state(server)
+        .layer(compression::layer())
+        .layer(map_request(compression::forgive))
+        .with_state(server);
+    match cors {
+        Some(cors) => service.layer(cors),
+        None => service,
+    }
 }
 
 /// A bug must not take the connection down, nor reveal anything about itself.
@@ -211,7 +236,9 @@ fn panicked(_: Box<dyn std::any::Any + Send>) -> Response<axum::body::Body> {
 
 /// Rejects what a proxy and this server could read differently.
 async fn refuse_ambiguous(request: Request, next: Next) -> Response<axum::body::Body> {
-    if request.headers().get_all(header::HOST).iter().count() > 1 {
+    let hosts: Vec<&[u8]> = request.headers().get_all(header::HOST).iter().map(HeaderValue::as_bytes).collect();
+    let authority = request.uri().authority().map(|authority| authority.as_str().as_bytes());
+    if hosts.len() > 1 || hosts.first().zip(authority).is_some_and(|(host, authority)| *host != authority) {
         return closing(Problem::new(Code::InvalidRequest, "the request has more than one Host").into_response());
     }
     // hyper hides a Content-Length beside it, so such a request cannot be told from an honest one. It ends its

@@ -13,7 +13,7 @@ use utoipa::ToSchema;
 use super::refusals::Refused;
 use crate::{
     auth,
-    domain::{id::Malformed, json::InvalidJson, run::Refusal},
+    domain::{id::Malformed, json::InvalidJson, limits::PROVIDER_PAUSE_S, run::Refusal},
     quota::Full,
     store,
     timeline::emit::EmitError,
@@ -54,6 +54,7 @@ pub enum Code {
     Unavailable,
     OutcomeUnknown,
     StorageUnavailable,
+    ProviderUnavailable,
     StorageFull,
     UnreadableSession,
 }
@@ -87,7 +88,9 @@ impl Code {
             Self::UpgradeRequired => StatusCode::UPGRADE_REQUIRED,
             Self::Busy => StatusCode::TOO_MANY_REQUESTS,
             Self::Internal => StatusCode::INTERNAL_SERVER_ERROR,
-            Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => StatusCode::SERVICE_UNAVAILABLE,
+            Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable | Self::ProviderUnavailable => {
+                StatusCode::SERVICE_UNAVAILABLE
+            }
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
             Self::UnreadableSession => StatusCode::UNPROCESSABLE_ENTITY,
@@ -127,6 +130,7 @@ impl Code {
             Self::OutcomeUnknown => "Outcome unknown",
             Self::RangeNotSatisfiable => "Range not satisfiable",
             Self::StorageUnavailable => "Storage unavailable",
+            Self::ProviderUnavailable => "Identity provider unavailable",
             Self::StorageFull => "Storage full",
             Self::UnreadableSession => "Saved session is unreadable",
         }
@@ -136,6 +140,7 @@ impl Code {
     fn retry_after_s(self) -> Option<u32> {
         match self {
             Self::Busy | Self::Unavailable | Self::OutcomeUnknown | Self::StorageUnavailable => Some(1),
+            Self::ProviderUnavailable => Some(PROVIDER_PAUSE_S),
             _ => None,
         }
     }
@@ -356,6 +361,8 @@ impl From<auth::Error> for Problem {
             auth::Error::Missing => Self::new(Code::Unauthorized, "this server requires a bearer token")
                 .hint("send the header: Authorization: Bearer <token>"),
             auth::Error::Invalid(rule) => Self::new(Code::Unauthorized, rule),
+            auth::Error::ProviderUnavailable => Self::new(Code::ProviderUnavailable, error.to_string())
+                .hint("send the request again after Retry-After; the server's log has the cause"),
             auth::Error::Store(error) => error.into(),
         }
     }

@@ -79,6 +79,7 @@ async fn connect(
 /// Browsers send the page's origin and let any page open a WebSocket, so the server has to check.
 fn refuse_other_origin(headers: &HeaderMap) -> Result<(), Problem> {
     let Some(origin) = headers.get(header::ORIGIN) else { return Ok(()) };
+    // A WebSocket begins with HTTP/1.1, which has this header.
     let host = headers.get(header::HOST).and_then(|host| host.to_str().ok());
     let origin = origin.to_str().ok().and_then(|origin| origin.split_once("://"));
     let same = matches!((origin, host), (Some(("http" | "https", origin)), Some(host)) if origin == host);

@@ -50,6 +50,10 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
+    server
+        .creations
+        .take(owner, 1)
+        .map_err(|wait| Problem::new(Code::Busy, "the principal exceeds its limit of runs per minute").after(wait))?;
     let request: CreateRun = body.json()?;
     if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
         caller.may_use(&server, agent)?;
@@ -141,7 +145,7 @@ pub(super) async fn run_list(
 #[utoipa::path(get, operation_id = "get_run", path = "/api/runs/{run_id}", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     let runs = server.timeline.store().runs();
     let found = match runs.get_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await {
         // A run is shown even if its steps cannot be added up in time.
@@ -163,7 +167,7 @@ async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPat
     responses((status = 204, description = "Deleted"), (status = 404, body = Problem, description = "Not found, or of another owner"),
               (status = 409, body = Problem, description = "`run_not_ended`")))]
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
-    let owner = caller.needs_run(Scope::Admin, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Admin, run).await?.owner();
     match server.timeline.delete_run(owner, run).await? {
         Removal::Done => Ok(StatusCode::NO_CONTENT),
         Removal::Absent => Err(Problem::not_found()),
@@ -191,7 +195,7 @@ async fn cancel(
     RunPath(run): RunPath,
     body: Body,
 ) -> Result<(StatusCode, Reply<Run>), Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let Cancel { reason } = body.json()?;
     let timeline = &server.timeline;
     timeline.cancel_run(owner, run, reason.as_ref()).await?;
@@ -206,7 +210,7 @@ async fn cancel(
 #[utoipa::path(post, operation_id = "renew_lease", path = "/api/runs/{run_id}/heartbeat", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 204, description = "Renewed"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn heartbeat(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let now = server.timeline.clock().now();
     let found = server.timeline.store().runs().heartbeat(owner, run, now).await?;
     if found { Ok(StatusCode::NO_CONTENT) } else { Err(Problem::not_found()) }

@@ -161,11 +161,11 @@ async fn run(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner().clone();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     let place = place(&server, &owner, &headers)?;
     let asked = Asked::read(&query, &headers)?;
     let resumed = if matches!(query.text("tree"), Some("true" | "1")) {
-        caller.needs_all(Scope::Read)?;
+        caller.needs_tree(Scope::Read, run)?;
         server.timeline.resume_tree(&owner, run, &asked.begin, asked.options).await?
     } else {
         server.timeline.resume_run(&owner, run, &asked.begin, asked.options).await?
@@ -190,6 +190,7 @@ async fn thread(
     let thread: ThreadId = thread
         .parse()
         .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id"))?;
+    caller.needs_thread(Scope::Read, &thread)?;
     many(&server, &caller, feed::Scope::Thread(thread), (&query, &headers), outflow).await
 }
 
@@ -206,6 +207,7 @@ async fn everything(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
+    caller.needs_all(Scope::Read)?;
     many(&server, &caller, feed::Scope::Everything, (&query, &headers), outflow).await
 }
 
@@ -216,7 +218,7 @@ async fn many(
     (query, headers): (&Query, &HeaderMap),
     outflow: Outflow,
 ) -> Result<Response, Refused> {
-    let owner = caller.needs_all(Scope::Read)?.owner().clone();
+    let owner = caller.owner().clone();
     let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let resumed = server.timeline.resume_feed(&owner, scope, &asked.begin, asked.options).await?;

@@ -118,7 +118,7 @@ async fn show(
     caller: Caller,
     ThreadPath(thread): ThreadPath,
 ) -> Result<Reply<Thread>, Problem> {
-    let owner = caller.needs_all(Scope::Read)?.owner();
+    let owner = caller.needs_thread(Scope::Read, &thread)?.owner();
     Ok(Reply(Thread::of(existing(&server, owner, &thread).await?, &server.threads)))
 }
 
@@ -286,7 +286,7 @@ async fn runs(
     ThreadPath(thread): ThreadPath,
     query: Query,
 ) -> Result<Reply<RunList>, Problem> {
-    let owner = caller.needs_all(Scope::Read)?.owner();
+    let owner = caller.needs_thread(Scope::Read, &thread)?.owner();
     existing(&server, owner, &thread).await?;
     run_list(&server, owner, Some(thread), &query).await
 }
@@ -354,7 +354,7 @@ async fn messages(
     ThreadPath(thread): ThreadPath,
     query: Query,
 ) -> Result<Reply<MessageList>, Problem> {
-    let owner = caller.needs_all(Scope::Read)?.owner();
+    let owner = caller.needs_thread(Scope::Read, &thread)?.owner();
     existing(&server, owner, &thread).await?;
     let (found, more) = server.threads.store().threads().messages(owner, &thread, &query.page()?).await?;
     let next_cursor = next_cursor(more, found.last().map(|last| (last.run_id, last.seq)));

@@ -51,7 +51,7 @@ struct RunTimeline {
     responses((status = 200, body = RunTimeline, description = "The waterfall"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 429, body = Problem, description = "`busy`")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
-    let owner = caller.needs_run(Scope::Read, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let wait = Duration::from_millis(TIMELINE_WAIT_MS_MAX);
     let turn = tokio::time::timeout(wait, server.timelines.take(owner, 1)).await.ok().and_then(Result::ok);

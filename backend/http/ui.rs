@@ -10,7 +10,7 @@ use rust_embed::{EmbeddedFile, RustEmbed};
 
 use super::{
     Server,
-    extract::refuse_token_in_url,
+    extract::CleanUrl,
     problem::{Code, Problem},
     suggestion::Routes,
 };
@@ -22,6 +22,9 @@ use crate::domain::id::RunId;
 #[allow_missing = true]
 struct Files;
 
+/// How files may be compressed, the smallest first, and what their names end with then.
+const CODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
+
 /// Scripts cannot turn text into markup, except through the policy with which Svelte inserts its own templates.
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
@@ -30,10 +33,10 @@ const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; fram
 pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
-    let file = Files::get(path).filter(|_| !path.is_empty());
+    let file = File::find(path, &parts.headers).filter(|_| !path.is_empty());
     let page = page(path);
     if file.is_none() && page.is_none() {
-        return match refuse_token_in_url(&parts, server) {
+        return match CleanUrl::check(&parts, server) {
             Ok(()) => none(routes, &parts, Problem::not_found()).into_response(),
             Err(problem) => problem.into_response(),
         };
@@ -43,10 +46,10 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
         return ([(header::ALLOW, "GET, HEAD")], none(routes, &parts, refusal)).into_response();
     }
     if let Some(file) = file {
-        return reply(path, file, &parts.headers);
+        return file.reply(path, &parts.headers);
     }
-    let index = Files::get("index.html");
-    let mut response = index.map_or_else(missing, |index| reply("index.html", index, &parts.headers));
+    let index = File::find("index.html", &parts.headers);
+    let mut response = index.map_or_else(missing, |index| index.reply("index.html", &parts.headers));
     if page == Some(Page::Missing) {
         *response.status_mut() = StatusCode::NOT_FOUND;
     }
@@ -82,23 +85,62 @@ fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
     }
 }
 
-fn reply(path: &str, file: EmbeddedFile, headers: &HeaderMap) -> Response {
-    let etag = format!("\"{}\"", &file.metadata.sha256_hash().map(|byte| format!("{byte:02x}")).concat()[..32]);
-    if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
-        return StatusCode::NOT_MODIFIED.into_response();
+/// A file of the UI, in the form in which it is sent.
+struct File {
+    embedded: EmbeddedFile,
+    /// Its compression; `None` if it is sent as it is.
+    coding: Option<&'static str>,
+}
+
+impl File {
+    /// The smallest form that the client accepts. The compressed forms have no paths of their own.
+    fn find(path: &str, headers: &HeaderMap) -> Option<Self> {
+        if CODINGS.iter().any(|(_, ending)| path.ends_with(ending)) {
+            return None;
+        }
+        let accepted = CODINGS.iter().filter(|(coding, _)| accepts(headers, coding));
+        let mut compressed =
+            accepted.filter_map(|(coding, ending)| Some((Files::get(&format!("{path}{ending}"))?, *coding)));
+        let (embedded, coding) = match compressed.next() {
+            Some((embedded, coding)) => (embedded, Some(coding)),
+            None => (Files::get(path)?, None),
+        };
+        Some(Self { embedded, coding })
     }
-    // Names under assets/ contain a hash of their content; everything else must be revalidated.
-    let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
-    let mut response = Body::from(file.data).into_response();
-    let fields = response.headers_mut();
-    fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
-    fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
-    fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
-    fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
-    if let Ok(etag) = HeaderValue::from_str(&etag) {
-        fields.insert(header::ETAG, etag);
+
+    fn reply(self, path: &str, headers: &HeaderMap) -> Response {
+        let hash = self.embedded.metadata.sha256_hash();
+        let etag = format!("\"{}\"", &hash.map(|byte| format!("{byte:02x}")).concat()[..32]);
+        if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+            return (StatusCode::NOT_MODIFIED, [(header::VARY, "accept-encoding")]).into_response();
+        }
+        // Names under assets/ contain a hash of their content; everything else must be revalidated.
+        let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+        let mut response = Body::from(self.embedded.data).into_response();
+        let fields = response.headers_mut();
+        fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
+        fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
+        fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
+        fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
+        fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
+        if let Some(coding) = self.coding {
+            fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
+        }
+        if let Ok(etag) = HeaderValue::from_str(&etag) {
+            fields.insert(header::ETAG, etag);
+        }
+        response
     }
-    response
+}
+
+/// Whether a client accepts this content coding (RFC 9110, 12.5.3): it names it, and not with the weight 0.
+fn accepts(headers: &HeaderMap, coding: &str) -> bool {
+    let values = headers.get_all(header::ACCEPT_ENCODING).iter().filter_map(|value| value.to_str().ok());
+    values.flat_map(|value| value.split(',')).any(|part| {
+        let (name, weight) = part.split_once(';').unwrap_or((part, ""));
+        let weight = weight.trim().trim_start_matches(['q', 'Q']).trim_start_matches('=');
+        name.trim().eq_ignore_ascii_case(coding) && weight.parse() != Ok(0.0_f32)
+    })
 }
 
 /// The kinds of files in a build of the UI.

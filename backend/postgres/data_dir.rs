@@ -34,6 +34,14 @@ impl DataDir {
         Ok(Self { root })
     }
 
+    /// The same for a directory that may still have to be created.
+    pub(super) fn expected(data_dir: &Path) -> Result<Self, Error> {
+        match fs::canonicalize(data_dir) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(Self { root: data_dir.to_owned() }),
+            found => Ok(Self { root: found.map_err(Error::file(data_dir))? }),
+        }
+    }
+
     pub(super) fn root(&self) -> &Path {
         &self.root
     }

@@ -4,6 +4,7 @@ use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
 
+use super::account::Account;
 use super::command;
 use super::data_dir::DataDir;
 use super::error::Error;
@@ -39,16 +40,17 @@ impl Programs {
 }
 
 /// The first programs that fit: with a cluster, its own major version; without, any that is not too old.
-/// If `pg_bin` is given, only that folder is searched.
+/// If `pg_bin` is given, only that folder is searched, else those that the cluster's user can enter.
 pub(super) async fn find(
     pg_bin: Option<&Path>,
     path: Option<&OsStr>,
     home: &DataDir,
+    account: Account,
     cluster: Option<u32>,
 ) -> Result<Programs, Error> {
     let folders = match pg_bin {
         Some(folder) => vec![folder.to_path_buf()],
-        None => candidates(path).await,
+        None => candidates(path).await.into_iter().filter(|folder| account.can_enter(folder)).collect(),
     };
     let mut unfit: Vec<Programs> = Vec::new();
     for folder in folders {
@@ -66,7 +68,7 @@ pub(super) async fn find(
     Err(match (pg_bin, cluster) {
         (Some(folder), _) if unfit.is_empty() => Error::NoPrograms { looked: format!("--pg-bin {}", folder.display()) },
         (None, _) if unfit.is_empty() => Error::NoPrograms {
-            looked: "PATH, pg_config --bindir, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, Homebrew".to_owned(),
+            looked: "what pip or npm installed with this program, PATH, pg_config --bindir, /usr/lib/postgresql/*/bin, /usr/pgsql-*/bin, Homebrew".to_owned(),
         },
         (_, Some(cluster)) => Error::Version { path: home.cluster(), cluster, found },
         (_, None) => Error::TooOld { found, least: MAJOR_MIN },

@@ -104,7 +104,8 @@ impl Cluster {
         let lock = Lock::take(&home)?;
         let made_by = home.cluster_major()?;
         let account = Account::choose(&home)?;
-        let programs = find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home, made_by).await?;
+        let programs =
+            find::find(options.pg_bin.as_deref(), options.path_env.as_deref(), &home, account, made_by).await?;
         let socket_dir = socket::folder(&home, account);
         socket::make(&socket_dir, account)?;
         initdb::remove_unfinished(&home)?;
@@ -143,10 +144,11 @@ pub async fn client(name: &str, options: &Options) -> Option<PathBuf> {
 
 /// Describes the programs [`Cluster::start`] would use. Starts nothing and changes nothing.
 pub async fn programs(options: &Options) -> Result<String, Error> {
-    let home = DataDir::existing(&options.data_dir)?;
+    let home = DataDir::expected(&options.data_dir)?;
     let made_by = home.cluster_major()?;
     let path = options.path_env.as_deref();
-    let programs = find::find(options.pg_bin.as_deref(), path, &home, made_by).await?;
+    let account = Account::choose(&home)?;
+    let programs = find::find(options.pg_bin.as_deref(), path, &home, account, made_by).await?;
     Ok(format!("Postgres {} in {}", programs.major, programs.folder.display()))
 }
 

@@ -5,8 +5,9 @@ use uuid::Uuid;
 
 use super::Error;
 use crate::domain::{
-    id::RunId,
-    principal::{OwnerId, Scope},
+    id::{RunId, ThreadId},
+    limits::TOKENS_OWN_MAX,
+    principal::{OwnerId, Reach, Scope},
 };
 
 /// A token as stored.
@@ -16,7 +17,7 @@ pub struct TokenRecord {
     pub owner_id: OwnerId,
     pub name: String,
     pub scopes: Vec<Scope>,
-    pub run_id: Option<RunId>,
+    pub reach: Reach,
     pub created_at: DateTime<Utc>,
     pub expires_at: Option<DateTime<Utc>>,
     pub revoked_at: Option<DateTime<Utc>>,
@@ -36,32 +37,56 @@ fn scopes(words: &[String]) -> Vec<Scope> {
     all.into_iter().filter(|scope| words.iter().any(|word| word == scope_word(*scope))).collect()
 }
 
+fn reach(run: Option<Uuid>, tree: bool, thread: Option<&str>) -> Reach {
+    match (run.map(RunId::trusted), thread) {
+        (Some(run), _) if tree => Reach::Tree(run),
+        (Some(run), _) => Reach::Run(run),
+        (None, Some(thread)) => Reach::Thread(ThreadId::trusted(thread)),
+        (None, None) => Reach::Everything,
+    }
+}
+
 repository! {
     /// API tokens, by the hashes of their secrets.
     Tokens, tokens
 }
 
 impl Tokens<'_> {
-    /// Stores a new token; `secret` is the SHA-256 of what its holder has.
-    pub async fn insert(self, token: &TokenRecord, secret: &[u8; 32]) -> Result<(), Error> {
+    /// Stores a new token; `secret` is the SHA-256 of what its holder has. Removes those of the owner that ended more
+    /// than a day ago; `false` if it has as many as it may have all the same.
+    pub async fn insert(self, token: &TokenRecord, secret: &[u8; 32]) -> Result<bool, Error> {
         let words: Vec<String> = token.scopes.iter().map(|scope| scope_word(*scope).to_owned()).collect();
+        let (run, thread) = match &token.reach {
+            Reach::Everything => (None, None),
+            Reach::Run(run) | Reach::Tree(run) => (Some(run.uuid()), None),
+            Reach::Thread(thread) => (None, Some(thread.as_str())),
+        };
         self.scoped(&token.owner_id, async |mut connection| {
-            sqlx::query!(
-                r#"insert into store.api_token
-                       (token_id, secret, owner_id, name, scopes, run_id, created_at, expires_at)
-                   values ($1, $2, $3, $4, $5, $6, $7, $8)"#,
+            let done = sqlx::query!(
+                r#"with ended as (
+                       delete from store.api_token
+                       where owner_id = $3 and least(expires_at, revoked_at) < $9::timestamptz - interval '1 day'
+                       returning 1
+                   )
+                   insert into store.api_token
+                       (token_id, secret, owner_id, name, scopes, run_id, tree, thread_id, created_at, expires_at)
+                   select $1, $2, $3, $4, $5, $6, $7, $8, $9, $10
+                   where (select count(*) from store.api_token where owner_id = $3) - (select count(*) from ended) < $11"#,
                 token.token_id,
                 secret.as_slice(),
                 token.owner_id.as_str(),
                 token.name,
                 &words,
-                token.run_id.map(RunId::uuid),
+                run,
+                matches!(token.reach, Reach::Tree(_)),
+                thread,
                 token.created_at,
-                token.expires_at
+                token.expires_at,
+                TOKENS_OWN_MAX
             )
             .execute(&mut *connection)
             .await?;
-            Ok(())
+            Ok(done.rows_affected() == 1)
         })
         .await
     }
@@ -73,7 +98,7 @@ impl Tokens<'_> {
         self.unscoped(&payer, async |mut connection| {
             let row = sqlx::query!(
                 r#"select token_id as "token_id!", owner_id as "owner_id!", name as "name!", scopes as "scopes!", run_id,
-                          created_at as "created_at!", expires_at, revoked_at
+                          tree as "tree!", thread_id, created_at as "created_at!", expires_at, revoked_at
                    from store.token_by_secret($1)"#,
                 secret.as_slice()
             )
@@ -87,7 +112,7 @@ impl Tokens<'_> {
                 owner_id,
                 name: row.name,
                 scopes: scopes(&row.scopes),
-                run_id: row.run_id.map(RunId::trusted),
+                reach: reach(row.run_id, row.tree, row.thread_id.as_deref()),
                 created_at: row.created_at,
                 expires_at: row.expires_at,
                 revoked_at: row.revoked_at,
@@ -100,9 +125,10 @@ impl Tokens<'_> {
     pub async fn list(self, owner: &OwnerId) -> Result<Vec<TokenRecord>, Error> {
         self.scoped(owner, async |mut connection| {
             let rows = sqlx::query!(
-                r#"select token_id, owner_id, name, scopes, run_id, created_at, expires_at, revoked_at
-                   from store.api_token where owner_id = $1 order by created_at desc limit 1000"#,
-                owner.as_str()
+                r#"select token_id, owner_id, name, scopes, run_id, tree, thread_id, created_at, expires_at, revoked_at
+                   from store.api_token where owner_id = $1 order by created_at desc, token_id desc limit $2"#,
+                owner.as_str(),
+                TOKENS_OWN_MAX
             )
             .fetch_all(&mut *connection)
             .await?;
@@ -113,7 +139,7 @@ impl Tokens<'_> {
                     owner_id: OwnerId::trusted(&row.owner_id),
                     name: row.name,
                     scopes: scopes(&row.scopes),
-                    run_id: row.run_id.map(RunId::trusted),
+                    reach: reach(row.run_id, row.tree, row.thread_id.as_deref()),
                     created_at: row.created_at,
                     expires_at: row.expires_at,
                     revoked_at: row.revoked_at,
@@ -123,14 +149,16 @@ impl Tokens<'_> {
         .await
     }
 
-    /// Revokes a token; `false` if the owner has no such token.
-    pub async fn revoke(self, owner: &OwnerId, token_id: Uuid, now: DateTime<Utc>) -> Result<bool, Error> {
+    /// Revokes a token; `false` if the owner has no such token. `any`: also one that does more than read a part.
+    pub async fn revoke(self, owner: &OwnerId, token_id: Uuid, any: bool, now: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
             let done = sqlx::query!(
-                r#"update store.api_token set revoked_at = coalesce(revoked_at, $3)
-                   where token_id = $1 and owner_id = $2"#,
+                r#"update store.api_token set revoked_at = coalesce(revoked_at, $4)
+                   where token_id = $1 and owner_id = $2
+                     and ($3 or (scopes = '{read}' and coalesce(run_id::text, thread_id) is not null))"#,
                 token_id,
                 owner.as_str(),
+                any,
                 now
             )
             .execute(&mut *connection)

@@ -5,7 +5,7 @@
 //! regardless of what the parents state.
 
 use super::{Error, error::known, runs::Runs};
-use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, run::Status};
+use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, principal::OwnerId, run::Status};
 
 /// What is above and below a run that is about to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -22,6 +22,30 @@ pub struct TreePlace {
 }
 
 impl Runs<'_> {
+    /// Whether a run is `top` or one of its descendants, among the owner's runs.
+    pub async fn is_in_tree(self, owner: &OwnerId, run: RunId, top: RunId) -> Result<bool, Error> {
+        self.scoped(owner, async |mut connection| {
+            let found = sqlx::query_scalar!(
+                r#"with recursive above (run_id, parent_run_id, level) as (
+                       select run_id, parent_run_id, 1 from store.run where run_id = $2 and owner_id = $1
+                       union
+                       select r.run_id, r.parent_run_id, a.level + 1
+                       from above a join store.run r on r.run_id = a.parent_run_id
+                       where r.owner_id = $1 and a.level <= $4
+                   )
+                   select exists (select from above where run_id = $3) as "found!""#,
+                owner.as_str(),
+                run.uuid(),
+                top.uuid(),
+                i32::from(RUN_DEPTH_MAX)
+            )
+            .fetch_one(&mut *connection)
+            .await?;
+            Ok(found)
+        })
+        .await
+    }
+
     /// The place of a run with this context.
     pub async fn place_in_tree(self, context: &RunContext) -> Result<TreePlace, Error> {
         self.scoped(&context.owner_id, async |mut connection| {

@@ -2,6 +2,8 @@ import { execFile, spawn, type ChildProcess } from "node:child_process";
 import { once } from "node:events";
 import { existsSync } from "node:fs";
 import { chmod, mkdtemp, rm } from "node:fs/promises";
+import * as http from "node:http";
+import * as https from "node:https";
 import { tmpdir } from "node:os";
 import { join, resolve } from "node:path";
 import { promisify } from "node:util";
@@ -20,17 +22,40 @@ process.once("exit", () => {
   for (const child of alive) child.kill("SIGTERM");
 });
 
+/** How a server differs from `runreel serve`. */
+interface Options {
+  flags?: string[];
+  env?: Record<string, string>;
+}
+
+/** Whether it says that it is ready; its certificate is a test's own. */
+function isReady(url: string): Promise<boolean> {
+  const { get } = url.startsWith("https:") ? https : http;
+  return new Promise((answered) => {
+    const asked = get(`${url}/readyz`, { rejectUnauthorized: false, timeout: 5_000 }, (response) => {
+      response.resume();
+      answered(response.statusCode === 200);
+    });
+    asked.on("timeout", () => asked.destroy());
+    asked.on("error", () => answered(false));
+  });
+}
+
 /** The real server on a data directory of its own. */
 export class Server {
   #child: ChildProcess | null = null;
   #output = "";
+  #scheme = "http";
   port = 0;
 
-  private constructor(readonly folder: string) {}
+  private constructor(
+    readonly folder: string,
+    readonly options: Options,
+  ) {}
 
   /** Making a database takes seconds: tests begin `from` a copy of one that a stopped server left. */
-  static async start(from?: Server): Promise<Server> {
-    const server = new Server(await mkdtemp(join(tmpdir(), "runreel-browser-")));
+  static async start(from?: Server, options: Options = {}): Promise<Server> {
+    const server = new Server(await mkdtemp(join(tmpdir(), "runreel-browser-")), options);
     try {
       // Under root the database has a user of its own. Closed to it, its socket would lie elsewhere and stay there.
       await chmod(server.folder, 0o711);
@@ -50,14 +75,16 @@ export class Server {
   }
 
   get url(): string {
-    return `http://127.0.0.1:${this.port}`;
+    return `${this.#scheme}://127.0.0.1:${this.port}`;
   }
 
   /** Starts the process, the second time on the port of the first; it adopts the database that a kill left. */
   async up(): Promise<void> {
     const listen = `127.0.0.1:${this.port}`;
-    const child = spawn(binary, ["serve", "--listen", listen, "--data-dir", this.#dataDir], {
+    const { flags = [], env = {} } = this.options;
+    const child = spawn(binary, ["serve", "--listen", listen, "--data-dir", this.#dataDir, ...flags], {
       stdio: ["ignore", "pipe", "pipe"],
+      env: { ...process.env, ...env },
     });
     this.#child = child;
     this.#output = "";
@@ -110,11 +137,12 @@ export class Server {
   async #ready(child: ChildProcess): Promise<void> {
     const deadline = Date.now() + ready_ms;
     while (Date.now() < deadline && this.#isAlive) {
-      const printed = /http:\/\/127\.0\.0\.1:(\d+)/.exec(this.#output)?.[1];
-      if (printed !== undefined) this.port = Number(printed);
-      const asked =
-        printed === undefined ? null : fetch(`${this.url}/readyz`, { signal: AbortSignal.timeout(5_000) });
-      if ((await asked?.catch(() => null))?.status === 200) return;
+      const printed = /(https?):\/\/127\.0\.0\.1:(\d+)/.exec(this.#output);
+      if (printed !== null) {
+        this.#scheme = printed[1] ?? "http";
+        this.port = Number(printed[2]);
+        if (await isReady(this.url)) return;
+      }
       // Not a wait for luck: this asks again until the condition holds or its time is over.
       await new Promise((again) => setTimeout(again, 50));
     }

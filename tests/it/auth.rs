@@ -107,6 +107,11 @@ fn rows() -> Vec<Row> {
         row("get", "/api/channels/{channel}/users", [404, 404, 403, 403, 401]),
         row("delete", "/api/channels/{channel}/users/{user_id}", [404, 404, 403, 403, 401]),
         body(row("post", "/api/channels/telegram/webhook", [404, 404, 404, 404, 404]), json!({})),
+        body(row("post", "/api/tokens", [201, 201, 403, 403, 401]), json!({ "name": "a", "scopes": ["read"] })),
+        row("get", "/api/tokens", [200, 200, 403, 403, 401]),
+        row("delete", "/api/tokens/{token_id}", [404, 404, 403, 403, 401]),
+        row("post", "/api/runs/{run_id}/tokens", [201, 404, 403, 403, 401]),
+        row("post", "/api/threads/{thread_id}/tokens", [201, 201, 403, 403, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
@@ -144,6 +149,7 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
         .replace("{thread_id}", run)
         .replace("{checkpoint_id}", "1")
         .replace("{session_id}", run)
+        .replace("{token_id}", run)
         .replace("{artifact_id}", artifact)
         .replace("{name}", run)
         .replace("{channel}", "web");
@@ -256,8 +262,12 @@ async fn somebody_elses_run_and_an_absent_one_answer_alike_byte_for_byte() {
     // Putting into a thread that is not there makes it, be it there for somebody else or not.
     for row in rows().iter().filter(|row| row.path.contains("_id}") && row.method != "put") {
         for (who, api) in [("bob", &bob), ("a token of another run", &run_token)] {
-            let spans_runs = ["{thread_id}", "{session_id}", "{user_id}"].iter().any(|id| row.path.contains(id));
-            if spans_runs && who != "bob" || row.path == "/api/stream/threads/{thread_id}" {
+            let spans_runs = ["{thread_id}", "{session_id}", "{user_id}", "{token_id}", "/tokens"]
+                .iter()
+                .any(|id| row.path.contains(id));
+            if spans_runs && who != "bob"
+                || ["/api/stream/threads/{thread_id}", "/api/threads/{thread_id}/tokens"].contains(&row.path)
+            {
                 continue;
             }
             let (foreign, absent) = (call(api, row, &both).await, call(api, row, &new_run_id()).await);

@@ -1,5 +1,7 @@
 //! What one principal may have of what all share: whoever has it all is refused, and a neighbour is served.
 
+mod rates;
+
 use std::time::Duration;
 
 use reqwest::Method;
@@ -149,20 +151,6 @@ async fn downloads_of_one_principal_keep_only_its_own_out() {
     drop(stalled);
     until("the place to be free", || async { a.download(&urls[0], &[("range", "bytes=0-0")]).await.status() == 206 })
         .await;
-}
-
-#[tokio::test]
-async fn events_over_a_principals_rate_wait() {
-    let (_server, a, b) = neighbours(&["--principal-events-per-second", "1"]).await;
-    let (mine, theirs) = (a.start_run().await, b.start_run().await);
-    let batch: Vec<Value> = (0..1_000).map(numbered).collect();
-    a.emit(&mine, json!(batch)).await;
-    let refusal = a.try_emit(&mine, numbered(0)).await;
-    refusal.refused(429, "busy");
-    let wait_s: u64 = refusal.headers["retry-after"].to_str().unwrap().parse().unwrap();
-    assert!((900..=999).contains(&wait_s), "{wait_s}");
-    b.emit(&theirs, numbered(0)).await;
-    assert_eq!(a.run(&mine).await["last_seq"], 1_002);
 }
 
 #[tokio::test]

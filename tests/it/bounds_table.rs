@@ -23,6 +23,7 @@ type Rows = Vec<(&'static str, Vec<String>)>;
 fn requests() -> Rows {
     vec![
         ("request body", vec![bytes(BODY_BYTES_MAX)]),
+        ("response that is compressed", vec![bytes(COMPRESSED_BYTES_MIN), bytes(COMPRESSED_BYTES_MAX)]),
         ("artifact", vec![bytes(ARTIFACT_BYTES_MAX)]),
         ("room that uploads leave on the volume of the artifacts", vec![bytes(ARTIFACT_RESERVE_BYTES)]),
         (
@@ -65,15 +66,26 @@ fn requests() -> Rows {
             "time a body takes to arrive",
             vec![s(BODY_WAIT_MS_MAX), s(BODY_GRACE_MS), format!("{}/s", bytes(BODY_BYTES_PER_S_MIN))],
         ),
+        ("runs one principal creates over HTTP; bytes of its bodies and uploads", vec![]),
         ("events one principal emits over HTTP", vec![]),
         ("request head", vec![s(HEAD_MS_MAX), bytes(HEAD_BYTES_MAX)]),
+        ("requests at once on an HTTP/2 connection", vec![n(CONNECTION_REQUESTS_MAX as usize)]),
         ("data that the peer does not acknowledge, or does not receive at all", vec![s(PEER_SILENCE_MS_MAX)]),
         (
             "slowness of a peer that is sent something (a reply, a download, a stream)",
             vec![s(SEND_GRACE_MS), format!("{}/s", bytes(SEND_BYTES_PER_S_MIN))],
         ),
         ("life of an API token", vec![days(TOKEN_LIFE_S_MAX)]),
+        ("API tokens of one principal", vec![n(TOKENS_OWN_MAX)]),
+        (
+            "life of a read token for a run, a tree or a thread",
+            vec![format!("{} s", n(READ_TOKEN_S_DEFAULT)), format!("{} s", n(READ_TOKEN_S_MAX))],
+        ),
         ("JWT", vec![bytes(JWT_BYTES_MAX), s(JWT_LEEWAY_S * 1_000)]),
+        (
+            "document of an identity provider",
+            vec![bytes(PROVIDER_DOCUMENT_BYTES_MAX), s(u64::from(PROVIDER_PAUSE_S) * 1_000)],
+        ),
         ("texts of a body that look like a JWT and are verified", vec![n(BODY_JWTS_MAX)]),
         ("drain at shutdown", vec![s(DRAIN_MS_MAX), format!("0 to {}", n(DRAIN_NOTICE_MS_MAX)), s(END_MS_MAX + 1_000)]),
     ]

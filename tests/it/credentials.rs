@@ -141,8 +141,11 @@ async fn a_stream_ends_when_its_token_is_revoked() {
     }
     let (store, authenticator) = (server.inner.timeline.store(), &server.inner.authenticator);
     let now = server.clock.now();
-    assert!(!store.tokens().revoke(&authenticator.owner("", "bob"), id, now).await.unwrap(), "another's token stays");
-    assert!(store.tokens().revoke(&authenticator.owner("", "alice"), id, now).await.unwrap());
+    assert!(
+        !store.tokens().revoke(&authenticator.owner("", "bob"), id, true, now).await.unwrap(),
+        "another's token stays"
+    );
+    assert!(store.tokens().revoke(&authenticator.owner("", "alice"), id, true, now).await.unwrap());
     let began = std::time::Instant::now();
     for stream in &mut streams {
         assert_eq!(stream.rest().await, []);
@@ -186,7 +189,7 @@ async fn no_secret_is_ever_logged_or_stored() {
     let alice = server.with(jwt.clone());
     let token = server.api_token(subject, &[Scope::Admin], None, None).await.0;
     let secret = token.token.clone().unwrap();
-    let mut said = String::new();
+    let (mut said, mut shared) = (String::new(), Vec::new());
     for api in [&alice, &token] {
         let run = api.create(json!({ "thread_id": "t", "title": "x" })).await;
         api.emit(&run, json!([numbered(1), { "type": "message.completed", "payload": { "text": "x" } }])).await;
@@ -194,6 +197,11 @@ async fn no_secret_is_ever_logged_or_stored() {
         said += &api.no_stream(&format!("{}?token={}", stream_of(&run), api.token.as_ref().unwrap()), None).await.text;
         said += &server.with(format!("{}x", api.token.as_ref().unwrap())).get("/api/runs").await.text;
         api.stream(&stream_of(&run)).await.caught_up().await;
+        let read_token = api.post(&format!("/api/runs/{run}/tokens"), json!({})).await.expect(201)["token"].clone();
+        let read_token = read_token.as_str().unwrap().to_owned();
+        server.stream(&format!("{}?access_token={read_token}", stream_of(&run))).await.caught_up().await;
+        said += &server.get(&format!("/api/runs/{run}?access_token={read_token}")).await.text;
+        shared.push(read_token.trim_start_matches("rr_").to_owned());
         api.complete(&run).await;
         said += &api.get(&format!("/api/runs/{run}")).await.text;
         said += &api.events(&run).await.concat();
@@ -223,7 +231,8 @@ async fn no_secret_is_ever_logged_or_stored() {
     let secret_hex = hex::encode(&secret);
     let bare = secret.trim_start_matches("rr_");
     let (signature, jwt_secret) = (jwt.rsplit('.').next().unwrap(), std::str::from_utf8(JWT_SECRET).unwrap());
-    for sentinel in [subject, "sentinel-name-7c1d", signature, bare, secret_hex.as_str(), jwt_secret] {
+    let sentinels = [subject, "sentinel-name-7c1d", signature, bare, secret_hex.as_str(), jwt_secret];
+    for sentinel in sentinels.into_iter().chain(shared.iter().map(String::as_str)) {
         if let Some(at) = said.find(sentinel) {
             let (from, to) = (said.floor_char_boundary(at.saturating_sub(200)), said.ceil_char_boundary(at + 200));
             panic!("{sentinel} was written down: {}", &said[from..to]);

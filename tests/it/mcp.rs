@@ -1,4 +1,4 @@
-//! Tools of a real MCP server, the reference one from npm, over both transports. `./just mcp` installs it.
+//! Tools of a real MCP server, the reference one from npm, over both transports. `./just peers` installs it.
 
 use std::{path::PathBuf, process::Stdio, time::Duration};
 
@@ -21,9 +21,9 @@ use tokio_util::sync::CancellationToken;
 use crate::support::patiently;
 
 fn server() -> PathBuf {
-    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/mcp/node_modules"));
+    let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/node_modules"));
     let script = folder.join("@modelcontextprotocol/server-everything/dist/index.js");
-    assert!(script.exists(), "the MCP server is not installed: run ./just mcp");
+    assert!(script.exists(), "the MCP server is not installed: run ./just peers");
     script
 }
 

@@ -310,7 +310,7 @@ async fn a_connection_ends_with_its_credential() {
     let mut runner = api.runner(&["a"], 1).await;
     let store = server.inner.timeline.store();
     let owner = server.inner.authenticator.owner("", "alice");
-    store.tokens().revoke(&owner, token, server.clock.now()).await.unwrap();
+    store.tokens().revoke(&owner, token, true, server.clock.now()).await.unwrap();
     assert_eq!(runner.closed().await, Some(1008));
     let clock = manual_clock();
     let server = setup().jwt().clock(&clock).start().await;

@@ -116,6 +116,7 @@ impl Server {
 fn jwt(subject: &str, claim: &str) -> String {
     let exp = runreel::clock::Clock::System.now().timestamp() + 3_600;
     let claims = json!({ "sub": subject, "exp": exp, "name": claim });
+    runreel::auth::signatures::install();
     encode(&Header::default(), &claims, &EncodingKey::from_secret(JWT_SECRET.as_bytes())).unwrap()
 }
 

@@ -118,6 +118,10 @@ impl Connectivity {
     /// Whether the largest emit arrives.
     pub(super) async fn bodies(&self) -> CheckResult {
         let Some(client) = &self.client else { return nobody() };
+        // A proxy hides a rejection that arrives before the end of the body.
+        if let Err(error) = client.probe_cursor().await {
+            return unasked(&error);
+        }
         let size = format!("a body of {} MiB", BODY_BYTES_MAX / (1024 * 1024));
         match client.probe_body().await {
             Ok(Arrival::Whole) => CheckResult::Good(format!("{size} reaches the server")),

@@ -15,12 +15,13 @@ pub(super) fn secrets() -> CheckResult {
     }
 }
 
+/// The server raises its limit to the largest that it may have.
 pub(super) fn descriptors() -> CheckResult {
-    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
+    let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).maximum;
     match limit {
         Some(limit) if limit < 4_096 => CheckResult::Bad(
             format!("only {limit} open files are allowed, and every stream needs one"),
-            "ulimit -n 65536, or LimitNOFILE= in the service's unit",
+            "ulimit -Hn 65536 as root, or LimitNOFILE= in the service's unit",
         ),
         Some(limit) => CheckResult::Good(format!("{limit} open files allowed")),
         None => CheckResult::Good("no limit on open files".to_owned()),

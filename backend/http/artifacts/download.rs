@@ -49,7 +49,7 @@ pub(super) async fn download(
     // The scope first: afterwards an artifact of another run is answered like an absent one.
     let owner = caller.needs(Scope::Read)?.owner();
     let artifact = server.timeline.store().artifacts().get(owner, id).await?.ok_or_else(Problem::not_found)?;
-    caller.needs_run(Scope::Read, artifact.run_id)?;
+    caller.needs_run(&server, Scope::Read, artifact.run_id).await?;
     let etag = format!("\"{}\"", artifact.sha256);
     let text = |name| headers.get(name).and_then(|value: &HeaderValue| value.to_str().ok());
     if text(header::IF_NONE_MATCH).is_some_and(|tags| names(tags, &etag)) {

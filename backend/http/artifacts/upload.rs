@@ -25,7 +25,7 @@ use crate::{
     },
     http::{
         Server,
-        body::drain,
+        body::{drain, within_rate},
         credential::{CredentialGuard, Scan},
         extract::{Caller, Query, RunPath},
         problem::{Code, Problem},
@@ -57,7 +57,7 @@ pub(super) async fn upload(
     query: Query,
     request: Request,
 ) -> Result<Response, Problem> {
-    let owner = caller.needs_run(Scope::Emit, run)?.owner();
+    let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
     let (head, body) = request.into_parts();
     let draft = match accept(&server, &context, &query, &head.headers).await {
@@ -92,6 +92,7 @@ async fn accept(server: &Server, context: &RunContext, query: &Query, headers: &
     }
     let (span_id, parent_span_id) = (query.parsed("span_id")?, query.parsed("parent_span_id")?);
     check_form(headers)?;
+    within_rate(server, &context.owner_id)?;
     check_live(server, context, event_id.as_ref()).await?;
     Ok(Draft { name, media_type, span_id, parent_span_id, event_id })
 }
@@ -128,7 +129,10 @@ pub(super) async fn arrive(
     let mut bytes = std::pin::pin!(body.into_data_stream());
     let seen = looked_through(bytes.as_mut(), CredentialGuard::of(headers, server));
     match server.timeline.artifacts().receive(owner, seen).await {
-        Ok(upload) => Ok(upload),
+        Ok(upload) => {
+            server.received.used(owner, usize::try_from(upload.size).unwrap_or(usize::MAX));
+            Ok(upload)
+        }
         Err(broken) => {
             drain(bytes.as_mut()).await;
             Err(match broken {

@@ -138,6 +138,7 @@ pub(crate) async fn run(program: &Path, kind: Kind, small: bool) -> anyhow::Resu
 fn token(subject: &str) -> anyhow::Result<String> {
     let now = SystemTime::now().duration_since(UNIX_EPOCH)?.as_secs();
     let claims = json!({ "sub": subject, "exp": now + 20_000 });
+    runreel::auth::signatures::install();
     Ok(encode(&Header::default(), &claims, &EncodingKey::from_secret(SECRET.as_bytes()))?)
 }
 

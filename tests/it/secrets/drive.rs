@@ -49,6 +49,9 @@ fn body(route: &str) -> Option<Value> {
         "put /api/saved-sessions/{name}" => json!({ "description": "x",
             "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "state": state } } }),
         "post /api/saved-sessions/{name}/restore" => json!({}),
+        "post /api/tokens" => json!({ "name": "ci", "scopes": ["read"], "ttl_s": 60 }),
+        "post /api/runs/{run_id}/tokens" => json!({ "ttl_s": 60, "tree": true }),
+        "post /api/threads/{thread_id}/tokens" => json!({ "ttl_s": 60 }),
         "post /api/checkpoints/delete-for-runs" => json!({ "run_ids": ["nobody"] }),
         _ => return None,
     })
@@ -87,7 +90,11 @@ impl Driver<'_> {
     /// A path with what stands in it, and the parameter that an upload needs.
     async fn filled(&self, path: &str, run: &str) -> String {
         let right = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
-        let right = right.replace("{channel}", "web").replace("{session_id}", &self.session).replace("{user_id}", "5");
+        let right = right
+            .replace("{channel}", "web")
+            .replace("{session_id}", &self.session)
+            .replace("{user_id}", "5")
+            .replace("{token_id}", run);
         if path.contains("{name}") {
             self.api.post("/api/saved-sessions", json!({ "name": "kept", "thread_id": run })).await;
             return right.replace("{name}", "kept");
@@ -112,6 +119,7 @@ impl Driver<'_> {
         // The webhook wants another secret than the request's own.
         let may_be_refused = method == Method::DELETE && path == "/api/runs/{run_id}"
             || ["/api/channels/telegram/webhook", "/api/runners/connect"].contains(&path)
+            || path == "/api/tokens/{token_id}"
             // Nobody has given the channel a code.
             || path.ends_with("/users/{user_id}")
             // It takes lines, which a body of this test's is not.

@@ -2,7 +2,10 @@
 
 use chrono::{DateTime, Utc};
 use jsonwebtoken::{EncodingKey, Header, encode};
-use runreel::{auth::issue, domain::principal::Scope};
+use runreel::{
+    auth::{Grant, issue, signatures},
+    domain::principal::{Reach, Scope},
+};
 use serde_json::{Value, json};
 
 use super::{
@@ -12,6 +15,7 @@ use super::{
 
 /// A token with these claims.
 pub fn signed(claims: &Value) -> String {
+    signatures::install();
     encode(&Header::default(), claims, &EncodingKey::from_secret(JWT_SECRET)).unwrap()
 }
 
@@ -33,9 +37,9 @@ impl Server {
     ) -> (Api, uuid::Uuid) {
         let timeline = &self.inner.timeline;
         let owner = self.inner.authenticator.owner("", subject);
-        let run = run.map(|run| run.parse().unwrap());
-        let (name, times) = ("test".to_owned(), (self.clock.now(), expires_at));
-        let issued = issue(timeline.store(), timeline.ids(), owner, name, scopes.to_vec(), run, times).await.unwrap();
+        let reach = run.map_or(Reach::Everything, |run| Reach::Run(run.parse().unwrap()));
+        let grant = Grant { name: "test".to_owned(), scopes: scopes.to_vec(), reach, expires_at };
+        let issued = issue(timeline.store(), timeline.ids(), owner, grant, self.clock.now()).await.unwrap().unwrap();
         (self.with(issued.secret), issued.record.token_id)
     }
 }

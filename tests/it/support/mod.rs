@@ -8,6 +8,7 @@ pub mod jwt;
 pub mod models;
 pub mod nginx;
 pub mod process;
+pub mod provider;
 pub mod proxy;
 pub mod runner;
 pub mod runs;

@@ -69,6 +69,6 @@ pub async fn serve(mut command: Command) -> Served {
     let mut stdout = BufReader::new(child.stdout.take().unwrap());
     let mut line = String::new();
     patiently("the server's address", stdout.read_line(&mut line)).await.unwrap();
-    assert!(line.starts_with("http://"), "the server said {line:?}");
+    assert!(line.starts_with("http"), "the server said {line:?}");
     Served { child, base: line.trim().to_owned(), _stdout: stdout }
 }

@@ -86,7 +86,7 @@ export interface components {
          * @description The error codes. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "storage_full" | "unreadable_session";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "provider_unavailable" | "storage_full" | "unreadable_session";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or one that does not exist yet. */
@@ -133,6 +133,23 @@ export interface components {
             thread_id?: string | null;
             /** @description At most 512 characters on one line. */
             title?: string | null;
+        };
+        /** @description A token to create. */
+        CreateToken: {
+            /** @description Its purpose, for people. */
+            name: string;
+            /**
+             * Format: uuid
+             * @description Limits it to this run.
+             */
+            run_id?: string | null;
+            /** @description At least one of `read`, `emit`, `approve`, `admin`. */
+            scopes: string[];
+            /**
+             * Format: int64
+             * @description Seconds, from 1 to ten years. Without it, the token does not expire.
+             */
+            ttl_s?: number | null;
         };
         /**
          * @description How an interrupt was answered.
@@ -275,6 +292,11 @@ export interface components {
             code: string;
             /** @description RFC 3339, UTC, microseconds. */
             expires_at: string;
+        };
+        /** @description A new token with its secret, which is shown this once. */
+        NewToken: components["schemas"]["Token"] & {
+            /** @description `rr_` and 64 hexadecimal digits, for `Authorization: Bearer`. */
+            token: string;
         };
         /** @description Where a message that started a run came from. */
         Origin: {
@@ -626,6 +648,24 @@ export interface components {
             next_cursor?: string | null;
             sessions: components["schemas"]["Session"][];
         };
+        /** @description What a read token covers, and for how long. */
+        ShareRun: {
+            /** @description Whether it covers the run's descendants too. Default `false`. */
+            tree?: boolean;
+            /**
+             * Format: int64
+             * @description Seconds, from 1 to 86 400. Default 3 600.
+             */
+            ttl_s?: number | null;
+        };
+        /** @description How long a read token lives. */
+        ShareThread: {
+            /**
+             * Format: int64
+             * @description Seconds, from 1 to 86 400. Default 3 600.
+             */
+            ttl_s?: number | null;
+        };
         /** @description One bar of the waterfall. */
         Span: {
             agent?: string | null;
@@ -765,6 +805,30 @@ export interface components {
             seq: number;
             /** @description The text of all parts. */
             text?: string | null;
+        };
+        /** @description A token, without its secret. */
+        Token: {
+            created_at: string;
+            /** @description Null: never. */
+            expires_at?: string | null;
+            name: string;
+            revoked_at?: string | null;
+            /**
+             * Format: uuid
+             * @description The run it is limited to.
+             */
+            run_id?: string | null;
+            scopes: string[];
+            /** @description The thread it is limited to. */
+            thread_id?: string | null;
+            /** Format: uuid */
+            token_id: string;
+            /** @description Whether it covers the descendants of that run too. */
+            tree: boolean;
+        };
+        /** @description The principal's tokens, newest first. */
+        TokenList: {
+            tokens: components["schemas"]["Token"][];
         };
         /** @description A file in the folder that is not, or no longer, a session. */
         UnreadableFile: {

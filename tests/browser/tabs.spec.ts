@@ -1,0 +1,56 @@
+import { execFile } from "node:child_process";
+import { mkdtemp, rm } from "node:fs/promises";
+import { tmpdir } from "node:os";
+import { join } from "node:path";
+import { promisify } from "node:util";
+import { expect, request, test as base } from "@playwright/test";
+import { expectState } from "./page.ts";
+import { Server, startAndStop_ms } from "./server.ts";
+
+/** A server that speaks TLS with a certificate made for this test. */
+const test = base.extend<{ server: Server }>({
+  ignoreHTTPSErrors: true,
+  server: [
+    async ({}, use) => {
+      const folder = await mkdtemp(join(tmpdir(), "runreel-tls-"));
+      const [cert, key] = [join(folder, "cert.pem"), join(folder, "key.pem")];
+      const made = ["req", "-x509", "-newkey", "ec", "-pkeyopt", "ec_paramgen_curve:P-256", "-nodes", "-days", "2"];
+      await promisify(execFile)("openssl", [...made, "-subj", "/CN=127.0.0.1", "-keyout", key, "-out", cert]);
+      const server = await Server.start(undefined, { flags: ["--tls-cert", cert, "--tls-key", key] });
+      try {
+        await use(server);
+      } finally {
+        await server.remove();
+        await rm(folder, { recursive: true });
+      }
+    },
+    { timeout: startAndStop_ms },
+  ],
+});
+
+test("ten tabs over HTTP/2 are all live, the tenth within two seconds", async ({ context, server }, info) => {
+  const api = await request.newContext({ baseURL: server.url, ignoreHTTPSErrors: true });
+  const { run_id } = (await (await api.post("/api/runs", { data: { title: "Ten readers" } })).json()) as {
+    run_id: string;
+  };
+  const tabs = [];
+  let opened_ms = 0;
+  for (let tab = 0; tab < 10; tab++) {
+    const page = await context.newPage();
+    const began = Date.now();
+    await page.goto(`${server.url}/runs/${run_id}`);
+    await expectState(page, "live");
+    await expect(page.getByText("Ten readers").first()).toBeVisible();
+    opened_ms = Date.now() - began;
+    const protocol = await page.evaluate(
+      () => (performance.getEntriesByType("navigation")[0] as PerformanceNavigationTiming).nextHopProtocol,
+    );
+    expect(protocol).toBe("h2");
+    tabs.push(page);
+  }
+  info.annotations.push({ type: "tenth tab live after", description: `${opened_ms} ms` });
+  expect(opened_ms).toBeLessThanOrEqual(2_000);
+  await api.post(`/api/runs/${run_id}/events`, { data: { type: "run.completed" } });
+  for (const page of tabs) await expect(page.locator("header .badge")).toHaveText("completed");
+  await api.dispose();
+});

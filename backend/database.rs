@@ -70,7 +70,7 @@ impl Database {
 }
 
 /// Sets every option, so that no `PG…` environment variable has an effect.
-fn options(endpoint: &Endpoint) -> PgConnectOptions {
+pub fn options(endpoint: &Endpoint) -> PgConnectOptions {
     PgConnectOptions::new_without_pgpass()
         .socket(&endpoint.socket_dir)
         .port(endpoint.port)

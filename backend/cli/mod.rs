@@ -27,6 +27,7 @@ mod sql;
 mod summary;
 mod tail;
 mod token;
+mod upgrade;
 
 use std::process::ExitCode;
 
@@ -82,6 +83,8 @@ enum Command {
     Export(Box<export::Args>),
     /// Import an exported file into a server.
     Import(Box<import::Args>),
+    /// Move the embedded database to a later version of Postgres.
+    Upgrade(upgrade::Args),
     /// Query the log with SQL, read-only.
     Sql(sql::Args),
     /// Create, list and revoke API tokens.
@@ -115,6 +118,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Session(args) => session::run(args).await,
         Command::Export(args) => export::run(*args).await,
         Command::Import(args) => import::run(*args).await,
+        Command::Upgrade(args) => upgrade::run(args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Token(args) => token::run(args).await,
         Command::Channel(args) => channel::run(args).await,

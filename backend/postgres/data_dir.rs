@@ -58,6 +58,16 @@ impl DataDir {
         self.root.join("postgres.pass")
     }
 
+    /// Where a cluster of another major version is filled before it takes the place of this one.
+    pub(super) fn upgrade(&self) -> PathBuf {
+        self.root.join("upgrade")
+    }
+
+    /// Where the cluster is kept after one of another major version has taken its place.
+    pub(super) fn replaced(&self, major: u32) -> PathBuf {
+        self.root.join(format!("postgres-{major}"))
+    }
+
     pub(super) fn log(&self) -> PathBuf {
         self.root.join("postgres.log")
     }

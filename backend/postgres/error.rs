@@ -26,11 +26,20 @@ pub enum Error {
     TooOld { found: String, least: u32 },
     #[error(
         "the cluster {} was created by Postgres {cluster}, but only other versions were found ({found}); \
-         install that one (`apt-get install postgresql-{cluster}` or `brew install postgresql@{cluster}`), \
-         specify its folder with --pg-bin, or convert the cluster with pg_upgrade",
+         install that one (`apt-get install postgresql-{cluster}` or `brew install postgresql@{cluster}`), or specify \
+         its folder with --pg-bin; with both installed, `runreel upgrade` moves the data to the newer one",
         path.display()
     )]
     Version { path: PathBuf, cluster: u32, found: String },
+    #[error("there is no cluster in {} yet; `runreel serve` creates one", path.display())]
+    NoCluster { path: PathBuf },
+    #[error(
+        "the cluster {} was created by Postgres {cluster}, and no newer one was found ({found}); \
+         install one, or specify its folder with --to", path.display()
+    )]
+    NotNewer { path: PathBuf, cluster: u32, found: String },
+    #[error("{} exists, from an upgrade before; remove it once its data is not needed, then try again", path.display())]
+    Replaced { path: PathBuf },
     #[error(
         "{} is not a Postgres cluster (it has no readable PG_VERSION); move it away and runreel creates a new one",
         path.display()

@@ -63,8 +63,7 @@ pub(super) async fn find(
             unfit.push(programs);
         }
     }
-    let found: Vec<_> = unfit.iter().map(|it| format!("{} in {}", it.major, it.folder.display())).collect();
-    let found = found.join(", ");
+    let found = listed(&unfit);
     Err(match (pg_bin, cluster) {
         (Some(folder), _) if unfit.is_empty() => Error::NoPrograms { looked: format!("--pg-bin {}", folder.display()) },
         (None, _) if unfit.is_empty() => Error::NoPrograms {
@@ -73,6 +72,31 @@ pub(super) async fn find(
         (_, Some(cluster)) => Error::Version { path: home.cluster(), cluster, found },
         (_, None) => Error::TooOld { found, least: MAJOR_MIN },
     })
+}
+
+/// The newest programs of a later major version than the cluster's; if `folder` is given, only those there.
+pub(super) async fn newer(
+    folder: Option<&Path>,
+    path: Option<&OsStr>,
+    home: &DataDir,
+    account: Account,
+    cluster: u32,
+) -> Result<Programs, Error> {
+    let folders = match folder {
+        Some(folder) => vec![folder.to_path_buf()],
+        None => candidates(path).await.into_iter().filter(|folder| account.can_enter(folder)).collect(),
+    };
+    let mut found = Vec::new();
+    for folder in folders {
+        found.extend(inspect(&folder).await);
+    }
+    let newest = found.iter().max_by_key(|programs| programs.major).filter(|programs| programs.major > cluster);
+    newest.cloned().ok_or_else(|| Error::NotNewer { path: home.cluster(), cluster, found: listed(&found) })
+}
+
+fn listed(programs: &[Programs]) -> String {
+    let each: Vec<_> = programs.iter().map(|it| format!("{} in {}", it.major, it.folder.display())).collect();
+    if each.is_empty() { "none at all".to_owned() } else { each.join(", ") }
 }
 
 /// A client program of Postgres, such as `psql`, of any version, from the folders searched for the server's programs.

@@ -29,6 +29,7 @@ mod postmaster;
 mod secret;
 mod socket;
 mod supervise;
+mod upgrade;
 
 use std::ffi::OsString;
 use std::path::{Path, PathBuf};
@@ -39,6 +40,7 @@ use tokio::task::JoinHandle;
 
 pub use error::Error;
 pub use secret::Password;
+pub use upgrade::Upgrade;
 
 /// How long a command waits for Postgres to stop before it stops it immediately.
 pub const STOP_MAX: Duration = Duration::from_secs(10);

@@ -18,6 +18,7 @@ pub mod artifacts;
 pub mod checkpoints;
 pub mod codes;
 pub mod content;
+pub mod copy;
 mod deliveries;
 pub mod durability;
 mod error;

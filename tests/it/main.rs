@@ -64,4 +64,5 @@ mod tls;
 mod tokens;
 mod tools;
 mod unhealthy;
+mod upgrade;
 mod views;

@@ -31,7 +31,8 @@ impl Provider {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
         assert!(folder.join("node_modules").exists(), "the identity provider is not installed: run ./just peers");
         let mut node = Command::new("node");
-        let node = node.arg(folder.join("identity.mjs")).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
+        let node =
+            node.arg(folder.join("identity.mjs")).stdin(Stdio::piped()).stdout(Stdio::piped()).kill_on_drop(true);
         let mut child = node.spawn().unwrap();
         let (orders, tokens) = (child.stdin.take().unwrap(), child.stdout.take().unwrap());
         let mut tokens = BufReader::new(tokens).lines();

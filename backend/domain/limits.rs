@@ -78,10 +78,11 @@ pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
 pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
-/// Events one commit takes at most (a single larger request is committed alone).
-pub const COMMIT_EVENTS_MAX: usize = 4_000;
+/// Events one commit takes at most (a single larger request is committed alone). Whoever emits while a commit is under
+/// way waits for its end, so this and the next bound are what one principal's load costs another.
+pub const COMMIT_EVENTS_MAX: usize = 1_000;
 /// Payload bytes one commit takes at most (a single larger request is committed alone).
-pub const COMMIT_BYTES_MAX: usize = 4 * 1024 * 1024;
+pub const COMMIT_BYTES_MAX: usize = 256 * 1024;
 /// Longest wait for an emit's commit before the client is asked to retry, milliseconds.
 pub const EMIT_WAIT_MS_MAX: u64 = 4_500;
 /// Longest wait for the answer to an emit, all its steps together, milliseconds.

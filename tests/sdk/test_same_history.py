@@ -128,7 +128,7 @@ def official() -> Iterator[PostgresSaver]:
     settings: dict[str, Any] = {"stdout": subprocess.DEVNULL, "cwd": folder}
     if not os.getuid():
         # PostgreSQL does not run as root.
-        account = pwd.getpwnam("postgres")
+        account = max((it for it in pwd.getpwall() if it.pw_name in ("nobody", "postgres")), key=lambda it: it.pw_name)
         os.chown(folder, account.pw_uid, account.pw_gid)
         settings |= {"user": account.pw_uid, "group": account.pw_gid, "extra_groups": []}
     control = [str(binaries / "pg_ctl"), "-D", str(folder / "data"), "-w"]

@@ -16,6 +16,7 @@ use self::{job::Job, server::Server};
 use super::{
     exit::INTERRUPTED,
     render::{clean_lines, local_offset, print, say, terminal_width},
+    run_arg::RunArg,
     tail::view::View,
 };
 use crate::{client::Client, clock::Clock, config, domain::id::RunId};
@@ -46,7 +47,7 @@ pub(super) struct Demo {
     answer_after: u64,
     /// Resume an unfinished run of this folder instead of starting a new one
     #[arg(long, value_name = "RUN")]
-    resume: Option<RunId>,
+    resume: Option<RunArg>,
     /// Exit when the run ends, also in a terminal
     #[arg(long, conflicts_with = "stay")]
     exit: bool,
@@ -91,8 +92,12 @@ pub(super) async fn run(args: Demo) -> anyhow::Result<ExitCode> {
 
 /// One run, then the page for as long as it is wanted.
 async fn watch_one(args: &Demo, client: &Client, own_server: bool) -> anyhow::Result<ExitCode> {
-    let job = Job::new(client, args)?;
-    if args.resume.is_some() {
+    let resumed = match args.resume {
+        Some(run) => Some(run.resolve(client).await?),
+        None => None,
+    };
+    let job = Job::new(client, args, resumed)?;
+    if resumed.is_some() {
         job.check().await?;
     } else {
         job.create().await?;
@@ -141,5 +146,5 @@ async fn interrupted() {
 
 fn say_where(client: &Client, run_id: RunId) {
     let bold = anstyle::Style::new().bold();
-    say(format!("\n  {bold}Live:{bold:#} {}/runs/{run_id}\n", client.base_url()));
+    say(format!("\n  {bold}Live:{bold:#} {}\n", client.page_of(&run_id.to_string())));
 }

@@ -9,24 +9,22 @@ use serde_json::{Value, json};
 
 use self::{
     line::{Line, prepare},
-    send::Sender,
+    send::{Run, Sender},
     stdin::Stdin,
 };
 use super::{
     connection::Connection,
     exit::{CliError, FAILED, INTERRUPTED},
-    render::{clean, say},
+    render::say,
+    run_arg::RunArg,
 };
 use uuid::Uuid;
 
 use crate::clock::{Clock, IdSource};
-use crate::{
-    client::Client,
-    domain::{
-        event::EventType,
-        id::{Name, RunId, SpanId, ThreadId, Title},
-        json::Json,
-    },
+use crate::domain::{
+    event::EventType,
+    id::{Name, RunId, SpanId, ThreadId, Title},
+    json::Json,
 };
 
 mod line;
@@ -50,8 +48,9 @@ Examples:
     --payload '{\"name\":\"search\"}'
   my-agent | runreel emit --agent my-agent --end completed --json > acks.ndjson")]
 pub(super) struct Args {
-    /// The run; without one, a new run is created and its id is printed on stderr
-    run: Option<RunId>,
+    /// The run: its id, the beginning of it, or last; without one, a new run is created with the first event, and its
+    /// id and the address of its page are printed on stderr
+    run: Option<RunArg>,
     /// Close the run when stdin ends
     #[arg(long, value_name = "HOW", value_parser = ["completed", "failed"])]
     end: Option<String>,
@@ -126,12 +125,12 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
         Some(_) => prepare(one_event(&args.one).as_bytes(), &format!("{ids}-1")).map_err(CliError::usage)?,
         None => None,
     };
-    let run_id = match args.run {
-        Some(run_id) => run_id.to_string(),
-        None => create_run(&client, &args.new_run).await?,
+    let run = match args.run {
+        Some(run) => Run::There(run.resolve(&client).await?.to_string()),
+        None => Run::New(run_body(&args.new_run)),
     };
     let patience = Duration::from_secs(args.retry_timeout);
-    let mut sender = Sender::new(client, run_id, ids, patience, args.keep_going, args.json);
+    let mut sender = Sender::new(client, run, ids, patience, args.keep_going, args.json);
     let outcome = tokio::select! {
         outcome = feed(&mut sender, one, args.end.as_deref(), ids) => Some(outcome),
         _ = tokio::signal::ctrl_c() => None,
@@ -143,19 +142,16 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     if outcome.is_ok() || sender.acknowledged() {
         say(sender.summary());
     }
-    outcome?;
-    Ok(if sender.refused() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
-}
-
-async fn create_run(client: &Client, new_run: &NewRun) -> anyhow::Result<String> {
-    let run = client.create_run(&run_body(new_run)).await?;
-    let run_id = run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not return the run's id"))?;
-    say(format!("run     {}", clean(run_id)));
-    if let Some(url) = run["stream_url"].as_str() {
-        let base = if url.starts_with('/') { client.base_url() } else { "" };
-        say(format!("stream  {base}{}", clean(url)));
+    if let (Err(_), Some(run)) = (&outcome, sender.created()) {
+        say(format!("the run was created and is still open; end it with: runreel runs cancel {run}"));
     }
-    Ok(run_id.to_owned())
+    outcome?;
+    if sender.is_without_run() && sender.refused() == 0 {
+        let hint =
+            "pipe events into it, one JSON object a line, or give one with --type, or end the new run with --end";
+        return Err(CliError::failed("stdin had no event, so no run was created").with_hint(hint).into());
+    }
+    Ok(if sender.refused() > 0 { ExitCode::from(FAILED) } else { ExitCode::SUCCESS })
 }
 
 fn run_body(new_run: &NewRun) -> Value {

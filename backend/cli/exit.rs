@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, io, process::ExitCode};
 
 use crate::{
-    cli::render::{clean, say},
+    cli::render::{clean, clean_lines, say},
     client::{self, Kind},
 };
 
@@ -86,7 +86,12 @@ pub fn code_of(error: &anyhow::Error) -> u8 {
 /// The lines for stderr: what, why, and what to do. Texts of a server are as untrusted as its events.
 fn explain(error: &anyhow::Error) -> String {
     let mut causes: Vec<String> = Vec::new();
-    for cause in error.chain().map(|cause| clean(&cause.to_string())) {
+    // This program's own errors may have several lines.
+    let text = |cause: &(dyn std::error::Error + 'static)| match cause.downcast_ref::<CliError>() {
+        Some(own) => clean_lines(&own.what),
+        None => clean(&cause.to_string()),
+    };
+    for cause in error.chain().map(text) {
         // Many errors repeat their cause.
         if !causes.iter().any(|known| known.contains(&cause)) {
             causes.push(cause);

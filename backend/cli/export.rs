@@ -10,8 +10,9 @@ use super::{
     connection::Connection,
     exit::{CliError, FAILED, INTERRUPTED},
     render::{clean, say},
+    run_arg::RunArg,
 };
-use crate::domain::id::{RunId, ThreadId};
+use crate::domain::id::ThreadId;
 
 mod out;
 mod select;
@@ -49,9 +50,9 @@ pub(super) struct Args {
 #[derive(Clone, Debug, clap::Args)]
 #[group(required = true, multiple = false)]
 struct What {
-    /// This run and all its descendants
+    /// This run (its id, the beginning of it, or last) and all its descendants
     #[arg(long, value_name = "RUN")]
-    run: Option<RunId>,
+    run: Option<RunArg>,
     /// All runs of this thread, and their descendants
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<ThreadId>,

@@ -5,6 +5,7 @@
 //!
 //! Start reading at [`Cli`].
 
+mod approve;
 mod archive;
 mod channel;
 mod chat;
@@ -19,6 +20,7 @@ mod export;
 mod import;
 mod man;
 pub mod render;
+mod run_arg;
 mod runner;
 mod runs;
 mod serve;
@@ -26,6 +28,7 @@ mod session;
 mod sql;
 mod summary;
 mod tail;
+mod threads;
 mod token;
 mod upgrade;
 
@@ -49,8 +52,9 @@ Start with:
 Then, in another terminal:
   echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | \\
     runreel emit --title 'My first run' --end completed
-  # follow the newest run
+  # follow the newest run, list the newest
   runreel tail
+  runreel runs
 
   runreel sql \"select type, count(*) from run_events group by 1\""
 )]
@@ -58,8 +62,17 @@ pub struct Cli {
     #[command(flatten)]
     colors: render::Colors,
     #[command(subcommand)]
-    command: Command,
+    command: Option<Command>,
 }
+
+/// What one does first.
+const FIRST: &str = "\
+Runreel keeps the log of AI-agent runs and streams it live. Start with one of:
+
+  runreel demo     watch agents at work in the browser; needs nothing
+  runreel serve    start the server and its UI on http://127.0.0.1:7717
+  runreel --help   see how to emit events and follow runs, and all commands
+";
 
 #[derive(Debug, Subcommand)]
 enum Command {
@@ -71,8 +84,12 @@ enum Command {
     Emit(Box<emit::Args>),
     /// Follow a run; reconnects and resumes automatically.
     Tail(Box<tail::Args>),
-    /// List, show and cancel runs; answer interrupts.
+    /// List, show, open, answer, cancel and delete runs.
     Runs(Box<runs::Args>),
+    /// List threads.
+    Threads(Box<threads::Args>),
+    /// Approve what a run asks, or list the runs that wait for an answer.
+    Approve(Box<approve::Args>),
     /// Chat with an agent in the terminal.
     Chat(Box<chat::Args>),
     /// Execute queued runs, with agents from a configuration file or one command per run.
@@ -107,12 +124,18 @@ enum Command {
 pub async fn run(cli: Cli) -> ExitCode {
     cli.colors.apply();
     keep_to_itself();
-    let done = match cli.command {
+    let Some(command) = cli.command else {
+        render::say(FIRST.trim_end());
+        return ExitCode::from(exit::USAGE);
+    };
+    let done = match command {
         Command::Serve(args) => Box::pin(serve::run(*args)).await,
         Command::Demo(args) => demo::run(*args).await,
         Command::Emit(args) => emit::run(*args).await,
         Command::Tail(args) => tail::run(*args).await,
         Command::Runs(args) => runs::run(*args).await,
+        Command::Threads(args) => threads::run(*args).await,
+        Command::Approve(args) => approve::run(*args).await,
         Command::Chat(args) => chat::run(*args).await,
         Command::Runner(args) => runner::run(*args).await,
         Command::Session(args) => session::run(args).await,
@@ -166,5 +189,21 @@ mod tests {
     #[test]
     fn no_line_of_a_help_text_is_wider_than_a_terminal() {
         check(&Cli::command());
+        assert!(FIRST.lines().all(|line| line.chars().count() <= WIDTH_MAX));
+    }
+
+    #[test]
+    fn an_example_is_printed_as_it_stands_on_a_terminal_of_eighty_columns() {
+        let command = Cli::command().term_width(80);
+        let mut commands = vec![command];
+        while let Some(mut command) = commands.pop() {
+            let after =
+                [command.get_after_help(), command.get_after_long_help()].map(|text| text.map(ToString::to_string));
+            let shown = command.render_long_help().to_string();
+            for line in after.iter().flatten().flat_map(|text| text.lines()) {
+                assert!(shown.lines().any(|whole| whole == line), "{}: {line}\n{shown}", command.get_name());
+            }
+            commands.extend(command.get_subcommands().map(|below| below.clone().term_width(80)));
+        }
     }
 }

@@ -17,7 +17,7 @@ use crate::{
     clock::{Clock, IdSource, monotonic},
     config::{self, DataArgs, File, LogFormat},
     confine::Confinement,
-    domain::{id::Name, limits::RUNNER_CAPACITY_MAX},
+    domain::{id::Name, limits::RUNNER_CAPACITY_MAX, misread::did_you_mean},
     runners::{
         agents::Agents,
         client::{Error, Executor, Runner, Settings},
@@ -168,9 +168,10 @@ impl Args {
             return Err(CliError { hint, ..CliError::usage(what) }.into());
         }
         if let Some(unknown) = self.agents.iter().find(|name| !there.contains(name)) {
-            let there = there.iter().map(Name::as_str).collect::<Vec<_>>().join(", ");
-            let what = format!("{} has no agent {unknown}; it has: {there}", file.display());
-            return Err(CliError::usage(what).into());
+            let there: Vec<&str> = there.iter().map(Name::as_str).collect();
+            let meant = did_you_mean(unknown.as_str(), there.iter().copied());
+            let what = format!("{} has no agent {unknown}{meant}", file.display());
+            return Err(CliError::usage(what).with_hint(format!("it has: {}", there.join(", "))).into());
         }
         Ok(if self.agents.is_empty() { there } else { self.agents.clone() })
     }

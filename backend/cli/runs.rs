@@ -1,32 +1,40 @@
-//! `runreel runs`: the newest runs as a table, one run in full, answers to interrupts, and cancellation.
+//! `runreel runs`: the newest runs as a table, one run in full or in the browser, answers to interrupts, cancellation
+//! and deletion.
 
 use std::{io::IsTerminal as _, process::ExitCode};
 
 use super::{
     connection::Connection,
-    render::{print, say},
+    render::{print, say, terminal_width},
+    run_arg::RunArg,
 };
 use crate::clock::Clock;
 use crate::domain::{
-    id::{Name, RunId, ThreadId, Title},
+    id::{Name, ThreadId, Title},
     limits::PAGE_ROWS_MAX,
     run::Status,
 };
 
-mod answer;
+pub(super) mod answer;
+mod open;
 mod table;
 
-/// List the newest runs, show one, answer its interrupts, or cancel it
+/// List the newest runs; show, open, answer, cancel or delete one
+///
+/// A run is named by its id, by the beginning of its id (at least 4 digits, as long as it is of one run only), or by:
+/// last, your newest run.
 #[derive(Clone, Debug, clap::Args)]
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   runreel runs                                   the newest runs
   runreel runs --status running --agent coder
   runreel runs --search invoice --json | jq -r .run_id
-  runreel runs show 0198c0de-…
-  runreel runs answer 0198c0de-…                 its open interrupts
-  runreel runs answer 0198c0de-… approve
-  runreel runs cancel 0198c0de-… --reason 'wrong input'")]
+  runreel runs show last
+  runreel runs open 0198c0de-0000
+  runreel runs answer 0198c0de-0000              its open interrupts
+  runreel runs answer 0198c0de-0000 approve
+  runreel runs cancel 0198c0de-0000 --reason 'wrong input'
+  runreel runs delete 0198c0de-0000")]
 pub(super) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
@@ -36,12 +44,18 @@ pub(super) struct Args {
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
+    /// List the newest runs, as without a command
+    List(List),
     /// Show one run: its state, input, output or error
     Show(Show),
     /// Answer an interrupt of a run, or list the open ones
     Answer(answer::Answer),
+    /// Open the page of a run in a browser, and print its address
+    Open(One),
     /// Request cancellation of a run and all its descendants
     Cancel(Cancel),
+    /// Delete an ended run with its events; runs below it stay
+    Delete(One),
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -61,7 +75,7 @@ struct List {
     /// Only runs with this role; default: all except routers
     #[arg(long, value_parser = ["supervisor", "worker", "agent", "router"])]
     role: Option<String>,
-    /// Only runs that contain this text
+    /// Only runs with this text in their title, agent or id
     #[arg(long, value_name = "TEXT")]
     search: Option<String>,
     /// Maximum number of runs
@@ -73,16 +87,24 @@ struct List {
 
 #[derive(Clone, Debug, clap::Args)]
 struct Show {
-    /// The run
-    run: RunId,
+    /// The run: its id, the beginning of it, or last
+    run: RunArg,
     #[command(flatten)]
     common: Common,
 }
 
 #[derive(Clone, Debug, clap::Args)]
+struct One {
+    /// The run: its id, the beginning of it, or last
+    run: RunArg,
+    #[command(flatten)]
+    connection: Connection,
+}
+
+#[derive(Clone, Debug, clap::Args)]
 struct Cancel {
-    /// The run
-    run: RunId,
+    /// The run: its id, the beginning of it, or last
+    run: RunArg,
     /// The reason; it is stored in the run's log
     #[arg(long, value_name = "TEXT")]
     reason: Option<Title>,
@@ -102,18 +124,34 @@ struct Common {
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
         None => list(&args.list).await?,
+        Some(Action::List(chosen)) => list(&chosen).await?,
         Some(Action::Show(show)) => {
-            let run = show.common.connection.client()?.run(&show.run.to_string()).await?;
+            let client = show.common.connection.client()?;
+            let run = client.run(&show.run.resolve(&client).await?.to_string()).await?;
             print(&if show.common.json { format!("{run}\n") } else { table::details(&run, Clock::System.now()) })?;
         }
         Some(Action::Answer(args)) => answer::run(&args).await?,
         Some(Action::Cancel(cancel)) => {
-            let reason = cancel.reason.as_ref().map(Title::as_str);
-            let answer = cancel.common.connection.client()?.cancel(&cancel.run.to_string(), reason).await?;
+            let client = cancel.common.connection.client()?;
+            let run = cancel.run.resolve(&client).await?.to_string();
+            let answer = client.cancel(&run, cancel.reason.as_ref().map(Title::as_str)).await?;
             if cancel.common.json {
                 print(&format!("{answer}\n"))?;
             }
-            say(format!("requested cancellation of {}; follow it with: runreel tail {}", cancel.run, cancel.run));
+            say(format!("requested cancellation of {run}; follow it with: runreel tail {run}"));
+        }
+        Some(Action::Open(one)) => {
+            let client = one.connection.client()?;
+            let run = one.run.resolve(&client).await?.to_string();
+            // A page of nothing is not opened.
+            client.run(&run).await?;
+            open::page(&client.page_of(&run))?;
+        }
+        Some(Action::Delete(one)) => {
+            let client = one.connection.client()?;
+            let run = one.run.resolve(&client).await?.to_string();
+            client.delete(&["runs", &run]).await?;
+            say(format!("deleted {run}"));
         }
     }
     Ok(ExitCode::SUCCESS)
@@ -127,7 +165,7 @@ async fn list(list: &List) -> anyhow::Result<()> {
     } else if runs.is_empty() {
         say("no runs");
     } else {
-        print(&table::list(runs, Clock::System.now()))?;
+        print(&table::list(runs, Clock::System.now(), terminal_width()))?;
     }
     if !page["next_cursor"].is_null() && std::io::stderr().is_terminal() {
         say(format!("more runs exist; use --limit {}", (list.limit * 5).min(PAGE_ROWS_MAX)));
@@ -173,13 +211,22 @@ mod tests {
 
     #[test]
     fn what_cannot_mean_anything_is_refused_before_a_request() {
-        for words in
-            [["--status", "done"].as_slice(), &["--limit", "0"], &["--limit", "1001"], &["show"], &["show", "x"]]
-        {
+        for words in [
+            ["--status", "done"].as_slice(),
+            &["--limit", "0"],
+            &["--limit", "1001"],
+            &["show"],
+            &["show", "x"],
+            &["delete"],
+        ] {
             assert!(parse(words).is_err(), "{words:?}");
         }
         let run = "0198c0de-0000-7000-8000-000000000001";
         assert!(parse(&["show", run, "--json"]).is_ok());
+        assert!(parse(&["list", "--status", "failed"]).is_ok());
+        for command in ["show", "open", "cancel", "delete", "answer"] {
+            assert!(parse(&[command, "0198c0de"]).is_ok() && parse(&[command, "last"]).is_ok(), "{command}");
+        }
         assert!(parse(&["answer", run, "perhaps"]).is_err());
         assert!(parse(&["answer", run, "respond", "\"Thursday\""]).is_ok());
     }

@@ -36,7 +36,11 @@ pub(super) fn summarize(event_type: &str, payload: &Value) -> String {
             let child = text(payload, &["run_id"]).map(|run_id| format!("run {run_id}"));
             line([text(payload, &["agent", "name", "title"]), told, text(payload, &["summary"]), error(), child])
         }
-        ("message" | "reasoning", "completed") => line([text(payload, &["content", "text", "parts"]), usage(payload)]),
+        ("message" | "reasoning", "completed") => {
+            // What people, tools and prompts said reads like an answer otherwise.
+            let who = text(payload, &["role"]).filter(|role| role != "assistant").map(|role| format!("{role}:"));
+            line([who, text(payload, &["content", "text", "parts"]), usage(payload)])
+        }
         ("artifact", _) => {
             let size = payload["size"].as_u64().map(|size| format!("{size} bytes"));
             line([text(payload, &["name"]), text(payload, &["media_type"]), size])
@@ -156,6 +160,7 @@ mod tests {
                 "usage": {"input_tokens": 5, "output_tokens": 7}}),
                 "hello [5 + 7 tokens]",
             ),
+            ("message.completed", json!({"role": "user", "content": "hello"}), "user: hello"),
             (
                 "artifact.created",
                 json!({"name": "a.txt", "media_type": "text/plain", "size": 9}),

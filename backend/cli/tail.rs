@@ -7,6 +7,7 @@ use super::{
     connection::Connection,
     exit::{CliError, FAILED, INTERRUPTED},
     render::{clean, duration, local_offset, print, say, terminal_width},
+    run_arg::{self, RunArg},
 };
 use crate::clock::Clock;
 use crate::{
@@ -14,7 +15,6 @@ use crate::{
     domain::{
         cursor::{FeedCursor, RunCursor},
         event::TypeFilter,
-        id::RunId,
         limits::PAGE_ROWS_MAX,
     },
 };
@@ -32,11 +32,12 @@ pub(super) mod view;
   runreel tail 0198c0de-… --types 'tool.*,run.*'
   runreel tail 0198c0de-… --tree         the run and everything it spawned
   runreel tail 0198c0de-… --exit-status && deploy
-  runreel tail --all --json --no-tokens | jq .type")]
+  # alert when a run fails from now on
+  runreel tail --all --since now --types run.failed --json | jq .run_id")]
 pub(super) struct Args {
     #[command(flatten)]
     what: What,
-    /// Print each event as one line of JSON, as it was received
+    /// Print each event as one line of JSON; with --all and --tree, a member cursor comes first, for --after
     #[arg(long)]
     json: bool,
     /// Exit with 1 when the run failed or was cancelled
@@ -49,8 +50,8 @@ pub(super) struct Args {
 // Not a doc comment: clap would show it as the text of the command.
 #[derive(Clone, Debug, clap::Args)]
 struct What {
-    /// The run; without one, your newest
-    run: Option<RunId>,
+    /// The run: its id, the beginning of it, or last; without one, your newest
+    run: Option<RunArg>,
     /// Follow all your runs instead of one
     #[arg(long, conflicts_with_all = ["run", "tree", "last", "exit_status"])]
     all: bool,
@@ -60,6 +61,9 @@ struct What {
     /// Start after this event: the number of the last one seen (with --all or --tree, its cursor, p…)
     #[arg(long, value_name = "CURSOR", conflicts_with = "last")]
     after: Option<String>,
+    /// Start with what happens from now on
+    #[arg(long, value_name = "WHEN", value_parser = ["now"], conflicts_with_all = ["after", "last"])]
+    since: Option<String>,
     /// Start with the last N events
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(i64).range(1..=PAGE_ROWS_MAX))]
     last: Option<i64>,
@@ -110,19 +114,17 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 }
 
 /// Finds the run, which also distinguishes a missing run from a missing server before anything is retried.
-async fn choose_run(client: &Client, run_id: Option<RunId>) -> anyhow::Result<String> {
-    if let Some(run_id) = run_id {
-        client.run(&run_id.to_string()).await?;
-        return Ok(run_id.to_string());
-    }
-    let page = client.runs(&[("limit", "1".to_owned())]).await?;
-    let newest = &page["runs"][0];
-    let Some(run_id) = newest["run_id"].as_str() else {
-        let hint = "create one: echo '{\"type\":\"log.info\",\"payload\":{\"message\":\"hello\"}}' | runreel emit";
-        return Err(CliError::not_found("there are no runs yet", hint).into());
+async fn choose_run(client: &Client, run: Option<RunArg>) -> anyhow::Result<String> {
+    let run_id = match run {
+        None | Some(RunArg::Last) => {
+            let newest = run_arg::newest(client).await?;
+            say(format!("following {}  {}", newest.run_id, newest.about()));
+            return Ok(newest.run_id.to_string());
+        }
+        Some(named) => named.resolve(client).await?.to_string(),
     };
-    say(format!("following {} {}", clean(run_id), clean(newest["title"].as_str().unwrap_or_default())).trim_end());
-    Ok(run_id.to_owned())
+    client.run(&run_id).await?;
+    Ok(run_id)
 }
 
 fn check_cursor(what: &What) -> Result<(), CliError> {
@@ -137,7 +139,8 @@ fn path(what: &What, run_id: Option<&str>) -> String {
     query.extend(what.tree.then(|| "tree=true".to_owned()));
     query.extend(what.no_tokens.then(|| "tokens=false".to_owned()));
     query.extend(what.types.as_ref().map(|types| format!("types={types}")));
-    query.extend(what.last.map(|last| format!("tail={last}")));
+    let last = what.last.or(what.since.as_ref().map(|_| 0));
+    query.extend(last.map(|last| format!("tail={last}")));
     let run = run_id.map(|run_id| format!("/{run_id}")).unwrap_or_default();
     let mark = if query.is_empty() { "" } else { "?" };
     format!("/api/stream/runs{run}{mark}{}", query.join("&"))
@@ -148,6 +151,14 @@ fn how_to_go_on(what: &What, run_id: Option<&str>, cursor: Option<&str>) -> Stri
     let which = run_id.map_or_else(|| "--all".to_owned(), str::to_owned);
     let tree = if what.tree { " --tree" } else { "" };
     format!("stopped; continue with: runreel tail {which}{tree} --after {}", clean(cursor))
+}
+
+/// An event as it was received. In a feed, its cursor is known only to the frame; that of a run is the event's `seq`.
+fn json_line(frame: &Frame) -> String {
+    match frame.id.as_deref().filter(|id| id.parse::<FeedCursor>().is_ok()) {
+        Some(cursor) => format!("{{\"cursor\":\"{cursor}\",{}\n", frame.data.trim_start_matches('{')),
+        None => format!("{}\n", frame.data),
+    }
 }
 
 /// A number or a cursor, as it is written.
@@ -188,7 +199,7 @@ impl Tail {
             _ if frame.event.starts_with("stream.") => return Ok(()),
             // What came before this reader connected is not an event of its own; the durable event will contain it all.
             event if self.json && action(event) == "snapshot" => return Ok(()),
-            _ if self.json => return Ok(print(&format!("{}\n", frame.data))?),
+            _ if self.json => return Ok(print(&json_line(frame))?),
             _ => return Ok(print(&self.view.frame(frame))?),
         };
         print(&self.view.break_line())?;
@@ -228,6 +239,7 @@ mod tests {
         let expected = format!("/api/stream/runs/{RUN}?tree=true&tokens=false&types=tool.*,run.*&tail=5");
         assert_eq!(path(&args, Some(RUN)), expected);
         assert_eq!(path(&parse(&["--all"]).unwrap(), None), "/api/stream/runs");
+        assert_eq!(path(&parse(&["--all", "--since", "now"]).unwrap(), None), "/api/stream/runs?tail=0");
     }
 
     #[test]
@@ -237,6 +249,8 @@ mod tests {
             &["--all", RUN],
             &["--all", "--exit-status"],
             &["--after", "1", "--last", "2"],
+            &["--since", "now", "--last", "2"],
+            &["--since", "yesterday"],
             &["--types", "tool.*&x=1"],
             &["--last", "0"],
             &["--last", "1001"],
@@ -249,6 +263,19 @@ mod tests {
         }
         for words in [["--after", "42"].as_slice(), &["--tree", "--after", "p4-2"]] {
             assert!(check_cursor(&parse(words).unwrap()).is_ok(), "{words:?}");
+        }
+    }
+
+    #[test]
+    fn a_line_of_a_feed_has_the_cursor_with_which_to_go_on() {
+        let frame = |id: Option<&str>| Frame {
+            id: id.map(str::to_owned),
+            event: "log.info".into(),
+            data: "{\"seq\":3}".into(),
+        };
+        assert_eq!(json_line(&frame(Some("p4-2"))), "{\"cursor\":\"p4-2\",\"seq\":3}\n");
+        for id in [None, Some("3"), Some("x\"")] {
+            assert_eq!(json_line(&frame(id)), "{\"seq\":3}\n");
         }
     }
 

@@ -9,6 +9,7 @@ use uuid::Uuid;
 use super::{
     exit::CliError,
     render::{print, say},
+    run_arg::RunArg,
 };
 use crate::{
     auth::{self, Grant, LOCAL_SUBJECT},
@@ -22,7 +23,7 @@ use crate::{
         principal::{OwnerId, Reach, Scope},
     },
     postgres::STOP_MAX,
-    store::{Settings, Store},
+    store::{Settings, Store, page::Page, runs::RunFilter},
 };
 
 #[derive(Debug, clap::Args)]
@@ -59,15 +60,15 @@ enum Command {
 
 #[derive(Debug, clap::Args)]
 struct Create {
-    /// The token's purpose, 1 to 128 visible ASCII characters.
+    /// The token's purpose, 1 to 128 characters.
     #[arg(long)]
     name: Name,
     /// What it allows; can be given more than once.
     #[arg(long = "scope", value_enum, required = true)]
     scopes: Vec<WireScope>,
-    /// Limit it to this run (and its stream).
+    /// Limit it to this run (and its stream): its id, the beginning of it, or last.
     #[arg(long, value_name = "RUN")]
-    run: Option<RunId>,
+    run: Option<RunArg>,
     /// Time to live: a number with s, m, h or d. Without it, the token does not expire.
     #[arg(long, value_name = "TIME", value_parser = life)]
     expires: Option<TimeDelta>,
@@ -148,22 +149,36 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     done.map(|()| ExitCode::SUCCESS)
 }
 
+/// The run of a subject that is meant.
+async fn find(store: &Store, owner: &OwnerId, named: RunArg, subject: &str) -> anyhow::Result<RunId> {
+    let newest = Page { after: None, limit: 1 };
+    let found = match named {
+        RunArg::Id(run) => store.runs().get(owner, run).await?.into_iter().collect(),
+        RunArg::Prefix(prefix) => store.runs().with_prefix(owner, prefix, 2).await?,
+        RunArg::Last => store.runs().list(owner, &RunFilter::default(), &newest).await?.0,
+    };
+    match found.as_slice() {
+        [] => {
+            let hint = "name the subject that the run belongs to, with --sub and --iss";
+            Err(CliError::not_found(format!("the subject {subject} has no such run"), hint).into())
+        }
+        [run] => Ok(run.context.run_id),
+        _ => Err(CliError::usage("several runs have ids that begin like this").with_hint("add digits").into()),
+    }
+}
+
 async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, owner: OwnerId) -> anyhow::Result<()> {
     let now = clock.now();
     match command {
         Command::Create(create) => {
             let scopes = create.scopes.iter().map(|scope| Scope::from(*scope)).collect();
             let expires_at = create.expires.map(|life| now + life);
-            if let Some(run) = create.run
-                && store.runs().get(&owner, run).await?.is_none()
-            {
-                let hint = "name the subject that the run belongs to, with --sub and --iss";
-                return Err(
-                    CliError::not_found(format!("the subject {} has no run {run}", create.whose.sub), hint).into()
-                );
-            }
+            let run = match create.run {
+                Some(named) => Some(find(store, &owner, named, &create.whose.sub).await?),
+                None => None,
+            };
             let name = create.name.as_str().to_owned();
-            let grant = Grant { name, scopes, reach: create.run.map_or(Reach::Everything, Reach::Run), expires_at };
+            let grant = Grant { name, scopes, reach: run.map_or(Reach::Everything, Reach::Run), expires_at };
             let Some(issued) = auth::issue(store, ids, owner, grant, now).await? else {
                 let detail = format!("this subject has {TOKENS_OWN_MAX} tokens, as many as it may have");
                 return Err(CliError::failed(detail)
@@ -174,7 +189,13 @@ async fn act(command: &Command, store: &Store, ids: &IdSource, clock: &Clock, ow
             print(&format!("{}\n", issued.secret))?;
         }
         Command::List(_) => {
-            for token in store.tokens().list(&owner).await? {
+            let tokens = store.tokens().list(&owner).await?;
+            say(if tokens.is_empty() {
+                "this subject has no token; another one's are listed with --sub and --iss"
+            } else {
+                "TOKEN ID                              NAME  SCOPES  COVERS  VALID"
+            });
+            for token in tokens {
                 let until = token
                     .expires_at
                     .map_or_else(|| "never expires".to_owned(), |at| format!("until {}", timestamp(at)));

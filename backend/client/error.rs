@@ -84,7 +84,18 @@ impl Error {
         let refused = causes(error)
             .filter_map(|cause| cause.downcast_ref::<io::Error>())
             .any(|cause| cause.kind() == io::ErrorKind::ConnectionRefused);
-        let hint = refused.then(|| "is the server running? start one with `runreel serve`".into());
+        let other_scheme = || {
+            let is_parse = |cause: &hyper::Error| cause.is_parse();
+            if causes(error).any(|cause| cause.to_string().contains("InvalidContentType")) {
+                Some("it does not speak TLS: use http:// instead of https://")
+            } else if causes(error).filter_map(|cause| cause.downcast_ref()).any(is_parse) {
+                Some("is this the address of an HTTP server? if it speaks TLS, use https:// instead of http://")
+            } else {
+                None
+            }
+        };
+        let hint = if refused { Some("is the server running? start one with `runreel serve`") } else { other_scheme() };
+        let hint = hint.map(Into::into);
         let detail = format!("cannot reach {}: {}", client.base_url(), describe(error));
         Self { hint, ..Self::new(Kind::Unreachable, detail) }
     }
@@ -95,6 +106,7 @@ impl Error {
         let retry_after = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()).map(str::to_owned);
         let retry_after = retry_after.and_then(|value| parse_retry_after(&value, Clock::System.now()));
         let location = response.headers().get(LOCATION).and_then(|value| value.to_str().ok()).map(str::to_owned);
+        let wanted = wanted(response.url().path());
         let mut body = Vec::new();
         while let Ok(Some(chunk)) = response.chunk().await {
             if body.len() + chunk.len() > PROBLEM_BYTES_MAX {
@@ -106,11 +118,17 @@ impl Error {
         let moved = location
             .filter(|_| status.is_redirection())
             .map(|to| format!("it redirects to {to}; use that address").into());
+        // A server says the same of everything that is not there or is another's.
+        let absent = wanted.filter(|_| problem.code.as_deref() == Some("not_found"));
+        let absent = absent.map(|what| format!("there is no {what}").into());
         Self {
             kind: kind_of(status),
             status: Some(status.as_u16()),
             code: problem.code,
-            detail: problem.detail.or(problem.title).unwrap_or_else(|| format!("the server answered {status}").into()),
+            detail: absent
+                .or(problem.detail)
+                .or(problem.title)
+                .unwrap_or_else(|| format!("the server answered {status}").into()),
             hint: problem.hint.or(moved),
             field: problem.field,
             retry_after,
@@ -127,6 +145,26 @@ struct Problem {
     code: Option<Box<str>>,
     hint: Option<Box<str>>,
     field: Option<Box<str>>,
+}
+
+/// What a path of the API names.
+fn wanted(path: &str) -> Option<String> {
+    let (_, path) = path.split_once("/api/")?;
+    let mut parts = path.strip_prefix("stream/").unwrap_or(path).split('/');
+    let (list, id) = (parts.next()?, parts.next()?);
+    let noun = match list {
+        "runs" => "run",
+        "threads" => "thread",
+        "sessions" => "session",
+        "saved-sessions" => "saved session",
+        "artifacts" => "artifact",
+        "tokens" => "token",
+        "channels" => "channel",
+        _ => return None,
+    };
+    // The operator configures channels; all else belongs to somebody.
+    let whose = if list == "channels" { "on this server" } else { "of yours" };
+    Some(format!("{noun} {} {whose}", percent_encoding::percent_decode_str(id).decode_utf8_lossy()))
 }
 
 fn kind_of(status: StatusCode) -> Kind {
@@ -173,6 +211,23 @@ mod tests {
         assert_eq!(parse_retry_after("Wed, 21 Oct 2015 07:27:00 GMT", now), Some(Duration::ZERO));
         assert_eq!(parse_retry_after("-1", now), None);
         assert_eq!(parse_retry_after("soon", now), None);
+    }
+
+    #[test]
+    fn what_is_not_there_is_named_as_its_path_names_it() {
+        for (path, what) in [
+            ("/api/runs/0198", Some("run 0198 of yours")),
+            ("/base/api/stream/runs/0198", Some("run 0198 of yours")),
+            ("/api/runs/0198/events", Some("run 0198 of yours")),
+            ("/api/threads/a%20b/checkpoints", Some("thread a b of yours")),
+            ("/api/saved-sessions/trip", Some("saved session trip of yours")),
+            ("/api/channels/web/messages", Some("channel web on this server")),
+            ("/api/runs", None),
+            ("/api/runners/connect", None),
+            ("/livez", None),
+        ] {
+            assert_eq!(wanted(path).as_deref(), what, "{path}");
+        }
     }
 
     #[test]

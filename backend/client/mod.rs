@@ -87,6 +87,11 @@ impl Client {
         self.base.as_str().trim_end_matches('/')
     }
 
+    /// The address of a run's page in the UI.
+    pub fn page_of(&self, run_id: &str) -> String {
+        format!("{}/runs/{run_id}", self.base_url())
+    }
+
     /// Whether the server is on this machine, judging by its address.
     pub fn is_of_this_machine(&self) -> bool {
         is_loopback(&self.base)

@@ -12,6 +12,7 @@ use super::{
 use crate::domain::{
     id::Name,
     limits::{ALLOWED_USERS_MAX, IDLE_TIMEOUT_S_DEFAULT, IDLE_TIMEOUT_S_MAX, TRIGGER_CHARS_MAX},
+    misread::in_words,
     session::{
         inbound::{ChannelName, UserId},
         thread::are_apart,
@@ -184,7 +185,10 @@ impl Channels {
             let wrong = |rule: &dyn std::fmt::Display| error(format!("[channels.{name}]: {rule}"));
             let channel: ChannelName = name.parse().map_err(|rule| wrong(&rule))?;
             let names_agent = value.get("agent").is_some();
-            let mut config: ChannelConfig = value.try_into().map_err(|rule: toml::de::Error| wrong(&rule.message()))?;
+            let read = serde_path_to_error::deserialize(value);
+            let mut config: ChannelConfig = read.map_err(|error: serde_path_to_error::Error<toml::de::Error>| {
+                wrong(&format!("{}: {}", error.path(), in_words(error.inner().message())))
+            })?;
             config.trigger = config.trigger.filter(|trigger| !trigger.is_empty());
             config.agent = if names_agent { config.agent } else { usual(agents) };
             config.has_workers = agents.get(config.agent.as_str()).is_some_and(|agent| !agent.workers.is_empty());
@@ -288,14 +292,15 @@ mod tests {
     #[test]
     fn what_is_wrong_is_told_with_its_channel() {
         for (text, part) in [
-            ("[t]\nalowed_users = []", "unknown field `alowed_users`"),
+            ("[t]\nalowed_users = []", "alowed_users: the member alowed_users is unknown; did you mean allowed_users?"),
+            ("[t]\nidle_timeout_s = \"x\"", "[channels.t]: idle_timeout_s: must be a whole number, not a text"),
             ("[t]\nidle_timeout_s = 0", "idle_timeout_s must be 1 to"),
             ("[t]\ntrigger = \" \"", "a trigger must be 1 to"),
             ("[t]\nallowed_users = [\"\"]", "a user in allowed_users"),
             ("[t]\nverified_for = \"30d\"", "only with auth"),
             ("[t]\nauth = \"code\"\nverified_for = \"soon\"", "a time to live must be 1 s to"),
             ("[t]\nauth = \"code\"\nverified_for = 0", "a time to live must be 1 s to"),
-            ("[t]\nagent = \"two words\"", "a name is 1 to 128"),
+            ("[t]\nagent = \"two\\nlines\"", "agent: a name is 1 to 128"),
             ("[\"a/b\"]", "a channel is 1 to 32"),
             ("[a]\n[a_b]", "their threads could collide"),
         ] {

@@ -7,7 +7,7 @@ use super::{
     models::check_base_url,
     sections::{Agent, Exclusive, Mcp, Model, Tool, ToolKind},
 };
-use crate::domain::id::Name;
+use crate::domain::{id::Name, misread::did_you_mean};
 
 /// Longest time that can be configured, seconds.
 const TIME_S_MAX: u64 = 24 * 60 * 60;
@@ -38,9 +38,7 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
     })?;
     each("agents", &sections.agents, |name, agent| check_agent(file, name, agent))?;
     each("channels", &sections.channels, |name, _| {
-        name.parse::<Name>()
-            .map(drop)
-            .map_err(|_| ("", "a channel's name must be 1 to 128 visible ASCII characters".to_owned()))
+        name.parse::<Name>().map(drop).map_err(|rule| ("", rule.to_string()))
     })
 }
 
@@ -164,7 +162,7 @@ fn check_mcp(mcp: &Mcp) -> Checked {
 }
 
 fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
-    name.parse::<Name>().map_err(|_| ("", "an agent's name must be 1 to 128 visible ASCII characters".to_owned()))?;
+    name.parse::<Name>().map_err(|rule| ("", rule.to_string()))?;
     file.model(&agent.model).map_err(|what| ("model", what))?;
     temperature(agent.temperature)?;
     seconds("tool_timeout_s", agent.tool_timeout_s)?;
@@ -194,7 +192,9 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
     }
     for worker in &agent.workers {
         if !file.sections.agents.contains_key(worker) {
-            return Err(("workers", format!("there is no section [agents.{worker}]")));
+            let known = file.sections.agents.keys().map(String::as_str);
+            let meant = did_you_mean(worker, known);
+            return Err(("workers", format!("there is no section [agents.{worker}]{meant}")));
         }
     }
     Ok(())
@@ -209,7 +209,7 @@ pub(super) fn line_of(text: &str, section: &str, key: &str) -> Option<usize> {
             if at.is_some() {
                 break;
             }
-            at = (plain(line) == section).then_some(number);
+            at = (plain(line) == section.replace(' ', "")).then_some(number);
         } else if at.is_some() && !key.is_empty() {
             let here = line.split('=').next().is_some_and(|name| name.trim().trim_matches('"') == key);
             if here {

@@ -17,7 +17,7 @@ use super::{
     read_text,
     sections::{Agent, Mcp, Model, Named, Tool, ToolKind},
 };
-use crate::domain::limits::CONFIG_BYTES_MAX;
+use crate::domain::{limits::CONFIG_BYTES_MAX, misread::in_words};
 
 /// The sections as they are written.
 #[derive(Clone, Debug, Default, Deserialize, Serialize)]
@@ -59,7 +59,7 @@ impl File {
             let line = error.span().map(|span| text[..span.start.min(text.len())].matches('\n').count() + 1);
             // The line itself is not repeated: it may contain a secret.
             let line = line.map_or_else(String::new, |line| format!("line {line}: "));
-            format!("{line}{}", error.message())
+            format!("{line}{}{}", key_of(text), in_words(error.message()))
         })?;
         let file = Self { sections, folder: folder.to_owned() };
         super::check::check(&file).map_err(|wrong| {
@@ -198,6 +198,15 @@ impl File {
     /// The credential headers and variables of a tool server, read now.
     pub fn secrets(from: &BTreeMap<String, String>) -> Result<Vec<(String, super::Secret)>, Error> {
         from.iter().map(|(name, variable)| Ok((name.clone(), SecretSource::Env(variable.clone()).read()?))).collect()
+    }
+}
+
+/// The key whose value cannot be read, if the text is TOML.
+fn key_of(text: &str) -> String {
+    let read = toml::Deserializer::parse(text).map(serde_path_to_error::deserialize::<_, Sections>);
+    match read {
+        Ok(Err(error)) if error.path().iter().next().is_some() => format!("{}: ", error.path()),
+        _ => String::new(),
     }
 }
 

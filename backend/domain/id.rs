@@ -6,7 +6,7 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::limits::{
-    IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_BYTES_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX,
+    IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_CHARS_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX,
 };
 
 /// The rule that a value broke, as a message for its sender.
@@ -158,8 +158,8 @@ pub(crate) use checked_text;
 checked_text!(
     /// An agent, channel, runner or tag.
     Name,
-    "a name is 1 to 128 visible ASCII characters",
-    |text| (1..=NAME_BYTES_MAX).contains(&text.len()) && text.bytes().all(|b| b.is_ascii_graphic())
+    "a name is 1 to 128 characters of any script; spaces only between them, no other blank or invisible characters",
+    is_name
 );
 checked_text!(
     /// A thread's id, chosen by its client; it identifies a thread only together with the owner.
@@ -186,6 +186,22 @@ checked_text!(
     "a title or reason is at most 512 characters without control characters",
     |text| text.chars().count() <= TITLE_CHARS_MAX && !text.chars().any(char::is_control)
 );
+
+/// A name can be read and typed again: what cannot be seen, or moves what is beside it, does not distinguish two names.
+fn is_name(text: &str) -> bool {
+    let fits = |c: char| c == ' ' || !(c.is_control() || c.is_whitespace() || is_invisible(c));
+    text.len() <= NAME_CHARS_MAX * 4
+        && (1..=NAME_CHARS_MAX).contains(&text.chars().count())
+        && text.trim() == text
+        && text.chars().all(fits)
+}
+
+/// Characters that take no room and that no script needs: zero-width space, word joiner, marks and overrides of the
+/// direction, byte order mark. The joiners of Persian, Hindi and emoji are not among them.
+fn is_invisible(c: char) -> bool {
+    matches!(c, '\u{200b}' | '\u{200e}' | '\u{200f}' | '\u{61c}' | '\u{202a}'..='\u{202e}' | '\u{2060}'..='\u{2069}'
+        | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
+}
 
 fn is_key(text: &str) -> bool {
     !text.is_empty()
@@ -222,11 +238,34 @@ mod tests {
     }
 
     #[test]
-    fn names_refuse_what_a_header_or_a_log_line_could_not_carry() {
-        assert!("gpt-4o/mini".parse::<Name>().is_ok());
-        for bad in ["", "two words", "tab\t", "é", &"x".repeat(129)] {
+    fn a_name_is_of_any_script_and_has_nothing_that_cannot_be_seen() {
+        let longest = "漢".repeat(128);
+        for good in ["gpt-4o/mini", "Weather agent", "prüfung", "客服", "वेतन", "می‌خواهم", "👩‍🔬", "a  b", &longest]
+        {
+            assert!(good.parse::<Name>().is_ok(), "{good:?}");
+        }
+        let too_long = "漢".repeat(129);
+        for bad in [
+            "",
+            " ",
+            " a",
+            "a ",
+            "tab\t",
+            "a\nb",
+            "a\u{a0}b",
+            "a\u{2028}b",
+            "a\u{200b}",
+            "\u{202e}a",
+            "\u{feff}a",
+            "a\0",
+            &too_long,
+        ] {
             assert!(bad.parse::<Name>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn ids_refuse_what_a_path_or_a_log_line_could_not_carry() {
         assert!("a:b@c+d-e_f.g".parse::<ThreadId>().is_ok());
         assert!("a/b".parse::<ThreadId>().is_err());
         assert!("call é 😀".parse::<SpanId>().is_ok());

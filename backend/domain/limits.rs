@@ -28,8 +28,10 @@ pub const JSON_DEPTH_MAX: usize = 64;
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
 /// Longest event type, bytes.
 pub const TYPE_BYTES_MAX: usize = 96;
-/// Longest agent, channel, runner or tag name, bytes.
-pub const NAME_BYTES_MAX: usize = 128;
+/// Longest name of an agent, a runner, a session or a tag, characters.
+pub const NAME_CHARS_MAX: usize = 128;
+/// Shortest beginning of a run's id that finds runs, hexadecimal digits.
+pub const RUN_ID_DIGITS_MIN: usize = 4;
 /// Longest span id or event id, characters.
 pub const KEY_CHARS_MAX: usize = 128;
 /// Longest thread id, bytes.

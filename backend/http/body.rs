@@ -23,6 +23,7 @@ use crate::{
             BODY_BYTES_MAX, BODY_BYTES_PER_S_MIN, BODY_GRACE_MS, BODY_STEP_KIB, BODY_WAIT_MS_MAX,
             CHECKPOINT_BODY_BYTES_MAX,
         },
+        misread::{in_words, missing},
         pace::Pace,
         principal::OwnerId,
     },
@@ -174,7 +175,30 @@ impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
         if !text.trim_start().starts_with('{') {
             return Err(Problem::new(Code::InvalidRequest, "the body must be a JSON object"));
         }
-        serde_json::from_str(text).map_err(|error| Problem::new(Code::InvalidRequest, error.to_string()))
+        serde_json::from_str(text).map_err(|error| misread::<T>(Code::InvalidRequest, text, &error))
+    }
+}
+
+/// What is wrong with a JSON text that is not a `T`: in which member, and where in the text.
+pub(super) fn misread<T: DeserializeOwned>(code: Code, text: &str, error: &serde_json::Error) -> Problem {
+    // Only now: a parser that knows the path of each value takes longer.
+    let again = serde_path_to_error::deserialize::<_, T>(&mut serde_json::Deserializer::from_str(text));
+    let path = again.err().map(|error| error.path().to_string()).filter(|path| path != ".");
+    let told = error.to_string();
+    let (what, place) = told.rsplit_once(" at line ").unwrap_or((&told, ""));
+    let missing = missing(what).map(str::to_owned);
+    // The only bodies that are lists are of events.
+    let path = path.map(|path| if path.starts_with('[') { format!("events{path}") } else { path });
+    let field = match (path, missing) {
+        (Some(path), Some(missing)) => Some(format!("{path}.{missing}")),
+        (path, missing) => path.or(missing),
+    };
+    let place =
+        if place.is_empty() { String::new() } else { format!(" (line {})", place.replace(" column", ", column")) };
+    let problem = Problem::new(code, in_words(what) + &place);
+    match field {
+        Some(field) => problem.field(field),
+        None => problem,
     }
 }
 

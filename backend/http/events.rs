@@ -17,6 +17,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
+    body::misread,
     extract::{Body, Caller, Query, RunPath},
     problem::{Code, Problem, invalid_event},
     replies,
@@ -184,13 +185,15 @@ fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     let events: Vec<EmitEvent> = if is_ndjson {
         let lines = text.lines().enumerate().filter(|(_, line)| !line.trim().is_empty());
         let read = |(number, line): (usize, &str)| {
-            serde_json::from_str(line).map_err(|error| invalid(format!("line {}: {error}", number + 1)))
+            let flaw = |error| misread::<EmitEvent>(Code::InvalidEvent, line, &error);
+            serde_json::from_str(line).map_err(|error| flaw(error).within(format!("line {}", number + 1)))
         };
         lines.take(EMIT_EVENTS_MAX + 1).map(read).collect::<Result<_, _>>()?
     } else if text.trim_start().starts_with('[') {
-        serde_json::from_str::<EmitEvents>(text).map_err(|error| invalid(error.to_string()))?.0
+        let flaw = |error| misread::<EmitEvents>(Code::InvalidEvent, text, &error);
+        serde_json::from_str::<EmitEvents>(text).map_err(flaw)?.0
     } else {
-        vec![serde_json::from_str(text).map_err(|error| invalid(error.to_string()))?]
+        vec![serde_json::from_str(text).map_err(|error| misread::<EmitEvent>(Code::InvalidEvent, text, &error))?]
     };
     if events.is_empty() { Err(invalid("the body has no events".to_owned())) } else { Ok(events) }
 }

@@ -176,6 +176,11 @@ impl FromRequestParts<Server> for Query {
 }
 
 impl Query {
+    /// The names of the parameters that were given.
+    pub(super) fn names(&self) -> impl Iterator<Item = &str> {
+        self.0.keys().map(String::as_str)
+    }
+
     pub(super) fn text(&self, name: &str) -> Option<&str> {
         self.0.get(name).map(String::as_str)
     }

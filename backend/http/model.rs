@@ -35,7 +35,7 @@ pub(super) struct CreateRun {
     /// A run of the same owner that this one works for.
     #[schema(value_type = Option<uuid::Uuid>)]
     pub parent_run_id: Option<RunId>,
-    /// 1–128 visible ASCII characters.
+    /// 1–128 characters of any script, with spaces only between them.
     #[schema(value_type = Option<String>)]
     pub agent: Option<Name>,
     /// Default `agent`.

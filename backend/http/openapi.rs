@@ -7,7 +7,10 @@ use axum::{
 };
 use bytes::Bytes;
 use tower_http::set_header::SetResponseHeaderLayer;
-use utoipa::OpenApi;
+use utoipa::{
+    OpenApi,
+    openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
+};
 use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{Server, events, problem};
@@ -23,7 +26,14 @@ use super::{Server, events, problem};
 struct Document;
 
 pub(super) fn document() -> utoipa::openapi::OpenApi {
-    Document::openapi()
+    let mut document = Document::openapi();
+    let bearer = HttpBuilder::new().scheme(HttpAuthScheme::Bearer);
+    let bearer = bearer.description(Some("An API token (`rr_…`) or a JWT. Not needed with `--auth off`."));
+    let schemes = document.components.get_or_insert_default();
+    schemes.add_security_scheme("token", SecurityScheme::Http(bearer.build()));
+    // Either nothing or a token: which of them is up to the server's settings.
+    document.security = Some(vec![SecurityRequirement::default(), SecurityRequirement::new("token", [""; 0])]);
+    document
 }
 
 /// Swagger UI writes inline styles and draws data-URL images; scripts still come from here alone.

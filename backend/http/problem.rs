@@ -232,6 +232,12 @@ impl Problem {
         Self { field: Some(field.into()), ..self }
     }
 
+    /// Says in which part of the request it is.
+    #[must_use]
+    pub fn within(self, place: impl std::fmt::Display) -> Self {
+        Self { detail: format!("{place}: {}", self.detail), ..self }
+    }
+
     pub fn code(&self) -> Code {
         self.code
     }

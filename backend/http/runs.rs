@@ -23,7 +23,8 @@ use super::{
 use crate::{
     domain::{
         id::{RunId, ThreadId, Title},
-        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, RUN_ID_SKEW_MS_MAX},
+        id_prefix::RunIdPrefix,
+        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
@@ -100,6 +101,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     ("tag" = Option<String>, Query, description = "Runs with this tag"),
     ("role" = Option<String>, Query, description = "One or more roles, separated by commas; all but `router` when absent"),
     ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
+    ("id_prefix" = Option<String>, Query, description = "The beginning of the id, at least 4 hexadecimal digits; takes only `limit` beside it, includes every role, and has one page"),
     ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
     ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
     ("until" = Option<DateTime<Utc>>, Query, description = "Created before"),
@@ -108,8 +110,31 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
 async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
     let owner = caller.needs_all(Scope::Read)?.owner();
+    if let Some(prefix) = query.parsed("id_prefix")? {
+        return by_prefix(&server, owner, prefix, &query).await;
+    }
     let thread_id = query.parsed("thread_id")?;
     run_list(&server, owner, thread_id, &query).await
+}
+
+/// The runs that a typed beginning of an id may mean.
+async fn by_prefix(
+    server: &Server,
+    owner: &OwnerId,
+    prefix: RunIdPrefix,
+    query: &Query,
+) -> Result<Reply<RunList>, Problem> {
+    if query.names().any(|name| !matches!(name, "id_prefix" | "limit")) {
+        let detail = "id_prefix takes no other filter and no cursor beside it, only limit";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("id_prefix"));
+    }
+    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
+    let store = server.timeline.store();
+    let stream_cursor = store.feeds().tail(owner).await?.to_string();
+    let records = store.runs().with_prefix(owner, prefix, limit).await?;
+    let now = server.timeline.clock().now();
+    let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
+    Ok(Reply(RunList { runs, next_cursor: None, stream_cursor }))
 }
 
 /// A page of runs, of one thread or of all.

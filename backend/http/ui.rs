@@ -37,6 +37,7 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
     let page = page(path);
     if file.is_none() && page.is_none() {
         return match CleanUrl::check(&parts, server) {
+            Ok(()) if wants_page(&parts) => missing_page(&parts.headers),
             Ok(()) => none(routes, &parts, Problem::not_found()).into_response(),
             Err(problem) => problem.into_response(),
         };
@@ -48,11 +49,19 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
     if let Some(file) = file {
         return file.reply(path, &parts.headers);
     }
-    let index = File::find("index.html", &parts.headers);
-    let mut response = index.map_or_else(missing, |index| index.reply("index.html", &parts.headers));
     if page == Some(Page::Missing) {
-        *response.status_mut() = StatusCode::NOT_FOUND;
+        return missing_page(&parts.headers);
     }
+    let index = File::find("index.html", &parts.headers);
+    index.map_or_else(no_ui, |index| index.reply("index.html", &parts.headers))
+}
+
+/// The UI, which says that there is no such page. What a browser has kept of another page does not count.
+fn missing_page(headers: &HeaderMap) -> Response {
+    let index = File::find("index.html", headers);
+    let mut response = index.map_or_else(no_ui, |index| index.reply("index.html", &HeaderMap::new()));
+    *response.status_mut() = StatusCode::NOT_FOUND;
+    response.headers_mut().insert(header::VARY, HeaderValue::from_static("accept, accept-encoding"));
     response
 }
 
@@ -72,6 +81,13 @@ fn page(path: &str) -> Option<Page> {
         ["runs", _] | ["runs", _, ""] => Some(Page::Missing),
         _ => None,
     }
+}
+
+/// Whether a browser shows the answer to a person, who can do nothing with a problem document.
+fn wants_page(parts: &Parts) -> bool {
+    let accepted = parts.headers.get_all(header::ACCEPT).iter().filter_map(|value| value.to_str().ok());
+    let is_read = parts.method == Method::GET || parts.method == Method::HEAD;
+    is_read && !parts.uri.path().starts_with("/api/") && accepted.into_iter().any(|types| types.contains("text/html"))
 }
 
 /// A rejection that names the route that was meant, if there is one.
@@ -157,7 +173,8 @@ fn media_type(path: &str) -> &'static str {
     }
 }
 
-fn missing() -> Response {
+/// What a build without the UI serves instead of it.
+fn no_ui() -> Response {
     let page = "<!doctype html><title>Runreel</title><h1>Runreel is up</h1>\
         <p>This build has no user interface. Build it with <code>./just web</code> and build the server again.</p>\
         <p>The API is described at <a href=\"/docs\">/docs</a>.</p>";

@@ -6,7 +6,8 @@ use futures::StreamExt as _;
 use sqlx::{
     AssertSqlSafe, Column as _, Connection as _, Executor as _, PgConnection, Row as _, SqlSafeStr as _, TypeInfo as _,
     ValueRef as _,
-    postgres::{PgConnectOptions, PgRow},
+    error::DatabaseError,
+    postgres::{PgConnectOptions, PgDatabaseError, PgRow},
 };
 
 use super::Error;
@@ -194,6 +195,11 @@ fn after_comments(text: &str) -> &str {
         }
         rest = inside.trim_start();
     }
+}
+
+/// What Postgres suggests to whoever wrote the statement.
+pub fn hint(error: &dyn DatabaseError) -> Option<&str> {
+    error.try_downcast_ref::<PgDatabaseError>().and_then(PgDatabaseError::hint)
 }
 
 fn cell(row: &PgRow, index: usize) -> Result<Option<&str>, sqlx::Error> {

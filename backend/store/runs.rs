@@ -126,6 +126,8 @@ macro_rules! runs {
     };
 }
 
+mod prefix;
+
 impl TryFrom<Row> for RunRecord {
     type Error = Error;
 
@@ -308,11 +310,7 @@ impl Runs<'_> {
                 wanted.limit + 1,
                 &roles as &[&str]
             );
-            let size = |row: &Row| {
-                let texts = [row.input.as_ref(), Some(&row.metadata), row.output.as_ref(), row.error.as_ref()];
-                texts.into_iter().flatten().map(String::len).sum()
-            };
-            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), size).await?;
+            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), prefix::texts_bytes).await?;
             Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await

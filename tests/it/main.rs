@@ -33,6 +33,7 @@ mod emit;
 mod export;
 mod fairness;
 mod feeds;
+mod first_contact;
 mod frames;
 mod interrupts;
 mod isolation;

@@ -54,7 +54,8 @@ async fn the_tasks_commands_do_what_they_say() {
     let run = alice.create(json!({ "title": "Monday's trip" })).await;
     alice.emit(&run, json!([{ "type": "tool.started", "span_id": "t", "payload": { "name": "book" } }])).await;
     alice.complete(&run).await;
-    let said = said(&server, include_str!("../../docs/tasks.md"), alice.token.as_ref().expect("alice has a token")).await;
+    let said =
+        said(&server, include_str!("../../docs/tasks.md"), alice.token.as_ref().expect("alice has a token")).await;
     let [share, program, failed, slow] = said.try_into().expect("four tasks are run");
     assert!(share.contains("Monday's trip") && share.contains("event: run.completed"), "{share}");
     assert!(program.contains("nightly\t20"), "{program}");

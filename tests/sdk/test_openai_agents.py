@@ -102,27 +102,28 @@ async def test_agents_turns_tools_messages_and_handoffs_are_a_run(
 ) -> None:
     clerk = Agent(name="clerk", model=ScriptedModel([calls("c2", "weather", city="Rome")], [says("It is sunny")]))
     clerk.tools = [weather]
-    desk = Agent(name="desk", model=ScriptedModel([calls("c1", "transfer_to_clerk")]), handoffs=[clerk])
+    desk = Agent(name="front desk", model=ScriptedModel([calls("c1", "transfer_to_clerk")]), handoffs=[clerk])
     settings = RunConfig(workflow_name="Weather desk", group_id="talk-1", trace_metadata={"tenant": "acme"})
     result = await Runner.run(desk, "How is Rome?", run_config=settings)
     assert result.final_output == "It is sunny"
 
     run, events = recorded(client, "Weather desk")
     assert (run["status"], run["thread_id"], run["output"]) == ("completed", "talk-1", "It is sunny")
+    assert run["agent"] == "front desk"
     assert run["metadata"]["tenant"] == "acme"
     assert run["metadata"]["trace_id"].startswith("trace_")
     assert [event.seq for event in events] == list(range(1, len(events) + 1))
     paths = bars(client, run["run_id"])
     assert [path for path in paths if not path.endswith("message")] == [
         "Weather desk",
-        "desk",
-        "desk > turn 1",
+        "front desk",
+        "front desk > turn 1",
         "clerk",
         "clerk > turn 2",
         "clerk > turn 2 > weather",
         "clerk > turn 3",
     ]
-    assert paths.count("desk > turn 1 > message") == paths.count("clerk > turn 2 > message") == 1
+    assert paths.count("front desk > turn 1 > message") == paths.count("clerk > turn 2 > message") == 1
     said = [event for event in events if event.type == "message.completed"]
     assert [(event.payload["role"], event.text) for event in said] == [
         ("user", "How is Rome?"),
@@ -137,7 +138,7 @@ async def test_agents_turns_tools_messages_and_handoffs_are_a_run(
     (done,) = (event for event in events if event.type == "tool.completed")
     assert (done.payload["args"], done.payload["result"]) == ({"city": "Rome"}, "sunny in Rome")
     (handoff,) = (event for event in events if event.type == "custom.handoff")
-    assert handoff.payload == {"from_agent": "desk", "to_agent": "clerk"}
+    assert handoff.payload == {"from_agent": "front desk", "to_agent": "clerk"}
     assert client.timeline(run["run_id"])["summary"]["usage"] == {"input_tokens": 15, "output_tokens": 6}
 
 

@@ -66,10 +66,10 @@ struct Event {
 
 impl Job {
     /// The job of an existing run, or of a new one.
-    pub(super) fn new(client: &Client, args: &Demo) -> anyhow::Result<Self> {
+    pub(super) fn new(client: &Client, args: &Demo, resumed: Option<RunId>) -> anyhow::Result<Self> {
         let folder = args.dir.canonicalize().and_then(|folder| folder.read_dir().map(|_| folder));
         let folder = folder.with_context(|| format!("cannot read the folder {}", args.dir.display()))?;
-        let run_id = args.resume.unwrap_or_else(|| RunId::trusted(IdSource::random(Clock::System).uuid()));
+        let run_id = resumed.unwrap_or_else(|| RunId::trusted(IdSource::random(Clock::System).uuid()));
         let mut file = File::parse(&own(CONFIG, run_id), &folder).map_err(anyhow::Error::msg)?;
         for script in file.sections.models.values_mut().filter_map(|model| model.script.as_mut()) {
             script.insert("pace_ms".to_owned(), i64::from(args.pace).into());

@@ -3,7 +3,7 @@
 use std::{fmt::Write as _, time::Duration};
 
 use bytes::Bytes;
-use serde_json::json;
+use serde_json::{Value, json};
 use uuid::Uuid;
 
 use super::line::Line;
@@ -26,9 +26,17 @@ struct EmitCounts {
     last_seq: Option<i64>,
 }
 
+/// The run that the events go to.
+pub(super) enum Run {
+    There(String),
+    /// Created with this body before the first event: input without a good event leaves no run behind.
+    New(Value),
+    Created(String),
+}
+
 pub(super) struct Sender {
     client: Client,
-    run_id: String,
+    run: Run,
     /// The prefix of the ids that this command assigned.
     ids: String,
     patience: Duration,
@@ -38,15 +46,8 @@ pub(super) struct Sender {
 }
 
 impl Sender {
-    pub(super) fn new(
-        client: Client,
-        run_id: String,
-        ids: Uuid,
-        patience: Duration,
-        keep_going: bool,
-        json: bool,
-    ) -> Self {
-        Self { client, run_id, ids: ids.to_string(), patience, keep_going, json, tally: EmitCounts::default() }
+    pub(super) fn new(client: Client, run: Run, ids: Uuid, patience: Duration, keep_going: bool, json: bool) -> Self {
+        Self { client, run, ids: ids.to_string(), patience, keep_going, json, tally: EmitCounts::default() }
     }
 
     /// Sends a batch until it is stored. A rejected batch is sent again event by event: nothing of it was stored, and
@@ -55,6 +56,7 @@ impl Sender {
         if lines.is_empty() {
             return Ok(());
         }
+        self.create().await?;
         match self.store(&lines).await {
             Err(error) if lines.len() > 1 && is_about_one(&error) => {
                 for line in lines {
@@ -68,6 +70,36 @@ impl Sender {
             Err(error) if is_about_one(&error) => self.refuse(lines[0].number, &why(&error)),
             outcome => self.note(&lines, &outcome?),
         }
+    }
+
+    /// Creates the run, unless it is there.
+    async fn create(&mut self) -> anyhow::Result<()> {
+        let Run::New(body) = &self.run else { return Ok(()) };
+        let run = self.client.create_run(body).await?;
+        let run_id =
+            run["run_id"].as_str().ok_or_else(|| CliError::failed("the server did not return the run's id"))?;
+        say(format!("run   {}", clean(run_id)));
+        say(format!("page  {}", clean(&self.client.page_of(run_id))));
+        self.run = Run::Created(run_id.to_owned());
+        Ok(())
+    }
+
+    /// The run's id, once there is one.
+    fn run_id(&self) -> &str {
+        match &self.run {
+            Run::There(run_id) | Run::Created(run_id) => run_id,
+            Run::New(_) => "",
+        }
+    }
+
+    /// The run that this command created.
+    pub(super) fn created(&self) -> Option<&str> {
+        matches!(self.run, Run::Created(_)).then(|| self.run_id())
+    }
+
+    /// Whether a run was to be created and nothing came for it.
+    pub(super) fn is_without_run(&self) -> bool {
+        matches!(self.run, Run::New(_))
     }
 
     /// Counts and reports a bad line; an error unless `--keep-going` was given.
@@ -94,12 +126,13 @@ impl Sender {
     pub(super) fn summary(&self) -> String {
         let EmitCounts { stored, duplicate, ephemeral, refused, first_seq, last_seq } = &self.tally;
         let place = match (first_seq, last_seq) {
-            (Some(first), Some(last)) if first == last => format!(" as {first}"),
-            (Some(first), Some(last)) => format!(" as {first} to {last}"),
+            (Some(first), Some(last)) if first == last => format!(" (seq {first})"),
+            (Some(first), Some(last)) => format!(" (seq {first} to {last})"),
             _ => String::new(),
         };
-        let mut parts = vec![format!("{stored} stored{place}")];
-        for (count, what) in [(duplicate, "already stored"), (ephemeral, "streamed"), (refused, "rejected")] {
+        let events = if *stored == 1 { "event" } else { "events" };
+        let mut parts = vec![format!("{stored} {events} stored{place}")];
+        for (count, what) in [(duplicate, "stored before"), (ephemeral, "streamed only"), (refused, "rejected")] {
             parts.extend((*count > 0).then(|| format!("{count} {what}")));
         }
         parts.join(", ")
@@ -111,7 +144,7 @@ impl Sender {
             body.push_str(&line.event);
             body.push('\n');
         }
-        self.client.emit_ndjson_until_stored(&self.run_id, Bytes::from(body), self.patience).await
+        self.client.emit_ndjson_until_stored(self.run_id(), Bytes::from(body), self.patience).await
     }
 
     fn note(&mut self, lines: &[Line], ack: &Ack) -> anyhow::Result<()> {
@@ -128,7 +161,7 @@ impl Sender {
                 }
             }
             let number = (line.number > 0).then_some(line.number);
-            let ack = json!({"run_id": self.run_id, "line": number, "seq": event.seq, "event_id": event.event_id,
+            let ack = json!({"run_id": self.run_id(), "line": number, "seq": event.seq, "event_id": event.event_id,
                 "duplicate": event.duplicate});
             _ = writeln!(told, "{ack}");
         }

@@ -2,7 +2,10 @@ use clap::Parser as _;
 use tokio::sync::mpsc;
 
 use super::*;
-use crate::client::tests::fake::{Answer, Fake};
+use crate::client::{
+    Client,
+    tests::fake::{Answer, Fake},
+};
 
 #[derive(Debug, clap::Parser)]
 struct Command {
@@ -137,7 +140,7 @@ async fn a_batch_and_a_line_have_bounds() {
 
 fn sender_to(fake: &Fake) -> Sender {
     let client = Client::new(&fake.url, None).unwrap();
-    Sender::new(client, "r".to_owned(), Uuid::nil(), Duration::from_secs(5), false, false)
+    Sender::new(client, Run::There("r".to_owned()), Uuid::nil(), Duration::from_secs(5), false, false)
 }
 
 fn lines(events: &[&str]) -> Vec<Line> {
@@ -155,7 +158,7 @@ async fn a_batch_goes_out_as_lines_and_is_counted() {
     let mut sender = sender_to(&fake);
     sender.send(lines(&["one", "two", "three"])).await.unwrap();
     assert!(fake.request().await.ends_with("\r\n\r\none\ntwo\nthree\n"));
-    assert_eq!(sender.summary(), "2 stored as 3 to 4, 1 streamed");
+    assert_eq!(sender.summary(), "2 events stored (seq 3 to 4), 1 streamed only");
 }
 
 #[tokio::test]
@@ -165,7 +168,7 @@ async fn a_refused_batch_stores_what_comes_before_the_bad_event_and_names_its_li
     let mut sender = sender_to(&fake);
     let error = sender.send(lines(&["good", "bad", "never"])).await.unwrap_err();
     assert_eq!(error.to_string(), "line 2: too odd");
-    assert_eq!(sender.summary(), "1 stored as 3, 1 rejected");
+    assert_eq!(sender.summary(), "1 event stored (seq 3), 1 rejected");
     for body in ["good\nbad\nnever\n", "good\n", "bad\n"] {
         assert!(fake.request().await.ends_with(&format!("\r\n\r\n{body}")));
     }
@@ -177,4 +180,20 @@ async fn what_concerns_the_run_is_not_blamed_on_a_line() {
     let fake = Fake::start([ended]).await;
     let error = sender_to(&fake).send(lines(&["one", "two"])).await.unwrap_err();
     assert_eq!(error.to_string(), "the run has ended");
+}
+
+#[tokio::test]
+async fn a_run_is_created_with_its_first_good_event() {
+    let created = Answer::json(&json!({"run_id": "r", "stream_url": "/api/stream/runs/r"}));
+    let mut fake = Fake::start([created, acknowledged(&[Some(3)])]).await;
+    let client = Client::new(&fake.url, None).unwrap();
+    let mut sender =
+        Sender::new(client, Run::New(json!({"title": "T"})), Uuid::nil(), Duration::from_secs(5), true, false);
+    sender.refuse(1, "not JSON").unwrap();
+    sender.send(Vec::new()).await.unwrap();
+    assert!(sender.is_without_run() && sender.created().is_none());
+    sender.send(lines(&["one"])).await.unwrap();
+    assert_eq!(sender.created(), Some("r"));
+    assert!(fake.request().await.starts_with("POST /api/runs HTTP/1.1\r\n"));
+    assert!(fake.request().await.starts_with("POST /api/runs/r/events HTTP/1.1\r\n"));
 }

@@ -55,7 +55,7 @@ struct Page {
 pub(super) async fn choose(client: &Client, what: &What) -> anyhow::Result<Vec<Chosen>> {
     let mut found = BTreeMap::new();
     if let Some(run) = what.run {
-        let id = run.to_string();
+        let id = run.resolve(client).await?.to_string();
         let segments = ["runs", id.as_str()];
         let run: Chosen = client.insist(PATIENCE, |_| client.get(&segments, &[])).await?;
         found.insert(run.run_id, run);

@@ -8,9 +8,10 @@ use crate::{
     cli::{
         exit::CliError,
         render::{clean, clip, print, say},
+        run_arg::RunArg,
     },
     client::Client,
-    domain::id::{RunId, SpanId},
+    domain::id::SpanId,
 };
 
 /// Longest prompt shown on one line, characters.
@@ -18,8 +19,8 @@ const PROMPT_CHARS_MAX: usize = 200;
 
 #[derive(Clone, Debug, clap::Args)]
 pub(super) struct Answer {
-    /// The run
-    run: RunId,
+    /// The run: its id, the beginning of it, or last
+    run: RunArg,
     /// The decision; without one, the open interrupts are printed
     #[arg(value_parser = ["approve", "reject", "respond"])]
     decision: Option<String>,
@@ -34,9 +35,10 @@ pub(super) struct Answer {
 }
 
 pub(super) async fn run(args: &Answer) -> Result<()> {
-    let (client, run) = (args.common.connection.client()?, args.run.to_string());
-    let open = open_interrupts(&interrupt_events(&client, &run).await?);
+    let client = args.common.connection.client()?;
+    let run = args.run.resolve(&client).await?.to_string();
     let Some(decision) = &args.decision else {
+        let open = open_of(&client, &run).await?;
         let lines = open.iter().map(|open| if args.common.json { format!("{open}\n") } else { line(open) });
         print(&lines.collect::<String>())?;
         if open.is_empty() {
@@ -44,7 +46,27 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
         }
         return Ok(());
     };
-    let interrupt = match (&args.interrupt, open.as_slice()) {
+    let answered = give(&client, &run, (decision, args.value.as_deref()), args.interrupt.as_ref()).await?;
+    if args.common.json {
+        print(&format!("{answered}\n"))?;
+    }
+    say(told(&answered));
+    Ok(())
+}
+
+/// The open interrupts of a run.
+pub(in crate::cli) async fn open_of(client: &Client, run: &str) -> Result<Vec<Value>> {
+    Ok(open_interrupts(&interrupt_events(client, run).await?))
+}
+
+/// Answers an interrupt of a run, which must be its only open one unless it is named; returns the run.
+pub(in crate::cli) async fn give(
+    client: &Client,
+    run: &str,
+    (decision, value): (&str, Option<&str>),
+    named: Option<&SpanId>,
+) -> Result<Value> {
+    let interrupt = match (named, open_of(client, run).await?.as_slice()) {
         (Some(interrupt), _) => interrupt.as_str().to_owned(),
         (None, [only]) => only["span_id"].as_str().unwrap_or_default().to_owned(),
         (None, []) => return Err(CliError::failed("the run has no open interrupt").into()),
@@ -54,14 +76,14 @@ pub(super) async fn run(args: &Answer) -> Result<()> {
             return Err(CliError { hint: Some(hint), ..CliError::usage(what) }.into());
         }
     };
-    let value = args.value.as_ref().map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
+    let value = value.map(|text| serde_json::from_str(text).unwrap_or_else(|_| json!(text)));
     let answer = json!({ "interrupt_id": interrupt, "decision": decision, "value": value });
-    let answered = client.resume(&run, &answer).await?;
-    if args.common.json {
-        print(&format!("{answered}\n"))?;
-    }
-    say(format!("answered; the run is {}", answered["status"].as_str().unwrap_or("unknown")));
-    Ok(())
+    Ok(client.resume(run, &answer).await?)
+}
+
+/// What came of an answer.
+pub(in crate::cli) fn told(answered: &Value) -> String {
+    format!("answered; the run is {}", clean(answered["status"].as_str().unwrap_or("unknown")))
 }
 
 async fn interrupt_events(client: &Client, run: &str) -> Result<Vec<Value>> {
@@ -88,7 +110,8 @@ fn open_interrupts(events: &[Value]) -> Vec<Value> {
     events.iter().filter(open).cloned().collect()
 }
 
-fn line(open: &Value) -> String {
+/// An open interrupt, on one line.
+pub(in crate::cli) fn line(open: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let payload = &open["payload"];
     let prompt = if payload["prompt"].is_null() { text(payload) } else { text(&payload["prompt"]) };

@@ -15,39 +15,62 @@ const TITLE_CHARS_MAX: usize = 60;
 /// Longest value in the details, characters; `--json` has all of it.
 const VALUE_CHARS_MAX: usize = 16 * 1024;
 
-/// A table of runs, one line each.
-pub(super) fn list(runs: &[Value], now: DateTime<Utc>) -> String {
+/// Columns from which a line has room for a whole id, and for how long a run took.
+const WIDTH_OF_ALL: usize = 120;
+/// Characters of a short id: the millisecond in which the run was created.
+const SHORT_ID_CHARS_MIN: usize = 13;
+
+/// A table of runs, one line each. On a narrow terminal the ids are cut to a beginning that is enough for the commands,
+/// and the last columns are left out, so that agents and titles have room. `None` is no terminal: nothing is cut.
+pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> String {
+    let is_narrow = width.is_some_and(|width| width < WIDTH_OF_ALL);
+    let id_chars = if is_narrow { short_id_chars(runs) } else { usize::MAX };
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic).enforce_styling();
+    if let Some(width) = width {
+        table.set_width(u16::try_from(width).unwrap_or(u16::MAX));
+    }
+    let columns = if is_narrow { 5 } else { 7 };
     let head = ["RUN", "STATUS", "AGENT", "TITLE", "CREATED", "TOOK", "EVENTS"];
-    let mut header = Row::from(head.map(|name| Cell::new(name).add_attribute(Attribute::Dim)).to_vec());
+    let mut header = Row::from(head[..columns].iter().map(|name| Cell::new(name).add_attribute(Attribute::Dim)));
     header.max_height(1);
     table.set_header(header);
     for run in runs {
-        let mut row = Row::from(vec![
-            Cell::new(text(run, "run_id")),
+        let mut cells = vec![
+            Cell::new(text(run, "run_id").chars().take(id_chars).collect::<String>()),
             status(run),
-            Cell::new(clip(&text(run, "agent"), AGENT_CHARS_MAX)),
+            Cell::new(clip(&text(run, "agent"), if is_narrow { AGENT_CHARS_MAX / 2 } else { AGENT_CHARS_MAX })),
             Cell::new(clip(&text(run, "title"), TITLE_CHARS_MAX)),
-            Cell::new(age(run, now)),
+            Cell::new(if is_narrow { short_age(run, now) } else { age(run, now) }),
             Cell::new(took(run, now)),
             Cell::new(text(run, "last_seq")),
-        ]);
+        ];
+        cells.truncate(columns);
+        let mut row = Row::from(cells);
         row.max_height(1);
         table.add_row(row);
     }
     // Ids are for copying and numbers for reading: only names shrink on a narrow screen.
-    for column in [0, 1, 4, 5, 6] {
-        if let Some(column) = table.column_mut(column) {
-            column.set_constraint(ColumnConstraint::ContentWidth).set_padding((0, 2));
-        }
-    }
-    for column in [2, 3] {
-        if let Some(column) = table.column_mut(column) {
+    for at in 0..columns {
+        if let Some(column) = table.column_mut(at) {
             column.set_padding((0, 2));
+            if at != 3 && (is_narrow || at != 2) {
+                column.set_constraint(ColumnConstraint::ContentWidth);
+            }
         }
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// How much of the ids tells these runs apart.
+fn short_id_chars(runs: &[Value]) -> usize {
+    let mut ids: Vec<&str> = runs.iter().filter_map(|run| run["run_id"].as_str()).collect();
+    ids.sort_unstable();
+    let shared = |(one, other): (&str, &str)| one.chars().zip(other.chars()).take_while(|(a, b)| a == b).count();
+    let most = ids.windows(2).map(|pair| shared((pair[0], pair[1]))).max().unwrap_or_default();
+    // One more that differs; behind a hyphen rather than at it.
+    let chars = (most + 1).max(SHORT_ID_CHARS_MIN);
+    if matches!(chars, 14 | 19 | 24) { chars + 1 } else { chars }
 }
 
 /// One run, a line for each thing that is known of it.
@@ -104,6 +127,15 @@ fn age(run: &Value, now: DateTime<Utc>) -> String {
     age.map(|age| format!("{} ago", duration(age))).unwrap_or_default()
 }
 
+/// The larger unit of the age alone.
+fn short_age(run: &Value, now: DateTime<Utc>) -> String {
+    let age = age(run, now);
+    match age.split_whitespace().collect::<Vec<_>>()[..] {
+        [number, unit, ..] => format!("{number} {unit} ago"),
+        _ => age,
+    }
+}
+
 /// From the start to the end, or to now if it is still running.
 fn took(run: &Value, now: DateTime<Utc>) -> String {
     let now = now.to_rfc3339();
@@ -151,7 +183,7 @@ mod tests {
     }
 
     fn plain_list(runs: &[Value]) -> String {
-        anstream::adapter::strip_str(&list(runs, now())).to_string()
+        anstream::adapter::strip_str(&list(runs, now(), None)).to_string()
     }
 
     #[test]
@@ -164,6 +196,23 @@ mod tests {
             lines[1].join(" "),
             "0198c0de-0000-7000-8000-000000000001 running, stalled coder Fix the build 5 m 00 s ago 4 m 50 s 12"
         );
+    }
+
+    #[test]
+    fn eighty_columns_show_agent_and_title_and_an_id_that_can_be_copied() {
+        let mut other = run();
+        other["run_id"] = json!("0198c0de-0000-7abc-8000-000000000002");
+        other["status"] = json!("interrupted");
+        other["agent"] = json!("a-researcher-of-things");
+        other["title"] = json!("What the quarter has cost, and what of it was planned");
+        other["stalled"] = json!(false);
+        let table = anstream::adapter::strip_str(&list(&[run(), other], now(), Some(80))).to_string();
+        let lines: Vec<&str> = table.lines().collect();
+        assert_eq!(lines.len(), 3, "{table}");
+        assert!(lines.iter().all(|line| line.chars().count() <= 80), "{table}");
+        assert!(lines[1].starts_with("0198c0de-0000-70  running, stalled  coder"), "{table}");
+        assert!(lines[2].starts_with("0198c0de-0000-7a  interrupted       a-researche…  What the q"), "{table}");
+        assert!(lines[1].contains("Fix the build") && lines[2].ends_with("5 m ago"), "{table}");
     }
 
     #[test]

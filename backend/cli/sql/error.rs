@@ -39,9 +39,12 @@ pub(super) fn unanswered(error: &sqlx::Error) -> CliError {
         "42601" if database.message().contains("multiple commands") => Some("run one statement at a time"),
         _ => None,
     };
+    // What Postgres itself suggests comes first.
+    let hints: Vec<&str> =
+        store::query::hint(database).into_iter().chain(hint).map(|hint| hint.trim_end_matches('.')).collect();
     // 57P: Postgres is shutting down.
     let exit = if code.starts_with("57P") { UNREACHABLE } else { FAILED };
-    CliError { code: exit, what: database.message().to_owned(), hint: hint.map(str::to_owned) }
+    CliError { code: exit, what: database.message().to_owned(), hint: (!hints.is_empty()).then(|| hints.join("; ")) }
 }
 
 /// There is no role for `--sub`.

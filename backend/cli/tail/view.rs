@@ -19,7 +19,7 @@ use crate::{
 };
 
 /// Columns of the event's type; almost every type fits.
-const TYPE_WIDTH: usize = 17;
+const TYPE_WIDTH: usize = 19;
 /// Columns of role and agent.
 const WHO_WIDTH: usize = 18;
 /// Below this many columns a summary is not cut further.
@@ -200,10 +200,10 @@ mod tests {
     fn an_event_is_one_line() {
         let payload = json!({"name": "search", "args": {"q": "x"}});
         let line = show(&mut view(), "tool.started", &envelope(42, "c1", &payload));
-        assert_eq!(line, "03:13:20.000     42 tool.started      worker/coder       search(q: \"x\")\n");
+        assert_eq!(line, "03:13:20.000     42 tool.started        worker/coder       search(q: \"x\")\n");
         let mut many = View { many_runs: true, ..view() };
         let line = show(&mut many, "run.started", &envelope(2, "", &json!({})));
-        assert_eq!(line, "03:13:20.000      2 0abcde run.started       worker/coder\n");
+        assert_eq!(line, "03:13:20.000      2 0abcde run.started         worker/coder\n");
     }
 
     #[test]
@@ -216,7 +216,7 @@ mod tests {
     #[test]
     fn tokens_run_on_one_line_until_something_else_is_said() {
         let mut view = view();
-        let head = "03:13:20.000      0 message.delta     worker/coder       ";
+        let head = "03:13:20.000      0 message.delta       worker/coder       ";
         assert_eq!(show(&mut view, "message.delta", &delta("m1", 0, "Hel")), format!("{head}Hel"));
         assert_eq!(show(&mut view, "message.delta", &delta("m1", 3, "lo\nyou")), "lo you");
         let line = show(&mut view, "log.info", &envelope(5, "", &json!({"message": "hm"})));

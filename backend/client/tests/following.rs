@@ -68,7 +68,7 @@ async fn a_refusal_is_final_and_trouble_is_not() {
     let fake = Fake::start(script).await;
     let (client, noted) = client_of(&fake);
     let mut follow = client.follow("/api/stream/runs/r", None);
-    assert_eq!(story(&mut follow).await, ["lost", "lost", "lost", "NotFound: no such run"]);
+    assert_eq!(story(&mut follow).await, ["lost", "lost", "lost", "NotFound: there is no run r of yours"]);
     assert_eq!(noted.waits_ms(), [3_250, 500, 1_000]);
 }
 

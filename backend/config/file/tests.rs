@@ -35,9 +35,22 @@ fn the_usual_key_goes_to_the_usual_address_only() {
 #[test]
 fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
     for (text, expected) in [
-        ("[agents.a]\nmodle = \"echo\"", "line 2: unknown field `modle`, expected one of `model`, "),
-        ("\n\n[agent.a]\nmodel = \"echo\"", "line 3: unknown field `agent`, expected one of `models`, "),
-        ("[agents.a]\nmodel = \"echo\"\nmax_steps = \"many\"", "line 3: invalid type: string \"many\", expected u32"),
+        ("[agents.a]\nmodle = \"echo\"", "line 2: agents.a.modle: the member modle is unknown; did you mean model?"),
+        ("\n\n[agent.a]\nmodel = \"echo\"", "line 3: agent: the member agent is unknown; did you mean agents?"),
+        (
+            "[agents.a]\nmodel = \"echo\"\nmax_steps = \"many\"",
+            "line 3: agents.a.max_steps: must be a whole number, not a text",
+        ),
+        ("[agents.a]\ntools = []", "line 1: agents.a: model is missing"),
+        (
+            "[agents.\"My agent\"]\nmodel = \"echo\"\nparallel = 0",
+            "line 3: [agents.My agent] parallel: must be 1 to 128",
+        ),
+        ("[agents.\" a\"]\nmodel = \"echo\"", "line 1: [agents. a]: a name is 1 to 128"),
+        (
+            "[agents.coder]\nmodel = \"echo\"\nworkers = [\"codre\"]",
+            "there is no section [agents.codre]; did you mean coder?",
+        ),
         ("[agents.a]\nmodel = echo", "line 2: "),
         ("[agents.a]\n\nmodel = \"gpt-5\"", "line 3: [agents.a] model: \"gpt-5\" is neither a section of [models]"),
         ("[agents.a]\nmodel = \"echo\"\ntools = [\"fiels\"]", "line 3: [agents.a] tools: \"fiels\" is neither"),
@@ -48,7 +61,10 @@ fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
         ),
         ("[agents.a]\nmodel = \"echo\"\nparallel = 0", "line 3: [agents.a] parallel: must be 1 to 128"),
         ("[models.m]\nmodel = \"openai:x\"\nbase_url = \"https://me:pw@x/\"", "line 3: [models.m] base_url: must not"),
-        ("[models.m]\nmodel = \"openai:x\"\napi_key = \"sk-1\"", "line 3: unknown field `api_key`, expected one of "),
+        (
+            "[models.m]\nmodel = \"openai:x\"\napi_key = \"sk-1\"",
+            "line 3: models.m.api_key: the member api_key is unknown; did you mean api_key_",
+        ),
         ("[models.m]\nmodel = \"script\"", "line 2: [models.m] model: \"script\" plays the turns of"),
         ("[models.m]\nmodel = \"echo\"\nscript = {}", "line 2: [models.m] model: \"script\" plays the turns of"),
         ("[models.\"a b\"]\nmodel = \"echo\"", "[models.a b]: the name must be"),

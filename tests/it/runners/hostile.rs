@@ -87,7 +87,7 @@ async fn the_first_message_is_a_hello_within_its_bounds() {
         (hello(json!({ "capacity": 0 })), "malformed"),
         (hello(json!({ "capacity": 257 })), "malformed"),
         (hello(json!({ "capacity": 1.5 })), "malformed"),
-        (hello(json!({ "runner": "with space" })), "malformed"),
+        (hello(json!({ "runner": " blank before" })), "malformed"),
         (hello(json!({ "resume": { "lease_id": "x" } })), "malformed"),
     ] {
         let mut runner = server.runner_socket().await;

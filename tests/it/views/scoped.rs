@@ -173,8 +173,10 @@ async fn an_owner_that_is_no_superuser_has_the_same_readers_also_after_an_upgrad
     let mut superuser = db.connect().await;
     execute(&mut superuser, format!("create role {role} login createrole password 'x'")).await;
     execute(&mut superuser, format!("create database {name} owner {role}")).await;
-    let version: i32 =
-        sqlx::query_scalar("select current_setting('server_version_num')::int").fetch_one(&mut superuser).await.unwrap();
+    let version: i32 = sqlx::query_scalar("select current_setting('server_version_num')::int")
+        .fetch_one(&mut superuser)
+        .await
+        .unwrap();
     if version >= 160_000 {
         // From here on a role passes on only what it created; these were created for other databases. As documented.
         let all = "runreel_app, runreel_writer, runreel_retention, runreel_reader, runreel_scoped, runreel_viewer";

@@ -94,7 +94,7 @@ export interface components {
         };
         /** @description A new run. Everything is optional. */
         CreateRun: {
-            /** @description 1–128 visible ASCII characters. */
+            /** @description 1–128 characters of any script, with spaces only between them. */
             agent?: string | null;
             /**
              * Format: date-time

@@ -27,6 +27,11 @@ _NAME = re.compile(r"[!-~]{1,128}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\ud800-\udfff]")
 
 
+def is_name(text: str | None) -> bool:
+    """Whether the server accepts it as the name of an agent; it accepts a few more."""
+    return text is not None and 0 < len(text) <= 128 and text.isprintable() and text.strip() == text
+
+
 def creation(
     title: str,
     *,

@@ -35,8 +35,10 @@ try:
 except ImportError as error:
     raise ImportError(f"{error}; the OpenAI Agents SDK comes with: pip install 'runreel[openai-agents]'") from error
 
+from . import _ids
 from ._client import Client
 from ._openai_messages import answered, decoded, items_of, member, parts_of
+from ._run import is_name
 from ._sender import OnError
 from ._settings import Verify
 from ._sync.run import Run
@@ -47,7 +49,10 @@ from ._thread_ids import is_thread_id
 class _Recording:
     """A trace that has not ended."""
 
-    run: Run
+    trace: Trace
+    run_id: str
+    # Begun with its first span, which has the name of the agent.
+    run: Run | None = None
     error: SpanError | None = None
     answer: str | None = None
     heard: bool = False
@@ -58,7 +63,8 @@ class _Recording:
 class RunreelTraceProcessor(TracingProcessor):
     """Records each trace as a run: `agents.add_trace_processor(RunreelTraceProcessor())`.
 
-    The trace's name is the title, its `group_id` the thread; its id and metadata are in the run's metadata. Agents,
+    The trace's name is the title, its `group_id` the thread, its first agent the run's agent, unless `agent` is given;
+    its id and metadata are in the run's metadata. Agents,
     their turns, guardrails and custom spans are steps, function calls are tools, model answers are messages with their
     usage, and a handoff is a `custom.handoff` event. The user's message is taken from the input of the first model
     call. A run fails when its last agent failed; its output is the last message.
@@ -88,32 +94,23 @@ class RunreelTraceProcessor(TracingProcessor):
     def run_id(self, trace_id: str) -> str | None:
         """The run that records a trace, until the trace ends."""
         recording = self._recordings.get(trace_id)
-        return recording.run.run_id if recording else None
+        return recording.run_id if recording else None
 
     def on_trace_start(self, trace: Trace) -> None:
         if trace.trace_id in self._recordings:
             # The SDK begins a trace again when a run state that was saved goes on within it.
             return
-        told = trace.export() or {}
-        group = str(told.get("group_id") or "")
-        run = self.client.run(
-            trace.name,
-            agent=self._agent,
-            thread_id=group if is_thread_id(group) else None,
-            metadata={"trace_id": trace.trace_id, **(told.get("metadata") or {})},
-            tags=self._tags,
-        )
-        run._begin()
-        self._recordings[trace.trace_id] = _Recording(run)
+        self._recordings[trace.trace_id] = _Recording(trace, _ids.run_id())
 
     def on_trace_end(self, trace: Trace) -> None:
         recording = self._recordings.pop(trace.trace_id, None)
         if recording is None:
             return
+        run = self._begun(recording)
         if recording.error is not None:
-            recording.run._end("run.failed", {"error": _described(recording.error)})
+            run._end("run.failed", {"error": _described(recording.error)})
         else:
-            recording.run.complete(recording.answer)
+            run.complete(recording.answer)
 
     def on_span_start(self, span: Span[SpanData]) -> None:
         recording = self._recordings.get(span.trace_id)
@@ -124,7 +121,8 @@ class RunreelTraceProcessor(TracingProcessor):
         shown = family in ("step", "tool")
         recording.places[span.span_id] = (span.span_id if shown else parent, time.monotonic())
         if shown:
-            recording.run.event(f"{family}.started", {"name": _name(data)}, span_id=span.span_id, parent_span_id=parent)
+            run = self._begun(recording, data.name if isinstance(data, AgentSpanData) else None)
+            run.event(f"{family}.started", {"name": _name(data)}, span_id=span.span_id, parent_span_id=parent)
 
     def on_span_end(self, span: Span[SpanData]) -> None:
         recording = self._recordings.get(span.trace_id)
@@ -135,6 +133,7 @@ class RunreelTraceProcessor(TracingProcessor):
         payload: dict[str, Any] = {"duration_ms": round((time.monotonic() - began) * 1_000, 3)}
         if isinstance(data, AgentSpanData):
             recording.error = span.error
+        run = self._begun(recording)
         family, word = _family(data), "completed"
         if isinstance(data, (GenerationSpanData, ResponseSpanData)):
             self._hear(recording, data.input, parent)
@@ -144,7 +143,7 @@ class RunreelTraceProcessor(TracingProcessor):
             if span.error:
                 payload["error"] = _described(span.error)
         elif family == "handoff":
-            recording.run.event("custom.handoff", _told(data), span_id=span.span_id, parent_span_id=parent)
+            run.event("custom.handoff", _told(data), span_id=span.span_id, parent_span_id=parent)
             return
         elif family:
             payload = {"name": _name(data), **_told(data), **payload}
@@ -152,7 +151,7 @@ class RunreelTraceProcessor(TracingProcessor):
                 word, payload["error"] = "failed", _described(span.error)
         else:
             return
-        recording.run.event(f"{family}.{word}", payload, span_id=span.span_id, parent_span_id=parent)
+        run.event(f"{family}.{word}", payload, span_id=span.span_id, parent_span_id=parent)
 
     def force_flush(self) -> None:
         """Waits until what was traced so far is stored, at most 30 s."""
@@ -169,6 +168,22 @@ class RunreelTraceProcessor(TracingProcessor):
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
         self.shutdown()
 
+    def _begun(self, recording: _Recording, agent: str | None = None) -> Run:
+        """The run of a trace, begun if it has not begun; `agent` is its first agent, where that is known."""
+        if recording.run is None:
+            trace, told = recording.trace, recording.trace.export() or {}
+            group = str(told.get("group_id") or "")
+            recording.run = self.client.run(
+                trace.name,
+                agent=self._agent or (agent if is_name(agent) else None),
+                thread_id=group if is_thread_id(group) else None,
+                metadata={"trace_id": trace.trace_id, **(told.get("metadata") or {})},
+                tags=self._tags,
+                run_id=recording.run_id,
+            )
+            recording.run._begin()
+        return recording.run
+
     def _parent(self, recording: _Recording, span: Span[SpanData]) -> str | None:
         return recording.places.get(span.parent_id or "", (None, 0.0))[0]
 
@@ -180,7 +195,7 @@ class RunreelTraceProcessor(TracingProcessor):
         items = [{"role": "user", "content": given}] if isinstance(given, str) else items_of(given)
         said = [position for position, item in enumerate(items) if member(item, "role") == "user"]
         if said:
-            recording.run.message(parts_of([items[said[-1]]]), role="user")
+            self._begun(recording).message(parts_of([items[said[-1]]]), role="user")
 
 
 def _family(data: SpanData) -> str | None:

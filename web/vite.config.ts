@@ -8,6 +8,7 @@ const proxied = ["/api", "/docs", "/openapi.json", "/livez", "/readyz", "/metric
 export default defineConfig({
   plugins: [svelte()],
   build: {
+    rolldownOptions: { input: ["index.html", "docs.html"] },
     // The policy is `default-src 'self'`: a data: URI would be refused, so nothing is ever inlined.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

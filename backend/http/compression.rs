@@ -1,4 +1,4 @@
-//! Compressed responses: JSON, and the page that describes the API.
+//! Compressed responses: JSON.
 //!
 //! Streams are never compressed, because a compressor holds back what it is given; artifacts are sent as stored; the
 //! UI's files are compressed when they are built (`ui`).

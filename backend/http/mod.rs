@@ -202,12 +202,12 @@ pub fn router(server: Server) -> Router {
         SetResponseHeaderLayer::overriding(HeaderName::from_static(name), HeaderValue::from_static(value))
     };
     let service = handlers
-        .merge(openapi::routes(&document)) // /openapi.json, /docs
+        .merge(openapi::routes(&document)) // /openapi.json
         .method_not_allowed_fallback(|| async {
             Problem::new(Code::MethodNotAllowed, "this path does not support the method").into_response()
         })
         .fallback(move |State(server): State<Server>, request: Request| {
-            // /, /runs/{run_id}, /assets/…
+            // /, /runs/{run_id}, /tokens, /docs, /assets/…
             std::future::ready(ui::serve(&routes, &server, request))
         })
         .layer(CatchPanicLayer::custom(panicked))

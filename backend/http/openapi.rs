@@ -1,17 +1,11 @@
-//! The description of the API, generated from the handlers, and a page to read it that loads nothing from elsewhere.
+//! The description of the API, generated from the handlers. The page that shows it is one of the UI's files (`ui`).
 
-use axum::{
-    Router,
-    http::{HeaderValue, header},
-    routing::get,
-};
+use axum::{Router, http::header, routing::get};
 use bytes::Bytes;
-use tower_http::set_header::SetResponseHeaderLayer;
 use utoipa::{
     OpenApi,
     openapi::security::{HttpAuthScheme, HttpBuilder, SecurityRequirement, SecurityScheme},
 };
-use utoipa_swagger_ui::{Config, SwaggerUi};
 
 use super::{Server, events, problem};
 
@@ -36,16 +30,9 @@ pub(super) fn document() -> utoipa::openapi::OpenApi {
     document
 }
 
-/// Swagger UI writes inline styles and draws data-URL images; scripts still come from here alone.
-const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
-                        frame-ancestors 'none'; base-uri 'none'; object-src 'none'";
-
 pub(super) fn routes(document: &utoipa::openapi::OpenApi) -> Router<Server> {
-    let config = Config::from("/openapi.json").validator_url("none").try_it_out_enabled(true);
-    let docs: Router<Server> = SwaggerUi::new("/docs").config(config).into();
-    let csp = SetResponseHeaderLayer::overriding(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(DOCS_CSP));
     // One copy for everybody who reads it, however slowly.
     let document = Bytes::from(serde_json::to_vec(document).unwrap_or_default());
     let document = move || std::future::ready(([(header::CONTENT_TYPE, "application/json")], document.clone()));
-    docs.layer(csp).route("/openapi.json", get(document))
+    Router::new().route("/openapi.json", get(document))
 }

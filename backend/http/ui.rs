@@ -1,4 +1,4 @@
-//! The UI's files, embedded in the binary.
+//! The UI's files, embedded in the binary; the page that describes the API is one of them.
 
 use axum::{
     body::Body,
@@ -29,6 +29,13 @@ const CODINGS: [(&str, &str); 2] = [("br", ".br"), ("gzip", ".gz")];
 const CSP: &str = "default-src 'self'; base-uri 'none'; form-action 'none'; frame-ancestors 'none'; \
     object-src 'none'; require-trusted-types-for 'script'; trusted-types svelte-trusted-html";
 
+/// Swagger UI writes inline styles, draws data-URL images and builds markup from text; scripts come from here alone.
+const DOCS_CSP: &str = "default-src 'self'; style-src 'self' 'unsafe-inline'; img-src 'self' data:; \
+    frame-ancestors 'none'; base-uri 'none'; object-src 'none'";
+
+/// The page that describes the API.
+const DOCS: &str = "docs.html";
+
 /// Everything that no route handles: a file of the UI, or its page for the paths it renders itself.
 pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Response {
     let (parts, _) = request.into_parts();
@@ -52,8 +59,8 @@ pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Respo
     if page == Some(Page::Missing) {
         return missing_page(&parts.headers);
     }
-    let index = File::find("index.html", &parts.headers);
-    index.map_or_else(no_ui, |index| index.reply("index.html", &parts.headers))
+    let name = if page == Some(Page::Docs) { DOCS } else { "index.html" };
+    File::find(name, &parts.headers).map_or_else(no_ui, |file| file.reply(name, &parts.headers))
 }
 
 /// The UI, which says that there is no such page. What a browser has kept of another page does not count.
@@ -69,14 +76,17 @@ fn missing_page(headers: &HeaderMap) -> Response {
 #[derive(Clone, Copy, PartialEq)]
 enum Page {
     There,
+    /// The description of the API.
+    Docs,
     /// Of a run that cannot exist; the UI says so.
     Missing,
 }
 
-/// The page that the UI renders for a path: its list, or a run.
+/// The page that the UI renders for a path: its list, a run, the API tokens, the API.
 fn page(path: &str) -> Option<Page> {
     match path.split('/').collect::<Vec<_>>()[..] {
-        ["" | "runs"] | ["runs", ""] => Some(Page::There),
+        ["" | "runs" | "tokens"] | ["runs" | "tokens", ""] => Some(Page::There),
+        ["docs"] | ["docs", ""] => Some(Page::Docs),
         ["runs", run] | ["runs", run, ""] if run.parse::<RunId>().is_ok() => Some(Page::There),
         ["runs", _] | ["runs", _, ""] => Some(Page::Missing),
         _ => None,
@@ -132,12 +142,13 @@ impl File {
         }
         // Names under assets/ contain a hash of their content; everything else must be revalidated.
         let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
+        let csp = if path == DOCS { DOCS_CSP } else { CSP };
         let mut response = Body::from(self.embedded.data).into_response();
         let fields = response.headers_mut();
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
         fields.insert(header::VARY, HeaderValue::from_static("accept-encoding"));
-        fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(CSP));
+        fields.insert(header::CONTENT_SECURITY_POLICY, HeaderValue::from_static(csp));
         fields.insert(header::REFERRER_POLICY, HeaderValue::from_static("no-referrer"));
         if let Some(coding) = self.coding {
             fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
@@ -177,6 +188,6 @@ fn media_type(path: &str) -> &'static str {
 fn no_ui() -> Response {
     let page = "<!doctype html><title>Runreel</title><h1>Runreel is up</h1>\
         <p>This build has no user interface. Build it with <code>./just web</code> and build the server again.</p>\
-        <p>The API is described at <a href=\"/docs\">/docs</a>.</p>";
+        <p>The API is described at <a href=\"/openapi.json\">/openapi.json</a>.</p>";
     ([(header::CONTENT_TYPE, "text/html; charset=utf-8"), (header::CONTENT_SECURITY_POLICY, CSP)], page).into_response()
 }

@@ -83,3 +83,46 @@ async fn the_files_of_the_ui_come_in_the_smallest_form_that_is_accepted_and_each
         server.get(&format!("{script}{ending}")).await.refused(404, "not_found");
     }
 }
+
+#[tokio::test]
+async fn the_page_of_the_api_is_small_and_swagger_ui_is_a_file_of_its_own_with_an_etag_for_whoever_asks_for_it() {
+    let server = Server::start().await;
+    let page = server.get("/docs").await;
+    assert_eq!((page.status, page.headers["content-type"].as_bytes()), (200, &b"text/html; charset=utf-8"[..]));
+    assert_eq!(page.headers["cache-control"], "no-cache");
+    assert!(page.headers["content-security-policy"].to_str().unwrap().starts_with("default-src 'self';"));
+    let named = |text: &str| -> Vec<String> {
+        let parts = text.split(['"', '\'', '`']).filter(|part| part.starts_with("/assets/"));
+        parts.map(str::to_owned).collect()
+    };
+    let loaded = named(&page.text);
+    assert!(!loaded.is_empty() && !loaded.iter().any(|file| file.contains("swagger")), "{loaded:?}");
+    let mut lazy = Vec::new();
+    for file in &loaded {
+        let text = server.get(file).await.text;
+        assert!(text.len() < 10_000, "{file}: {} bytes", text.len());
+        lazy.extend(named(&text));
+    }
+    assert_eq!(lazy.len(), 2, "a script and a style sheet: {lazy:?}");
+    for file in &lazy {
+        let mut sizes = Vec::new();
+        for (codings, expected) in [("gzip, br", Some("br")), ("gzip", Some("gzip")), ("identity", None)] {
+            let reply = accepting(&server, file, codings).await;
+            assert_eq!((reply.status, coding(&reply)), (200, expected), "{file} {codings}");
+            assert_eq!(reply.headers["cache-control"], "public, max-age=31536000, immutable");
+            sizes.push(reply.text.trim_end_matches(" bytes").parse::<usize>().unwrap());
+            let known = server.request(Method::GET, file).header("accept-encoding", codings);
+            let known = known.header("if-none-match", reply.headers["etag"].clone());
+            assert_eq!(server.send(known).await.status, 304, "{file} {codings}");
+        }
+        assert!(sizes[0] < sizes[1] && sizes[1] * 3 < sizes[2], "{file}: {sizes:?}");
+    }
+}
+
+#[tokio::test]
+async fn the_page_of_the_api_is_read_only_and_there_with_a_slash_too() {
+    let server = Server::start().await;
+    assert_eq!(server.get("/docs/").await.text, server.get("/docs").await.text);
+    server.send(server.request(Method::POST, "/docs")).await.refused(405, "method_not_allowed");
+    server.get("/docs/swagger-ui-bundle.js").await.refused(404, "not_found");
+}

@@ -11,6 +11,7 @@ const files = Object.entries(texts).map(([path, text]) => ({ path: path.slice(2)
 const mayName: Record<string, string[]> = {
   api: [],
   ui: [],
+  docs: [],
   feed: ["api"],
   timeline: ["feed", "api", "ui"],
   pages: ["timeline", "feed", "api", "ui"],

@@ -35,7 +35,8 @@ export function withQuery(path: string, query: Query = {}): string {
   return text === "" ? path : `${path}?${text}`;
 }
 
-async function call(path: string, init: RequestInit = {}): Promise<Response> {
+/** A request with the tab's token; every answer but a success is an `ApiError`. */
+export async function call(path: string, init: RequestInit = {}): Promise<Response> {
   const headers = { accept: "application/json", ...authorization(), ...(init.headers as object) };
   let response: Response;
   try {

@@ -15,6 +15,9 @@ export type TimelineSpan = Schemas["Span"];
 export type TimelineSummary = Schemas["Summary"];
 /** What a person may say to an interrupt; the other decisions are the server's. */
 export type Decision = Exclude<Schemas["Decision"], "expired" | "cancelled">;
+/** An API token without its secret, and a new one with it. */
+export type Token = Schemas["Token"];
+export type NewToken = Schemas["NewToken"];
 export type SpanStatus = Schemas["SpanStatus"];
 
 /**

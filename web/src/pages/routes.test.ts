@@ -6,6 +6,10 @@ describe("addresses", () => {
     expect(routeOf("/")).toEqual({ page: "runs" });
   });
 
+  test("the tokens have an address", () => {
+    expect([routeOf("/tokens"), routeOf("/tokens/")]).toEqual([{ page: "tokens" }, { page: "tokens" }]);
+  });
+
   test("a run's address leads back to the run", () => {
     expect(routeOf(runPath("a b/c"))).toEqual({ page: "run", run_id: "a b/c" });
   });

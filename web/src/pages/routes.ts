@@ -1,8 +1,9 @@
-/** The two addresses of the UI, both ways. */
-export type Route = { page: "runs" } | { page: "run"; run_id: string } | { page: "missing" };
+/** The addresses of the UI, both ways. */
+export type Route = { page: "runs" | "tokens" } | { page: "run"; run_id: string } | { page: "missing" };
 
 export function routeOf(path: string): Route {
   if (path === "/" || path === "/runs" || path === "/runs/") return { page: "runs" };
+  if (path === "/tokens" || path === "/tokens/") return { page: "tokens" };
   const run = /^\/runs\/([^/]+)\/?$/.exec(path);
   return run?.[1] ? { page: "run", run_id: decode(run[1]) } : { page: "missing" };
 }

@@ -56,7 +56,7 @@ async function severalRuns(producer: Producer): Promise<string> {
 }
 
 for (const scheme of schemes) {
-  test(`both pages are readable for everybody in the ${scheme} theme`, async ({ page, server, producer }) => {
+  test(`the pages are readable for everybody in the ${scheme} theme`, async ({ page, server, producer }) => {
     await page.emulateMedia({ colorScheme: scheme, reducedMotion: "reduce" });
     await page.goto(server.url);
     await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
@@ -90,6 +90,16 @@ for (const scheme of schemes) {
     await page.getByRole("link", { name: "Delete old branches" }).click();
     await expect(page.locator("[data-interrupt]")).toHaveCount(2);
     expect(await violations(page), "interrupts").toEqual([]);
+
+    await page.getByRole("link", { name: "API tokens" }).click();
+    await page.getByRole("button", { name: "New token" }).click();
+    expect(await violations(page), "a new token").toEqual([]);
+    await page.getByLabel("Name").fill("reports");
+    await page.getByRole("button", { name: "Create" }).click();
+    await page.getByRole("button", { name: "Revoke reports" }).click();
+    expect(await violations(page), "a token to revoke").toEqual([]);
+    await page.keyboard.press("Escape");
+    expect(await violations(page), "tokens").toEqual([]);
   });
 }
 

@@ -1,19 +1,8 @@
-import { createHmac } from "node:crypto";
 import { createServer, type Server as Site } from "node:http";
 import type { AddressInfo } from "node:net";
 import { expect, test as base, type Page } from "@playwright/test";
 import { Server, startAndStop_ms } from "./server.ts";
-
-const secret = "a secret of at least thirty-two bytes";
-
-/** A token as an application's own backend signs it. */
-function signed(subject: string): string {
-  const claims = { sub: subject, exp: Math.floor(Date.now() / 1000) + 3_600 };
-  const text = [{ alg: "HS256", typ: "JWT" }, claims]
-    .map((part) => Buffer.from(JSON.stringify(part)).toString("base64url"))
-    .join(".");
-  return `${text}.${createHmac("sha256", secret).update(text).digest("base64url")}`;
-}
+import { secret, signed } from "./signed.ts";
 
 /** A site of somebody else, with an empty page. */
 async function site(): Promise<{ origin: string; close: () => void }> {

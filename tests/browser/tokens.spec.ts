@@ -1,0 +1,140 @@
+import { expect, test as base, type Page } from "@playwright/test";
+import { Server, startAndStop_ms } from "./server.ts";
+import { secret, signed } from "./signed.ts";
+
+const test = base.extend<{ server: Server }>({
+  server: [
+    async ({}, use) => {
+      const server = await Server.start(undefined, {
+        flags: ["--auth", "jwt"],
+        env: { RUNREEL_JWT_SECRET: secret },
+      });
+      try {
+        await use(server);
+      } finally {
+        await server.remove();
+      }
+    },
+    { timeout: startAndStop_ms },
+  ],
+});
+
+/** The tab signs in, as its person does. */
+async function signIn(page: Page, token: string): Promise<void> {
+  await page.getByLabel("A JWT or an").fill(token);
+  await page.getByRole("button", { name: "Save" }).click();
+}
+
+/** What the API answers to a token. */
+async function status(server: Server, token: string): Promise<number> {
+  const headers = { authorization: `Bearer ${token}` };
+  return (await fetch(`${server.url}/api/runs`, { headers })).status;
+}
+
+test("a token made in the page works until it is revoked there, with the keyboard alone", async ({
+  page,
+  context,
+  server,
+}) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const trouble: string[] = [];
+  page.on("pageerror", (error) => trouble.push(error.message));
+  await page.addInitScript(() =>
+    document.addEventListener("securitypolicyviolation", (event) => {
+      throw new Error(`policy: ${event.violatedDirective} ${event.blockedURI}`);
+    }),
+  );
+  // Without a token the page asks for one.
+  await page.goto(`${server.url}/tokens`);
+  await signIn(page, signed("alice"));
+  await expect(page.getByText("No API tokens.")).toBeVisible();
+
+  await page.getByRole("button", { name: "New token" }).focus();
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("dialog", { name: "New API token" })).toBeVisible();
+  await page.getByLabel("Name").focus();
+  await page.keyboard.type("nightly reports");
+  for (const _ of ["read", "emit"]) await page.keyboard.press("Tab");
+  await page.keyboard.press("Space");
+  await page.getByLabel("Expires after").selectOption("7 days");
+  await page.getByRole("button", { name: "Create" }).focus();
+  await page.keyboard.press("Enter");
+
+  const section = page.getByRole("region", { name: "The new token" });
+  await expect(section).toBeFocused();
+  await page.keyboard.press("Tab");
+  await page.keyboard.press("Enter");
+  await expect(section.getByRole("button", { name: "Copied" })).toBeVisible();
+  const token = await page.evaluate(() => navigator.clipboard.readText());
+  expect(token).toMatch(/^rr_[0-9a-f]{64}$/);
+  expect(await section.locator("[data-secret]").textContent()).toBe(token);
+  expect(await status(server, token)).toBe(200);
+
+  // It is shown this once: neither the list nor the tab has it.
+  await section.getByRole("button", { name: "Done" }).press("Enter");
+  await expect(page.getByRole("heading", { name: "API tokens" })).toBeFocused();
+  const row = page.getByRole("row").filter({ hasText: "nightly reports" });
+  const week = new Date(Date.now() + 7 * 86_400_000).toISOString().slice(0, 10);
+  await expect(row).toContainText("read, emit");
+  await expect(row).toContainText(week);
+  expect(await page.content()).not.toContain(token);
+  expect(await page.evaluate(() => JSON.stringify([{ ...sessionStorage }, { ...localStorage }]))).not.toContain(token);
+
+  const revoke = page.getByRole("button", { name: "Revoke nightly reports" });
+  await revoke.press("Enter");
+  const dialog = page.getByRole("dialog", { name: "Revoke nightly reports?" });
+  await expect(dialog).toBeVisible();
+  await page.keyboard.press("Escape");
+  await expect(dialog).toBeHidden();
+  await expect(revoke).toBeFocused();
+  expect(await status(server, token), "nothing was confirmed").toBe(200);
+  await revoke.press("Enter");
+  await dialog.getByRole("button", { name: "Revoke" }).press("Enter");
+  await expect(row).toContainText("revoked");
+  await expect(revoke).toBeHidden();
+  await expect(page.getByRole("status")).toContainText("nightly reports is revoked.");
+  expect(await status(server, token)).toBe(401);
+  expect(trouble).toEqual([]);
+});
+
+test("a token that may not manage tokens is told so, and what would be allowed to", async ({ page, server }) => {
+  const made = await fetch(`${server.url}/api/tokens`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
+    body: JSON.stringify({ name: "reader", scopes: ["read"] }),
+  });
+  const { token } = (await made.json()) as { token: string };
+  await page.goto(`${server.url}/tokens`);
+  await signIn(page, token);
+  await expect(page.getByText("This tab's token may not manage API tokens.")).toBeVisible();
+  await expect(page.getByRole("button", { name: "New token" })).toBeHidden();
+});
+
+test("a refused token says why and keeps what was typed", async ({ page, server }) => {
+  await page.goto(`${server.url}/tokens`);
+  await signIn(page, signed("alice"));
+  await page.getByRole("button", { name: "New token" }).click();
+  const dialog = page.getByRole("dialog", { name: "New API token" });
+  await dialog.getByLabel("Name").fill("no scope");
+  await dialog.getByRole("checkbox", { name: "read" }).uncheck();
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await expect(dialog.getByRole("alert")).toContainText("at least one scope");
+  await expect(dialog.getByLabel("Name")).toHaveValue("no scope");
+  await dialog.getByRole("checkbox", { name: "approve" }).check();
+  await dialog.getByRole("button", { name: "Create" }).click();
+  await expect(page.locator("[data-secret]")).toHaveText(/^rr_/);
+});
+
+test("the page of the tokens is loaded when it is opened, not before", async ({ page, server }) => {
+  const loaded: string[] = [];
+  page.on("request", (request) => loaded.push(new URL(request.url()).pathname));
+  await page.goto(server.url);
+  await signIn(page, signed("alice"));
+  await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  const isOwn = (path: string) => path.startsWith("/assets/TokensPage-");
+  expect(loaded.filter(isOwn)).toEqual([]);
+  await page.getByRole("link", { name: "API tokens" }).click();
+  await expect(page.getByText("No API tokens.")).toBeVisible();
+  await expect(page).toHaveURL(`${server.url}/tokens`);
+  expect(loaded.filter(isOwn)).toHaveLength(2);
+});

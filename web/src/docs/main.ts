@@ -55,7 +55,7 @@ async function list(): Promise<void> {
         const link = child(child(rows, "li"), "a") as HTMLAnchorElement;
         link.href = hash;
         child(link, "code", route);
-        link.append(summary);
+        link.append(` ${summary}`);
       }
     }
   } catch {

@@ -23,7 +23,7 @@ use uuid::Uuid;
 use crate::clock::{Clock, IdSource};
 use crate::domain::{
     event::EventType,
-    id::{Name, RunId, SpanId, ThreadId, Title},
+    id::{ExternalId, Name, RunId, SpanId, ThreadId, Title},
     json::Json,
 };
 
@@ -111,6 +111,9 @@ struct NewRun {
     /// Its id, a UUID version 7 of today; repeating the command then finds the same run
     #[arg(long, value_name = "UUID", conflicts_with = "run")]
     run_id: Option<RunId>,
+    /// Its id in your own system; the run that has it already is continued
+    #[arg(long, value_name = "ID", conflicts_with = "run")]
+    external_id: Option<ExternalId>,
 }
 
 fn payload(text: &str) -> Result<Json, String> {
@@ -156,7 +159,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn run_body(new_run: &NewRun) -> Value {
     let mut body = json!({
-        "run_id": new_run.run_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread,
+        "run_id": new_run.run_id, "external_id": new_run.external_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread,
         "role": new_run.role, "tags": new_run.tags,
     });
     if let Some(members) = body.as_object_mut() {

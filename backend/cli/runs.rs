@@ -10,7 +10,7 @@ use super::{
 };
 use crate::clock::Clock;
 use crate::domain::{
-    id::{Name, ThreadId, Title},
+    id::{ExternalId, Name, ThreadId, Title},
     limits::PAGE_ROWS_MAX,
     run::Status,
 };
@@ -72,6 +72,9 @@ struct List {
     /// Only runs with this tag
     #[arg(long, value_name = "TAG")]
     tag: Option<Name>,
+    /// Only the run with this id in your own system
+    #[arg(long, value_name = "ID")]
+    external_id: Option<ExternalId>,
     /// Only runs with this role; default: all except routers
     #[arg(long, value_parser = ["supervisor", "worker", "agent", "router"])]
     role: Option<String>,
@@ -179,6 +182,7 @@ fn query(list: &List) -> Vec<(&'static str, String)> {
         ("thread_id", list.thread.as_ref().map(ToString::to_string)),
         ("agent", list.agent.as_ref().map(ToString::to_string)),
         ("tag", list.tag.as_ref().map(ToString::to_string)),
+        ("external_id", list.external_id.as_ref().map(ToString::to_string)),
         ("role", list.role.clone()),
         ("q", list.search.clone()),
         ("limit", Some(list.limit.to_string())),

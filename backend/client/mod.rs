@@ -97,9 +97,13 @@ impl Client {
         is_loopback(&self.base)
     }
 
-    /// Creates a run, or finds the one that the same body created before; returns the run.
+    /// Creates a run, or finds the one that the same body created before or that has its `external_id`; returns the run.
     pub async fn create_run(&self, body: &Value) -> Result<Value, Error> {
-        self.json(self.http.post(self.at(&["runs"])).json(body)).await
+        let request = match body["external_id"].as_str() {
+            Some(id) => self.http.put(self.at(&["runs", "by-external-id", id])),
+            None => self.http.post(self.at(&["runs"])),
+        };
+        self.json(request.json(body)).await
     }
 
     /// One run.

@@ -24,7 +24,7 @@ use super::{
     artifact::Hash,
     context::{Origin, Role, RunContext},
     event::{EventType, Recorded},
-    id::{EventId, Name, RunId, Seq, SpanId, ThreadId, Title},
+    id::{EventId, ExternalId, Name, RunId, Seq, SpanId, ThreadId, Title},
     interrupt,
     json::Json,
     limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX},
@@ -293,6 +293,7 @@ struct Creation {
     thread_id: Option<ThreadId>,
     session_id: Option<Name>,
     lease_ms: Option<i64>,
+    external_id: Option<ExternalId>,
 }
 
 /// What a client specified when it created the run, from the run's first event. The run does not become a job.
@@ -324,6 +325,7 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
             origin: subject.origin.clone(),
             trace_id: subject.trace_id.clone(),
         },
+        external_id: said.external_id,
         title: said.title,
         input: said.input,
         metadata: said.metadata,

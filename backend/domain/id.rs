@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 use super::limits::{
-    IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_CHARS_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX, TITLE_CHARS_MAX,
+    EXTERNAL_ID_CHARS_MAX, IMPORT_AGE_MS_MAX, KEY_CHARS_MAX, NAME_CHARS_MAX, RUN_ID_SKEW_MS_MAX, THREAD_ID_BYTES_MAX,
+    TITLE_CHARS_MAX,
 };
 
 /// The rule that a value broke, as a message for its sender.
@@ -169,16 +170,22 @@ checked_text!(
         && text.bytes().all(|b| b.is_ascii_alphanumeric() || b"._:@+-".contains(&b))
 );
 checked_text!(
+    /// A run's id in its client's own system. An owner has at most one run with it.
+    ExternalId,
+    "an external id is 1 to 255 characters without control characters, and not . or .., which no address can carry",
+    |text| is_key(text, EXTERNAL_ID_CHARS_MAX) && !matches!(text, "." | "..")
+);
+checked_text!(
     /// Pairs `X.started` with `X.completed`: a tool call id, a step id, a message id.
     SpanId,
     "a span id is 1 to 128 characters without control characters",
-    is_key
+    |text| is_key(text, KEY_CHARS_MAX)
 );
 checked_text!(
     /// The producer's own id of an event; the same one twice in a run is one event.
     EventId,
     "an event id is 1 to 128 characters without control characters",
-    is_key
+    |text| is_key(text, KEY_CHARS_MAX)
 );
 checked_text!(
     /// A line of text for display: a run's title, the reason of a cancel.
@@ -203,10 +210,10 @@ fn is_invisible(c: char) -> bool {
         | '\u{feff}' | '\u{fff9}'..='\u{fffb}')
 }
 
-fn is_key(text: &str) -> bool {
+fn is_key(text: &str, chars_max: usize) -> bool {
     !text.is_empty()
-        && text.len() <= KEY_CHARS_MAX * 4
-        && text.chars().count() <= KEY_CHARS_MAX
+        && text.len() <= chars_max * 4
+        && text.chars().count() <= chars_max
         && !text.chars().any(char::is_control)
 }
 
@@ -270,5 +277,15 @@ mod tests {
         assert!("a/b".parse::<ThreadId>().is_err());
         assert!("call é 😀".parse::<SpanId>().is_ok());
         assert!("line\nbreak".parse::<SpanId>().is_err());
+    }
+
+    #[test]
+    fn an_external_id_has_255_characters_of_any_script_and_no_control_characters() {
+        for good in ["1", "a/b c?d#e%2F", "...", "日本語", "e\u{301}", &"😀".repeat(255)] {
+            assert!(good.parse::<ExternalId>().is_ok(), "{good:?}");
+        }
+        for bad in ["", ".", "..", "a\0", "line\nbreak", "\u{7f}", "\u{9b}", &"x".repeat(256), &"😀".repeat(256)] {
+            assert!(bad.parse::<ExternalId>().is_err(), "{bad:?}");
+        }
     }
 }

@@ -36,6 +36,8 @@ pub const RUN_ID_DIGITS_MIN: usize = 4;
 pub const KEY_CHARS_MAX: usize = 128;
 /// Longest thread id, bytes.
 pub const THREAD_ID_BYTES_MAX: usize = 255;
+/// Longest external id of a run, characters.
+pub const EXTERNAL_ID_CHARS_MAX: usize = 255;
 /// Longest run title or reason, characters.
 pub const TITLE_CHARS_MAX: usize = 512;
 /// Most tags of one run.

@@ -13,7 +13,7 @@ use sha2::{Digest as _, Sha256};
 use super::{
     context::RunContext,
     event::{EventType, NewEvent},
-    id::{Name, RunId, Seq, ThreadId, Title},
+    id::{ExternalId, Name, RunId, Seq, ThreadId, Title},
     json::Json,
 };
 
@@ -167,6 +167,7 @@ pub fn evolve(head: Head, event_type: &EventType, at: DateTime<Utc>, payload: &J
 #[derive(Clone, Debug, PartialEq)]
 pub struct Spec {
     pub context: RunContext,
+    pub external_id: Option<ExternalId>,
     pub title: Option<Title>,
     pub input: Option<Json>,
     pub metadata: Json,
@@ -205,6 +206,7 @@ impl Spec {
             thread_id: context.thread_id.as_ref(),
             session_id: context.session_id.as_ref(),
             lease_ms: self.lease_ms,
+            external_id: self.external_id.as_ref(),
         };
         let mut events = vec![NewEvent::new("run.created", Json::of(&created))];
         if self.start {
@@ -235,6 +237,9 @@ struct Created<'a> {
     thread_id: Option<&'a ThreadId>,
     session_id: Option<&'a Name>,
     lease_ms: Option<i64>,
+    // Left out when null, as of all runs that were created before there were external ids: requests are compared by it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    external_id: Option<&'a ExternalId>,
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ use crate::domain::{
     artifact::ArtifactId,
     checkpoint::CheckpointId,
     context::Role,
-    id::{Malformed, Name, RunId, ThreadId},
+    id::{ExternalId, Malformed, Name, RunId, ThreadId},
     session::inbound::{ChannelName, UserId},
     trace,
     transcript::SavedName,
@@ -51,6 +51,17 @@ impl FromRequestParts<Server> for RunPath {
     async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
         let run = path_text(parts, server, "run_id").await?;
         Ok(Self(run.parse().map_err(|_: Malformed| Problem::not_found())?))
+    }
+}
+
+/// The external id in a path.
+pub(super) struct ExternalIdPath(pub(super) ExternalId);
+
+impl FromRequestParts<Server> for ExternalIdPath {
+    type Rejection = Problem;
+
+    async fn from_request_parts(parts: &mut Parts, server: &Server) -> Result<Self, Problem> {
+        Ok(Self(chosen(parts, server, "external_id").await?))
     }
 }
 

@@ -35,6 +35,7 @@ pub enum Code {
     NotFound,
     MethodNotAllowed,
     RunExists,
+    ExternalIdTaken,
     ThreadExists,
     RunEnded,
     RunNotEnded,
@@ -73,6 +74,7 @@ impl Code {
             Self::NotFound => StatusCode::NOT_FOUND,
             Self::MethodNotAllowed => StatusCode::METHOD_NOT_ALLOWED,
             Self::RunExists
+            | Self::ExternalIdTaken
             | Self::ThreadExists
             | Self::RunEnded
             | Self::RunNotEnded
@@ -111,6 +113,7 @@ impl Code {
             Self::NotFound => "Not found",
             Self::MethodNotAllowed => "Method not allowed",
             Self::RunExists => "Run exists with different content",
+            Self::ExternalIdTaken => "External id already in use",
             Self::ThreadExists => "Thread already has checkpoints",
             Self::RunEnded => "Run has ended",
             Self::RunNotEnded => "Run has not ended",
@@ -335,6 +338,9 @@ impl From<EmitError> for Problem {
             EmitError::RunExists => {
                 Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or omit it")
             }
+            EmitError::ExternalIdTaken(_) => Self::new(Code::ExternalIdTaken, detail).field("external_id").hint(
+                "to get it, send PUT /api/runs/by-external-id/{external_id}; else choose another id or delete that run",
+            ),
             EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
             EmitError::Misplaced(_) => Self::new(Code::InvalidRequest, detail).field("parent_run_id"),
             EmitError::OpenText(_) => {

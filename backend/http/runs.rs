@@ -15,20 +15,24 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    extract::{Body, Caller, Query, RunPath, Trace},
+    extract::{Body, Caller, ExternalIdPath, Query, RunPath, Trace},
     model::{CreateRun, Run, RunList, statuses},
     page::next_cursor,
     problem::{Code, Problem},
+    threads::created_or_ok,
 };
 use crate::{
     domain::{
-        id::{RunId, ThreadId, Title},
+        id::{ExternalId, RunId, ThreadId, Title},
         id_prefix::RunIdPrefix,
         limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
-    store::{retention::Removal, runs::RunFilter},
+    store::{
+        retention::Removal,
+        runs::{RunFilter, RunRecord},
+    },
     timeline::emit::{EmitError, Opening},
 };
 
@@ -37,33 +41,102 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
         .routes(routes!(create, list))
         .routes(routes!(show, delete))
+        .routes(routes!(find, put))
         .routes(routes!(cancel))
         .routes(routes!(heartbeat))
 }
 
 /// Create a run.
 ///
-/// The same `run_id` again with the same content answers 200 with the same run; with other content 409 `run_exists`.
+/// The same `run_id` again with the same content answers 200 with the same run; with other content 409 `run_exists`. An
+/// `external_id` that another run of the owner has is 409 `external_id_taken`.
 #[utoipa::path(post, operation_id = "create_run", path = "/api/runs", tag = "runs", request_body = CreateRun, responses(
     (status = 201, description = "Created; `Location` names it", body = Run),
     (status = 200, description = "Already exists", body = Run),
     (status = 403, body = Problem, description = "The principal may not use the agent"),
-    (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
+    (status = 409, description = "`run_exists`, `external_id_taken`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
 async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body: Body) -> Result<Response, Problem> {
     let owner = caller.needs_all(Scope::Emit)?.owner();
+    let request: CreateRun = body.json()?;
+    request.check()?;
+    let (run, is_new) = open(&server, &caller, trace, request).await?;
+    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    Ok(created_or_found(&server, record, is_new))
+}
+
+/// Get the run with this external id, or create it.
+///
+/// Of concurrent requests one creates the run and the others find it. An existing run is answered as it is, whatever the
+/// body; so the request is safe to repeat.
+#[utoipa::path(put, operation_id = "put_run", path = "/api/runs/by-external-id/{external_id}", tag = "runs", params(("external_id" = String, Path)),
+    request_body(content = Option<CreateRun>), responses((status = 201, description = "Created; `Location` names it", body = Run),
+    (status = 200, description = "Already exists", body = Run),
+    (status = 403, body = Problem, description = "The principal may not use the agent"),
+    (status = 409, description = "`run_exists`", body = Problem), (status = 400, body = Problem, description = "Invalid")))]
+async fn put(
+    State(server): State<Server>,
+    caller: Caller,
+    trace: Trace,
+    ExternalIdPath(id): ExternalIdPath,
+    body: Body,
+) -> Result<Response, Problem> {
+    let owner = caller.needs_all(Scope::Emit)?.owner();
+    let mut request: CreateRun = body.json()?;
+    if request.external_id.replace(id.clone()).is_some_and(|named| named != id) {
+        let detail = "the external_id in the body differs from the one in the path";
+        return Err(Problem::new(Code::InvalidRequest, detail).field("external_id"));
+    }
+    request.check()?;
+    if let Some(record) = with_external_id(&server, owner, &id).await? {
+        return Ok(created_or_found(&server, record, false));
+    }
+    let (run, is_new) = match open(&server, &caller, trace, request).await {
+        Err(problem) if problem.code() == Code::ExternalIdTaken => {
+            // Another request was faster.
+            let record = with_external_id(&server, owner, &id).await?.ok_or_else(|| {
+                Problem::new(Code::Busy, "a run with this external id was created and deleted in this moment")
+                    .hint("nothing was stored; send the same request again")
+            })?;
+            return Ok(created_or_found(&server, record, false));
+        }
+        opened => opened?,
+    };
+    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    Ok(created_or_found(&server, record, is_new))
+}
+
+async fn with_external_id(server: &Server, owner: &OwnerId, id: &ExternalId) -> Result<Option<RunRecord>, Problem> {
+    let Some(run) = server.timeline.store().runs().with_external_id(owner, id).await? else { return Ok(None) };
+    Ok(server.timeline.run(owner, run).await?)
+}
+
+fn created_or_found(server: &Server, record: RunRecord, is_new: bool) -> Response {
+    let run = record.context.run_id;
+    let shown = Run::of(record, server.timeline.clock().now());
+    let mut response = (created_or_ok(is_new), Reply(shown)).into_response();
+    if let Ok(location) = HeaderValue::from_str(&format!("/api/runs/{run}")) {
+        response.headers_mut().insert(header::LOCATION, location);
+    }
+    response
+}
+
+/// Creates a run whose bounds were checked; `false` if the same request created it before.
+async fn open(server: &Server, caller: &Caller, trace: Trace, request: CreateRun) -> Result<(RunId, bool), Problem> {
+    let owner = caller.owner();
     server
         .creations
         .take(owner, 1)
         .map_err(|wait| Problem::new(Code::Busy, "the principal exceeds its limit of runs per minute").after(wait))?;
-    let request: CreateRun = body.json()?;
     if let Some(agent) = request.agent.as_ref().filter(|_| request.start == Some(false)) {
-        caller.may_use(&server, agent)?;
+        caller.may_use(server, agent)?;
     }
     let timeline = &server.timeline;
     let now = timeline.clock().now();
     if request.run_id.is_some_and(|run| !run.is_of_today(now.timestamp_millis())) {
         let detail = "a run_id chosen by the client must be a UUIDv7 of today (within 24 hours)";
-        return Err(Problem::new(Code::InvalidRequest, detail).field("run_id"));
+        return Err(Problem::new(Code::InvalidRequest, detail)
+            .field("run_id")
+            .hint("send your own id as external_id, which takes any, and leave out run_id"));
     }
     let began_at = request.at.map(|at| at.trunc_subsecs(6));
     if began_at.is_some_and(|at| (now - at).num_milliseconds().abs() > RUN_ID_SKEW_MS_MAX) {
@@ -77,20 +150,14 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     };
     let trace = trace.0.or_else(|| parent.as_ref().and_then(|parent| parent.trace_id.clone()));
     let trace_id = trace.unwrap_or_else(|| timeline.ids().uuid().simple().to_string());
-    let spec = request.into_spec(owner, run, parent.as_deref(), trace_id)?;
+    let spec = request.into_spec(owner, run, parent.as_deref(), trace_id);
     if spec.is_job() && timeline.store().jobs().has_any(owner, JOBS_OWN_MAX).await? {
         let detail = format!("{JOBS_OWN_MAX} runs of this principal are queued for agents or in progress");
         return Err(Problem::new(Code::Busy, detail).hint("nothing was stored; try again when some of them have ended"));
     }
     let hash = spec.content_hash();
     let ack = timeline.open_run_with(spec, hash, Opening { began_at, ..Opening::default() }).await?;
-    let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
-    let status = if ack.already_open { StatusCode::OK } else { StatusCode::CREATED };
-    let mut response = (status, Reply(Run::of(record, now))).into_response();
-    if let Ok(location) = HeaderValue::from_str(&format!("/api/runs/{run}")) {
-        response.headers_mut().insert(header::LOCATION, location);
-    }
-    Ok(response)
+    Ok((run, !ack.already_open))
 }
 
 /// List runs, newest first.
@@ -102,6 +169,7 @@ async fn create(State(server): State<Server>, caller: Caller, trace: Trace, body
     ("role" = Option<String>, Query, description = "One or more roles, separated by commas; all but `router` when absent"),
     ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
     ("id_prefix" = Option<String>, Query, description = "The beginning of the id, at least 4 hexadecimal digits; takes only `limit` beside it, includes every role, and has one page"),
+    ("external_id" = Option<String>, Query, description = "The run with this external id"),
     ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
     ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
     ("until" = Option<DateTime<Utc>>, Query, description = "Created before"),
@@ -151,6 +219,7 @@ pub(super) async fn run_list(
         agent: query.parsed("agent")?,
         tag: query.parsed("tag")?,
         parent_run_id: query.parsed("parent_run_id")?,
+        external_id: query.parsed("external_id")?,
         roles: query.roles()?,
         search: query.parsed::<Title>("q")?.map(|text| text.as_str().to_owned()),
         since: query.parsed("since")?,
@@ -171,6 +240,24 @@ pub(super) async fn run_list(
     responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
 async fn show(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Reply<Run>, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner();
+    in_full(&server, owner, run).await
+}
+
+/// Get the run with this external id.
+#[utoipa::path(get, operation_id = "find_run", path = "/api/runs/by-external-id/{external_id}", tag = "runs", params(("external_id" = String, Path)),
+    responses((status = 200, body = Run, description = "The run"), (status = 404, body = Problem, description = "Not found, or of another owner")))]
+async fn find(
+    State(server): State<Server>,
+    caller: Caller,
+    ExternalIdPath(id): ExternalIdPath,
+) -> Result<Reply<Run>, Problem> {
+    let owner = caller.needs(Scope::Read)?.owner();
+    let run = server.timeline.store().runs().with_external_id(owner, &id).await?.ok_or_else(Problem::not_found)?;
+    caller.needs_run(&server, Scope::Read, run).await?;
+    in_full(&server, owner, run).await
+}
+
+async fn in_full(server: &Server, owner: &OwnerId, run: RunId) -> Result<Reply<Run>, Problem> {
     let runs = server.timeline.store().runs();
     let found = match runs.get_with_times(owner, run, NODE_DURATIONS_EVENTS_MAX).await {
         // A run is shown even if its steps cannot be added up in time.

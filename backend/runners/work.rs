@@ -303,6 +303,7 @@ fn runner_error(error: &EmitError) -> RunnerError {
         | EmitError::StorageFull
         | EmitError::StorageUnavailable => RunnerCode::Unavailable,
         EmitError::RunExists
+        | EmitError::ExternalIdTaken(_)
         | EmitError::TooDeep
         | EmitError::Misplaced(_)
         | EmitError::Broken

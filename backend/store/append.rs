@@ -284,6 +284,7 @@ impl Appender {
             &owners.owner_id.iter().map(AsRef::as_ref).collect::<Vec<&str>>() as &[&str],
             &owners.noted as &[Option<i64>],
             &births.origin_user as &[Option<&str>],
+            &births.external_id as &[Option<&str>],
         )
         .fetch_all(&mut self.connection)
         .await?;

@@ -23,6 +23,7 @@ mod deliveries;
 pub mod durability;
 mod error;
 pub mod events;
+mod external_ids;
 pub mod feed;
 pub mod heads;
 pub mod history;

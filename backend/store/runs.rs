@@ -13,9 +13,8 @@ use super::{
 };
 use crate::domain::{
     context::{Origin, Role, RunContext},
-    id::{Name, RunId, Seq, ThreadId},
+    id::{ExternalId, Name, RunId, Seq, ThreadId},
     json::Json,
-    limits::CANCEL_RUNS_MAX,
     principal::OwnerId,
     run::{Head, Status},
 };
@@ -25,6 +24,7 @@ use crate::domain::{
 pub struct RunRecord {
     pub context: RunContext,
     pub depth: i16,
+    pub external_id: Option<String>,
     pub title: Option<String>,
     pub input: Option<Json>,
     pub metadata: Json,
@@ -39,7 +39,8 @@ impl RunRecord {
     pub fn conceal(&mut self) {
         let RunContext { thread_id, session_id, origin, trace_id, .. } = &mut self.context;
         (*thread_id, *session_id, *origin, *trace_id) = (None, None, None, None);
-        (self.title, self.input, self.metadata, self.tags) = (None, None, Json::empty(), Vec::new());
+        (self.external_id, self.title, self.input) = (None, None, None);
+        (self.metadata, self.tags) = (Json::empty(), Vec::new());
         (self.head.output, self.head.error) = (None, None);
     }
 
@@ -68,6 +69,7 @@ pub struct RunFilter {
     pub agent: Option<Name>,
     pub tag: Option<Name>,
     pub parent_run_id: Option<RunId>,
+    pub external_id: Option<ExternalId>,
     /// If empty, all but routers.
     pub roles: Vec<Role>,
     /// Text that the title, the agent or the id contains.
@@ -91,6 +93,7 @@ struct Row {
     origin_chat: Option<String>,
     origin_user: Option<String>,
     trace_id: Option<String>,
+    external_id: Option<String>,
     title: Option<String>,
     input: Option<String>,
     metadata: String,
@@ -115,7 +118,7 @@ macro_rules! runs {
         sqlx::query_as!(
             Row,
             r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                      origin_channel, origin_chat, origin_user, trace_id, title, input::text as input,
+                      origin_channel, origin_chat, origin_user, trace_id, external_id, title, input::text as input,
                       metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                       greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                       output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at,
@@ -151,6 +154,7 @@ impl TryFrom<Row> for RunRecord {
                 trace_id: row.trace_id,
             },
             depth: row.depth,
+            external_id: row.external_id,
             title: row.title,
             input: row.input.map(Json::trusted),
             metadata: Json::trusted(row.metadata),
@@ -294,6 +298,7 @@ impl Runs<'_> {
                      and ($9::timestamptz is null or created_at < $9)
                      and ($10::timestamptz is null or (created_at, run_id) < ($10, $11::uuid))
                      and (role = any ($13) or cardinality($13::text[]) = 0 and role <> 'router')
+                     and ($14::text is null or external_id = $14)
                    order by created_at desc, run_id desc
                    limit $12"#,
                 owner.as_str(),
@@ -308,7 +313,8 @@ impl Runs<'_> {
                 wanted.after.map(|(created_at, _)| created_at),
                 wanted.after.map(|(_, run)| run.uuid()),
                 wanted.limit + 1,
-                &roles as &[&str]
+                &roles as &[&str],
+                filter.external_id.as_ref().map(ExternalId::as_str)
             );
             let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), prefix::texts_bytes).await?;
             Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
@@ -324,7 +330,7 @@ impl Runs<'_> {
             let rows = sqlx::query_as!(
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
-                          origin_channel, origin_chat, origin_user, trace_id, title, null::text as input,
+                          origin_channel, origin_chat, origin_user, trace_id, external_id, title, null::text as input,
                           '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
                           null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at,
                           null::text as node_times
@@ -349,29 +355,6 @@ impl Runs<'_> {
                 runs
             );
             rows.fetch_all(&mut *connection).await?.into_iter().map(RunRecord::try_from).collect()
-        })
-        .await
-    }
-
-    /// The descendants of a run that have not ended, the run itself first.
-    pub async fn live_tree(self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
-        self.scoped(owner, async |mut connection| {
-            let rows = sqlx::query_scalar!(
-                r#"with recursive tree as (
-                       select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
-                       union
-                       select r.run_id, r.depth, r.status
-                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
-                   )
-                   select run_id as "run_id!" from tree
-                   where not store.has_ended(status) order by depth limit $3"#,
-                owner.as_str(),
-                root.uuid(),
-                CANCEL_RUNS_MAX
-            )
-            .fetch_all(&mut *connection)
-            .await?;
-            Ok(rows.into_iter().map(RunId::trusted).collect())
         })
         .await
     }

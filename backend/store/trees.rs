@@ -5,7 +5,13 @@
 //! regardless of what the parents state.
 
 use super::{Error, error::known, runs::Runs};
-use crate::domain::{context::RunContext, id::RunId, limits::RUN_DEPTH_MAX, principal::OwnerId, run::Status};
+use crate::domain::{
+    context::RunContext,
+    id::RunId,
+    limits::{CANCEL_RUNS_MAX, RUN_DEPTH_MAX},
+    principal::OwnerId,
+    run::Status,
+};
 
 /// What is above and below a run that is about to be created.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -86,6 +92,29 @@ impl Runs<'_> {
                 is_cycle: row.is_cycle,
                 has_other_root: row.has_other_root,
             })
+        })
+        .await
+    }
+
+    /// The descendants of a run that have not ended, the run itself first.
+    pub async fn live_tree(self, owner: &OwnerId, root: RunId) -> Result<Vec<RunId>, Error> {
+        self.scoped(owner, async |mut connection| {
+            let rows = sqlx::query_scalar!(
+                r#"with recursive tree as (
+                       select run_id, depth, status from store.run where run_id = $2 and owner_id = $1
+                       union
+                       select r.run_id, r.depth, r.status
+                       from store.run r join tree t on r.parent_run_id = t.run_id where r.owner_id = $1
+                   )
+                   select run_id as "run_id!" from tree
+                   where not store.has_ended(status) order by depth limit $3"#,
+                owner.as_str(),
+                root.uuid(),
+                CANCEL_RUNS_MAX
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            Ok(rows.into_iter().map(RunId::trusted).collect())
         })
         .await
     }

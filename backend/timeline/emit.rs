@@ -14,9 +14,10 @@ use crate::{
         artifact::Pointer,
         context::RunContext,
         event::NewEvent,
-        id::{EventId, RunId, Seq},
+        id::{EventId, ExternalId, RunId, Seq},
         limits::RUN_DEPTH_MAX,
         open::Overflow,
+        principal::OwnerId,
         run::{Refusal, Spec, Status},
     },
     quota::Share,
@@ -49,6 +50,9 @@ pub enum EmitError {
     Refused(#[from] Refusal),
     #[error("a run with this id exists and was created with other content")]
     RunExists,
+    /// Another run of the owner has the external id that this one was to have.
+    #[error("the run {0} has this external id")]
+    ExternalIdTaken(RunId),
     #[error("the tree of runs is too deep")]
     TooDeep,
     /// The run does not fit its ancestors or descendants.
@@ -126,6 +130,12 @@ impl AppendRequest {
             // The caller may be gone; the events are stored regardless.
             let _ = reply.send(answer);
         }
+    }
+
+    /// The external id, and its owner, of the run that these events open.
+    pub(crate) fn external_id(&self) -> Option<(OwnerId, ExternalId)> {
+        let id = self.birth.as_ref()?.spec.external_id.clone()?;
+        Some((self.context.owner_id.clone(), id))
     }
 
     pub(crate) fn bytes(&self) -> usize {

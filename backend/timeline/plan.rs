@@ -15,7 +15,7 @@ use super::emit::{Ack, AckEvent, AppendRequest, EmitError};
 use crate::{
     domain::{
         event::{NewEvent, Recorded},
-        id::{EventId, RunId, Seq, SpanId},
+        id::{EventId, ExternalId, RunId, Seq, SpanId},
         principal::OwnerId,
         run::{self, Head},
     },
@@ -29,6 +29,8 @@ use crate::{
 pub(crate) struct Known<'a> {
     pub heads: &'a HashMap<RunId, StoredHead>,
     pub keys: &'a HashMap<(RunId, EventId), Seq>,
+    /// The runs that have the external ids with which this batch creates some.
+    pub external_ids: &'a HashMap<(OwnerId, ExternalId), RunId>,
     pub open: &'a OpenNow<'a>,
     pub now: DateTime<Utc>,
 }
@@ -104,6 +106,7 @@ pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
         batch: Batch::default(),
         heads: HashMap::new(),
         keys: HashMap::new(),
+        external_ids: HashMap::new(),
         head_at: HashMap::new(),
         texts: HashMap::new(),
     };
@@ -117,6 +120,8 @@ struct Planner<'a> {
     heads: HashMap<RunId, StoredHead>,
     /// Keys used by this batch.
     keys: HashMap<(RunId, EventId), Seq>,
+    /// External ids of runs that this batch creates.
+    external_ids: HashMap<(OwnerId, ExternalId), RunId>,
     /// The index of a run's head in the batch.
     head_at: HashMap<RunId, usize>,
     /// Open texts as this batch will leave them.
@@ -131,6 +136,10 @@ impl Planner<'_> {
     fn key(&self, run: RunId, id: &EventId) -> Option<Seq> {
         let key = (run, id.clone());
         self.keys.get(&key).or_else(|| self.known.keys.get(&key)).copied()
+    }
+
+    fn with_external_id(&self, id: &(OwnerId, ExternalId)) -> Option<RunId> {
+        self.external_ids.get(id).or_else(|| self.known.external_ids.get(id)).copied()
     }
 
     fn emission(&mut self, emission: &AppendRequest) -> Result<Accepted, EmitError> {
@@ -154,6 +163,10 @@ impl Planner<'_> {
                 };
             }
         };
+        let external_id = emission.external_id();
+        if let Some(by) = external_id.as_ref().and_then(|id| self.with_external_id(id)) {
+            return Err(EmitError::ExternalIdTaken(by));
+        }
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
         if let Some(first_seq) = emission.first_seq {
             check_numbered(first_seq, &stored, &fresh)?;
@@ -164,6 +177,7 @@ impl Planner<'_> {
         // Before any part of the emission is accepted.
         self.texts.entry(run).or_default().take(run, &emission.events, &fresh, self.known.open)?;
         let accepted = self.accept(emission, stored, &fresh);
+        self.external_ids.extend(external_id.map(|id| (id, run)));
         let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
         assert!(emission.first_seq.is_none() || emission.first_seq == first_seq, "an imported event keeps its seq");
         Ok(accepted)

@@ -28,7 +28,7 @@ use crate::{
     clock::Clock,
     domain::{
         history::Tag,
-        id::{EventId, RunId, Seq},
+        id::{EventId, ExternalId, RunId, Seq},
         limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, HEADS_MAX},
         principal::OwnerId,
         splice::LogPosition,
@@ -239,8 +239,14 @@ impl Lane {
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
-        let known =
-            Known { heads: &heads, keys: &keys, open: &|run, span| gate.open(run, span), now: self.parts.clock.now() };
+        let external_ids = by(deadline, learn_external_ids(&mut appender, emissions)).await?;
+        let known = Known {
+            heads: &heads,
+            keys: &keys,
+            external_ids: &external_ids,
+            open: &|run, span| gate.open(run, span),
+            now: self.parts.clock.now(),
+        };
         let mut plan = plan::plan(emissions, &known);
         // A cached head is no reason to refuse: another process may have written since, and may have made the event
         // valid.
@@ -368,6 +374,16 @@ impl Lane {
             wakeup.send(self.lane, up_to);
         }
     }
+}
+
+/// The runs that have the external ids with which this batch creates some; nothing is asked if it creates none. One that
+/// another writer uses meanwhile makes the statement fail, and the batch is planned again.
+async fn learn_external_ids(
+    appender: &mut Appender,
+    emissions: &[AppendRequest],
+) -> Result<HashMap<(OwnerId, ExternalId), RunId>, store::Error> {
+    let ids: Vec<_> = emissions.iter().filter_map(AppendRequest::external_id).collect();
+    if ids.is_empty() { Ok(HashMap::new()) } else { appender.external_ids(&ids).await }
 }
 
 /// Bounds one step of a commit: a database that stops responding counts as lost.

@@ -190,6 +190,7 @@ impl Ground {
         };
         let spec = Spec {
             context: context.clone(),
+            external_id: None,
             title: None,
             input: None,
             metadata: Json::empty(),

@@ -59,6 +59,8 @@ fn rows() -> Vec<Row> {
     let mut rows = vec![
         row("get", "/api/runs", [200, 200, 403, 200, 401]),
         body(row("post", "/api/runs", [201, 201, 403, 403, 401]), json!({})),
+        row("get", "/api/runs/by-external-id/{external_id}", [200, 404, 200, 200, 401]),
+        body(row("put", "/api/runs/by-external-id/{external_id}", [200, 201, 403, 403, 401]), json!({})),
         row("get", "/api/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("delete", "/api/runs/{run_id}", [409, 404, 403, 403, 401]),
         row("post", "/api/runs/{run_id}/cancel", [202, 404, 202, 403, 401]),
@@ -147,6 +149,7 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
         .path
         .replace("{run_id}", run)
         .replace("{thread_id}", run)
+        .replace("{external_id}", run)
         .replace("{checkpoint_id}", "1")
         .replace("{session_id}", run)
         .replace("{token_id}", run)
@@ -177,7 +180,8 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
 
 async fn interrupted_run(api: &Api) -> String {
     let id = new_run_id();
-    let request = api.request(Method::POST, "/api/runs").json(&json!({ "run_id": id, "thread_id": id }));
+    let request =
+        api.request(Method::POST, "/api/runs").json(&json!({ "run_id": id, "external_id": id, "thread_id": id }));
     let created = api.send(request.header("traceparent", format!("00-{TRACE}-00f067aa0ba902b7-01"))).await.expect(201);
     let run = created["run_id"].as_str().unwrap().to_owned();
     api.put_checkpoint(&run, "1", json!({ "checkpoint": { "t": "x" } })).await;

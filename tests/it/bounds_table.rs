@@ -95,6 +95,7 @@ fn requests() -> Rows {
 fn threads() -> Rows {
     vec![
         ("thread id", vec![bytes(THREAD_ID_BYTES_MAX)]),
+        ("external id of a run", vec![format!("{} characters", n(EXTERNAL_ID_CHARS_MAX))]),
         ("body that puts a checkpoint or writes", vec![bytes(CHECKPOINT_BODY_BYTES_MAX)]),
         ("checkpoint id, task id", vec![bytes(CHECKPOINT_ID_BYTES_MAX)]),
         ("namespace, task path", vec![bytes(NAMESPACE_BYTES_MAX).replace("1 KiB", "1 024 bytes")]),

@@ -31,6 +31,7 @@ mod dispatch;
 mod embedded;
 mod emit;
 mod export;
+mod external_ids;
 mod fairness;
 mod feeds;
 mod first_contact;

@@ -183,6 +183,23 @@ def test_a_run_with_an_id_of_ones_own_is_created_once(client: Client) -> None:
         pass
 
 
+def test_a_run_is_found_by_its_id_in_the_callers_own_system(client: Client) -> None:
+    with client.run("ours", external_id="build/42 é") as run:
+        run.detach()
+    found = client.put_run("build/42 é", title="another")
+    assert (found["run_id"], found["title"]) == (run.run_id, "ours")
+    with client.attach(found["run_id"]) as again:
+        again.log.info("back")
+    assert client.run_by_external_id("build/42 é")["status"] == "completed"
+    assert [listed["run_id"] for listed in client.list_runs(external_id="build/42 é")] == [run.run_id]
+    created = client.put_run("build/43", agent="builder", tags=["x"])
+    assert (created["external_id"], created["agent"], created["tags"]) == ("build/43", "builder", ["x"])
+    with pytest.raises(ApiError, match="external_id_taken"), client.run("other", external_id="build/43"):
+        pass
+    with pytest.raises(ApiError, match="not_found"):
+        client.run_by_external_id("build/44")
+
+
 def test_runs_are_listed_page_by_page(client: Client) -> None:
     for n in range(3):
         with client.run("listed", tags=["paged"], title=f"run {n}"):

@@ -139,6 +139,7 @@ impl RunHost for LocalHost {
             };
             let spec = Spec {
                 context: context.clone(),
+                external_id: None,
                 title: child.title.parse::<Title>().ok(),
                 input: Some(Json::of(&child.input)),
                 metadata: Json::empty(),

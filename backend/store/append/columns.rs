@@ -7,7 +7,7 @@ use uuid::Uuid;
 
 use super::{Batch, HeadWrite};
 use crate::domain::{
-    id::{EventId, Name, RunId, SpanId, ThreadId, Title},
+    id::{EventId, ExternalId, Name, RunId, SpanId, ThreadId, Title},
     json::Json,
 };
 
@@ -119,6 +119,7 @@ pub(super) struct NewRunRows<'a> {
     pub request_hash: Vec<&'a [u8]>,
     pub created_at: Vec<DateTime<Utc>>,
     pub is_job: Vec<bool>,
+    pub external_id: Vec<Option<&'a str>>,
 }
 
 impl<'a> NewRunRows<'a> {
@@ -149,6 +150,7 @@ impl<'a> NewRunRows<'a> {
             births.request_hash.push(birth.request_hash.as_slice());
             births.created_at.push(write.head.created_at);
             births.is_job.push(spec.is_job());
+            births.external_id.push(spec.external_id.as_ref().map(ExternalId::as_str));
         }
         births
     }

@@ -264,6 +264,7 @@ fn context(run_id: RunId) -> RunContext {
 async fn open(timeline: &Timeline, context: &RunContext) -> anyhow::Result<()> {
     let spec = Spec {
         context: context.clone(),
+        external_id: None,
         title: None,
         input: None,
         metadata: Json::empty(),

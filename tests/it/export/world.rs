@@ -107,7 +107,7 @@ pub struct World {
 pub async fn fill(api: &Api) -> World {
     let root = api
         .create(
-            json!({ "thread_id": "t:1", "session_id": "s-1", "agent": "a\"b", "role": "supervisor", "title": "ü \"x\"",
+            json!({ "external_id": "order/1", "thread_id": "t:1", "session_id": "s-1", "agent": "a\"b", "role": "supervisor", "title": "ü \"x\"",
             "input": { "z": 1, "a": [null] }, "metadata": { "k": "v" }, "tags": ["x", "y"] }),
         )
         .await;

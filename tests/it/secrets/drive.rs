@@ -28,6 +28,7 @@ fn body(route: &str) -> Option<Value> {
     Some(match route {
         "post /api/runs" => json!({ "thread_id": "t", "session_id": "s", "agent": "a", "title": "x", "tags": ["y"],
             "input": { "deep": ["text"] }, "metadata": { "a": "b" } }),
+        "put /api/runs/by-external-id/{external_id}" => json!({ "title": "x", "input": ["text"] }),
         "post /api/runs/{run_id}/cancel" => json!({ "reason": "x" }),
         "post /api/runs/{run_id}/resume" => json!({ "interrupt_id": "i", "decision": "approve", "value": "x" }),
         "post /api/runs/{run_id}/events" => {
@@ -90,6 +91,10 @@ impl Driver<'_> {
     /// A path with what stands in it, and the parameter that an upload needs.
     async fn filled(&self, path: &str, run: &str) -> String {
         let right = path.replace("{run_id}", run).replace("{thread_id}", run).replace("{checkpoint_id}", "1");
+        if path.ends_with("{external_id}") {
+            self.api.post("/api/runs", json!({ "external_id": run })).await;
+            return right.replace("{external_id}", run);
+        }
         let right = right
             .replace("{channel}", "web")
             .replace("{session_id}", &self.session)

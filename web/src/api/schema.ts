@@ -86,7 +86,7 @@ export interface components {
          * @description The error codes. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "provider_unavailable" | "storage_full" | "unreadable_session";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "external_id_taken" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "provider_unavailable" | "storage_full" | "unreadable_session";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or one that does not exist yet. */
@@ -101,6 +101,8 @@ export interface components {
              * @description When the run began, if its producer reports it later: within 24 hours of now. The server's clock when absent.
              */
             at?: string | null;
+            /** @description The run's id in the client's own system: 1–255 characters. An owner has at most one run with it. */
+            external_id?: string | null;
             /** @description Any JSON of at most 64 KiB. */
             input?: unknown;
             /**
@@ -481,6 +483,8 @@ export interface components {
             created_at: string;
             ended_at?: string | null;
             error?: unknown;
+            /** @description Its id in its client's own system. */
+            external_id?: string | null;
             input?: unknown;
             last_event_at: string;
             /**

@@ -83,6 +83,7 @@ class RunRecord(TypedDict):
     root_run_id: str
     parent_run_id: str | None
     owner_id: str
+    external_id: str | None
     thread_id: str | None
     session_id: str | None
     agent: str | None

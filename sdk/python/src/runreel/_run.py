@@ -45,6 +45,7 @@ def creation(
     metadata: Mapping[str, object] | None,
     tags: Iterable[str],
     run_id: str | None,
+    external_id: str | None,
     lease_ms: int | None,
     attach: bool,
 ) -> Target:
@@ -59,6 +60,7 @@ def creation(
     line = _CONTROL.sub(" ", title if shown is None else shown)[:512]
     members = {
         "run_id": run_id or _ids.run_id(),
+        "external_id": external_id,
         "thread_id": thread_id,
         "session_id": session_id,
         "parent_run_id": parent.run_id if isinstance(parent, Scope) else parent,

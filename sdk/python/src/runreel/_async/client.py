@@ -59,6 +59,7 @@ class AsyncBaseClient:
         metadata: Mapping[str, object] | None = None,
         tags: Iterable[str] = (),
         run_id: str | None = None,
+        external_id: str | None = None,
         lease_ms: int | None = LEASE_MS,
         attach: bool = False,
     ) -> AsyncRun:
@@ -71,6 +72,9 @@ class AsyncBaseClient:
 
         A `run_id` of your own is a UUID version 7 of the last 24 hours. With `attach=True` the run may already exist,
         and the block continues it; `attach` below does so without creating.
+
+        An `external_id` is the run's id in your own system, 1 to 255 characters. If another run of yours has it, this
+        one is not created (`external_id_taken`); `put_run` finds that one.
 
         Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
         """
@@ -86,6 +90,7 @@ class AsyncBaseClient:
             metadata=metadata,
             tags=tags,
             run_id=run_id,
+            external_id=external_id,
             lease_ms=lease_ms,
             attach=attach,
         )
@@ -97,6 +102,45 @@ class AsyncBaseClient:
         The block ends the run.
         """
         return AsyncRun(self._sender, self._transport, attached(run_id))
+
+    async def put_run(
+        self,
+        external_id: str,
+        *,
+        title: str | None = None,
+        agent: str | None = None,
+        thread_id: str | None = None,
+        session_id: str | None = None,
+        parent_run_id: str | None = None,
+        role: Literal["agent", "supervisor", "worker"] = "agent",
+        input: object = None,
+        metadata: Mapping[str, object] | None = None,
+        tags: Iterable[str] = (),
+        lease_ms: int | None = None,
+    ) -> RunRecord:
+        """The run with this id of your own system, created if there is none.
+
+        Concurrent calls get the same run, and an existing run stays as it is, whatever the other arguments. `attach`
+        continues it: `client.attach((await client.put_run("build-42"))["run_id"])`.
+        """
+        call = _routes.put_run(
+            external_id,
+            title=title,
+            agent=agent,
+            thread_id=thread_id,
+            session_id=session_id,
+            parent_run_id=parent_run_id,
+            role=role,
+            input=input,
+            metadata=metadata,
+            tags=list(tags) or None,
+            lease_ms=lease_ms,
+        )
+        return cast(RunRecord, await self._transport.send(call))
+
+    async def run_by_external_id(self, external_id: str) -> RunRecord:
+        """The run with this id of your own system; ApiError with `not_found` if there is none."""
+        return cast(RunRecord, await self._transport.send(_routes.by_external_id(external_id)))
 
     async def get_run(self, run_id: str) -> RunRecord:
         """The current state of the run."""
@@ -111,6 +155,7 @@ class AsyncBaseClient:
         tag: str | None = None,
         q: str | None = None,
         parent_run_id: str | None = None,
+        external_id: str | None = None,
         since: str | None = None,
         until: str | None = None,
     ) -> AsyncGenerator[RunRecord, None]:
@@ -125,6 +170,7 @@ class AsyncBaseClient:
             tag=tag,
             q=q,
             parent_run_id=parent_run_id,
+            external_id=external_id,
             since=since,
             until=until,
         )

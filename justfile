@@ -102,6 +102,16 @@ test-postgres major:
     packaging/postgres {{ major }} .tools/postgres-{{ major }}
     RUNREEL_TEST_POSTGRES="{{ justfile_directory() }}/.tools/postgres-{{ major }}" "{{ just_executable() }}" sqlx-check integration sdk chaos-quick
 
+# Builds without one of cargo's features (docs/install.md): each compiles and passes its tests.
+test-features: postgres web
+    #!/usr/bin/env bash
+    set -euo pipefail
+    for on in demo,s3 agents,s3 agents,demo; do
+        echo "features: $on"
+        cargo clippy --all-targets --no-default-features --features "$on" -- -D warnings
+        cargo test --no-default-features --features "$on" --lib --test it
+    done
+
 # The fault harness, small: the tier that every change passes.
 chaos-quick: postgres faults build
     cargo test --test chaos -- quick
@@ -192,8 +202,8 @@ openapi: build
 
 # The packages for PyPI and npm, installed and started where there is neither a toolchain nor Postgres; they stay in `dist`.
 packages: web
-    cargo build --release --bin runreel
-    packaging/try target/release/runreel dist
+    cargo build --profile dist --bin runreel
+    packaging/try target/dist/runreel dist
 
 # Licences, sources, versions and known weaknesses of everything we depend on.
 deny:

@@ -10,10 +10,16 @@ pub mod assistant;
 pub mod builtin;
 pub mod exclusive;
 pub mod execution;
+#[cfg(feature = "agents")]
 pub mod mcp;
 pub mod model;
 pub mod models;
 mod offload;
+#[cfg(feature = "agents")]
+mod outside;
+#[cfg(not(feature = "agents"))]
+#[path = "outside_absent.rs"]
+mod outside;
 pub mod registry;
 pub mod runtime;
 mod schema;

@@ -11,13 +11,9 @@ use super::{
     assistant::Assistant,
     builtin::{fetch, files, shell},
     exclusive::Locks,
-    mcp::Servers,
     model::Model,
-    models::{
-        Web,
-        provider::{Provider, Settings},
-        scripted::{Echo, Script},
-    },
+    models::scripted::{Echo, Script},
+    outside::Outside,
     tools::{Called, Tool, Toolbox},
 };
 use crate::{
@@ -52,8 +48,7 @@ pub struct Agents {
     file: Arc<File>,
     data_dir: PathBuf,
     path: Option<std::ffi::OsString>,
-    web: Web,
-    servers: Servers,
+    outside: Outside,
     confinement: Confinement,
     admission: Admission,
     locks: Locks,
@@ -69,14 +64,13 @@ impl Agents {
         path: Option<std::ffi::OsString>,
         confinement: Confinement,
     ) -> Result<Self, ResolveError> {
-        let web = Web::new().map_err(|why| ResolveError::InvalidAgent { agent: "(any)".to_owned(), why })?;
-        let servers = Servers::new(web.clone(), path.clone(), confinement.clone());
+        let outside = Outside::new(path.clone(), confinement.clone())
+            .map_err(|why| ResolveError::InvalidAgent { agent: "(any)".to_owned(), why })?;
         let agents = Self {
             file: Arc::new(file),
             data_dir,
-            servers,
             path,
-            web,
+            outside,
             confinement,
             admission: Admission::default(),
             locks: Locks::default(),
@@ -98,11 +92,7 @@ impl Agents {
         let parse = |name: &str| name.parse::<Name>().map_err(|_| invalid(format!("{name} is not a valid agent name")));
         let (model, config) = self.model(agent).map_err(invalid)?;
         let mut tools = self.own_tools(agent).map_err(invalid)?;
-        let servers = agent.tools.iter().filter_map(|name| Some((name, self.file.sections.mcp.get(name)?)));
-        let listed = servers.map(|(name, config)| self.servers.tools(name, config, &self.file));
-        for listed in futures::future::join_all(listed).await {
-            tools.extend(listed.map_err(invalid)?);
-        }
+        tools.extend(self.outside.tools(agent, &self.file).await.map_err(invalid)?);
         // A step of the model and a step of its tools are two steps of the graph.
         let limits = Limits {
             steps_max: agent.max_steps.saturating_mul(2),
@@ -142,26 +132,7 @@ impl Agents {
                 let script = Script::of(&config.source.to_string(), config.script.clone().unwrap_or_default());
                 Arc::new(script.map_err(|error| format!("the script: {}", error.message()))?)
             }
-            Source::Provider { kind, model } => {
-                let key = config.key.as_ref().map(crate::config::SecretSource::read).transpose();
-                let key = key.map_err(|error| {
-                    format!(
-                        "the model {} needs a key: {error}; set it, or name another with api_key_env",
-                        config.source
-                    )
-                })?;
-                let settings = Settings {
-                    kind: *kind,
-                    model: model.clone(),
-                    base_url: config.base_url.clone(),
-                    key,
-                    answer_time_max: config.answer_time_max,
-                    silence_max: config.silence_max,
-                    retries: config.retries,
-                    reasoning: config.reasoning,
-                };
-                Arc::new(Provider::new(settings, &self.web)?)
-            }
+            Source::Provider { kind, model } => self.outside.model(&config, *kind, model)?,
         };
         Ok((model, config))
     }
@@ -229,7 +200,7 @@ impl AgentResolver for Agents {
 
     /// Stops the tool servers that were started.
     fn close(&self) -> BoxFuture<'_, ()> {
-        Box::pin(self.servers.close())
+        Box::pin(self.outside.close())
     }
 }
 

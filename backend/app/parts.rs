@@ -6,7 +6,7 @@ use tokio_util::{sync::CancellationToken, task::TaskTracker};
 
 use crate::{
     agents::{registry::Agents, runtime::Runtime},
-    artifacts::{Artifacts, BlobStore, OwnBounds, disk::Disk, remote::Remote},
+    artifacts::{Artifacts, BlobStore, OwnBounds, disk::Disk},
     auth::{Admission, Authenticator, JwtRules, LOCAL_SUBJECT, Mode, Revocations},
     channels::{Channels, log::SessionLog, router::Router, telegram::Telegram},
     clock::{Clock, IdSource, monotonic},
@@ -192,8 +192,14 @@ impl Plan<'_> {
                     dir.display()
                 )
             })?),
+            #[cfg(feature = "s3")]
             ArtifactStore::Bucket(s3) => BlobStore::Remote(
-                Remote::s3(&s3, home).map_err(|error| anyhow::anyhow!("cannot use the artifact store: {error}"))?,
+                crate::artifacts::remote::Remote::s3(&s3, home)
+                    .map_err(|error| anyhow::anyhow!("cannot use the artifact store: {error}"))?,
+            ),
+            #[cfg(not(feature = "s3"))]
+            ArtifactStore::Bucket(_) => anyhow::bail!(
+                "this build contains no S3 client; use --artifacts-dir, or build Runreel with the feature `s3`"
             ),
         };
         let bounds = self.args.bounds;

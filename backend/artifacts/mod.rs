@@ -8,6 +8,7 @@
 //! Start reading at [`Artifacts::receive`], then [`Artifacts::keep`]; [`sweep`] removes.
 
 pub mod disk;
+#[cfg(feature = "s3")]
 pub mod remote;
 pub mod sweep;
 
@@ -20,7 +21,9 @@ use sha2::{Digest as _, Sha256};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::{disk::Disk, remote::Remote};
+use self::disk::Disk;
+#[cfg(feature = "s3")]
+use self::remote::Remote;
 use crate::{
     clock::{Clock, IdSource},
     domain::{
@@ -75,6 +78,7 @@ impl From<io::Error> for Error {
     }
 }
 
+#[cfg(feature = "s3")]
 impl From<object_store::Error> for Error {
     fn from(error: object_store::Error) -> Self {
         match error {
@@ -102,6 +106,7 @@ impl<E, S: Into<Error>> From<S> for Broken<E> {
 #[derive(Clone, Debug)]
 pub enum BlobStore {
     Disk(Disk),
+    #[cfg(feature = "s3")]
     Remote(Remote),
 }
 
@@ -126,11 +131,13 @@ pub struct Upload {
 #[derive(Debug)]
 enum Staged {
     Disk(disk::Staged),
+    #[cfg(feature = "s3")]
     Remote(remote::Staged),
 }
 
 enum Writer {
     Disk(disk::DiskWriter),
+    #[cfg(feature = "s3")]
     Remote(remote::RemoteWriter),
 }
 
@@ -266,6 +273,7 @@ impl Artifacts {
         let (hash, size) = (artifact.sha256, artifact.size);
         let bytes = match &self.blobs {
             BlobStore::Disk(disk) => disk.read(hash, size, from, length).await?,
+            #[cfg(feature = "s3")]
             BlobStore::Remote(remote) => remote.read(hash, size, from, length).await?,
         };
         let bytes = if length == size { checked(bytes, hash, size).boxed() } else { bytes };
@@ -299,6 +307,7 @@ impl BlobStore {
         match self {
             // A missing folder makes the store unavailable; it does not mean that an artifact is damaged.
             Self::Disk(disk) => disk.begin(name).await.map(Writer::Disk).map_err(unusable),
+            #[cfg(feature = "s3")]
             Self::Remote(remote) => Ok(Writer::Remote(remote.begin(name))),
         }
     }
@@ -306,7 +315,9 @@ impl BlobStore {
     async fn publish(&self, staged: Staged, hash: Hash) -> Result<(), Error> {
         match (self, staged) {
             (Self::Disk(disk), Staged::Disk(staged)) => disk.publish(staged, hash).await.map_err(unusable),
+            #[cfg(feature = "s3")]
             (Self::Remote(remote), Staged::Remote(staged)) => remote.publish(staged, hash).await.map_err(unusable),
+            #[cfg(feature = "s3")]
             _ => Err(Error::Unavailable("an upload went to another store than it began at".into())),
         }
     }
@@ -314,6 +325,7 @@ impl BlobStore {
     async fn remove(&self, hash: Hash) -> Result<(), Error> {
         match self {
             Self::Disk(disk) => disk.remove(hash).await,
+            #[cfg(feature = "s3")]
             Self::Remote(remote) => remote.remove(hash).await,
         }
     }
@@ -321,6 +333,7 @@ impl BlobStore {
     async fn remove_unfinished(&self, before: DateTime<Utc>) -> Result<u64, Error> {
         match self {
             Self::Disk(disk) => disk.remove_unfinished(before).await,
+            #[cfg(feature = "s3")]
             Self::Remote(remote) => remote.remove_unfinished(before).await,
         }
     }
@@ -328,6 +341,7 @@ impl BlobStore {
     fn list(&self) -> BoxStream<'static, Result<Vec<Stored>, Error>> {
         match self {
             Self::Disk(disk) => disk.list(),
+            #[cfg(feature = "s3")]
             Self::Remote(remote) => remote.list(),
         }
     }
@@ -345,6 +359,7 @@ impl Writer {
     async fn write(&mut self, bytes: &Bytes) -> Result<(), Error> {
         match self {
             Self::Disk(writer) => writer.write(bytes).await,
+            #[cfg(feature = "s3")]
             Self::Remote(writer) => writer.write(bytes).await.map_err(unusable),
         }
     }
@@ -352,14 +367,17 @@ impl Writer {
     async fn finish(self) -> Result<Staged, Error> {
         match self {
             Self::Disk(writer) => writer.finish().await.map(Staged::Disk),
+            #[cfg(feature = "s3")]
             Self::Remote(writer) => writer.finish().await.map(Staged::Remote).map_err(unusable),
         }
     }
 
+    #[cfg_attr(not(feature = "s3"), expect(clippy::unused_async, reason = "only a bucket has to be told"))]
     async fn abort(self) {
         match self {
             // The file is removed on drop.
             Self::Disk(_) => {}
+            #[cfg(feature = "s3")]
             Self::Remote(writer) => writer.abort().await,
         }
     }

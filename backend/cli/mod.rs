@@ -12,6 +12,10 @@ mod chat;
 mod completions;
 mod config;
 mod connection;
+#[cfg(feature = "demo")]
+mod demo;
+#[cfg(not(feature = "demo"))]
+#[path = "demo_absent.rs"]
 mod demo;
 mod doctor;
 mod emit;

@@ -29,7 +29,9 @@ mod probe;
 #[cfg(test)]
 pub(crate) mod tests;
 
-pub(crate) use self::error::{describe, parse_retry_after};
+pub(crate) use self::error::describe;
+#[cfg(feature = "agents")]
+pub(crate) use self::error::parse_retry_after;
 use self::pace::{Pace, Retries, SystemPace};
 pub use self::{
     emit::{Ack, AckEvent},

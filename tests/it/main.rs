@@ -26,6 +26,7 @@ mod confined;
 mod cors;
 mod credentials;
 mod deletion;
+#[cfg(feature = "demo")]
 mod demo;
 mod dispatch;
 mod embedded;
@@ -33,12 +34,16 @@ mod emit;
 mod export;
 mod external_ids;
 mod fairness;
+#[cfg(not(all(feature = "agents", feature = "demo", feature = "s3")))]
+mod features;
 mod feeds;
 mod first_contact;
 mod frames;
 mod interrupts;
 mod isolation;
+#[cfg(feature = "agents")]
 mod mcp;
+#[cfg(feature = "agents")]
 mod models;
 mod nginx;
 mod oidc;
@@ -53,6 +58,7 @@ mod refusals;
 mod retention;
 mod runners;
 mod runs;
+#[cfg(feature = "agents")]
 mod saved;
 mod secrets;
 mod set_back;

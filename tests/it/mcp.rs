@@ -12,13 +12,15 @@ use runreel::{
     },
     config::File,
     confine::Confinement,
-    domain::context::{Role, RunContext},
 };
 use serde_json::{Value, json};
 use tokio::io::{AsyncBufReadExt, BufReader};
 use tokio_util::sync::CancellationToken;
 
-use crate::support::patiently;
+use crate::support::{
+    patiently,
+    tools::{call, context},
+};
 
 fn server() -> PathBuf {
     let folder = PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/tests/peers/node_modules"));
@@ -37,27 +39,6 @@ fn agents(dir: &std::path::Path, section: &str) -> Agents {
 fn over_stdio(more: &str) -> String {
     let command = format!("echo $$ > pid; exec node {} stdio", server().display());
     format!("command = \"sh\"\nargs = [\"-c\", \"{command}\"]\n{more}")
-}
-
-pub fn context() -> RunContext {
-    let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
-    RunContext {
-        run_id,
-        root_run_id: run_id,
-        parent_run_id: None,
-        owner_id: runreel::domain::principal::OwnerId::trusted("00ff"),
-        thread_id: None,
-        session_id: None,
-        role: Role::Agent,
-        agent: None,
-        origin: None,
-        trace_id: None,
-    }
-}
-
-pub async fn call(agent: &Assistant, tool: &str, args: Value, cancel: &CancellationToken) -> Result<Value, ToolError> {
-    let tool = agent.toolbox.fit(tool, &args)?;
-    patiently("a tool", tool.call(&context(), args, cancel)).await
 }
 
 /// What must hold over either transport.

@@ -56,8 +56,9 @@ async fn the_tasks_commands_do_what_they_say() {
     alice.complete(&run).await;
     let said =
         said(&server, include_str!("../../docs/tasks.md"), alice.token.as_ref().expect("alice has a token")).await;
-    let [share, program, failed, slow] = said.try_into().expect("four tasks are run");
+    let [share, own, program, failed, slow] = said.try_into().expect("five tasks are run");
     assert!(share.contains("Monday's trip") && share.contains("event: run.completed"), "{share}");
+    assert_eq!(own.trim(), "completed");
     assert!(program.contains("nightly\t20"), "{program}");
     assert!(failed.contains("out of credit"), "{failed}");
     assert!(slow.contains("book"), "{slow}");

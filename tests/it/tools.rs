@@ -14,7 +14,7 @@ use runreel::{
 use serde_json::json;
 use tokio_util::sync::CancellationToken;
 
-use crate::{mcp::call, support::models::axum_serve};
+use crate::support::{models::axum_serve, tools::call};
 
 /// Pages, redirects and a body that is too long.
 async fn pages() -> u16 {

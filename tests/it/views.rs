@@ -1,6 +1,7 @@
 //! SQL for people: stable views, read by a role that can do nothing else.
 
 mod meaning;
+#[cfg(feature = "demo")]
 mod questions;
 mod scoped;
 mod spans;

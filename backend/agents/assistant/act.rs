@@ -60,7 +60,7 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     results.extend(verdicts);
     results.extend(delegate::wait(&visit, children?).await?);
     let messages = calls.into_iter().map(|Numbered { span, call }| {
-        let result = results.remove(&span).unwrap_or_else(|| Err(ToolError::Unknown(call.name)));
+        let result = results.remove(&span).unwrap_or(Err(ToolError::Unknown(call.name)));
         Message { content: parts(&result), ..Message::tool(call.id, "") }
     });
     Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None })

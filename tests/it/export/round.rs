@@ -6,7 +6,7 @@ use super::world::{Pair, check, command, count_runs, fill, kinds, says, without_
 use crate::support::{
     api::stream_of,
     runs::{assert_contiguous, parsed},
-    server::{Server, setup},
+    server::Server,
     sse::envelopes,
 };
 
@@ -50,10 +50,11 @@ async fn what_was_exported_is_imported_and_exported_again_as_the_very_same_bytes
     assert!(text["runs"].as_array().unwrap().len() >= 4, "the thread is there with its runs");
 }
 
+#[cfg(feature = "demo")]
 #[tokio::test]
 async fn what_agents_did_travels_like_any_log() {
     let config = "[channels.web]\n[agents.assistant]\nmodel = \"echo\"\n";
-    let pair = Pair::between(setup().config(config)).await;
+    let pair = Pair::between(crate::support::server::setup().config(config)).await;
     let said = json!({ "chat_id": "c 1", "user_id": "u", "text": "hello" });
     let answer = pair.from.post("/api/channels/web/messages?wait=true", said).await;
     assert!(answer.status < 300, "{}", answer.text);

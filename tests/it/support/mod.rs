@@ -16,6 +16,7 @@ pub mod server;
 pub mod sse;
 pub mod telegram;
 pub mod threads;
+pub mod tools;
 
 use std::{collections::BTreeSet, sync::Mutex, time::Duration};
 

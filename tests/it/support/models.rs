@@ -1,4 +1,5 @@
 //! Servers that imitate models' providers, over real sockets, one prepared response after the other.
+#![cfg_attr(not(feature = "agents"), expect(dead_code, reason = "some of it is for models of providers"))]
 
 use std::{
     collections::VecDeque,

@@ -1,0 +1,69 @@
+//! [`Outside`]: what agents reach outside this process, models of providers and tools of MCP servers. The feature
+//! `agents` contains both, with the libraries they need.
+
+use std::{ffi::OsString, sync::Arc};
+
+use super::{
+    mcp::Servers,
+    model::Model,
+    models::{
+        Web,
+        provider::{Provider, Settings},
+    },
+    tools::Tool,
+};
+use crate::{
+    config::{
+        File,
+        models::{Kind, ModelConfig},
+        sections::Agent,
+    },
+    confine::Confinement,
+};
+
+/// Clones share the connections.
+#[derive(Clone)]
+pub(super) struct Outside {
+    web: Web,
+    servers: Servers,
+}
+
+impl Outside {
+    /// Reaches nothing yet. `path` is the `PATH` of tool servers, `confinement` what they cannot reach.
+    pub(super) fn new(path: Option<OsString>, confinement: Confinement) -> Result<Self, String> {
+        let web = Web::new()?;
+        Ok(Self { servers: Servers::new(web.clone(), path, confinement), web })
+    }
+
+    /// A provider's model. Its credential is read here.
+    pub(super) fn model(&self, config: &ModelConfig, kind: Kind, model: &str) -> Result<Arc<dyn Model>, String> {
+        let key = config.key.as_ref().map(crate::config::SecretSource::read).transpose();
+        let key = key.map_err(|error| {
+            format!("the model {} needs a key: {error}; set it, or name another with api_key_env", config.source)
+        })?;
+        let settings = Settings {
+            kind,
+            model: model.to_owned(),
+            base_url: config.base_url.clone(),
+            key,
+            answer_time_max: config.answer_time_max,
+            silence_max: config.silence_max,
+            retries: config.retries,
+            reasoning: config.reasoning,
+        };
+        Ok(Arc::new(Provider::new(settings, &self.web)?))
+    }
+
+    /// The current tools of the MCP servers that an agent names.
+    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+        let servers = agent.tools.iter().filter_map(|name| Some((name, file.sections.mcp.get(name)?)));
+        let listed = servers.map(|(name, config)| self.servers.tools(name, config, file));
+        let listed: Vec<_> = futures::future::join_all(listed).await.into_iter().collect::<Result<_, _>>()?;
+        Ok(listed.into_iter().flatten().collect())
+    }
+
+    /// Stops the tool servers that were started.
+    pub(super) async fn close(&self) {
+        self.servers.close().await;
+    }
+}

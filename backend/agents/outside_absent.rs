@@ -1,0 +1,44 @@
+//! `outside` of a build without the feature `agents`: nothing is reached, and the error says why.
+
+#![expect(
+    clippy::unnecessary_wraps,
+    clippy::unused_async,
+    clippy::unused_self,
+    reason = "the same functions as those of `outside`"
+)]
+
+use std::{ffi::OsString, sync::Arc};
+
+use super::{model::Model, tools::Tool};
+use crate::{
+    config::{
+        File,
+        models::{Kind, ModelConfig},
+        sections::Agent,
+    },
+    confine::Confinement,
+};
+
+const HINT: &str = "which this build does not contain; build Runreel with the feature `agents`";
+
+#[derive(Clone)]
+pub(super) struct Outside;
+
+impl Outside {
+    pub(super) fn new(_: Option<OsString>, _: Confinement) -> Result<Self, String> {
+        Ok(Self)
+    }
+
+    pub(super) fn model(&self, config: &ModelConfig, _: Kind, _: &str) -> Result<Arc<dyn Model>, String> {
+        Err(format!("the model {} needs the models of providers, {HINT}", config.source))
+    }
+
+    pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {
+        match agent.tools.iter().find(|name| file.sections.mcp.contains_key(*name)) {
+            Some(name) => Err(format!("the tool server {name} needs MCP, {HINT}")),
+            None => Ok(Vec::new()),
+        }
+    }
+
+    pub(super) async fn close(&self) {}
+}

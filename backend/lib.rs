@@ -50,6 +50,7 @@ pub mod paced;
 pub mod postgres;
 pub mod quota;
 pub mod rate;
+pub mod retention;
 pub mod runners;
 pub mod saved;
 pub mod store;

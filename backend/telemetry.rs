@@ -57,6 +57,13 @@ fn describe() {
     );
     metrics::describe_counter!("runreel_refused_total", "Requests whose credential was refused, by reason");
     metrics::describe_counter!("runreel_artifacts_damaged_total", "Downloads whose bytes did not match their hash");
+    metrics::describe_counter!("runreel_retention_runs_removed_total", "Runs this process removed by age");
+    metrics::describe_counter!("runreel_retention_events_removed_total", "Events this process removed by age");
+    metrics::describe_counter!("runreel_retention_months_dropped_total", "Months of the log dropped by age");
+    metrics::describe_counter!(
+        "runreel_retention_failures_total",
+        "Trees of runs, or months, whose removal by age failed"
+    );
     metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
     metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
     metrics::describe_counter!(

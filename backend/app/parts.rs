@@ -24,6 +24,7 @@ use crate::{
         session::inbound::ChannelName,
     },
     http::{self, Server},
+    retention::Retention,
     runners::Runners,
     saved::{SavedSessions, Talk},
     store::{self, Store, append::Appenders, sessions::SessionPolicy},
@@ -72,8 +73,8 @@ pub(super) async fn build(
     let timeline = plan.timeline(appenders, &artifacts, &draining, database.endpoint.is_some()).await?;
     let (lease, poll) = (Duration::from_millis(args.lease_ms), Duration::from_millis(args.poll_ms));
     let dispatch = Dispatch::start(timeline.clone(), dispatch::Settings { lease, poll }, &supervisor);
-    let threads = Threads::new(store.clone(), plan.clock.clone(), args.thread_ttl.map(|ttl| ttl.0));
-    let threads = threads.keeping(args.checkpoints_keep);
+    let threads = Threads::new(store.clone(), plan.clock.clone(), args.retention.thread_ttl.map(|ttl| ttl.0));
+    let threads = threads.keeping(args.retention.checkpoints_keep);
     let authenticator = Authenticator::new(plan.mode()?, &pepper, store.clone(), plan.clock.clone());
     let authenticator = authenticator.admitting(&plan.file.sections.agents);
     let channels = plan.channels(&timeline, &threads, &authenticator, &pepper)?;
@@ -93,6 +94,9 @@ pub(super) async fn build(
         revocations.run(store, stop)
     });
     keep(&supervisor, "threads", threads.clone(), Threads::run);
+    let policy = config::retention::policy(args.retention.run_ttl, &plan.file)?;
+    let retention = Retention::new(timeline.clone(), threads.clone(), policy);
+    keep(&supervisor, "retention", retention.clone(), Retention::run);
     keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
     keep(&supervisor, "channels", channels.clone(), Channels::run);
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
@@ -107,6 +111,7 @@ pub(super) async fn build(
     let parts = http::Parts {
         timeline,
         threads,
+        retention,
         channels,
         saved,
         runners,

@@ -21,6 +21,7 @@ use super::{
 use uuid::Uuid;
 
 use crate::clock::{Clock, IdSource};
+use crate::config::retention::Ttl;
 use crate::domain::{
     event::EventType,
     id::{ExternalId, Name, RunId, SpanId, ThreadId, Title},
@@ -105,6 +106,9 @@ struct NewRun {
     /// Its role
     #[arg(long, conflicts_with = "run", value_parser = ["agent", "supervisor", "worker"])]
     role: Option<String>,
+    /// How long it stays after its end: seconds, or a number with s, m, h or d; by default as the server says
+    #[arg(long, value_name = "TIME", conflicts_with = "run")]
+    ttl: Option<Ttl>,
     /// A tag; can be given several times
     #[arg(long = "tag", value_name = "TAG", conflicts_with = "run")]
     tags: Vec<Name>,
@@ -159,7 +163,7 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 fn run_body(new_run: &NewRun) -> Value {
     let mut body = json!({
-        "run_id": new_run.run_id, "external_id": new_run.external_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread,
+        "run_id": new_run.run_id, "external_id": new_run.external_id, "agent": new_run.agent, "title": new_run.title, "thread_id": new_run.thread, "ttl_s": new_run.ttl.map(|ttl| ttl.0),
         "role": new_run.role, "tags": new_run.tags,
     });
     if let Some(members) = body.as_object_mut() {

@@ -24,6 +24,7 @@ mod export;
 mod import;
 mod man;
 pub mod render;
+mod retention;
 mod run_arg;
 mod runner;
 mod runs;
@@ -106,6 +107,8 @@ enum Command {
     Import(Box<import::Args>),
     /// Move the embedded database to a later version of Postgres.
     Upgrade(upgrade::Args),
+    /// Show which runs are due for removal by age; removes nothing.
+    Retention(Box<retention::Args>),
     /// Query the log with SQL, read-only.
     Sql(sql::Args),
     /// Create, list and revoke API tokens.
@@ -146,6 +149,7 @@ pub async fn run(cli: Cli) -> ExitCode {
         Command::Export(args) => export::run(*args).await,
         Command::Import(args) => import::run(*args).await,
         Command::Upgrade(args) => upgrade::run(args).await,
+        Command::Retention(args) => retention::run(*args).await,
         Command::Sql(args) => sql::run(args).await,
         Command::Token(args) => token::run(args).await,
         Command::Channel(args) => channel::run(args).await,

@@ -6,7 +6,8 @@ use chrono::{DateTime, TimeDelta, Utc};
 use serde::{Deserialize, Deserializer, de::Error as _};
 
 use super::{
-    Auth, Error, Secrets, Ttl, error,
+    Auth, Error, Secrets, error,
+    retention::Ttl,
     sections::{Agent, Named},
 };
 use crate::domain::{

@@ -37,6 +37,11 @@ pub(super) fn check(file: &File) -> Result<(), Wrong> {
         check_mcp(mcp)
     })?;
     each("agents", &sections.agents, |name, agent| check_agent(file, name, agent))?;
+    super::retention::rules(&sections.retention).map_err(|(key, what)| Wrong {
+        section: "retention".to_owned(),
+        key,
+        what,
+    })?;
     each("channels", &sections.channels, |name, _| {
         name.parse::<Name>().map(drop).map_err(|rule| ("", rule.to_string()))
     })

@@ -15,6 +15,7 @@ use super::{
     error,
     models::{ModelConfig, Source, check_base_url},
     read_text,
+    retention::Retention,
     sections::{Agent, Mcp, Model, Named, Tool, ToolKind},
 };
 use crate::domain::{limits::CONFIG_BYTES_MAX, misread::in_words};
@@ -29,6 +30,8 @@ pub struct Sections {
     pub agents: Named<Agent>,
     /// As they are written; [`File::channels`] reads them.
     pub channels: Named<toml::Table>,
+    /// In their order; the first that matches a run counts.
+    pub retention: Vec<Retention>,
 }
 
 /// The configuration file. Without one there are no agents.

@@ -8,16 +8,14 @@ use std::{
     ffi::OsString,
     net::{IpAddr, SocketAddr},
     path::{Path, PathBuf},
-    str::FromStr,
 };
 
 use clap::{Args, ValueEnum};
 
+use self::retention::RetentionArgs;
 use crate::domain::{
     cursor::LANES_MAX,
-    limits::{
-        CHECKPOINTS_KEEP_DEFAULT, DATABASE_WAIT_MS_DEFAULT, JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX, THREAD_TTL_S_MAX,
-    },
+    limits::{DATABASE_WAIT_MS_DEFAULT, JOB_LEASE_MS_DEFAULT, JOB_LEASE_MS_MAX},
 };
 
 mod artifacts;
@@ -29,6 +27,7 @@ pub mod file;
 pub mod models;
 mod network;
 mod packaged;
+pub mod retention;
 pub mod secret;
 pub mod sections;
 
@@ -55,24 +54,6 @@ fn error(text: impl Into<String>) -> Error {
 pub enum LogFormat {
     Text,
     Json,
-}
-
-/// A time to live, in whole seconds.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Ttl(pub i64);
-
-impl FromStr for Ttl {
-    type Err = Error;
-
-    fn from_str(text: &str) -> Result<Self, Error> {
-        let bare = text.parse::<u64>().ok();
-        let seconds = bare.or_else(|| humantime::parse_duration(text).ok().map(|time| time.as_secs()));
-        let seconds = seconds.and_then(|seconds| i64::try_from(seconds).ok());
-        match seconds.filter(|seconds| (1..=THREAD_TTL_S_MAX).contains(seconds)) {
-            Some(seconds) => Ok(Self(seconds)),
-            None => Err(error(format!("a time to live must be 1 s to 10 years, such as 3600, 90m or 30d: {text}"))),
-        }
-    }
 }
 
 /// Where the data is. Shared by every command that opens the database itself.
@@ -160,12 +141,8 @@ pub struct ServeArgs {
     pub lease_ms: u64,
     #[command(flatten)]
     pub bounds: Bounds,
-    /// How long a thread may stay unused before it is removed: seconds, or a number with s, m, h or d. Default: forever.
-    #[arg(long, env = "RUNREEL_THREAD_TTL", value_name = "TIME")]
-    pub thread_ttl: Option<Ttl>,
-    /// Checkpoints per thread that the server's own agents keep; older ones are removed. 0 keeps all.
-    #[arg(long, env = "RUNREEL_CHECKPOINTS_KEEP", default_value_t = CHECKPOINTS_KEEP_DEFAULT, value_name = "COUNT")]
-    pub checkpoints_keep: u32,
+    #[command(flatten)]
+    pub retention: RetentionArgs,
     /// The folder of the artifacts' bytes. Default: artifacts/ if the working directory has one, else artifacts/ in
     /// the data directory.
     #[arg(long, env = "RUNREEL_ARTIFACTS_DIR", value_name = "DIR")]
@@ -278,12 +255,9 @@ impl ServeArgs {
             ("bus_frames", "RUNREEL_BUS_FRAMES", self.bus_frames.to_string()),
             ("poll_ms", "RUNREEL_POLL_MS", self.poll_ms.to_string()),
             ("lease_ms", "RUNREEL_LEASE_MS", self.lease_ms.to_string()),
-            (
-                "thread_ttl",
-                "RUNREEL_THREAD_TTL",
-                self.thread_ttl.map_or_else(|| "(forever)".to_owned(), |ttl| format!("{} s", ttl.0)),
-            ),
-            ("checkpoints_keep", "RUNREEL_CHECKPOINTS_KEEP", self.checkpoints_keep.to_string()),
+        ]);
+        values.extend(self.retention.effective());
+        values.extend([
             ("artifacts_dir", "RUNREEL_ARTIFACTS_DIR", folder),
             ("artifact_store", "RUNREEL_ARTIFACT_STORE", bucket),
             (

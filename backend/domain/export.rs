@@ -27,7 +27,7 @@ use super::{
     id::{EventId, ExternalId, Name, RunId, Seq, SpanId, ThreadId, Title},
     interrupt,
     json::Json,
-    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX},
+    limits::{LEASE_MS_MAX, METADATA_BYTES_MAX, OWN_PAYLOAD_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
     principal::OwnerId,
     run::{Spec, Status},
     session::inbound::{ChatId, UserId},
@@ -294,6 +294,7 @@ struct Creation {
     session_id: Option<Name>,
     lease_ms: Option<i64>,
     external_id: Option<ExternalId>,
+    ttl_s: Option<i64>,
 }
 
 /// What a client specified when it created the run, from the run's first event. The run does not become a job.
@@ -311,6 +312,9 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
     }
     if said.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
         return Err(LineError::say("the run's lease_ms exceeds its limit"));
+    }
+    if said.ttl_s.is_some_and(|ttl_s| !(0..=TTL_S_MAX).contains(&ttl_s)) {
+        return Err(LineError::say("the run's ttl_s exceeds its limit"));
     }
     Ok(Spec {
         context: RunContext {
@@ -331,6 +335,7 @@ fn creation(subject: &Subject, created: &Recorded, owner: &OwnerId) -> Result<Sp
         metadata: said.metadata,
         tags: said.tags,
         lease_ms: said.lease_ms,
+        ttl_s: said.ttl_s,
         start: true,
     })
 }

@@ -1,10 +1,11 @@
 //! Every bound of the product; `docs/protocol.md` lists them for users. Over one a request is refused, not slowed down.
 
 mod artifacts;
+mod retention;
 mod saved;
 mod shares;
 
-pub use self::{artifacts::*, saved::*, shares::*};
+pub use self::{artifacts::*, retention::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -207,12 +208,6 @@ pub const CHECKPOINT_SWEEP_BACK_MS: i64 = 10 * 60 * 1_000;
 pub const CHECKPOINT_SWEEP_ROWS: i64 = 1_000;
 /// Most ids in one prune or delete-for-runs.
 pub const PRUNE_IDS_MAX: usize = 1_000;
-/// Longest time to live of a thread, seconds.
-pub const THREAD_TTL_S_MAX: i64 = 10 * 365 * 24 * 60 * 60;
-/// How often expired threads are searched for, milliseconds.
-pub const THREAD_SWEEP_MS: u64 = 60_000;
-/// Threads one step removes before the next search.
-pub const THREAD_SWEEP_ROWS: i64 = 100;
 /// How often expired interrupts are searched for, milliseconds.
 pub const INTERRUPT_SWEEP_MS: u64 = 5_000;
 /// Open interrupts one statement reads.

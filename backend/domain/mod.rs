@@ -25,6 +25,7 @@ pub mod misread;
 pub mod open;
 pub mod pace;
 pub mod principal;
+pub mod retention;
 pub mod run;
 pub mod runner;
 pub mod segments;

@@ -174,6 +174,8 @@ pub struct Spec {
     pub tags: Vec<Name>,
     /// How long a producer may be silent before the run reads as stalled, milliseconds; `None` asks for no lease.
     pub lease_ms: Option<i64>,
+    /// How long the run stays after its end, seconds; 0 is for ever, `None` is as the server's rules say.
+    pub ttl_s: Option<i64>,
     pub start: bool,
 }
 
@@ -207,6 +209,7 @@ impl Spec {
             session_id: context.session_id.as_ref(),
             lease_ms: self.lease_ms,
             external_id: self.external_id.as_ref(),
+            ttl_s: self.ttl_s,
         };
         let mut events = vec![NewEvent::new("run.created", Json::of(&created))];
         if self.start {
@@ -237,9 +240,11 @@ struct Created<'a> {
     thread_id: Option<&'a ThreadId>,
     session_id: Option<&'a Name>,
     lease_ms: Option<i64>,
-    // Left out when null, as of all runs that were created before there were external ids: requests are compared by it.
+    // Left out when null, as of all runs that were created before there were these: requests are compared by it.
     #[serde(skip_serializing_if = "Option::is_none")]
     external_id: Option<&'a ExternalId>,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    ttl_s: Option<i64>,
 }
 
 #[cfg(test)]

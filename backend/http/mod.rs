@@ -69,6 +69,7 @@ use crate::{
     },
     quota::Quota,
     rate::Rate,
+    retention::Retention,
     runners::Runners,
     saved::SavedSessions,
     threads::Threads,
@@ -83,6 +84,7 @@ pub struct Server(Arc<Shared>);
 pub struct Shared {
     pub timeline: Timeline,
     pub threads: Threads,
+    pub retention: Retention,
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
@@ -118,6 +120,7 @@ pub struct Shared {
 pub struct Parts {
     pub timeline: Timeline,
     pub threads: Threads,
+    pub retention: Retention,
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
@@ -140,11 +143,12 @@ impl std::ops::Deref for Server {
 
 impl Server {
     pub fn new(parts: Parts) -> Self {
-        let Parts { timeline, threads, channels, saved, runners, authenticator, revocations, .. } = parts;
+        let Parts { timeline, threads, retention, channels, saved, runners, authenticator, revocations, .. } = parts;
         let Parts { metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
         Self(Arc::new(Shared {
             timeline,
             threads,
+            retention,
             channels,
             saved,
             runners,

@@ -13,7 +13,7 @@ use crate::{
         event::timestamp,
         id::{ExternalId, Name, RunId, ThreadId, Title},
         json::Json,
-        limits::{LEASE_MS_DEFAULT, LEASE_MS_MAX, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX},
+        limits::{LEASE_MS_DEFAULT, LEASE_MS_MAX, METADATA_BYTES_MAX, PAYLOAD_BYTES_MAX, TAGS_MAX, TTL_S_MAX},
         principal::OwnerId,
         run::{Spec, Status},
     },
@@ -64,6 +64,9 @@ pub(super) struct CreateRun {
     /// Requests a lease: the run reads `stalled` after this many milliseconds without event or heartbeat. 0 means
     /// 60 000.
     pub lease_ms: Option<i64>,
+    /// How long the run, with the runs below it, stays after the last of them has ended, seconds: at most
+    /// 315 360 000; 0 means for ever. Default: as the server's rules say. Counts for the root of a tree.
+    pub ttl_s: Option<i64>,
 }
 
 /// Reads a run id that the client chose.
@@ -93,6 +96,10 @@ impl CreateRun {
         if self.lease_ms.is_some_and(|lease_ms| !(0..=LEASE_MS_MAX).contains(&lease_ms)) {
             let detail = format!("a lease must be 0 to {LEASE_MS_MAX} milliseconds");
             return Err(Problem::new(Code::InvalidRequest, detail).field("lease_ms"));
+        }
+        if self.ttl_s.is_some_and(|ttl_s| !(0..=TTL_S_MAX).contains(&ttl_s)) {
+            let detail = format!("a time to live must be 0 to {TTL_S_MAX} seconds");
+            return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
         }
         Ok(())
     }
@@ -124,6 +131,7 @@ impl CreateRun {
             metadata: self.metadata.unwrap_or_else(Json::empty),
             tags: self.tags,
             lease_ms: self.lease_ms.map(|ms| if ms == 0 { LEASE_MS_DEFAULT } else { ms }),
+            ttl_s: self.ttl_s,
             start: self.start.unwrap_or(true),
         }
     }
@@ -165,6 +173,8 @@ pub(super) struct Run {
     pub stalled: bool,
     /// How long its producer or executor may be silent, in milliseconds; null when there is no lease.
     pub lease_ms: Option<i64>,
+    /// How long it stays after its end, seconds, as its client asked; 0 means for ever, null as the server's rules say.
+    pub ttl_s: Option<i64>,
     /// Where the message that it answers came from; null if no message started it.
     pub origin: Option<Origin>,
     /// The W3C trace that it is part of, 32 hexadecimal digits.
@@ -207,6 +217,7 @@ impl Run {
             last_event_at: timestamp(head.last_event_at),
             stalled,
             lease_ms: record.lease_ms,
+            ttl_s: record.ttl_s,
             origin: context.origin,
             trace_id: context.trace_id,
             stream_url: format!("/api/stream/runs/{}", context.run_id),

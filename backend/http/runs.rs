@@ -281,7 +281,10 @@ async fn in_full(server: &Server, owner: &OwnerId, run: RunId) -> Result<Reply<R
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(&server, Scope::Admin, run).await?.owner();
     match server.timeline.delete_run(owner, run).await? {
-        Removal::Done => Ok(StatusCode::NO_CONTENT),
+        Removal::Done => {
+            server.threads.forget_own(owner, &[run]).await?;
+            Ok(StatusCode::NO_CONTENT)
+        }
         Removal::Absent => Err(Problem::not_found()),
         Removal::StillLive => Err(Problem::new(Code::RunNotEnded, "only a run that has ended may be deleted")
             .hint("cancel it first: POST /api/runs/{run_id}/cancel")),

@@ -24,7 +24,7 @@ use crate::{
         event::timestamp,
         id::{Name, ThreadId, Title},
         json::Json,
-        limits::{METADATA_BYTES_MAX, PRUNE_IDS_MAX, THREAD_TTL_S_MAX},
+        limits::{METADATA_BYTES_MAX, PRUNE_IDS_MAX, TTL_S_MAX},
         principal::{OwnerId, Scope},
     },
     store::{
@@ -159,8 +159,8 @@ async fn put(
     if let Some(metadata) = &metadata {
         check_metadata(metadata)?;
     }
-    if matches!(ttl, TtlChange::To(ttl_s) if !(0..=THREAD_TTL_S_MAX).contains(&ttl_s)) {
-        let detail = format!("a time to live must be 0 to {THREAD_TTL_S_MAX} seconds");
+    if matches!(ttl, TtlChange::To(ttl_s) if !(0..=TTL_S_MAX).contains(&ttl_s)) {
+        let detail = format!("a time to live must be 0 to {TTL_S_MAX} seconds");
         return Err(Problem::new(Code::InvalidRequest, detail).field("ttl_s"));
     }
     let change = ThreadChange { metadata, ttl };

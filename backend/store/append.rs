@@ -53,6 +53,8 @@ pub struct NewRunRow {
     pub spec: crate::domain::run::Spec,
     pub depth: i16,
     pub request_hash: [u8; 32],
+    /// When it was imported; `None` if a request created it.
+    pub imported_at: Option<DateTime<Utc>>,
 }
 
 /// The request hash of an imported run: no request created it, so no request can be a repetition of one, and what
@@ -285,6 +287,8 @@ impl Appender {
             &owners.noted as &[Option<i64>],
             &births.origin_user as &[Option<&str>],
             &births.external_id as &[Option<&str>],
+            &births.ttl_s as &[Option<i64>],
+            &births.imported_at as &[Option<DateTime<Utc>>],
         )
         .fetch_all(&mut self.connection)
         .await?;

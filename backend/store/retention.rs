@@ -1,9 +1,10 @@
 //! Removal: the only way events ever leave the log, and it leaves a note.
 
 use chrono::{DateTime, Months, Utc};
-use sqlx::Connection as _;
+use sqlx::{Connection as _, PgConnection};
+use uuid::Uuid;
 
-use super::{Error, Store, bounded, wait_for_share};
+use super::{Error, Store, bounded, months::Dropped, wait_for_share};
 use crate::domain::{
     id::RunId,
     limits::{IMPORT_MONTHS_MAX, READ_WAIT_MS_MAX},
@@ -39,65 +40,20 @@ impl Store {
         bounded(READ_WAIT_MS_MAX, async {
             let mut connection = self.dedicated("runreel_retention").await?;
             let mut tx = connection.begin().await?;
-            sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str())
-                .fetch_one(&mut *tx)
-                .await?;
-            let head = sqlx::query!(
-                r#"select lane, last_position, store.has_ended(status) as "ended!"
-                   from store.run where run_id = $1 and owner_id = $2"#,
+            act_for(&mut tx, owner).await?;
+            let head = sqlx::query_scalar!(
+                r#"select store.has_ended(status) as "ended!" from store.run where run_id = $1 and owner_id = $2"#,
                 run.uuid(),
                 owner.as_str()
             )
             .fetch_optional(&mut *tx)
             .await?;
-            let Some(head) = head else { return Ok(Removal::Absent) };
-            if !head.ended {
-                return Ok(Removal::StillLive);
+            match head {
+                None => return Ok(Removal::Absent),
+                Some(false) => return Ok(Removal::StillLive),
+                Some(true) => {}
             }
-            let id = run.uuid();
-            let gone = sqlx::query!(
-                r#"with gone as (
-                       delete from store.run_event where run_id = $1 and owner_id = $2 returning position
-                   )
-                   select count(*) as "events!", coalesce(array_agg(distinct position / 512), '{}') as "pieces!"
-                   from gone"#,
-                id,
-                owner.as_str()
-            )
-            .fetch_one(&mut *tx)
-            .await?;
-            // Feeds' notes of the pieces where nothing of the owner's is left are removed too. The piece that is being
-            // written stays: writers have cached that it is noted.
-            sqlx::query!(
-                r#"delete from store.owner_piece p using store.lane l
-                   where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
-                     and l.lane = p.lane and p.piece < l.position / 512
-                     and (select true from store.run_event e
-                          where e.lane = p.lane and e.owner_id = p.owner_id
-                            and e.position between p.piece * 512 and p.piece * 512 + 511 limit 1) is null"#,
-                owner.as_str(),
-                head.lane,
-                &gone.pieces
-            )
-            .execute(&mut *tx)
-            .await?;
-            sqlx::query!("delete from store.artifact where run_id = $1 and owner_id = $2", id, owner.as_str())
-                .execute(&mut *tx)
-                .await?;
-            sqlx::query!("delete from store.run where run_id = $1 and owner_id = $2", id, owner.as_str())
-                .execute(&mut *tx)
-                .await?;
-            sqlx::query!(
-                r#"insert into store.removed as r (owner_id, lane, position, events) values ($1, $2, $3, $4)
-                   on conflict (owner_id, lane) do update
-                   set position = greatest(r.position, excluded.position), events = r.events + excluded.events"#,
-                owner.as_str(),
-                head.lane,
-                head.last_position,
-                gone.events
-            )
-            .execute(&mut *tx)
-            .await?;
+            remove_runs(&mut tx, owner, &[run.uuid()]).await?;
             tx.commit().await?;
             let _ = connection.close().await;
             Ok(Removal::Done)
@@ -151,4 +107,129 @@ impl Store {
         })
         .await
     }
+}
+
+/// Lets a transaction of the retention role see one owner's rows.
+pub(super) async fn act_for(tx: &mut PgConnection, owner: &OwnerId) -> Result<(), Error> {
+    let set = sqlx::query_scalar!("select set_config('runreel.owner', $1, true)", owner.as_str());
+    set.fetch_one(tx).await?;
+    Ok(())
+}
+
+/// Removes ended runs of one owner with their events and artifacts, and notes it for feeds; returns how many events.
+pub(super) async fn remove_runs(tx: &mut PgConnection, owner: &OwnerId, runs: &[Uuid]) -> Result<i64, Error> {
+    let lanes = sqlx::query!(
+        r#"select lane, max(last_position) as "last_position!", array_agg(run_id) as "runs!"
+           from store.run where run_id = any ($1) and owner_id = $2 group by lane order by lane"#,
+        runs,
+        owner.as_str()
+    );
+    let mut events = 0;
+    for lane in lanes.fetch_all(&mut *tx).await? {
+        events += remove_in_lane(tx, owner, (lane.lane, lane.last_position), &lane.runs).await?;
+    }
+    Ok(events)
+}
+
+async fn remove_in_lane(
+    tx: &mut PgConnection,
+    owner: &OwnerId,
+    (lane, last_position): (i16, i64),
+    runs: &[Uuid],
+) -> Result<i64, Error> {
+    let gone = sqlx::query!(
+        r#"with gone as (
+               delete from store.run_event where run_id = any ($1) and owner_id = $2 returning position
+           )
+           select count(*) as "events!", coalesce(array_agg(distinct position / 512), '{}') as "pieces!"
+           from gone"#,
+        runs,
+        owner.as_str()
+    );
+    let gone = gone.fetch_one(&mut *tx).await?;
+    // Feeds' notes of the pieces where nothing of the owner's is left are removed too. The piece that is being
+    // written stays: writers have cached that it is noted.
+    let pieces = sqlx::query!(
+        r#"delete from store.owner_piece p using store.lane l
+           where p.owner_id = $1 and p.lane = $2 and p.piece = any ($3)
+             and l.lane = p.lane and p.piece < l.position / 512
+             and (select true from store.run_event e
+                  where e.lane = p.lane and e.owner_id = p.owner_id
+                    and e.position between p.piece * 512 and p.piece * 512 + 511 limit 1) is null"#,
+        owner.as_str(),
+        lane,
+        &gone.pieces
+    );
+    pieces.execute(&mut *tx).await?;
+    let artifacts =
+        sqlx::query!("delete from store.artifact where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
+    artifacts.execute(&mut *tx).await?;
+    let rows = sqlx::query!("delete from store.run where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
+    rows.execute(&mut *tx).await?;
+    note(tx, owner, lane, last_position, gone.events).await?;
+    Ok(gone.events)
+}
+
+/// Notes for the feeds of an owner that events were removed from a lane.
+async fn note(tx: &mut PgConnection, owner: &OwnerId, lane: i16, position: i64, events: i64) -> Result<(), Error> {
+    let note = sqlx::query!(
+        r#"insert into store.removed as r (owner_id, lane, position, events) values ($1, $2, $3, $4)
+           on conflict (owner_id, lane) do update
+           set position = greatest(r.position, excluded.position), events = r.events + excluded.events"#,
+        owner.as_str(),
+        lane,
+        position,
+        events
+    );
+    note.execute(&mut *tx).await?;
+    Ok(())
+}
+
+/// Removes the runs of one owner whose ids are in a range and which ended before a moment, with their artifacts; their
+/// events are dropped with their partition.
+pub(super) async fn remove_month_runs(
+    tx: &mut PgConnection,
+    owner: &OwnerId,
+    (first, end): (Uuid, Uuid),
+    before: DateTime<Utc>,
+) -> Result<Dropped, Error> {
+    let artifacts = sqlx::query!(
+        "delete from store.artifact where run_id >= $1 and run_id < $2 and owner_id = $3",
+        first,
+        end,
+        owner.as_str()
+    );
+    artifacts.execute(&mut *tx).await?;
+    let lanes = sqlx::query!(
+        r#"with gone as (
+               delete from store.run where run_id >= $1 and run_id < $2 and owner_id = $3
+                 and greatest(ended_at, imported_at) < $4
+               returning lane, last_position, last_seq)
+           select lane, max(last_position) as "position!", count(*) as "runs!", sum(last_seq)::bigint as "events!"
+           from gone group by lane order by lane"#,
+        first,
+        end,
+        owner.as_str(),
+        before
+    );
+    let mut dropped = Dropped::default();
+    for lane in lanes.fetch_all(&mut *tx).await? {
+        note(tx, owner, lane.lane, lane.position, lane.events).await?;
+        dropped = Dropped { runs: dropped.runs + lane.runs, events: dropped.events + lane.events };
+    }
+    Ok(dropped)
+}
+
+/// Removes an owner's notes of all pieces, written to the end, where nothing of the owner's is left.
+pub(super) async fn forget_pieces(tx: &mut PgConnection, owner: &OwnerId) -> Result<(), Error> {
+    let pieces = sqlx::query!(
+        r#"delete from store.owner_piece p using store.lane l
+           where p.owner_id = $1 and l.lane = p.lane and p.piece < l.position / 512
+             and (select true from store.run_event e
+                  where e.lane = p.lane and e.owner_id = p.owner_id
+                    and e.position between p.piece * 512 and p.piece * 512 + 511 limit 1) is null"#,
+        owner.as_str()
+    );
+    pieces.execute(&mut *tx).await?;
+    Ok(())
 }

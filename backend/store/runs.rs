@@ -30,6 +30,7 @@ pub struct RunRecord {
     pub metadata: Json,
     pub tags: Vec<String>,
     pub lease_ms: Option<i64>,
+    pub ttl_s: Option<i64>,
     pub heartbeat_at: Option<DateTime<Utc>>,
     pub head: Head,
 }
@@ -99,6 +100,7 @@ struct Row {
     metadata: String,
     tags: Vec<String>,
     lease_ms: Option<i64>,
+    ttl_s: Option<i64>,
     heartbeat_at: Option<DateTime<Utc>>,
     status: String,
     last_seq: i64,
@@ -119,7 +121,7 @@ macro_rules! runs {
             Row,
             r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                       origin_channel, origin_chat, origin_user, trace_id, external_id, title, input::text as input,
-                      metadata::text as "metadata!", tags, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
+                      metadata::text as "metadata!", tags, ttl_s, coalesce(j_lease_ms, lease_ms) as "lease_ms?",
                       greatest(heartbeat_at, j_heard_at) as "heartbeat_at?", status, last_seq,
                       output::text as output, error::text as error, created_at, started_at, ended_at, last_event_at,
                       node_times as "node_times?"
@@ -160,6 +162,7 @@ impl TryFrom<Row> for RunRecord {
             metadata: Json::trusted(row.metadata),
             tags: row.tags,
             lease_ms: row.lease_ms,
+            ttl_s: row.ttl_s,
             heartbeat_at: row.heartbeat_at,
             head: Head {
                 status: known(Status::parse(&row.status), &row.status)?,
@@ -331,7 +334,7 @@ impl Runs<'_> {
                 Row,
                 r#"select run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role,
                           origin_channel, origin_chat, origin_user, trace_id, external_id, title, null::text as input,
-                          '{}' as "metadata!", tags, lease_ms, heartbeat_at, status, last_seq,
+                          '{}' as "metadata!", tags, lease_ms, ttl_s, heartbeat_at, status, last_seq,
                           null::text as output, null::text as error, created_at, started_at, ended_at, last_event_at,
                           null::text as node_times
                    from store.run where run_id = any ($1)"#,

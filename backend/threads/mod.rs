@@ -17,7 +17,7 @@ use crate::{
         context::RunContext,
         id::{RunId, ThreadId},
         limits::{
-            CHECKPOINT_SWEEP_BACK_MS, CHECKPOINT_SWEEP_ROWS, CHECKPOINTS_KEEP_DEFAULT, THREAD_SWEEP_MS,
+            CHECKPOINT_SWEEP_BACK_MS, CHECKPOINT_SWEEP_ROWS, CHECKPOINTS_KEEP_DEFAULT, PRUNE_IDS_MAX, THREAD_SWEEP_MS,
             THREAD_SWEEP_ROWS,
         },
         principal::OwnerId,
@@ -83,9 +83,12 @@ impl Threads {
         Ok(own)
     }
 
-    /// Removes the thread that only this run used, if it exists.
-    pub async fn forget_own(&self, owner: &OwnerId, run: RunId) -> Result<(), store::Error> {
-        self.delete(owner, &[own_thread(run)]).await?;
+    /// Removes the threads that only these runs used, if they exist.
+    pub async fn forget_own(&self, owner: &OwnerId, runs: &[RunId]) -> Result<(), store::Error> {
+        let own: Vec<ThreadId> = runs.iter().map(|run| own_thread(*run)).collect();
+        for some in own.chunks(PRUNE_IDS_MAX) {
+            self.delete(owner, some).await?;
+        }
         Ok(())
     }
 

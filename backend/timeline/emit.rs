@@ -193,7 +193,7 @@ impl Timeline {
         }
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
-        let birth = Box::new(NewRunRow { spec, depth, request_hash });
+        let birth = Box::new(NewRunRow { spec, depth, request_hash, imported_at: None });
         let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
         // After the run, so that a refused one creates no thread. Until then the run keeps the thread from expiring.
         if let Some(thread) = &context.thread_id {

@@ -196,7 +196,7 @@ impl Timeline {
         if !self.store().ensure_partition_of(context.run_id).await? {
             return Err(ImportError::TooManyMonths);
         }
-        Ok(NewRunRow { spec: spec.clone(), depth, request_hash: IMPORTED })
+        Ok(NewRunRow { spec: spec.clone(), depth, request_hash: IMPORTED, imported_at: Some(self.clock().now()) })
     }
 
     /// Updates the run's thread and this process's cache.

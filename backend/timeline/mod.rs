@@ -255,8 +255,15 @@ impl Timeline {
     /// Deletes an ended run and what this process has cached of it.
     pub async fn delete_run(&self, owner: &OwnerId, run: RunId) -> Result<store::retention::Removal, store::Error> {
         let removal = self.shared.store.delete_run(owner, run).await?;
-        self.shared.contexts.forget(run);
+        self.forget(&[run]);
         Ok(removal)
+    }
+
+    /// Drops what this process has cached of runs that were removed.
+    pub fn forget(&self, runs: &[RunId]) {
+        for run in runs {
+            self.shared.contexts.forget(*run);
+        }
     }
 }
 

@@ -196,6 +196,7 @@ impl Ground {
             metadata: Json::empty(),
             tags: Vec::new(),
             lease_ms: None,
+            ttl_s: None,
             start: true,
         };
         let hash = spec.content_hash();

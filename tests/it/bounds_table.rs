@@ -109,7 +109,16 @@ fn threads() -> Rows {
         ("`metadata` of a checkpoint or a thread", vec![bytes(METADATA_BYTES_MAX)]),
         ("values in one page of checkpoints", vec![bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
         ("ids in one prune or delete-for-runs", vec![n(PRUNE_IDS_MAX)]),
-        ("time to live of a thread", vec![years(THREAD_TTL_S_MAX), s(THREAD_SWEEP_MS)]),
+        ("time to live of a thread", vec![years(TTL_S_MAX), s(THREAD_SWEEP_MS)]),
+        (
+            "time to live of a run",
+            vec![
+                years(TTL_S_MAX),
+                s(EXPIRY_SWEEP_MS),
+                n(EXPIRY_STEPS as i64 * EXPIRY_STEP_ROWS),
+                n(RETENTION_RULES_MAX),
+            ],
+        ),
         ("version of a channel's value", vec![bytes(VERSION_BYTES_MAX)]),
     ]
 }

@@ -13,6 +13,7 @@
 
 mod admission;
 mod agents;
+mod aging;
 mod artifacts;
 mod auth;
 mod bounds;

@@ -307,6 +307,6 @@ async fn a_time_to_live_that_is_none_does_not_start() {
     }
     for (good, seconds) in [("90", 90), ("90s", 90), ("2m", 120), ("3h", 10_800), ("30d", 2_592_000)] {
         let args = crate::support::server::serve_args(&["--thread-ttl", good]);
-        assert_eq!(args.thread_ttl.map(|ttl| ttl.0), Some(seconds), "{good}");
+        assert_eq!(args.retention.thread_ttl.map(|ttl| ttl.0), Some(seconds), "{good}");
     }
 }

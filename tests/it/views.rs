@@ -17,7 +17,7 @@ use crate::support::{cluster::Db, server::Server};
 pub const VIEWS: &[(&str, &str)] = &[
     (
         "runs",
-        "run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, agent, role, title, status, input, output, error, metadata, tags, last_seq, created_at, started_at, ended_at, last_event_at, duration_ms, external_id",
+        "run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, agent, role, title, status, input, output, error, metadata, tags, last_seq, created_at, started_at, ended_at, last_event_at, duration_ms, external_id, ttl_s",
     ),
     (
         "run_events",

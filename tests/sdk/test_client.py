@@ -200,6 +200,14 @@ def test_a_run_is_found_by_its_id_in_the_callers_own_system(client: Client) -> N
         client.run_by_external_id("build/44")
 
 
+def test_a_run_says_how_long_it_stays(client: Client) -> None:
+    with client.run("brief", external_id="brief/1", ttl_s=3_600):
+        pass
+    assert client.run_by_external_id("brief/1")["ttl_s"] == 3_600
+    assert client.put_run("kept/1", ttl_s=0)["ttl_s"] == 0
+    assert client.put_run("kept/2")["ttl_s"] is None
+
+
 def test_runs_are_listed_page_by_page(client: Client) -> None:
     for n in range(3):
         with client.run("listed", tags=["paged"], title=f"run {n}"):

@@ -145,6 +145,7 @@ impl RunHost for LocalHost {
                 metadata: Json::empty(),
                 tags: Vec::new(),
                 lease_ms: None,
+                ttl_s: None,
                 start: false,
             };
             let hash = spec.content_hash();
@@ -208,7 +209,7 @@ impl RunHost for LocalHost {
     fn drop_state(&self) -> Hosted<'_, ()> {
         Box::pin(async move {
             if self.is_alone() {
-                self.threads.forget_own(&self.context.owner_id, self.context.run_id).await?;
+                self.threads.forget_own(&self.context.owner_id, &[self.context.run_id]).await?;
             }
             Ok(())
         })

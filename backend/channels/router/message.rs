@@ -111,6 +111,7 @@ impl Message {
             metadata: Json::of(&json!({ "channel": self.channel, "router_run_id": self.router_run_id })),
             tags: vec![Name::trusted(self.channel.as_str())],
             lease_ms: None,
+            ttl_s: None,
             start: false,
         }
     }
@@ -137,6 +138,7 @@ pub(super) fn router_spec(owner: &OwnerId, channel: &ChannelName, run_id: RunId)
         metadata: Json::empty(),
         tags: vec![Name::trusted(channel.as_str())],
         lease_ms: None,
+        ttl_s: None,
         start: true,
     }
 }

@@ -146,7 +146,7 @@ impl Router {
     /// Fails the run of an abandoned message, and deletes its state.
     pub async fn give_up(&self, taken: &ClaimedMessage, why: &str) {
         let ClaimedMessage { owner_id: owner, router_run_id: run, .. } = taken;
-        if let Err(error) = self.threads.forget_own(owner, *run).await {
+        if let Err(error) = self.threads.forget_own(owner, &[*run]).await {
             tracing::warn!(error = &error as &dyn std::error::Error, "state of a message not removed");
         }
         let error = json!({ "error": { "code": "given_up", "message": why } });

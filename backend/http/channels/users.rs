@@ -5,7 +5,7 @@ use serde::Serialize;
 use utoipa::ToSchema;
 
 use crate::{
-    config::Ttl,
+    config::retention::Ttl,
     domain::{event::timestamp, principal::Scope},
     http::{
         Server,

@@ -120,6 +120,8 @@ pub(super) struct NewRunRows<'a> {
     pub created_at: Vec<DateTime<Utc>>,
     pub is_job: Vec<bool>,
     pub external_id: Vec<Option<&'a str>>,
+    pub ttl_s: Vec<Option<i64>>,
+    pub imported_at: Vec<Option<DateTime<Utc>>>,
 }
 
 impl<'a> NewRunRows<'a> {
@@ -151,6 +153,8 @@ impl<'a> NewRunRows<'a> {
             births.created_at.push(write.head.created_at);
             births.is_job.push(spec.is_job());
             births.external_id.push(spec.external_id.as_ref().map(ExternalId::as_str));
+            births.ttl_s.push(spec.ttl_s);
+            births.imported_at.push(birth.imported_at);
         }
         births
     }

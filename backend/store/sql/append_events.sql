@@ -21,20 +21,21 @@ with recursive claimed as (
     select * from unnest($27::uuid[], $28::text[], $29::uuid[], $30::uuid[], $31::smallint[], $32::text[], $33::text[],
                          $34::text[], $35::text[], $36::text[], $37::text[], $38::text[], $39::text[], $40::text[],
                          $41::text[], $42::text[], $43::bigint[], $44::bytea[], $45::timestamptz[], $46::boolean[],
-                         $50::text[], $51::text[])
+                         $50::text[], $51::text[], $52::bigint[], $53::timestamptz[])
         as b (run_id, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
               origin_chat, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, is_job, origin_user,
-              external_id)
+              external_id, ttl_s, imported_at)
 ), born as (
     insert into store.run
         (run_id, lane, owner_id, root_run_id, parent_run_id, depth, thread_id, session_id, agent, role, origin_channel,
          origin_chat, origin_user, trace_id, title, input, metadata, tags, lease_ms, request_hash, created_at, status, last_seq,
-         last_position, output, error, started_at, ended_at, last_event_at, external_id)
+         last_position, output, error, started_at, ended_at, last_event_at, external_id,
+         ttl_s, imported_at)
     select b.run_id, $1, b.owner_id, b.root_run_id, b.parent_run_id, b.depth, b.thread_id, b.session_id, b.agent, b.role,
            b.origin_channel, b.origin_chat, b.origin_user, b.trace_id, b.title, b.input::json, b.metadata::json,
            array(select json_array_elements_text(b.tags::json)), b.lease_ms, b.request_hash, b.created_at, h.status,
            h.events, c.before + 1 + h.last_index, h.output::json, h.error::json, h.started_at, h.ended_at, h.last_event_at,
-           b.external_id
+           b.external_id, b.ttl_s, b.imported_at
     from claimed c cross join birth b join head h using (run_id)
     -- In the order of the index that other lanes insert into as well.
     order by b.owner_id collate "C", b.external_id collate "C"

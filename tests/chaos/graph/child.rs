@@ -270,6 +270,7 @@ async fn open(timeline: &Timeline, context: &RunContext) -> anyhow::Result<()> {
         metadata: Json::empty(),
         tags: Vec::new(),
         lease_ms: None,
+        ttl_s: None,
         start: true,
     };
     let hash = spec.content_hash();

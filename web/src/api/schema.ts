@@ -135,6 +135,12 @@ export interface components {
             thread_id?: string | null;
             /** @description At most 512 characters on one line. */
             title?: string | null;
+            /**
+             * Format: int64
+             * @description How long the run, with the runs below it, stays after the last of them has ended, seconds: at most
+             *     315 360 000; 0 means for ever. Default: as the server's rules say. Counts for the root of a tree.
+             */
+            ttl_s?: number | null;
         };
         /** @description A token to create. */
         CreateToken: {
@@ -534,6 +540,11 @@ export interface components {
             title?: string | null;
             /** @description The W3C trace that it is part of, 32 hexadecimal digits. */
             trace_id?: string | null;
+            /**
+             * Format: int64
+             * @description How long it stays after its end, seconds, as its client asked; 0 means for ever, null as the server's rules say.
+             */
+            ttl_s?: number | null;
         };
         /** @description An artifact in its run. */
         RunArtifact: components["schemas"]["Artifact"] & {

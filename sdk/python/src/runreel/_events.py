@@ -84,6 +84,7 @@ class RunRecord(TypedDict):
     parent_run_id: str | None
     owner_id: str
     external_id: str | None
+    ttl_s: int | None
     thread_id: str | None
     session_id: str | None
     agent: str | None

@@ -47,6 +47,7 @@ def creation(
     run_id: str | None,
     external_id: str | None,
     lease_ms: int | None,
+    ttl_s: int | None,
     attach: bool,
 ) -> Target:
     """A run as requested from a client; it is created before its first event.
@@ -69,6 +70,7 @@ def creation(
         "title": line,
         "tags": list(tags) or None,
         "lease_ms": lease_ms,
+        "ttl_s": ttl_s,
         # A server that is away is told later; the run has begun all the same.
         "at": _ids.now(),
     }

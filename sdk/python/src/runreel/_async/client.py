@@ -61,6 +61,7 @@ class AsyncBaseClient:
         run_id: str | None = None,
         external_id: str | None = None,
         lease_ms: int | None = LEASE_MS,
+        ttl_s: int | None = None,
         attach: bool = False,
     ) -> AsyncRun:
         """`async with client.run("report") as run:` — creates a run and ends it with the block.
@@ -75,6 +76,9 @@ class AsyncBaseClient:
 
         An `external_id` is the run's id in your own system, 1 to 255 characters. If another run of yours has it, this
         one is not created (`external_id_taken`); `put_run` finds that one.
+
+        `ttl_s` is how long the server keeps the run, with the runs below it, after the last of them has ended: seconds,
+        at most ten years, 0 for ever. With None the server's rules count.
 
         Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
         """
@@ -92,6 +96,7 @@ class AsyncBaseClient:
             run_id=run_id,
             external_id=external_id,
             lease_ms=lease_ms,
+            ttl_s=ttl_s,
             attach=attach,
         )
         return AsyncRun(self._sender, self._transport, target)
@@ -117,6 +122,7 @@ class AsyncBaseClient:
         metadata: Mapping[str, object] | None = None,
         tags: Iterable[str] = (),
         lease_ms: int | None = None,
+        ttl_s: int | None = None,
     ) -> RunRecord:
         """The run with this id of your own system, created if there is none.
 
@@ -135,6 +141,7 @@ class AsyncBaseClient:
             metadata=metadata,
             tags=list(tags) or None,
             lease_ms=lease_ms,
+            ttl_s=ttl_s,
         )
         return cast(RunRecord, await self._transport.send(call))
 

@@ -62,6 +62,7 @@ class BaseClient:
         run_id: str | None = None,
         external_id: str | None = None,
         lease_ms: int | None = LEASE_MS,
+        ttl_s: int | None = None,
         attach: bool = False,
     ) -> Run:
         """`with client.run("report") as run:` — creates a run and ends it with the block.
@@ -76,6 +77,9 @@ class BaseClient:
 
         An `external_id` is the run's id in your own system, 1 to 255 characters. If another run of yours has it, this
         one is not created (`external_id_taken`); `put_run` finds that one.
+
+        `ttl_s` is how long the server keeps the run, with the runs below it, after the last of them has ended: seconds,
+        at most ten years, 0 for ever. With None the server's rules count.
 
         Entering waits until the server has the run, at most 2 s, and not for a server known to be unreachable.
         """
@@ -93,6 +97,7 @@ class BaseClient:
             run_id=run_id,
             external_id=external_id,
             lease_ms=lease_ms,
+            ttl_s=ttl_s,
             attach=attach,
         )
         return Run(self._sender, self._transport, target)
@@ -118,6 +123,7 @@ class BaseClient:
         metadata: Mapping[str, object] | None = None,
         tags: Iterable[str] = (),
         lease_ms: int | None = None,
+        ttl_s: int | None = None,
     ) -> RunRecord:
         """The run with this id of your own system, created if there is none.
 
@@ -136,6 +142,7 @@ class BaseClient:
             metadata=metadata,
             tags=list(tags) or None,
             lease_ms=lease_ms,
+            ttl_s=ttl_s,
         )
         return cast(RunRecord, self._transport.send(call))
 

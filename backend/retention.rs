@@ -1,0 +1,210 @@
+//! Removal of runs by age.
+//!
+//! Invariants: a tree of runs goes as a whole, once all its runs have ended and its time to live has passed; what has
+//! not ended is never touched. Several servers on one database may search at once.
+//!
+//! Start reading at [`Retention::sweep`].
+
+use std::{sync::Arc, time::Duration};
+
+use chrono::{DateTime, TimeDelta, Utc};
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    domain::{
+        id::RunId,
+        limits::{EXPIRY_STEP_ROWS, EXPIRY_STEPS, EXPIRY_SWEEP_MS, MONTH_AGE_HOURS},
+        retention::Policy,
+    },
+    store::{
+        self, Store,
+        expiry::{EndPlace, EndedTree, EndedTrees, Remover},
+        months::{Dropped, Month},
+    },
+    threads::Threads,
+    timeline::Timeline,
+};
+
+/// A handle on the removal of runs. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Retention {
+    timeline: Timeline,
+    threads: Threads,
+    policy: Arc<Policy>,
+}
+
+/// The moment before which a run must have ended to be due; `None` if nothing is ever due.
+async fn horizon(store: &Store, policy: &Policy, now: DateTime<Utc>) -> Result<Option<DateTime<Utc>>, store::Error> {
+    let least = policy.least().into_iter().chain(store.least_run_ttl().await?).min();
+    Ok(least.and_then(|least| now.checked_sub_signed(TimeDelta::try_seconds(least)?)))
+}
+
+/// The trees that are due among the next ended runs, and where to go on; `None` at the end.
+pub async fn due(
+    store: &Store,
+    policy: &Policy,
+    now: DateTime<Utc>,
+    after: Option<EndPlace>,
+) -> Result<EndedTrees, store::Error> {
+    let Some(before) = horizon(store, policy, now).await? else { return Ok(EndedTrees::default()) };
+    let mut found = store.ended_trees(after, before, EXPIRY_STEP_ROWS).await?;
+    found.trees.retain(|tree| policy.is_due(&tree.age, now));
+    Ok(found)
+}
+
+impl Retention {
+    pub fn new(timeline: Timeline, threads: Threads, policy: Policy) -> Self {
+        Self { timeline, threads, policy: Arc::new(policy) }
+    }
+
+    /// Drops the months in which everything is due, then removes the other trees that are due, from a place on; returns
+    /// where the next sweep goes on, `None` at the end.
+    pub async fn sweep(&self, mut after: Option<EndPlace>) -> Result<Option<EndPlace>, store::Error> {
+        let mut remover = None;
+        self.drop_months(&mut remover).await?;
+        for _ in 0..EXPIRY_STEPS {
+            let found = due(self.store(), &self.policy, self.threads.now(), after).await?;
+            for tree in &found.trees {
+                if let Err(error) = self.remove(&mut remover, tree).await {
+                    // The others can still go, on another connection.
+                    remover = None;
+                    metrics::counter!("runreel_retention_failures_total").increment(1);
+                    let (root, error) = (tree.root, &error as &dyn std::error::Error);
+                    tracing::warn!(%root, error, "a tree of runs that is due could not be removed; it is tried again");
+                }
+            }
+            after = found.next;
+            if after.is_none() {
+                break;
+            }
+        }
+        if let Some(remover) = remover {
+            remover.close().await;
+        }
+        Ok(after)
+    }
+
+    fn store(&self) -> &Store {
+        self.threads.store()
+    }
+
+    async fn drop_months(&self, remover: &mut Option<Remover>) -> Result<(), store::Error> {
+        let now = self.threads.now();
+        let Some(before) = horizon(self.store(), &self.policy, now).await? else { return Ok(()) };
+        let recent = now - TimeDelta::hours(MONTH_AGE_HOURS);
+        for month in self.store().months_before(before.min(recent)).await? {
+            if let Err(error) = self.drop_month(remover, &month, before).await {
+                *remover = None;
+                metrics::counter!("runreel_retention_failures_total").increment(1);
+                let (month, error) = (&month.name, &error as &dyn std::error::Error);
+                tracing::warn!(month, error, "a month of the log that is due could not be dropped; it is tried again");
+            }
+        }
+        Ok(())
+    }
+
+    async fn drop_month(
+        &self,
+        remover: &mut Option<Remover>,
+        month: &Month,
+        before: DateTime<Utc>,
+    ) -> Result<(), store::Error> {
+        let is_due = self.store().month_ended_before(month, before).await?
+            && self.walk_month(month, None).await?
+            && self.walk_month(month, Some(remover)).await?;
+        if !is_due {
+            return Ok(());
+        }
+        let began = Instant::now();
+        let mut connection = self.connection(remover).await?;
+        let dropped = connection.drop_month(self.store(), month, before).await?;
+        *remover = Some(connection);
+        if let Some(Dropped { runs, events }) = dropped {
+            metrics::counter!("runreel_retention_months_dropped_total").increment(1);
+            count(runs, events);
+            tracing::info!(
+                month = month.name,
+                runs,
+                events,
+                ms = began.elapsed().as_millis(),
+                "a month dropped by age"
+            );
+        }
+        Ok(())
+    }
+
+    /// Whether all trees with runs in a month are due; with a connection, what does not go with the month goes now: the
+    /// threads of its runs, and trees that reach into another month.
+    async fn walk_month(&self, month: &Month, mut remover: Option<&mut Option<Remover>>) -> Result<bool, store::Error> {
+        let mut after = None;
+        loop {
+            let page = self.store().trees_of_month(month, after, EXPIRY_STEP_ROWS).await?;
+            let now = self.threads.now();
+            if !page.have_ended || !page.trees.iter().all(|tree| self.policy.is_due(&tree.age, now)) {
+                return Ok(false);
+            }
+            if let Some(remover) = &mut remover {
+                for tree in page.trees.iter().filter(|tree| !month.holds(tree)) {
+                    self.remove(remover, tree).await?;
+                }
+                for trees in page.trees.chunk_by(|one, next| one.owner == next.owner) {
+                    let runs: Vec<RunId> = trees.iter().flat_map(|tree| tree.runs.iter().copied()).collect();
+                    self.threads.forget_own(&trees[0].owner, &runs).await?;
+                    self.timeline.forget(&runs);
+                }
+            }
+            after = page.next;
+            if after.is_none() {
+                return Ok(true);
+            }
+        }
+    }
+
+    async fn connection(&self, remover: &mut Option<Remover>) -> Result<Remover, store::Error> {
+        match remover.take() {
+            Some(connection) => Ok(connection),
+            None => self.store().remover().await,
+        }
+    }
+
+    async fn remove(&self, remover: &mut Option<Remover>, tree: &EndedTree) -> Result<(), store::Error> {
+        let mut connection = self.connection(remover).await?;
+        // First, because nothing would find them without their runs.
+        self.threads.forget_own(&tree.owner, &tree.runs).await?;
+        let events = connection.remove(tree).await?;
+        *remover = Some(connection);
+        if let Some(events) = events {
+            self.timeline.forget(&tree.runs);
+            count(i64::try_from(tree.runs.len()).unwrap_or(0), events);
+            tracing::info!(root = %tree.root, runs = tree.runs.len(), events, "runs removed by age");
+        }
+        Ok(())
+    }
+
+    /// Sweeps periodically until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let work = async {
+            let mut after = None;
+            let mut every = tokio::time::interval(Duration::from_millis(EXPIRY_SWEEP_MS));
+            every.set_missed_tick_behavior(tokio::time::MissedTickBehavior::Delay);
+            loop {
+                every.tick().await;
+                match Box::pin(self.sweep(after)).await {
+                    Ok(next) => after = next,
+                    Err(error) => {
+                        tracing::warn!(error = &error as &dyn std::error::Error, "no search for runs that are due");
+                    }
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+}
+
+/// Counts what was removed.
+fn count(runs: i64, events: i64) {
+    let number = |count: i64| u64::try_from(count).unwrap_or(0);
+    metrics::counter!("runreel_retention_runs_removed_total").increment(number(runs));
+    metrics::counter!("runreel_retention_events_removed_total").increment(number(events));
+}

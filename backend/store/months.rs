@@ -1,0 +1,169 @@
+//! Months of the log: the events of all runs whose ids are of one month are a partition, which is dropped at once when
+//! everything in it is due.
+
+use std::time::Duration;
+
+use chrono::{DateTime, Utc};
+use sqlx::Connection as _;
+use uuid::Uuid;
+
+use super::{
+    Error, Store,
+    expiry::{EndedTree, Remover, trees},
+    retention::{self, act_for},
+};
+use crate::domain::{
+    limits::{MONTH_DROP_TRIES, MONTH_DROP_WAIT_MS},
+    principal::OwnerId,
+};
+
+/// A month of the log.
+#[derive(Clone, Debug)]
+pub struct Month {
+    /// Year and month, `2026_09`.
+    pub name: String,
+    /// The least id of a run in it, and that of the next month.
+    first: Uuid,
+    end: Uuid,
+}
+
+/// The trees of some runs of a month, and where to go on; `None` at the end.
+#[derive(Debug)]
+pub struct MonthPage {
+    pub trees: Vec<EndedTree>,
+    /// Whether these are all the trees of those runs.
+    pub have_ended: bool,
+    pub next: Option<Uuid>,
+}
+
+/// What was dropped with a month.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Dropped {
+    pub runs: i64,
+    pub events: i64,
+}
+
+impl Month {
+    /// Whether all runs of a tree are in it.
+    pub fn holds(&self, tree: &EndedTree) -> bool {
+        tree.runs.iter().all(|run| (self.first..self.end).contains(&run.uuid()))
+    }
+}
+
+impl Store {
+    /// The months that ended before a moment, the oldest first.
+    pub async fn months_before(&self, moment: DateTime<Utc>) -> Result<Vec<Month>, Error> {
+        self.maintenance(async |mut connection| {
+            let months = sqlx::query_as!(
+                Month,
+                r#"select m.name as "name!", store.first_run_id(m.month at time zone 'UTC') as "first!",
+                          store.first_run_id((m.month + interval '1 month') at time zone 'UTC') as "end!"
+                   from (select right(c.relname, 7) as name, to_date(right(c.relname, 7), 'YYYY_MM')::timestamp as month
+                         from pg_inherits i join pg_class c on c.oid = i.inhrelid
+                         where i.inhparent = 'store.run_event'::regclass) m
+                   where (m.month + interval '1 month') at time zone 'UTC' <= $1 order by m.month"#,
+                moment
+            );
+            Ok(months.fetch_all(&mut *connection).await?)
+        })
+        .await
+    }
+
+    /// Whether every run of a month ended before a moment.
+    pub async fn month_ended_before(&self, month: &Month, moment: DateTime<Utc>) -> Result<bool, Error> {
+        self.maintenance(async |mut connection| {
+            let ended = sqlx::query_scalar!(
+                r#"select not exists (
+                       select from store.run where run_id >= $1 and run_id < $2
+                         and (ended_at is null or greatest(ended_at, imported_at) >= $3)) as "ended!""#,
+                month.first,
+                month.end,
+                moment
+            );
+            Ok(ended.fetch_one(&mut *connection).await?)
+        })
+        .await
+    }
+
+    /// The trees of the next `limit` runs of a month.
+    pub async fn trees_of_month(&self, month: &Month, after: Option<Uuid>, limit: i64) -> Result<MonthPage, Error> {
+        self.maintenance(async |mut connection| {
+            let rows = sqlx::query!(
+                r#"select run_id, owner_id, root_run_id from store.run
+                   where run_id >= $1 and run_id < $2 and run_id > $3 order by run_id limit $4"#,
+                month.first,
+                month.end,
+                after.unwrap_or(Uuid::nil()),
+                limit
+            )
+            .fetch_all(&mut *connection)
+            .await?;
+            let is_last = i64::try_from(rows.len()).is_ok_and(|rows| rows < limit);
+            let next = rows.last().filter(|_| !is_last).map(|last| last.run_id);
+            let mut places: Vec<_> = rows.into_iter().map(|row| (row.owner_id, row.root_run_id)).collect();
+            places.sort_unstable();
+            places.dedup();
+            let (owners, roots) = places.into_iter().unzip();
+            let trees = trees(&mut connection, roots, owners).await?;
+            Ok(MonthPage { trees: trees.ended, have_ended: trees.have_ended, next })
+        })
+        .await
+    }
+
+    async fn owners_of_month(&self, month: &Month) -> Result<Vec<OwnerId>, Error> {
+        self.maintenance(async |mut connection| {
+            let owners = sqlx::query_scalar!(
+                "select distinct owner_id from store.run where run_id >= $1 and run_id < $2 order by owner_id",
+                month.first,
+                month.end
+            );
+            Ok(owners.fetch_all(&mut *connection).await?.iter().map(|owner| OwnerId::trusted(owner)).collect())
+        })
+        .await
+    }
+}
+
+impl Remover {
+    /// Drops a month whose runs have all ended before a moment, in one transaction. `None` if another run has come into
+    /// it, or if readers and writers of the log left no moment for it.
+    pub async fn drop_month(
+        &mut self,
+        store: &Store,
+        month: &Month,
+        before: DateTime<Utc>,
+    ) -> Result<Option<Dropped>, Error> {
+        let owners = store.owners_of_month(month).await?;
+        let mut dropped = Dropped::default();
+        let mut tx = self.connection.begin().await?;
+        for owner in &owners {
+            act_for(&mut tx, owner).await?;
+            let own = retention::remove_month_runs(&mut tx, owner, (month.first, month.end), before).await?;
+            dropped = Dropped { runs: dropped.runs + own.runs, events: dropped.events + own.events };
+        }
+        // It waits for whoever uses the log at that moment, and everybody else waits behind it, so it tries for short.
+        for _ in 0..MONTH_DROP_TRIES {
+            let done = sqlx::query_scalar!("select store.drop_month($1)", month.name).fetch_one(&mut *tx).await?;
+            match done {
+                Some(true) => {
+                    tx.commit().await?;
+                    self.forget_pieces(&owners).await?;
+                    return Ok(Some(dropped));
+                }
+                Some(false) => return Ok(None),
+                None => tokio::time::sleep(Duration::from_millis(MONTH_DROP_WAIT_MS)).await,
+            }
+        }
+        Ok(None)
+    }
+
+    /// Removes feeds' notes of the pieces of the log where nothing of these owners is left.
+    async fn forget_pieces(&mut self, owners: &[OwnerId]) -> Result<(), Error> {
+        for owner in owners {
+            let mut tx = self.connection.begin().await?;
+            act_for(&mut tx, owner).await?;
+            retention::forget_pieces(&mut tx, owner).await?;
+            tx.commit().await?;
+        }
+        Ok(())
+    }
+}

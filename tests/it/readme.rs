@@ -1,6 +1,6 @@
 //! The commands of the README and of the tasks, run as they stand: only the port is another.
 
-use std::process::Stdio;
+use std::{collections::BTreeSet, path::Path, process::Stdio};
 
 use serde_json::json;
 use tokio::process::Command;
@@ -10,29 +10,41 @@ use crate::support::{
     server::{Server, setup},
 };
 
-/// The `sh` blocks that follow the mark `<!-- runs -->`.
-fn blocks(text: &str) -> Vec<&str> {
-    let marked = text.split("<!-- runs -->\n```sh\n").skip(1);
-    marked.map(|rest| rest.split("\n```").next().expect("a block ends")).collect()
+/// The blocks that follow the mark `<!-- runs -->`: their language, and what is to run.
+fn blocks(text: &str) -> Vec<(&str, &str)> {
+    let marked = text.split("<!-- runs -->\n```").skip(1);
+    let whole = marked.map(|rest| rest.split("\n```").next().expect("a block ends"));
+    whole.map(|block| block.split_once('\n').expect("a block has lines")).collect()
 }
 
-/// Runs each block in a shell of its own; returns what they print.
+/// Runs each block in a process of its own; returns what they print.
 async fn said(server: &Server, text: &str, token: &str) -> Vec<String> {
-    let programs = std::path::Path::new(env!("CARGO_BIN_EXE_runreel")).parent().expect("the program lies in a folder");
+    let programs = Path::new(env!("CARGO_BIN_EXE_runreel")).parent().expect("the program lies in a folder");
     let address = server.base.trim_start_matches("http://");
     let mut said = Vec::new();
-    for block in blocks(text) {
-        let mut shell = Command::new("bash");
-        let path = format!("{}:/usr/local/bin:/usr/bin:/bin", programs.display());
-        shell.args(["-euo", "pipefail", "-c", &block.replace("127.0.0.1:7717", address)]);
-        shell.env("PATH", path).env("RUNREEL_URL", &server.base).env("DATABASE_URL", server.db.url());
+    for (language, block) in blocks(text) {
+        let block = block.replace("127.0.0.1:7717", address);
+        let mut command = match language {
+            "sh" => {
+                let mut shell = Command::new("bash");
+                shell.args(["-euo", "pipefail", "-c", &format!("PATH='{}':$PATH\n{block}", programs.display())]);
+                shell
+            }
+            "js" => {
+                let mut node = Command::new("node");
+                node.args(["--input-type=module", "-e", &block]);
+                node
+            }
+            _ => panic!("nothing runs {language}: {block}"),
+        };
+        command.env("RUNREEL_URL", &server.base).env("DATABASE_URL", server.db.url());
         if !token.is_empty() {
-            shell.env("RUNREEL_TOKEN", token);
+            command.env("RUNREEL_TOKEN", token);
         }
-        shell.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
-        let done = run(shell, "").await;
+        command.stdin(Stdio::piped()).stdout(Stdio::piped()).stderr(Stdio::piped()).kill_on_drop(true);
+        let done = run(command, "").await;
         assert_eq!(done.code, Some(0), "{block}\nstdout: {}\nstderr: {}", done.stdout, done.stderr);
-        said.push(done.stdout);
+        said.push(done.stdout + &done.stderr);
     }
     said
 }
@@ -47,6 +59,20 @@ async fn the_readmes_commands_do_what_it_says() {
     assert!(said[1].contains("204"), "{}", said[1]);
 }
 
+/// The pages of tasks with commands, in the order in which they run here, and what these print.
+const TASKS: &[(&str, &[&str])] = &[
+    ("share-a-run", &["Monday's trip", "event: run.completed"]),
+    ("own-ids", &["completed"]),
+    ("credentials", &["nightly\t20"]),
+    ("failed-runs", &["out of credit"]),
+    ("slow-tools", &["book"]),
+    ("first-run", &["log.info", "run.completed"]),
+    ("frameworks", &["\"last_seq\":5"]),
+    ("javascript", &["5 run.completed"]),
+    ("backup", &["the file is complete", "already present"]),
+    ("retention", &["nightly", "nothing was removed"]),
+];
+
 #[tokio::test]
 async fn the_tasks_commands_do_what_they_say() {
     let server = setup().jwt().start().await;
@@ -54,12 +80,25 @@ async fn the_tasks_commands_do_what_they_say() {
     let run = alice.create(json!({ "title": "Monday's trip" })).await;
     alice.emit(&run, json!([{ "type": "tool.started", "span_id": "t", "payload": { "name": "book" } }])).await;
     alice.complete(&run).await;
-    let said =
-        said(&server, include_str!("../../docs/tasks.md"), alice.token.as_ref().expect("alice has a token")).await;
-    let [share, own, program, failed, slow] = said.try_into().expect("five tasks are run");
-    assert!(share.contains("Monday's trip") && share.contains("event: run.completed"), "{share}");
-    assert_eq!(own.trim(), "completed");
-    assert!(program.contains("nightly\t20"), "{program}");
-    assert!(failed.contains("out of credit"), "{failed}");
-    assert!(slow.contains("book"), "{slow}");
+    let token = alice.token.as_ref().expect("alice has a token");
+    for (page, expected) in TASKS {
+        let said = said(&server, &task(page), token).await.concat();
+        let missing: Vec<_> = expected.iter().filter(|words| !said.contains(**words)).collect();
+        assert!(missing.is_empty(), "{page} does not print {missing:?}: {said}");
+    }
+}
+
+fn task(page: &str) -> String {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tasks").join(page).with_extension("md");
+    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+}
+
+#[test]
+fn every_page_of_tasks_with_commands_to_run_is_run() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tasks");
+    let pages = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
+    let names = pages.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
+    let with_commands: BTreeSet<String> = names.filter(|name| !blocks(&task(name)).is_empty()).collect();
+    let run: BTreeSet<String> = TASKS.iter().map(|(page, _)| (*page).to_owned()).collect();
+    assert_eq!(with_commands, run);
 }

@@ -3,12 +3,13 @@ import { defineConfig } from "vite";
 
 // The server that `npm run dev` talks to; it must answer on the same origin as the UI, so it is proxied.
 const server = process.env["RUNREEL_URL"] ?? "http://127.0.0.1:7717";
-const proxied = ["/api", "/docs", "/openapi.json", "/livez", "/readyz", "/metrics"];
+// The pages below /docs are built ones, and so are the files that they name.
+const proxied = ["/api", "/docs", "/assets", "/openapi.json", "/livez", "/readyz", "/metrics"];
 
 export default defineConfig({
   plugins: [svelte()],
   build: {
-    rolldownOptions: { input: ["index.html", "docs.html"] },
+    rolldownOptions: { input: ["index.html", "docs.html", "guide.html"] },
     // The policy is `default-src 'self'`: a data: URI would be refused, so nothing is ever inlined.
     assetsInlineLimit: 0,
     modulePreload: { polyfill: false },

@@ -6,7 +6,7 @@ import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
 for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
-    if (!entry.isFile() || !/\.(html|js|css|svg)$/.test(entry.name)) continue;
+    if (!entry.isFile() || !/\.(html|js|css|svg|json)$/.test(entry.name)) continue;
     const file = join(entry.parentPath, entry.name);
     const bytes = readFileSync(file);
     const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };

@@ -12,6 +12,7 @@ const mayName: Record<string, string[]> = {
   api: [],
   ui: [],
   docs: [],
+  guide: ["ui"],
   feed: ["api"],
   timeline: ["feed", "api", "ui"],
   pages: ["timeline", "feed", "api", "ui"],

@@ -1,0 +1,1 @@
+export function words(text: string): string[];

@@ -1,4 +1,4 @@
-//! The UI's files, embedded in the binary; the page that describes the API is one of them.
+//! The UI's files, embedded in the binary; the page that describes the API and those of the guide are among them.
 
 use axum::{
     body::Body,
@@ -40,6 +40,8 @@ const DOCS: &str = "docs.html";
 pub(super) fn serve(routes: &Routes, server: &Server, request: Request) -> Response {
     let (parts, _) = request.into_parts();
     let path = parts.uri.path().strip_prefix('/').unwrap_or_default();
+    let guide = guide(path);
+    let path = guide.as_deref().unwrap_or(path);
     let file = File::find(path, &parts.headers).filter(|_| !path.is_empty());
     let page = page(path);
     if file.is_none() && page.is_none() {
@@ -89,6 +91,15 @@ fn page(path: &str) -> Option<Page> {
         ["docs"] | ["docs", ""] => Some(Page::Docs),
         ["runs", run] | ["runs", run, ""] if run.parse::<RunId>().is_ok() => Some(Page::There),
         ["runs", _] | ["runs", _, ""] => Some(Page::Missing),
+        _ => None,
+    }
+}
+
+/// The file of a page of the guide, which may not exist. In addresses it has no ending.
+fn guide(path: &str) -> Option<String> {
+    match path.split('/').collect::<Vec<_>>()[..] {
+        ["docs", "guide"] | ["docs", "guide", ""] => Some("guide/index.html".to_owned()),
+        ["docs", "guide", page] | ["docs", "guide", page, ""] => Some(format!("guide/{page}.html")),
         _ => None,
     }
 }

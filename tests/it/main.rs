@@ -40,6 +40,7 @@ mod features;
 mod feeds;
 mod first_contact;
 mod frames;
+mod guide;
 mod interrupts;
 mod isolation;
 #[cfg(feature = "agents")]

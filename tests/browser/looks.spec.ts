@@ -1,32 +1,13 @@
-import { readFile, mkdir } from "node:fs/promises";
-import { createRequire } from "node:module";
+import { mkdir } from "node:fs/promises";
 import { resolve } from "node:path";
-import type { Page } from "@playwright/test";
+import { violations } from "./axe.ts";
 import { expect, test } from "./fixtures.ts";
 import { expectState } from "./page.ts";
 import type { Producer } from "./producer.ts";
 import { tripRun } from "./trip.ts";
 
-const axe = await readFile(createRequire(import.meta.url).resolve("axe-core/axe.min.js"), "utf8");
 const screenshots = resolve(import.meta.dirname, "../../docs/screenshots");
 const schemes = ["light", "dark"] as const;
-
-/** Rule and node of every violation of WCAG 2 A and AA. */
-async function violations(page: Page): Promise<string[]> {
-  // Through the debugger's door, which the page's own policy does not govern.
-  await page.evaluate(axe);
-  return page.evaluate(async () => {
-    const { axe } = window as unknown as { axe: { run: (options: unknown) => Promise<Results> } };
-    interface Results {
-      violations: { id: string; nodes: { html: string; failureSummary: string }[] }[];
-    }
-    const tags = ["wcag2a", "wcag2aa", "wcag21a", "wcag21aa", "wcag22aa"];
-    const results = await axe.run({ runOnly: { type: "tag", values: tags } });
-    return results.violations.flatMap((each) =>
-      each.nodes.map((node) => `${each.id}: ${node.html.slice(0, 160)} ${node.failureSummary}`),
-    );
-  });
-}
 
 const askedEvent = (span_id: string, kind: string) => ({
   type: "interrupt.requested",

@@ -57,4 +57,5 @@ pub mod store;
 pub mod supervise;
 pub mod telemetry;
 pub mod threads;
+pub mod throttle;
 pub mod timeline;

@@ -177,7 +177,7 @@ impl Retention {
         if let Some(events) = events {
             self.timeline.forget(&tree.runs);
             count(i64::try_from(tree.runs.len()).unwrap_or(0), events);
-            tracing::info!(root = %tree.root, runs = tree.runs.len(), events, "runs removed by age");
+            tracing::debug!(root = %tree.root, runs = tree.runs.len(), events, "runs removed by age");
         }
         Ok(())
     }

@@ -33,7 +33,8 @@ use crate::{
         interrupt::{self, OWN_EVENT_IDS},
         json::Json,
         limits::{
-            ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, PAYLOAD_BYTES_MAX, REPLAY_ROWS,
+            ANSWER_MS_MAX, EMIT_EVENTS_MAX, EVENT_PAGE_BYTES_MAX, EVENT_PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX,
+            PAYLOAD_BYTES_MAX, REPLAY_ROWS,
         },
         principal::{OwnerId, Scope},
         splice::LogPosition,
@@ -309,8 +310,8 @@ async fn page(
     let histories = server.timeline.histories();
     let context = server.timeline.context(&owner, run).await?.ok_or_else(Problem::not_found)?;
     let accept = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
-    let page =
-        server.timeline.store().events().page(&owner, run, after, limit).await?.ok_or_else(Problem::not_found)?;
+    let events = server.timeline.store().events();
+    let page = events.page_of(&owner, run, after, limit, EVENT_PAGE_BYTES_MAX).await?.ok_or_else(Problem::not_found)?;
     check_current(page.history, &histories)?;
     if after > page.last_seq || !server.timeline.admits(&owner, run, cursor, &histories).await? {
         let detail = format!("the run's last seq is {}", page.last_seq);

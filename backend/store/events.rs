@@ -13,7 +13,6 @@ use crate::domain::{
     history::Tag,
     id::{EventId, RunId, Seq, SpanId},
     json::Json,
-    limits::EVENT_PAGE_BYTES_MAX,
     principal::OwnerId,
     splice::LogPosition,
 };
@@ -29,7 +28,7 @@ const FIRST_PASS_ROWS: i64 = 16;
 /// A page of a run's log, and the state in the same snapshot.
 #[derive(Debug)]
 pub struct RunPage {
-    /// At most as many as requested, and at most [`EVENT_PAGE_BYTES_MAX`] of them, but at least one if there is one.
+    /// At most as many as requested, and at most `EVENT_PAGE_BYTES_MAX` of them, but at least one if there is one.
     pub events: Vec<PositionedEvent>,
     /// Whether the log ended here when the page was read.
     pub complete: bool,
@@ -59,19 +58,20 @@ pub(super) struct Row {
     pub payload: String,
 }
 
-/// A page being filled. It is full when it has the requested number of rows, or [`EVENT_PAGE_BYTES_MAX`].
+/// A page being filled. It is full when it has the requested number of rows, or so many bytes.
 #[derive(Debug)]
 pub(super) struct Filling {
     pub events: Vec<PositionedEvent>,
     rows_max: i64,
+    bytes_max: usize,
     bytes: usize,
     /// Whether the last pass returned everything there was.
     pub is_exhausted: bool,
 }
 
 impl Filling {
-    pub(super) fn new(rows_max: i64) -> Self {
-        Self { events: Vec::new(), rows_max, bytes: 0, is_exhausted: false }
+    pub(super) fn new(rows_max: i64, bytes_max: usize) -> Self {
+        Self { events: Vec::new(), rows_max, bytes_max, bytes: 0, is_exhausted: false }
     }
 
     pub(super) fn rows_left(&self) -> i64 {
@@ -79,7 +79,7 @@ impl Filling {
     }
 
     pub(super) fn is_full(&self) -> bool {
-        self.rows_left() <= 0 || self.bytes >= EVENT_PAGE_BYTES_MAX
+        self.rows_left() <= 0 || self.bytes >= self.bytes_max
     }
 
     /// Takes rows until the page is full. The connection skips the rest, a row at a time.
@@ -90,7 +90,7 @@ impl Filling {
     ) -> Result<(), Error> {
         let mut taken = 0;
         self.is_exhausted = false;
-        while self.bytes < EVENT_PAGE_BYTES_MAX {
+        while self.bytes < self.bytes_max {
             let Some(row) = rows.try_next().await? else {
                 self.is_exhausted = taken < asked;
                 return Ok(());
@@ -107,11 +107,11 @@ impl Filling {
         let rows = self.events.len();
         let left = self.rows_left();
         // A pass for the little that is left costs more than it yields.
-        if self.is_exhausted || left <= 0 || self.bytes > EVENT_PAGE_BYTES_MAX / 2 {
+        if self.is_exhausted || left <= 0 || self.bytes > self.bytes_max / 2 {
             return None;
         }
         let mean = (self.bytes / rows.max(1)).max(1);
-        let fit = if rows == 0 { FIRST_PASS_ROWS } else { ((EVENT_PAGE_BYTES_MAX - self.bytes) / mean) as i64 };
+        let fit = if rows == 0 { FIRST_PASS_ROWS } else { ((self.bytes_max - self.bytes) / mean) as i64 };
         Some(left.min(fit))
     }
 }
@@ -145,8 +145,20 @@ repository! {
 }
 
 impl Events<'_> {
-    /// Up to `limit` events of a run after `after`; `None` if the owner has no such run.
+    /// Up to `limit` events of a run after `after`, for one who reads on; `None` if the owner has no such run.
     pub async fn page(self, owner: &OwnerId, run: RunId, after: Seq, limit: i64) -> Result<Option<RunPage>, Error> {
+        self.page_of(owner, run, after, limit, self.page_bytes(owner)).await
+    }
+
+    /// The same, of up to so many bytes.
+    pub async fn page_of(
+        self,
+        owner: &OwnerId,
+        run: RunId,
+        after: Seq,
+        limit: i64,
+        bytes_max: usize,
+    ) -> Result<Option<RunPage>, Error> {
         self.scoped(owner, async |mut connection| {
             // The head first: events committed after it only make the page longer than the head states, never shorter.
             let head = sqlx::query!(
@@ -158,7 +170,7 @@ impl Events<'_> {
             .fetch_optional(&mut *connection)
             .await?;
             let Some(head) = head else { return Ok(None) };
-            let mut page = Filling::new(limit);
+            let mut page = Filling::new(limit, bytes_max);
             while let Some(rows) = page.next_pass() {
                 let after = page.events.last().map_or(after, |(place, _)| place.seq);
                 let pass = sqlx::query_as!(

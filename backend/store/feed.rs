@@ -72,7 +72,7 @@ impl Feeds<'_> {
     pub async fn page(self, owner: &OwnerId, scope: &Scope, after: &FeedCursor, limit: i64) -> Result<FeedPage, Error> {
         let tail = self.tail(owner).await?;
         let mut page = FeedPage { events: Vec::new(), tail: after.clone().of_history(tail.history()), complete: true };
-        let mut filling = Filling::new(limit);
+        let mut filling = Filling::new(limit, self.page_bytes(owner));
         for (lane, position) in tail.lanes() {
             if filling.is_full() {
                 page.complete = false;

@@ -9,7 +9,10 @@ use super::{
     Error, Store, as_role, bounded,
     events::{Filling, PositionedEvent, Row},
 };
-use crate::domain::{cursor::FeedCursor, limits::READ_WAIT_MS_MAX};
+use crate::domain::{
+    cursor::FeedCursor,
+    limits::{EVENT_PAGE_BYTES_MAX, READ_WAIT_MS_MAX},
+};
 
 const CHANNEL: &str = "runreel";
 
@@ -50,7 +53,7 @@ impl Store {
                 after,
                 limit
             );
-            let mut page = Filling::new(limit);
+            let mut page = Filling::new(limit, EVENT_PAGE_BYTES_MAX);
             page.take(limit, rows.fetch(&mut *connection)).await?;
             Ok(page.events)
         })

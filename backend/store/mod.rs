@@ -43,6 +43,7 @@ pub mod query;
 pub mod retention;
 pub mod runs;
 pub mod sessions;
+mod shares;
 pub mod threads;
 mod time;
 pub mod tokens;
@@ -64,17 +65,18 @@ pub use self::error::{Error, Outage};
 use self::{
     append::Appenders,
     durability::Durability,
+    shares::wait_for_share,
     transaction::{PooledConnection, Tx},
 };
 use crate::{
     domain::{
         limits::{
-            CONNECTION_MS_MAX, PROBE_MS_MAX, READ_SHARE_WAIT_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX,
-            REMOVALS_MAX, REMOVALS_OWN_MAX,
+            CONNECTION_MS_MAX, PROBE_MS_MAX, READ_STATEMENT_MS_MAX, READ_WAIT_MS_MAX, REMOVALS_MAX, REMOVALS_OWN_MAX,
         },
         principal::OwnerId,
     },
-    quota::{Quota, Share},
+    quota::Quota,
+    throttle::Throttle,
 };
 
 /// Connections for the program's own upkeep.
@@ -97,6 +99,7 @@ pub struct Database {
     pool: PgPool,
     /// What each principal may hold of `pool`; unauthenticated requests together count as one principal.
     readers: Quota,
+    throttle: Throttle,
     nobody: OwnerId,
     /// Owners of recently valid tokens, by the hashes of their secrets. Only decides whose share a look-up uses.
     tokens_seen: moka::sync::Cache<[u8; 32], OwnerId>,
@@ -179,6 +182,7 @@ impl Store {
         Ok(Self(Arc::new(Database {
             pool: pool(readers, settings.connections_max, false),
             readers: Quota::new(all as usize, own as usize),
+            throttle: Throttle::default(),
             nobody: OwnerId::trusted(""),
             tokens_seen: moka::sync::Cache::new(TOKENS_SEEN_MAX),
             heartbeats: Quota::new(1, 1),
@@ -240,11 +244,6 @@ impl Store {
             statement(PooledConnection::new(self.pool.acquire().await?, Some(share), self.returns.clone())).await
         };
         self.again_on_a_lost_connection(lend).await
-    }
-
-    /// The right to one of the readers' connections; one principal never has all of them.
-    async fn share(&self, payer: &OwnerId) -> Result<Share, Error> {
-        wait_for_share(&self.readers, payer).await
     }
 
     /// One of the readers' connections, for an owner.
@@ -356,13 +355,6 @@ fn as_role(options: &PgConnectOptions, role: &'static str) -> PgConnectOptions {
         // left of a run, and it is what Postgres takes for a table of which it has no statistics yet.
         ("enable_bitmapscan", "off"),
     ])
-}
-
-/// One share of what principals share; [`Error::Busy`] if the wait takes too long.
-async fn wait_for_share(quota: &Quota, payer: &OwnerId) -> Result<Share, Error> {
-    let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
-    let share = tokio::time::timeout(wait, quota.take(payer, 1)).await;
-    share.map_err(|_| Error::Busy)?.map_err(|_| Error::timeout())
 }
 
 /// Bounds a use of the database: what does not answer in time is unavailable.

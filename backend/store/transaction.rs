@@ -10,14 +10,21 @@ use sqlx::{Connection as _, PgConnection, Postgres, pool::PoolConnection};
 use tokio_util::task::TaskTracker;
 
 use super::Error;
-use crate::quota::Share;
+use crate::{quota::Share, throttle::Usage};
+
+/// A principal's part of the pool.
+#[derive(Debug)]
+pub(super) struct Lent {
+    pub _share: Share,
+    pub _usage: Option<Usage>,
+}
 
 /// A connection, with the principal's share of the pool that it uses.
 #[derive(Debug)]
 pub(super) struct PooledConnection {
     /// `None` only while it is being dropped.
     connection: Option<PoolConnection<Postgres>>,
-    share: Option<Share>,
+    share: Option<Lent>,
     /// Whether the database may think that a transaction is open.
     in_transaction: bool,
     /// Whether it is closed instead of returning.
@@ -27,7 +34,7 @@ pub(super) struct PooledConnection {
 
 impl PooledConnection {
     /// The task that returns it to the pool is one of `returns`.
-    pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Share>, returns: TaskTracker) -> Self {
+    pub(super) fn new(connection: PoolConnection<Postgres>, share: Option<Lent>, returns: TaskTracker) -> Self {
         Self { connection: Some(connection), share, in_transaction: false, is_retired: false, returns }
     }
 

@@ -270,7 +270,7 @@ impl Timeline {
 /// Starts a lane; its queue survives a panic of its task.
 fn start_lane(lane: u8, parts: &writer::Parts, supervisor: &Supervisor) -> mpsc::Sender<AppendRequest> {
     let (sender, receiver) = mpsc::channel(LANE_QUEUE_MAX);
-    let backlog = Arc::new(Mutex::new(WriteQueue::new(receiver)));
+    let backlog = Arc::new(Mutex::new(WriteQueue::new(receiver, parts.store.throttle().clone())));
     let (parts, stop) = (parts.clone(), supervisor.stop().clone());
     supervisor.keep("writer", move || {
         let (lane, backlog, stop) = (writer::Lane::new(lane, parts.clone()), Arc::clone(&backlog), stop.clone());

@@ -7,16 +7,17 @@ use std::{
     time::Duration,
 };
 
-use tokio::sync::mpsc;
+use tokio::{sync::mpsc, time::Instant};
 use tokio_util::sync::CancellationToken;
 
 use super::emit::{AppendRequest, EmitError};
 use crate::{
     domain::{
-        limits::{EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX},
+        limits::{COMMIT_OWN_BYTES_MAX, COMMIT_SMALL_BYTES, EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX},
         principal::OwnerId,
     },
     store::Outage,
+    throttle::{Resource, Throttle},
 };
 
 /// How long an emit may wait before it is sent: the rest of the time a client waits is left for the commit.
@@ -30,6 +31,9 @@ pub(super) struct WriteQueue {
     /// The principals with emissions waiting; the first is next.
     order: VecDeque<OwnerId>,
     count: usize,
+    throttle: Throttle,
+    /// Then nobody rests any more.
+    is_stopping: bool,
     /// To be tried one by one, because they were refused together.
     apart: VecDeque<AppendRequest>,
     /// Why the last commit failed, for emissions that have waited too long.
@@ -37,9 +41,9 @@ pub(super) struct WriteQueue {
 }
 
 impl WriteQueue {
-    pub(super) fn new(receiver: mpsc::Receiver<AppendRequest>) -> Self {
+    pub(super) fn new(receiver: mpsc::Receiver<AppendRequest>, throttle: Throttle) -> Self {
         let (waiting, order, apart) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-        Self { receiver, waiting, order, count: 0, apart, outage: Outage::Unreachable }
+        Self { receiver, waiting, order, count: 0, throttle, is_stopping: false, apart, outage: Outage::Unreachable }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -48,32 +52,58 @@ impl WriteQueue {
 
     /// Waits for work; `false` if the lane is to stop and nothing is left to do.
     pub(super) async fn wait(&mut self, stop: &CancellationToken) -> bool {
-        if !self.is_empty() {
+        self.is_stopping = stop.is_cancelled();
+        let rests_until = self.rests_until();
+        if !self.is_empty() && rests_until.is_none() {
             return true;
         }
         let emission = tokio::select! {
             biased;
-            emission = self.receiver.recv() => emission,
+            emission = self.receiver.recv(), if self.count < LANE_QUEUE_MAX => emission,
+            () = tokio::time::sleep_until(rests_until.unwrap_or_else(Instant::now)), if rests_until.is_some() => return true,
+            () = stop.cancelled(), if rests_until.is_some() => return Box::pin(self.wait(stop)).await,
             () = stop.cancelled() => {
                 self.receiver.close();
                 self.receiver.recv().await
             }
         };
-        let Some(emission) = emission else { return false };
+        let Some(emission) = emission else { return !self.is_empty() };
         self.push(emission);
         true
     }
 
-    /// Takes waiting emissions, one of each principal in turn, up to these bounds; one over them is taken alone.
+    /// When the first of those who have emissions waiting has rested; `None` if some may be written now.
+    fn rests_until(&self) -> Option<Instant> {
+        if !self.apart.is_empty() {
+            return None;
+        }
+        self.order.iter().map(|owner| self.rest_of(owner)).min().flatten()
+    }
+
+    fn rest_of(&self, owner: &OwnerId) -> Option<Instant> {
+        self.throttle.rests_until(owner, Resource::Writing).filter(|_| !self.is_stopping)
+    }
+
+    /// Takes waiting emissions, one of each principal in turn, up to these bounds; one over them is taken alone. Those
+    /// of principals that rest are left.
     pub(super) fn take(&mut self, events_max: usize, bytes_max: usize) -> Vec<AppendRequest> {
         self.expire();
         if let Some(emission) = self.apart.pop_front() {
             return vec![emission];
         }
         let (mut taken, mut events, mut bytes) = (Vec::new(), 0, 0);
+        let (mut left, mut own) = (Vec::new(), HashMap::<OwnerId, usize>::new());
         while let Some(owner) = self.order.pop_front() {
+            let rests = self.rest_of(&owner).is_some();
             let Some(queue) = self.waiting.get_mut(&owner) else { continue };
             let Some(next) = queue.front() else { continue };
+            let own = own.entry(owner.clone()).or_default();
+            let is_full = *own > 0 && *own + next.bytes() > COMMIT_OWN_BYTES_MAX && self.throttle.has_company(&owner);
+            if is_full || rests {
+                left.push(owner);
+                continue;
+            }
+            *own += next.bytes();
             events += next.events.len().max(1);
             bytes += next.bytes();
             if !taken.is_empty() && (events > events_max || bytes > bytes_max) {
@@ -87,6 +117,9 @@ impl WriteQueue {
             } else {
                 self.order.push_back(owner);
             }
+        }
+        for owner in left.into_iter().rev() {
+            self.order.push_front(owner);
         }
         taken
     }
@@ -149,6 +182,17 @@ impl WriteQueue {
             VecDeque::new()
         })
     }
+}
+
+/// How much of a batch is whose, from 0 to 1; who has little of it has none of what it costs.
+pub(super) fn parts_of(emissions: &[AppendRequest]) -> HashMap<OwnerId, f64> {
+    let mut bytes = HashMap::<&OwnerId, usize>::new();
+    for emission in emissions {
+        *bytes.entry(&emission.context.owner_id).or_default() += emission.bytes();
+    }
+    let all = bytes.values().sum::<usize>().max(1) as f64;
+    let part = |own: usize| if own < COMMIT_SMALL_BYTES { 0.0 } else { own as f64 / all };
+    bytes.into_iter().map(|(owner, own)| (owner.clone(), part(own))).collect()
 }
 
 #[cfg(test)]

@@ -22,7 +22,7 @@ use super::{
     plan::{self, Item, Known, Plan},
     publish::{Ended, Gate, Publication, Turn},
     relay::{self, WakeupSender},
-    write_queue::WriteQueue,
+    write_queue::{WriteQueue, parts_of},
 };
 use crate::{
     clock::Clock,
@@ -38,6 +38,7 @@ use crate::{
         append::{Appended, Appender, Appenders, Committed, LaneState},
         heads::StoredHead,
     },
+    throttle::Resource,
 };
 
 /// Longest a commit may take, all its steps together, before its connection counts as lost.
@@ -121,10 +122,14 @@ impl Lane {
 
     /// Completes a batch: it is stored and published, answered with an error, or put back into the queue.
     async fn commit(&mut self, turn: Turn, mut emissions: Vec<AppendRequest>, backlog: &mut WriteQueue) {
-        let started = Instant::now();
+        let (started, parts) = (Instant::now(), parts_of(&emissions));
         let failure = match Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await {
             Ok(()) => {
-                metrics::histogram!("runreel_commit_seconds").record(started.elapsed().as_secs_f64());
+                let took = started.elapsed();
+                metrics::histogram!("runreel_commit_seconds").record(took.as_secs_f64());
+                for (owner, part) in parts {
+                    self.parts.store.throttle().used(&owner, Resource::Writing, took.mul_f64(part));
+                }
                 return;
             }
             Err(failure) => failure,

@@ -208,7 +208,7 @@ fn reads() -> Rows {
     vec![
         ("page of a list", vec![n(PAGE_ROWS_MAX), n(PAGE_ROWS_DEFAULT), n(EVENT_PAGE_ROWS_DEFAULT)]),
         ("page of a list", vec![bytes(LIST_PAGE_BYTES_MAX), bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
-        ("page of events", vec![bytes(EVENT_PAGE_BYTES_MAX)]),
+        ("page of events", vec![bytes(EVENT_PAGE_BYTES_MAX), bytes(EVENT_PAGE_SHARED_BYTES_MAX)]),
         ("patterns in `types`", vec![n(TYPE_PATTERNS_MAX)]),
         ("spans in a timeline", vec![n(SPANS_MAX)]),
         ("name in a timeline", vec![bytes(SPAN_NAME_BYTES_MAX)]),
@@ -269,7 +269,14 @@ fn writes() -> Rows {
             "emit requests waiting for a writer lane",
             vec![n(LANE_QUEUE_MAX), n(EMISSIONS_OWN_MAX), kib(EMISSIONS_KIB_MAX), kib(EMISSIONS_OWN_KIB_MAX)],
         ),
-        ("one commit", vec![format!("{} events", n(COMMIT_EVENTS_MAX)), bytes(COMMIT_BYTES_MAX)]),
+        (
+            "one commit",
+            vec![format!("{} events", n(COMMIT_EVENTS_MAX)), bytes(COMMIT_BYTES_MAX), bytes(COMMIT_OWN_BYTES_MAX)],
+        ),
+        (
+            "rest of a principal after a use of the writer or of reading connections",
+            vec![n(THROTTLE_OTHERS_MAX), format!("{THROTTLE_BURST_MS} ms"), s(THROTTLE_ACTIVE_MS)],
+        ),
         ("wait for an emit", vec![s(EMIT_WAIT_MS_MAX)]),
         ("a try whether events can be stored", vec![s(PROBE_MS_MAX)]),
         ("room on the volume of an embedded database", vec![bytes(VOLUME_BYTES_MIN)]),

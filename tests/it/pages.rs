@@ -102,3 +102,33 @@ async fn readers_behind_a_bus_that_is_full_of_bytes_miss_nothing() {
         assert_eq!(seqs(&up_to(reader, 179).await), (4..=179).collect::<Vec<_>>());
     }
 }
+
+#[tokio::test]
+async fn a_stream_reads_smaller_pages_while_others_are_active_and_leaves_nothing_out() {
+    let server = setup().jwt().start().await;
+    let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
+    let run = alice.start_run().await;
+    let large = json!({ "type": "custom.large", "payload": { "text": "x".repeat(30_000) } });
+    alice.emit(&run, json!(vec![large; 20])).await;
+    let timeline = &server.inner.timeline;
+    let owner = OwnerId::trusted(alice.run(&run).await["owner_id"].as_str().unwrap());
+    let context = timeline.context(&owner, run.parse().unwrap()).await.unwrap().unwrap();
+    let follow = || timeline.follow_run(context.clone(), Seq::ZERO, timeline.histories(), StreamOptions::default());
+    let first_page = async || {
+        let signals = patiently("a page", follow().next()).await.expect("the stream goes on");
+        signals.into_iter().filter(|signal| matches!(signal, StreamItem::Frame(_))).count()
+    };
+    assert_eq!(first_page().await, 22, "alice is alone");
+    let others = bob.start_run().await;
+    let smaller = patiently("a smaller page", async {
+        loop {
+            bob.emit(&others, numbered(0)).await;
+            let frames = first_page().await;
+            if frames < 22 {
+                return frames;
+            }
+        }
+    });
+    assert!((3..10).contains(&smaller.await), "at most 128 KiB, and the two small ones");
+    assert_contiguous(&up_to(&mut follow(), 22).await, 22);
+}

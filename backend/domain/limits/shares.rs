@@ -82,3 +82,15 @@ pub const REMOVALS_MAX: usize = 4;
 pub const REMOVALS_OWN_MAX: usize = 1;
 /// Runners of one process that look for news at the same time, one of each principal.
 pub const RUNNER_LOOKS_MAX: usize = 2;
+/// How long a principal counts as active after it did something, milliseconds.
+pub const THROTTLE_ACTIVE_MS: u64 = 1_000;
+/// A principal rests after it used a resource as long as it used it, for each other active principal but at most this many.
+pub const THROTTLE_OTHERS_MAX: u32 = 16;
+/// How much a principal may use at once before it rests, milliseconds.
+pub const THROTTLE_BURST_MS: u64 = 10;
+/// Payload bytes of one page of events while others are active.
+pub const EVENT_PAGE_SHARED_BYTES_MAX: usize = 128 * 1024;
+/// Payload bytes of one principal in one commit while others are active (a single larger request is not divided).
+pub const COMMIT_OWN_BYTES_MAX: usize = 64 * 1024;
+/// A principal with less than this in a commit is not the reason for how long it takes, bytes.
+pub const COMMIT_SMALL_BYTES: usize = 16 * 1024;

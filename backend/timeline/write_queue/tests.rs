@@ -41,7 +41,7 @@ fn backlog(emissions: impl IntoIterator<Item = AppendRequest>) -> (WriteQueue, m
     for emission in emissions {
         sender.try_send(emission).unwrap();
     }
-    (WriteQueue::new(receiver), sender)
+    (WriteQueue::new(receiver, Throttle::default()), sender)
 }
 
 fn names(taken: &[AppendRequest]) -> Vec<String> {
@@ -74,6 +74,34 @@ async fn what_has_waited_too_long_is_refused_and_what_came_later_stays() {
     sender.try_send(emission("b", 1)).unwrap();
     assert_eq!(names(&backlog.take(10, usize::MAX)), ["b custom.e1"]);
     assert!(backlog.is_empty());
+}
+
+#[tokio::test(start_paused = true)]
+async fn whoever_rests_is_passed_over_until_it_has_rested_and_at_a_stop_nobody_rests() {
+    let (stop, long) = (CancellationToken::new(), Duration::from_secs(1));
+    let (mut backlog, sender) = backlog([emission("greedy", 0), emission("modest", 0)]);
+    backlog.throttle.used(&OwnerId::trusted("modest"), Resource::Writing, Duration::ZERO);
+    tokio::time::advance(Duration::from_millis(60)).await;
+    backlog.throttle.used(&OwnerId::trusted("greedy"), Resource::Writing, Duration::ZERO);
+    tokio::time::advance(Duration::from_millis(60)).await;
+    backlog.throttle.used(&OwnerId::trusted("greedy"), Resource::Writing, long);
+    assert_eq!(names(&backlog.take(10, usize::MAX)), ["modest custom.e0"]);
+    assert!(!backlog.is_empty());
+    // Somebody else comes before it has rested.
+    sender.try_send(emission("modest", 1)).unwrap();
+    assert!(backlog.wait(&stop).await);
+    assert_eq!(names(&backlog.take(10, usize::MAX)), ["modest custom.e1"]);
+    let began = Instant::now();
+    assert!(backlog.wait(&stop).await);
+    assert!(began.elapsed() > long / 2, "it waited for the rest to end");
+    assert_eq!(names(&backlog.take(10, usize::MAX)), ["greedy custom.e0"]);
+    backlog.throttle.used(&OwnerId::trusted("greedy"), Resource::Writing, long);
+    sender.try_send(emission("greedy", 1)).unwrap();
+    backlog.expire();
+    stop.cancel();
+    assert!(backlog.wait(&stop).await);
+    assert_eq!(names(&backlog.take(10, usize::MAX)), ["greedy custom.e1"]);
+    assert!(!backlog.wait(&stop).await, "the lane is to stop");
 }
 
 #[test]

@@ -1,0 +1,196 @@
+//! What much work of one principal costs the others: while others are active too, a principal that uses a resource for
+//! long rests after each use, so that the others find it idle most of the time.
+//!
+//! Invariant: with `n` principals active, one that does as much as it can has the resource for at least `1 / n` of the
+//! time, and nobody who is alone ever rests. What is left over while others do little is not handed out: that is the
+//! price of their latency.
+
+use std::{
+    collections::HashMap,
+    sync::{Arc, Mutex, PoisonError},
+    time::Duration,
+};
+
+use tokio::time::Instant;
+
+use crate::domain::{
+    limits::{THROTTLE_ACTIVE_MS, THROTTLE_BURST_MS, THROTTLE_OTHERS_MAX},
+    principal::OwnerId,
+};
+
+/// How often active principals are counted anew.
+const COUNTED_FOR: Duration = Duration::from_millis(50);
+
+/// A resource that principals use in turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Resource {
+    /// Connections that read.
+    Reading,
+    /// The commits of a lane.
+    Writing,
+}
+
+/// The principals that are active, and how long each rests. Cheap to clone; clones share.
+#[derive(Clone, Debug, Default)]
+pub struct Throttle(Arc<Mutex<Owners>>);
+
+#[derive(Debug, Default)]
+struct Owners {
+    owners: HashMap<OwnerId, Account>,
+    /// How many were active when they were last counted, and when that was.
+    active: usize,
+    counted_at: Option<Instant>,
+}
+
+#[derive(Debug)]
+struct Account {
+    seen_at: Instant,
+    /// Until when what it used lasts at its share of the time.
+    paid: [Instant; 2],
+    /// How long a use takes, about.
+    mean: [Duration; 2],
+}
+
+/// A use that is under way; it is counted when it is dropped.
+#[derive(Debug)]
+pub struct Usage {
+    throttle: Throttle,
+    owner: OwnerId,
+    resource: Resource,
+    began: Instant,
+    /// What was counted in advance, so that many of one principal do not begin at once.
+    counted: Duration,
+}
+
+impl Throttle {
+    /// Notes that a principal has used a resource for this long.
+    pub fn used(&self, owner: &OwnerId, resource: Resource, took: Duration) {
+        self.count(owner, resource, |_, others| took * others);
+    }
+
+    /// Begins a use.
+    pub fn begin(&self, owner: &OwnerId, resource: Resource) -> Usage {
+        let counted = self.count(owner, resource, |account, others| account.mean[resource as usize] * others);
+        Usage { throttle: self.clone(), owner: owner.clone(), resource, began: Instant::now(), counted }
+    }
+
+    /// Counts what an account and the number of others say, and returns it.
+    fn count(&self, owner: &OwnerId, resource: Resource, cost: impl FnOnce(&mut Account, u32) -> Duration) -> Duration {
+        let now = Instant::now();
+        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Account { seen_at: now, paid: [now; 2], mean: [Duration::ZERO; 2] };
+        owners.owners.entry(owner.clone()).or_insert_with(new).seen_at = now;
+        let others = u32::try_from(owners.active(now).saturating_sub(1)).unwrap_or(u32::MAX);
+        let account = owners.owners.entry(owner.clone()).or_insert_with(new);
+        let cost = cost(account, others.min(THROTTLE_OTHERS_MAX));
+        let paid = &mut account.paid[resource as usize];
+        *paid = (*paid).max(now) + cost;
+        cost
+    }
+
+    /// When a principal may use a resource again; `None` if it may now.
+    pub fn rests_until(&self, owner: &OwnerId, resource: Resource) -> Option<Instant> {
+        let owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let paid = owners.owners.get(owner)?.paid[resource as usize];
+        let until = paid.checked_sub(Duration::from_millis(THROTTLE_BURST_MS))?;
+        (until > Instant::now()).then_some(until)
+    }
+
+    /// Whether other principals than this one are active.
+    pub fn has_company(&self, owner: &OwnerId) -> bool {
+        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let own = usize::from(owners.owners.contains_key(owner));
+        owners.active(Instant::now()) > own
+    }
+
+    /// Waits until a principal may use a resource.
+    pub async fn rest(&self, owner: &OwnerId, resource: Resource) {
+        while let Some(until) = self.rests_until(owner, resource) {
+            tokio::time::sleep_until(until).await;
+        }
+    }
+}
+
+impl Drop for Usage {
+    fn drop(&mut self) {
+        let (took, counted) = (self.began.elapsed(), self.counted);
+        self.throttle.count(&self.owner, self.resource, |account, others| {
+            let mean = &mut account.mean[self.resource as usize];
+            *mean = (*mean * 3 + took) / 4;
+            (took * others).saturating_sub(counted)
+        });
+    }
+}
+
+impl Owners {
+    /// How many principals were active a moment ago.
+    fn active(&mut self, now: Instant) -> usize {
+        if self.counted_at.is_none_or(|at| now.duration_since(at) >= COUNTED_FOR) {
+            let is_active = |account: &Account| {
+                now.duration_since(account.seen_at) < Duration::from_millis(THROTTLE_ACTIVE_MS)
+                    || account.paid.iter().any(|paid| *paid > now)
+            };
+            self.owners.retain(|_, account| is_active(account));
+            self.active = self.owners.len();
+            self.counted_at = Some(now);
+        }
+        self.active
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TOOK: Duration = Duration::from_millis(40);
+
+    fn owner(name: &str) -> OwnerId {
+        OwnerId::trusted(name)
+    }
+
+    /// How long a principal rests now.
+    fn rest(throttle: &Throttle, name: &str, resource: Resource) -> Duration {
+        let until = throttle.rests_until(&owner(name), resource);
+        until.map_or(Duration::ZERO, |until| until - Instant::now())
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_is_alone_never_rests() {
+        let throttle = Throttle::default();
+        for _ in 0..100 {
+            throttle.used(&owner("a"), Resource::Writing, TOOK);
+            assert_eq!(rest(&throttle, "a", Resource::Writing), Duration::ZERO);
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn whoever_uses_much_beside_others_rests_as_long_for_each_of_them() {
+        let throttle = Throttle::default();
+        let burst = Duration::from_millis(THROTTLE_BURST_MS);
+        for (n, name) in ["b", "c", "d", "e", "f", "g"].into_iter().enumerate() {
+            throttle.used(&owner(name), Resource::Writing, Duration::ZERO);
+            tokio::time::advance(COUNTED_FOR).await;
+            throttle.used(&owner("a"), Resource::Writing, TOOK);
+            let others = u32::try_from(n + 1).unwrap().min(THROTTLE_OTHERS_MAX);
+            assert_eq!(rest(&throttle, "a", Resource::Writing) + burst, TOOK * others);
+            assert_eq!(rest(&throttle, "a", Resource::Reading), Duration::ZERO);
+            assert_eq!(rest(&throttle, name, Resource::Writing), Duration::ZERO);
+            throttle.rest(&owner("a"), Resource::Writing).await;
+            assert_eq!(rest(&throttle, "a", Resource::Writing), Duration::ZERO);
+            tokio::time::advance(burst).await;
+        }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn principals_that_do_nothing_are_forgotten() {
+        let throttle = Throttle::default();
+        for n in 0..1_000 {
+            throttle.used(&owner(&n.to_string()), Resource::Reading, Duration::ZERO);
+        }
+        tokio::time::advance(Duration::from_millis(2 * THROTTLE_ACTIVE_MS)).await;
+        throttle.used(&owner("a"), Resource::Reading, TOOK);
+        assert_eq!(rest(&throttle, "a", Resource::Reading), Duration::ZERO);
+        assert_eq!(throttle.0.lock().unwrap().owners.len(), 1);
+        assert!(!throttle.has_company(&owner("a")));
+    }
+}

@@ -14,7 +14,7 @@ use std::{
 use tokio::time::Instant;
 
 use crate::domain::{
-    limits::{THROTTLE_ACTIVE_MS, THROTTLE_BURST_MS, THROTTLE_OTHERS_MAX},
+    limits::{THROTTLE_ACTIVE_MS, THROTTLE_BURST_MS, THROTTLE_OTHERS_MAX, THROTTLE_REST_MS_MAX},
     principal::OwnerId,
 };
 
@@ -57,7 +57,8 @@ pub struct Usage {
     throttle: Throttle,
     owner: OwnerId,
     resource: Resource,
-    began: Instant,
+    /// `None` while it waits.
+    began: Option<Instant>,
     /// What was counted in advance, so that many of one principal do not begin at once.
     counted: Duration,
 }
@@ -65,35 +66,27 @@ pub struct Usage {
 impl Throttle {
     /// Notes that a principal has used a resource for this long.
     pub fn used(&self, owner: &OwnerId, resource: Resource, took: Duration) {
-        self.count(owner, resource, |_, others| took * others);
+        self.count(owner, |account, others| account.owe(resource, took * others));
     }
 
-    /// Begins a use.
-    pub fn begin(&self, owner: &OwnerId, resource: Resource) -> Usage {
-        let counted = self.count(owner, resource, |account, others| account.mean[resource as usize] * others);
-        Usage { throttle: self.clone(), owner: owner.clone(), resource, began: Instant::now(), counted }
-    }
-
-    /// Counts what an account and the number of others say, and returns it.
-    fn count(&self, owner: &OwnerId, resource: Resource, cost: impl FnOnce(&mut Account, u32) -> Duration) -> Duration {
-        let now = Instant::now();
-        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let new = || Account { seen_at: now, paid: [now; 2], mean: [Duration::ZERO; 2] };
-        owners.owners.entry(owner.clone()).or_insert_with(new).seen_at = now;
-        let others = u32::try_from(owners.active(now).saturating_sub(1)).unwrap_or(u32::MAX);
-        let account = owners.owners.entry(owner.clone()).or_insert_with(new);
-        let cost = cost(account, others.min(THROTTLE_OTHERS_MAX));
-        let paid = &mut account.paid[resource as usize];
-        *paid = (*paid).max(now) + cost;
-        cost
+    /// Waits until a principal has rested, for a use that then begins.
+    pub async fn turn(&self, owner: &OwnerId, resource: Resource) -> Usage {
+        let (counted, until) = self.count(owner, |account, others| {
+            let (counted, until) = (account.mean[resource as usize] * others, account.rests_until(resource));
+            account.owe(resource, counted);
+            (counted, until)
+        });
+        let usage = Usage { throttle: self.clone(), owner: owner.clone(), resource, began: None, counted };
+        if let Some(until) = until {
+            tokio::time::sleep_until(until).await;
+        }
+        usage
     }
 
     /// When a principal may use a resource again; `None` if it may now.
     pub fn rests_until(&self, owner: &OwnerId, resource: Resource) -> Option<Instant> {
         let owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        let paid = owners.owners.get(owner)?.paid[resource as usize];
-        let until = paid.checked_sub(Duration::from_millis(THROTTLE_BURST_MS))?;
-        (until > Instant::now()).then_some(until)
+        owners.owners.get(owner)?.rests_until(resource)
     }
 
     /// Whether other principals than this one are active.
@@ -103,21 +96,45 @@ impl Throttle {
         owners.active(Instant::now()) > own
     }
 
-    /// Waits until a principal may use a resource.
-    pub async fn rest(&self, owner: &OwnerId, resource: Resource) {
-        while let Some(until) = self.rests_until(owner, resource) {
-            tokio::time::sleep_until(until).await;
-        }
+    /// Works on the account of a principal that does something, and with how many others are active.
+    fn count<T>(&self, owner: &OwnerId, work: impl FnOnce(&mut Account, u32) -> T) -> T {
+        let now = Instant::now();
+        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let new = || Account { seen_at: now, paid: [now; 2], mean: [Duration::ZERO; 2] };
+        owners.owners.entry(owner.clone()).or_insert_with(new).seen_at = now;
+        let others = u32::try_from(owners.active(now).saturating_sub(1)).unwrap_or(u32::MAX);
+        work(owners.owners.entry(owner.clone()).or_insert_with(new), others.min(THROTTLE_OTHERS_MAX))
+    }
+}
+
+impl Account {
+    /// Adds to what a use lasts.
+    fn owe(&mut self, resource: Resource, cost: Duration) {
+        let (now, paid) = (Instant::now(), &mut self.paid[resource as usize]);
+        *paid = ((*paid).max(now) + cost).min(now + Duration::from_millis(THROTTLE_BURST_MS + THROTTLE_REST_MS_MAX));
+    }
+
+    fn rests_until(&self, resource: Resource) -> Option<Instant> {
+        let until = self.paid[resource as usize].checked_sub(Duration::from_millis(THROTTLE_BURST_MS))?;
+        (until > Instant::now()).then_some(until)
+    }
+}
+
+impl Usage {
+    pub fn begin(&mut self) {
+        self.began = Some(Instant::now());
     }
 }
 
 impl Drop for Usage {
     fn drop(&mut self) {
-        let (took, counted) = (self.began.elapsed(), self.counted);
-        self.throttle.count(&self.owner, self.resource, |account, others| {
+        let (took, counted) = (self.began.map_or(Duration::ZERO, |began| began.elapsed()), self.counted);
+        self.throttle.count(&self.owner, |account, others| {
             let mean = &mut account.mean[self.resource as usize];
             *mean = (*mean * 3 + took) / 4;
-            (took * others).saturating_sub(counted)
+            let paid = &mut account.paid[self.resource as usize];
+            *paid = paid.checked_sub(counted).unwrap_or(*paid);
+            account.owe(self.resource, took * others);
         });
     }
 }
@@ -175,10 +192,38 @@ mod tests {
             assert_eq!(rest(&throttle, "a", Resource::Writing) + burst, TOOK * others);
             assert_eq!(rest(&throttle, "a", Resource::Reading), Duration::ZERO);
             assert_eq!(rest(&throttle, name, Resource::Writing), Duration::ZERO);
-            throttle.rest(&owner("a"), Resource::Writing).await;
+            tokio::time::advance(TOOK * others).await;
             assert_eq!(rest(&throttle, "a", Resource::Writing), Duration::ZERO);
-            tokio::time::advance(burst).await;
         }
+    }
+
+    #[tokio::test(start_paused = true)]
+    async fn uses_of_one_principal_begin_one_after_the_other_and_none_waits_for_longer_than_a_rest() {
+        let (throttle, long) = (Throttle::default(), Duration::from_millis(THROTTLE_REST_MS_MAX));
+        throttle.used(&owner("b"), Resource::Reading, Duration::ZERO);
+        tokio::time::advance(COUNTED_FOR).await;
+        let mut first = throttle.turn(&owner("a"), Resource::Reading).await;
+        first.begin();
+        tokio::time::advance(TOOK).await;
+        drop(first);
+        let mut waited = Vec::new();
+        for _ in 0..4 {
+            let (began, mut usage) = (Instant::now(), throttle.turn(&owner("a"), Resource::Reading).await);
+            usage.begin();
+            tokio::time::advance(TOOK).await;
+            waited.push(began.elapsed());
+            drop(usage);
+        }
+        // As long as the use before it, less the burst that the first had.
+        assert!(waited[1..].iter().all(|waited| *waited >= TOOK * 3 / 2), "{waited:?}");
+        // One that is given up while it waits costs nothing.
+        let before = rest(&throttle, "a", Resource::Reading);
+        let a = owner("a");
+        let given_up = tokio::time::timeout(Duration::from_millis(1), throttle.turn(&a, Resource::Reading));
+        assert!(given_up.await.is_err());
+        assert!(rest(&throttle, "a", Resource::Reading) <= before);
+        throttle.used(&owner("a"), Resource::Reading, long * 10);
+        assert_eq!(rest(&throttle, "a", Resource::Reading), long);
     }
 
     #[tokio::test(start_paused = true)]

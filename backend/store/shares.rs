@@ -19,11 +19,10 @@ impl Store {
         if *payer == self.nobody {
             return Ok(Lent { _share: wait_for_share(&self.readers, payer).await?, _usage: None });
         }
-        let wait = Duration::from_millis(READ_SHARE_WAIT_MS_MAX);
-        let rest = self.throttle.rest(payer, Resource::Reading);
-        tokio::time::timeout(wait, rest).await.map_err(|_| Error::Busy)?;
+        let mut usage = self.throttle.turn(payer, Resource::Reading).await;
         let share = wait_for_share(&self.readers, payer).await?;
-        Ok(Lent { _share: share, _usage: Some(self.throttle.begin(payer, Resource::Reading)) })
+        usage.begin();
+        Ok(Lent { _share: share, _usage: Some(usage) })
     }
 
     /// How many bytes a page of events may have: fewer while others are active, who wait while it is made.

@@ -13,7 +13,7 @@ use tokio_util::sync::CancellationToken;
 use super::emit::{AppendRequest, EmitError};
 use crate::{
     domain::{
-        limits::{COMMIT_OWN_BYTES_MAX, COMMIT_SMALL_BYTES, EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX},
+        limits::{COMMIT_OWN_BYTES_MAX, COMMIT_SMALL_BYTES, EMIT_WAIT_MS_MAX, LANE_QUEUE_MAX, THROTTLE_REST_MS_MAX},
         principal::OwnerId,
     },
     store::Outage,
@@ -80,8 +80,12 @@ impl WriteQueue {
         self.order.iter().map(|owner| self.rest_of(owner)).min().flatten()
     }
 
+    /// Until when the emissions of a principal are left; not for so long that they would be refused.
     fn rest_of(&self, owner: &OwnerId) -> Option<Instant> {
-        self.throttle.rests_until(owner, Resource::Writing).filter(|_| !self.is_stopping)
+        let oldest = self.waiting.get(owner)?.front()?.arrived;
+        let until = self.throttle.rests_until(owner, Resource::Writing)?;
+        let until = until.min(oldest + Duration::from_millis(THROTTLE_REST_MS_MAX));
+        (!self.is_stopping && until > Instant::now()).then_some(until)
     }
 
     /// Takes waiting emissions, one of each principal in turn, up to these bounds; one over them is taken alone. Those

@@ -275,7 +275,12 @@ fn writes() -> Rows {
         ),
         (
             "rest of a principal after a use of the writer or of reading connections",
-            vec![n(THROTTLE_OTHERS_MAX), format!("{THROTTLE_BURST_MS} ms"), s(THROTTLE_ACTIVE_MS)],
+            vec![
+                n(THROTTLE_OTHERS_MAX),
+                s(THROTTLE_REST_MS_MAX),
+                format!("{THROTTLE_BURST_MS} ms"),
+                s(THROTTLE_ACTIVE_MS),
+            ],
         ),
         ("wait for an emit", vec![s(EMIT_WAIT_MS_MAX)]),
         ("a try whether events can be stored", vec![s(PROBE_MS_MAX)]),

@@ -86,6 +86,8 @@ pub const RUNNER_LOOKS_MAX: usize = 2;
 pub const THROTTLE_ACTIVE_MS: u64 = 1_000;
 /// A principal rests after it used a resource as long as it used it, for each other active principal but at most this many.
 pub const THROTTLE_OTHERS_MAX: u32 = 16;
+/// Longest rest, milliseconds; what waits for longer in the queue of a writer is not held back either.
+pub const THROTTLE_REST_MS_MAX: u64 = 1_000;
 /// How much a principal may use at once before it rests, milliseconds.
 pub const THROTTLE_BURST_MS: u64 = 10;
 /// Payload bytes of one page of events while others are active.

@@ -14,13 +14,13 @@ use tokio_util::sync::CancellationToken;
 use crate::{
     domain::{
         id::RunId,
-        limits::{EXPIRY_STEP_ROWS, EXPIRY_STEPS, EXPIRY_SWEEP_MS, MONTH_AGE_HOURS},
+        limits::{EXPIRY_STEP_ROWS, EXPIRY_STEPS, EXPIRY_SWEEP_MS, MONTH_AGE_HOURS, MONTH_SETTLED_S},
         retention::Policy,
     },
     store::{
         self, Store,
         expiry::{EndPlace, EndedTree, EndedTrees, Remover},
-        months::{Dropped, Month},
+        months::{Month, MonthDrop, MonthPage},
     },
     threads::Threads,
     timeline::Timeline,
@@ -92,6 +92,8 @@ impl Retention {
     async fn drop_months(&self, remover: &mut Option<Remover>) -> Result<(), store::Error> {
         let now = self.threads.now();
         let Some(before) = horizon(self.store(), &self.policy, now).await? else { return Ok(()) };
+        // What was imported a moment ago may still be on its way.
+        let before = before.min(now - TimeDelta::seconds(MONTH_SETTLED_S));
         let recent = now - TimeDelta::hours(MONTH_AGE_HOURS);
         for month in self.store().months_before(before.min(recent)).await? {
             if let Err(error) = self.drop_month(remover, &month, before).await {
@@ -110,7 +112,9 @@ impl Retention {
         month: &Month,
         before: DateTime<Utc>,
     ) -> Result<(), store::Error> {
-        let is_due = self.store().month_ended_before(month, before).await?
+        let first = self.store().trees_of_month(month, None, EXPIRY_STEP_ROWS).await?;
+        let is_due = self.is_due(&first)
+            && self.store().month_ended_before(month, before).await?
             && self.walk_month(month, None).await?
             && self.walk_month(month, Some(remover)).await?;
         if !is_due {
@@ -120,16 +124,21 @@ impl Retention {
         let mut connection = self.connection(remover).await?;
         let dropped = connection.drop_month(self.store(), month, before).await?;
         *remover = Some(connection);
-        if let Some(Dropped { runs, events }) = dropped {
-            metrics::counter!("runreel_retention_months_dropped_total").increment(1);
-            count(runs, events);
-            tracing::info!(
-                month = month.name,
-                runs,
-                events,
-                ms = began.elapsed().as_millis(),
-                "a month dropped by age"
-            );
+        let month = &month.name;
+        match dropped {
+            MonthDrop::Done { runs, events } => {
+                metrics::counter!("runreel_retention_months_dropped_total").increment(1);
+                count(runs, events);
+                tracing::info!(month, runs, events, ms = began.elapsed().as_millis(), "a month dropped by age");
+            }
+            MonthDrop::Kept => {}
+            MonthDrop::Busy => {
+                metrics::counter!("runreel_retention_failures_total").increment(1);
+                tracing::warn!(
+                    month,
+                    "a month of the log is in use all the time, by a dump perhaps: removed in pieces"
+                );
+            }
         }
         Ok(())
     }
@@ -140,8 +149,7 @@ impl Retention {
         let mut after = None;
         loop {
             let page = self.store().trees_of_month(month, after, EXPIRY_STEP_ROWS).await?;
-            let now = self.threads.now();
-            if !page.have_ended || !page.trees.iter().all(|tree| self.policy.is_due(&tree.age, now)) {
+            if !self.is_due(&page) {
                 return Ok(false);
             }
             if let Some(remover) = &mut remover {
@@ -161,6 +169,11 @@ impl Retention {
         }
     }
 
+    fn is_due(&self, page: &MonthPage) -> bool {
+        let now = self.threads.now();
+        page.have_ended && page.trees.iter().all(|tree| self.policy.is_due(&tree.age, now))
+    }
+
     async fn connection(&self, remover: &mut Option<Remover>) -> Result<Remover, store::Error> {
         match remover.take() {
             Some(connection) => Ok(connection),
@@ -170,12 +183,14 @@ impl Retention {
 
     async fn remove(&self, remover: &mut Option<Remover>, tree: &EndedTree) -> Result<(), store::Error> {
         let mut connection = self.connection(remover).await?;
-        // First, because nothing would find them without their runs.
-        self.threads.forget_own(&tree.owner, &tree.runs).await?;
         let events = connection.remove(tree).await?;
         *remover = Some(connection);
         if let Some(events) = events {
             self.timeline.forget(&tree.runs);
+            if let Err(error) = self.threads.forget_own(&tree.owner, &tree.runs).await {
+                let (root, error) = (tree.root, &error as &dyn std::error::Error);
+                tracing::warn!(%root, error, "the threads of removed runs were not removed");
+            }
             count(i64::try_from(tree.runs.len()).unwrap_or(0), events);
             tracing::debug!(root = %tree.root, runs = tree.runs.len(), events, "runs removed by age");
         }

@@ -66,15 +66,14 @@ pub struct Usage {
 impl Throttle {
     /// Notes that a principal has used a resource for this long.
     pub fn used(&self, owner: &OwnerId, resource: Resource, took: Duration) {
-        self.count(owner, |account, others| account.owe(resource, took * others));
+        self.count(owner, |account, others| _ = account.owe(resource, took * others));
     }
 
     /// Waits until a principal has rested, for a use that then begins.
     pub async fn turn(&self, owner: &OwnerId, resource: Resource) -> Usage {
         let (counted, until) = self.count(owner, |account, others| {
-            let (counted, until) = (account.mean[resource as usize] * others, account.rests_until(resource));
-            account.owe(resource, counted);
-            (counted, until)
+            let until = account.rests_until(resource).filter(|_| others > 0);
+            (account.owe(resource, account.mean[resource as usize] * others), until)
         });
         let usage = Usage { throttle: self.clone(), owner: owner.clone(), resource, began: None, counted };
         if let Some(until) = until {
@@ -85,8 +84,9 @@ impl Throttle {
 
     /// When a principal may use a resource again; `None` if it may now.
     pub fn rests_until(&self, owner: &OwnerId, resource: Resource) -> Option<Instant> {
-        let owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
-        owners.owners.get(owner)?.rests_until(resource)
+        let mut owners = self.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let is_alone = owners.active(Instant::now()) <= 1;
+        owners.owners.get(owner)?.rests_until(resource).filter(|_| !is_alone)
     }
 
     /// Whether other principals than this one are active.
@@ -108,10 +108,12 @@ impl Throttle {
 }
 
 impl Account {
-    /// Adds to what a use lasts.
-    fn owe(&mut self, resource: Resource, cost: Duration) {
+    /// Adds to what a use lasts, as far as there is room for it; returns how much that was.
+    fn owe(&mut self, resource: Resource, cost: Duration) -> Duration {
         let (now, paid) = (Instant::now(), &mut self.paid[resource as usize]);
-        *paid = ((*paid).max(now) + cost).min(now + Duration::from_millis(THROTTLE_BURST_MS + THROTTLE_REST_MS_MAX));
+        let (from, most) = ((*paid).max(now), now + Duration::from_millis(THROTTLE_BURST_MS + THROTTLE_REST_MS_MAX));
+        *paid = (from + cost).min(most.max(from));
+        *paid - from
     }
 
     fn rests_until(&self, resource: Resource) -> Option<Instant> {
@@ -128,13 +130,15 @@ impl Usage {
 
 impl Drop for Usage {
     fn drop(&mut self) {
-        let (took, counted) = (self.began.map_or(Duration::ZERO, |began| began.elapsed()), self.counted);
+        let (took, counted) = (self.began.map(|began| began.elapsed()), self.counted);
         self.throttle.count(&self.owner, |account, others| {
-            let mean = &mut account.mean[self.resource as usize];
-            *mean = (*mean * 3 + took) / 4;
             let paid = &mut account.paid[self.resource as usize];
             *paid = paid.checked_sub(counted).unwrap_or(*paid);
-            account.owe(self.resource, took * others);
+            if let Some(took) = took {
+                let mean = &mut account.mean[self.resource as usize];
+                *mean = (*mean * 3 + took) / 4;
+                account.owe(self.resource, took * others);
+            }
         });
     }
 }
@@ -224,6 +228,14 @@ mod tests {
         assert!(rest(&throttle, "a", Resource::Reading) <= before);
         throttle.used(&owner("a"), Resource::Reading, long * 10);
         assert_eq!(rest(&throttle, "a", Resource::Reading), long);
+        // What was counted in advance is given back, and nothing else.
+        let turn = throttle.turn(&a, Resource::Reading);
+        assert!(tokio::time::timeout(long / 2, turn).await.is_err());
+        assert!(rest(&throttle, "a", Resource::Reading) + TOOK >= long / 2);
+        // Whoever was in company and is alone now does not rest on.
+        tokio::time::advance(Duration::from_millis(THROTTLE_ACTIVE_MS)).await;
+        throttle.used(&a, Resource::Reading, long);
+        assert_eq!(rest(&throttle, "a", Resource::Reading), Duration::ZERO);
     }
 
     #[tokio::test(start_paused = true)]

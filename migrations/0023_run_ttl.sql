@@ -14,25 +14,38 @@ create index run_by_ttl on store.run (ttl_s) where ttl_s > 0;
 drop index store.run_by_root;
 create index run_by_root on store.run (root_run_id, ended_at desc nulls first, run_id desc);
 
--- Drops the events of a month whose runs are gone. False if a run is of it still: whoever calls rolls back then. Null if
--- others used the log all the time.
-create function store.drop_month(month text) returns boolean
+-- Drops the events of a month whose runs are gone, and notes it for feeds, all owners' at once: whoever deletes a run has
+-- the note of its owner and waits for the log. False if there is no such month, or if a run of it or of a tree that
+-- begins in it is there still: whoever calls rolls back then. Null if others used the log all the time.
+create function store.drop_month(month text, owners text[], lanes smallint[], positions bigint[], events bigint[])
+    returns boolean
     language plpgsql security definer set search_path = pg_catalog set lock_timeout = '200ms' as $$
 declare
     first timestamp := to_date(month, 'YYYY_MM');
+    low   uuid      := store.first_run_id(first at time zone 'UTC');
+    high  uuid      := store.first_run_id((first + interval '1 month') at time zone 'UTC');
 begin
-    execute format('drop table if exists store.%I', 'run_event_' || month);
-    -- Nobody else can write to the log now, so this sees a run that was imported meanwhile.
-    return not exists (
-        select from store.run
-        where run_id >= store.first_run_id(first at time zone 'UTC')
-          and run_id < store.first_run_id((first + interval '1 month') at time zone 'UTC'));
+    if to_regclass('store.run_event_' || month) is null then
+        return false;
+    end if;
+    execute format('drop table store.%I', 'run_event_' || month);
+    -- Nobody else can write to the log now, so these see what was imported meanwhile.
+    if exists (select from store.run where run_id >= low and run_id < high)
+        or exists (select from store.run where root_run_id >= low and root_run_id < high) then
+        return false;
+    end if;
+    insert into store.removed as r (owner_id, lane, position, events)
+    select * from unnest(owners, lanes, positions, events)
+    on conflict (owner_id, lane) do update
+        set position = greatest(r.position, excluded.position), events = r.events + excluded.events;
+    return true;
 exception when lock_not_available then
     return null;
 end
 $$;
-revoke execute on function store.drop_month(text) from public;
-grant execute on function store.drop_month(text) to runreel_retention;
+revoke execute on function store.drop_month(text, text[], smallint[], bigint[], bigint[]) from public;
+grant execute on function store.drop_month(text, text[], smallint[], bigint[], bigint[]) to runreel_retention;
+create policy owner_notes on store.removed to current_user using (true) with check (true);
 
 create or replace view runreel.runs as
 select run_id, root_run_id, parent_run_id, owner_id, thread_id, session_id, agent, role, title, status, input, output,

@@ -43,10 +43,11 @@ pub struct Remover {
 }
 
 impl Store {
-    /// The least time to live that any run has of its own, seconds.
+    /// The least time to live that any ended run has of its own, seconds.
     pub async fn least_run_ttl(&self) -> Result<Option<i64>, Error> {
         self.maintenance(async |mut connection| {
-            let least = sqlx::query_scalar!("select min(ttl_s) from store.run where ttl_s > 0");
+            let least =
+                sqlx::query_scalar!("select min(ttl_s) from store.run where ttl_s > 0 and ended_at is not null");
             Ok(least.fetch_one(&mut *connection).await?)
         })
         .await
@@ -114,9 +115,19 @@ impl Remover {
         );
         let now = now.fetch_one(&mut *tx).await?;
         if now.is_over != Some(true) || now.since != Some(tree.age.since) {
+            tx.rollback().await?;
             return Ok(None);
         }
         let events = retention::remove_runs(&mut tx, &tree.owner, &now.runs).await?;
+        let is_whole = sqlx::query_scalar!(
+            r#"select not exists (select from store.run where root_run_id = $1 and owner_id = $2) as "is_whole!""#,
+            tree.root.uuid(),
+            tree.owner.as_str()
+        );
+        if !is_whole.fetch_one(&mut *tx).await? {
+            tx.rollback().await?;
+            return Ok(None);
+        }
         tx.commit().await?;
         Ok(Some(events))
     }

@@ -36,9 +36,25 @@ pub struct MonthPage {
     pub next: Option<Uuid>,
 }
 
-/// What was dropped with a month.
-#[derive(Clone, Copy, Debug, Default)]
-pub struct Dropped {
+/// The outcome of an attempt to drop a month.
+#[derive(Clone, Copy, Debug)]
+pub enum MonthDrop {
+    Done {
+        runs: i64,
+        events: i64,
+    },
+    /// Another server dropped it, or another run has come into it or into one of its trees.
+    Kept,
+    /// Readers and writers of the log left no moment for it.
+    Busy,
+}
+
+/// What an owner had in a month and a lane.
+#[derive(Debug)]
+pub(super) struct OwnPart {
+    pub owner_id: String,
+    pub lane: i16,
+    pub position: i64,
     pub runs: i64,
     pub events: i64,
 }
@@ -124,36 +140,54 @@ impl Store {
 }
 
 impl Remover {
-    /// Drops a month whose runs have all ended before a moment, in one transaction. `None` if another run has come into
-    /// it, or if readers and writers of the log left no moment for it.
+    /// Drops a month whose runs have all ended before a moment, in one transaction.
     pub async fn drop_month(
         &mut self,
         store: &Store,
         month: &Month,
         before: DateTime<Utc>,
-    ) -> Result<Option<Dropped>, Error> {
+    ) -> Result<MonthDrop, Error> {
         let owners = store.owners_of_month(month).await?;
-        let mut dropped = Dropped::default();
         let mut tx = self.connection.begin().await?;
+        let mut gone = Vec::new();
         for owner in &owners {
             act_for(&mut tx, owner).await?;
-            let own = retention::remove_month_runs(&mut tx, owner, (month.first, month.end), before).await?;
-            dropped = Dropped { runs: dropped.runs + own.runs, events: dropped.events + own.events };
+            gone.extend(retention::remove_month_runs(&mut tx, owner, (month.first, month.end), before).await?);
         }
+        let (owner_ids, lanes): (Vec<_>, Vec<_>) = gone.iter().map(|own| (own.owner_id.clone(), own.lane)).unzip();
+        let (positions, events): (Vec<_>, Vec<_>) = gone.iter().map(|own| (own.position, own.events)).unzip();
         // It waits for whoever uses the log at that moment, and everybody else waits behind it, so it tries for short.
         for _ in 0..MONTH_DROP_TRIES {
-            let done = sqlx::query_scalar!("select store.drop_month($1)", month.name).fetch_one(&mut *tx).await?;
-            match done {
+            let done = sqlx::query_scalar!(
+                "select store.drop_month($1, $2, $3, $4, $5)",
+                month.name,
+                &owner_ids,
+                &lanes,
+                &positions,
+                &events
+            );
+            match done.fetch_one(&mut *tx).await? {
                 Some(true) => {
                     tx.commit().await?;
-                    self.forget_pieces(&owners).await?;
-                    return Ok(Some(dropped));
+                    if let Err(error) = self.forget_pieces(&owners).await {
+                        tracing::warn!(
+                            error = &error as &dyn std::error::Error,
+                            "notes of a dropped month not removed"
+                        );
+                    }
+                    let runs = gone.iter().map(|own| own.runs).sum();
+                    return Ok(MonthDrop::Done { runs, events: events.iter().sum() });
                 }
-                Some(false) => return Ok(None),
+                // At once, because it has the log for itself.
+                Some(false) => {
+                    tx.rollback().await?;
+                    return Ok(MonthDrop::Kept);
+                }
                 None => tokio::time::sleep(Duration::from_millis(MONTH_DROP_WAIT_MS)).await,
             }
         }
-        Ok(None)
+        tx.rollback().await?;
+        Ok(MonthDrop::Busy)
     }
 
     /// Removes feeds' notes of the pieces of the log where nothing of these owners is left.

@@ -4,7 +4,7 @@ use chrono::{DateTime, Months, Utc};
 use sqlx::{Connection as _, PgConnection};
 use uuid::Uuid;
 
-use super::{Error, Store, bounded, months::Dropped, wait_for_share};
+use super::{Error, Store, bounded, months::OwnPart, wait_for_share};
 use crate::domain::{
     id::RunId,
     limits::{IMPORT_MONTHS_MAX, READ_WAIT_MS_MAX},
@@ -166,23 +166,17 @@ async fn remove_in_lane(
     artifacts.execute(&mut *tx).await?;
     let rows = sqlx::query!("delete from store.run where run_id = any ($1) and owner_id = $2", runs, owner.as_str());
     rows.execute(&mut *tx).await?;
-    note(tx, owner, lane, last_position, gone.events).await?;
-    Ok(gone.events)
-}
-
-/// Notes for the feeds of an owner that events were removed from a lane.
-async fn note(tx: &mut PgConnection, owner: &OwnerId, lane: i16, position: i64, events: i64) -> Result<(), Error> {
     let note = sqlx::query!(
         r#"insert into store.removed as r (owner_id, lane, position, events) values ($1, $2, $3, $4)
            on conflict (owner_id, lane) do update
            set position = greatest(r.position, excluded.position), events = r.events + excluded.events"#,
         owner.as_str(),
         lane,
-        position,
-        events
+        last_position,
+        gone.events
     );
     note.execute(&mut *tx).await?;
-    Ok(())
+    Ok(gone.events)
 }
 
 /// Removes the runs of one owner whose ids are in a range and which ended before a moment, with their artifacts; their
@@ -192,7 +186,7 @@ pub(super) async fn remove_month_runs(
     owner: &OwnerId,
     (first, end): (Uuid, Uuid),
     before: DateTime<Utc>,
-) -> Result<Dropped, Error> {
+) -> Result<Vec<OwnPart>, Error> {
     let artifacts = sqlx::query!(
         "delete from store.artifact where run_id >= $1 and run_id < $2 and owner_id = $3",
         first,
@@ -200,24 +194,21 @@ pub(super) async fn remove_month_runs(
         owner.as_str()
     );
     artifacts.execute(&mut *tx).await?;
-    let lanes = sqlx::query!(
+    let parts = sqlx::query_as!(
+        OwnPart,
         r#"with gone as (
                delete from store.run where run_id >= $1 and run_id < $2 and owner_id = $3
                  and greatest(ended_at, imported_at) < $4
                returning lane, last_position, last_seq)
-           select lane, max(last_position) as "position!", count(*) as "runs!", sum(last_seq)::bigint as "events!"
+           select $3 as "owner_id!", lane, max(last_position) as "position!", count(*) as "runs!",
+                  sum(last_seq)::bigint as "events!"
            from gone group by lane order by lane"#,
         first,
         end,
         owner.as_str(),
         before
     );
-    let mut dropped = Dropped::default();
-    for lane in lanes.fetch_all(&mut *tx).await? {
-        note(tx, owner, lane.lane, lane.position, lane.events).await?;
-        dropped = Dropped { runs: dropped.runs + lane.runs, events: dropped.events + lane.events };
-    }
-    Ok(dropped)
+    Ok(parts.fetch_all(&mut *tx).await?)
 }
 
 /// Removes an owner's notes of all pieces, written to the end, where nothing of the owner's is left.

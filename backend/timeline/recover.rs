@@ -46,7 +46,7 @@ impl Lane {
                     tracing::debug!(error = &error as &dyn std::error::Error, "the database is still away");
                     if let Some(outage) = error.outage() {
                         self.parts.health.failed(self.lane, outage);
-                        backlog.outage = outage;
+                        backlog.outage = Some(outage);
                     }
                     tokio::time::sleep(TICK).await;
                     backlog.expire();

@@ -36,14 +36,14 @@ pub(super) struct WriteQueue {
     is_stopping: bool,
     /// To be tried one by one, because they were refused together.
     apart: VecDeque<AppendRequest>,
-    /// Why the last commit failed, for emissions that have waited too long.
-    pub(super) outage: Outage,
+    /// Why the last commit failed, if it did, for emissions that have waited too long.
+    pub(super) outage: Option<Outage>,
 }
 
 impl WriteQueue {
     pub(super) fn new(receiver: mpsc::Receiver<AppendRequest>, throttle: Throttle) -> Self {
         let (waiting, order, apart) = (HashMap::new(), VecDeque::new(), VecDeque::new());
-        Self { receiver, waiting, order, count: 0, throttle, is_stopping: false, apart, outage: Outage::Unreachable }
+        Self { receiver, waiting, order, count: 0, throttle, is_stopping: false, apart, outage: None }
     }
 
     pub(super) fn is_empty(&self) -> bool {
@@ -67,7 +67,12 @@ impl WriteQueue {
                 self.receiver.recv().await
             }
         };
-        let Some(emission) = emission else { return !self.is_empty() };
+        let Some(emission) = emission else {
+            if let Some(until) = rests_until {
+                tokio::time::sleep_until(until).await;
+            }
+            return !self.is_empty();
+        };
         self.push(emission);
         true
     }
@@ -80,7 +85,7 @@ impl WriteQueue {
         self.order.iter().map(|owner| self.rest_of(owner)).min().flatten()
     }
 
-    /// Until when the emissions of a principal are left; not for so long that they would be refused.
+    /// Until when the next emission of a principal is left; not for so long that it would be refused.
     fn rest_of(&self, owner: &OwnerId) -> Option<Instant> {
         let oldest = self.waiting.get(owner)?.front()?.arrived;
         let until = self.throttle.rests_until(owner, Resource::Writing)?;
@@ -99,15 +104,18 @@ impl WriteQueue {
         let (mut left, mut own) = (Vec::new(), HashMap::<OwnerId, usize>::new());
         while let Some(owner) = self.order.pop_front() {
             let rests = self.rest_of(&owner).is_some();
+            // One that would have to rest, but has waited for long, is written alone of its principal.
+            let is_late = !self.is_stopping && self.throttle.rests_until(&owner, Resource::Writing).is_some();
             let Some(queue) = self.waiting.get_mut(&owner) else { continue };
             let Some(next) = queue.front() else { continue };
             let own = own.entry(owner.clone()).or_default();
-            let is_full = *own > 0 && *own + next.bytes() > COMMIT_OWN_BYTES_MAX && self.throttle.has_company(&owner);
+            let is_full = *own > 0
+                && (is_late || *own + next.bytes() > COMMIT_OWN_BYTES_MAX && self.throttle.has_company(&owner));
             if is_full || rests {
                 left.push(owner);
                 continue;
             }
-            *own += next.bytes();
+            *own += next.bytes().max(1);
             events += next.events.len().max(1);
             bytes += next.bytes();
             if !taken.is_empty() && (events > events_max || bytes > bytes_max) {
@@ -150,11 +158,12 @@ impl WriteQueue {
         {
             self.push(emission);
         }
-        let (outage, mut expired) = (self.outage, 0);
+        let refusal = || self.outage.map_or(EmitError::Busy, EmitError::Unavailable);
+        let mut expired = 0;
         self.apart.retain_mut(|emission| {
             let waits = emission.arrived.elapsed() <= UNSENT_MAX;
             if !waits {
-                emission.answer(Err(EmitError::Unavailable(outage)));
+                emission.answer(Err(refusal()));
             }
             waits
         });
@@ -162,7 +171,7 @@ impl WriteQueue {
         for queue in self.waiting.values_mut() {
             while queue.front().is_some_and(|emission| emission.arrived.elapsed() > UNSENT_MAX) {
                 if let Some(mut emission) = queue.pop_front() {
-                    emission.answer(Err(EmitError::Unavailable(outage)));
+                    emission.answer(Err(refusal()));
                     expired += 1;
                 }
             }

@@ -123,13 +123,15 @@ impl Lane {
     /// Completes a batch: it is stored and published, answered with an error, or put back into the queue.
     async fn commit(&mut self, turn: Turn, mut emissions: Vec<AppendRequest>, backlog: &mut WriteQueue) {
         let (started, parts) = (Instant::now(), parts_of(&emissions));
-        let failure = match Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await {
+        let done = Box::pin(self.tries(&turn, &mut emissions, started + COMMIT_MAX)).await;
+        let took = started.elapsed();
+        for (owner, part) in parts {
+            self.parts.store.throttle().used(&owner, Resource::Writing, took.mul_f64(part));
+        }
+        let failure = match done {
             Ok(()) => {
-                let took = started.elapsed();
                 metrics::histogram!("runreel_commit_seconds").record(took.as_secs_f64());
-                for (owner, part) in parts {
-                    self.parts.store.throttle().used(&owner, Resource::Writing, took.mul_f64(part));
-                }
+                backlog.outage = None;
                 return;
             }
             Err(failure) => failure,
@@ -183,7 +185,7 @@ impl Lane {
         self.appender = None;
         if let Some(outage) = error.outage() {
             self.parts.health.failed(self.lane, outage);
-            backlog.outage = outage;
+            backlog.outage = Some(outage);
         }
     }
 

@@ -8,7 +8,7 @@ use tokio::sync::Semaphore;
 
 use crate::support::{
     api::{Api, stream_of},
-    cluster::Db,
+    cluster::{Db, execute},
     process::{program, run},
     runs::{assert_contiguous, numbered},
     server::{Server, manual_clock, serve_args, setup},
@@ -152,12 +152,9 @@ async fn an_imported_run_is_as_old_as_its_import() {
     let clock = manual_clock();
     let from = setup().clock(&clock).start().await;
     let run = ended(&from, json!({ "title": "archived" })).await;
-    let archive = from.get(&format!("/api/runs/{run}/export")).await.text;
-    let (archive, _end) = archive.trim_end().rsplit_once('\n').expect("an export has a last line");
     let server = setup().clock(&clock).flags(&["--run-ttl", "10"]).start().await;
     server.pass(DAY);
-    let reply = server.post_text(&format!("/api/runs/{run}/import"), "application/x-ndjson", archive.to_owned()).await;
-    assert_eq!(reply.status, 201, "{}", reply.text);
+    import(&server, &run, exported(&from, &run).await).await;
     goes_after(&server, &run, Duration::from_secs(10)).await;
 }
 
@@ -228,7 +225,7 @@ async fn a_month_in_which_everything_is_due_is_dropped_at_once() {
     bob.complete(&child).await;
     bob.complete(&parent).await;
     let live = alice.start_run().await;
-    server.pass(Duration::from_secs(2));
+    server.pass(Duration::from_secs(61));
     let before = (db.number(MONTHS).await, counted(&server, "runreel_retention_months_dropped_total").await);
     let removed = counted(&server, "runreel_retention_events_removed_total").await;
     sweep(&server).await;
@@ -249,6 +246,47 @@ async fn a_month_in_which_everything_is_due_is_dropped_at_once() {
     assert!(feed.durable(2).await.iter().all(|frame| frame.data.contains(&live)));
     alice.emit(&live, numbered(1)).await;
     assert_contiguous(&alice.events(&live).await, 3);
+}
+
+/// The lines of a run that can be imported.
+async fn exported(api: &Api, run: &str) -> String {
+    let export = api.get(&format!("/api/runs/{run}/export")).await.text;
+    export.trim_end().rsplit_once('\n').expect("an export has a last line").0.to_owned()
+}
+
+async fn import(api: &Api, run: &str, lines: String) {
+    let reply = api.post_text(&format!("/api/runs/{run}/import"), "application/x-ndjson", lines).await;
+    assert_eq!(reply.status, 201, "{}", reply.text);
+}
+
+#[tokio::test]
+async fn a_month_stays_if_a_run_comes_into_one_of_its_trees_while_it_is_dropped() {
+    let _turn = TURN.acquire().await.unwrap();
+    let clock = manual_clock();
+    let from = setup().clock(&clock).start().await;
+    let root = from.start_run().await;
+    from.pass(DAY * 40);
+    let child = from.child_of(&root).await;
+    from.complete(&root).await;
+    let server = setup().clock(&clock).flags(&["--run-ttl", "1"]).start().await;
+    import(&server, &root, exported(&from, &root).await).await;
+    server.pass(Duration::from_secs(61));
+    // A reader of that month holds up the drop; meanwhile the child comes, whose id is of another month.
+    let (seconds, _) = root.parse::<uuid::Uuid>().unwrap().get_timestamp().unwrap().to_unix();
+    let month = chrono::DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap().format("%Y_%m");
+    let mut reader = server.db.connect().await;
+    execute(&mut reader, format!("begin; lock table store.run_event_{month} in access share mode")).await;
+    let waits = "select count(*) from pg_stat_activity
+        where datname = current_database() and wait_event_type = 'Lock' and query like '%drop_month%'";
+    tokio::join!(sweep(&server), async {
+        server.db.until_number("the drop", waits, 1).await;
+        import(&server, &child, exported(&from, &child).await).await;
+        execute(&mut reader, "rollback".to_owned()).await;
+    });
+    assert_contiguous(&server.events(&root).await, 3);
+    server.emit(&child, numbered(0)).await;
+    server.complete(&child).await;
+    goes_after(&server, &root, Duration::from_secs(1)).await;
 }
 
 #[tokio::test]

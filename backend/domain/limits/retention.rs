@@ -13,6 +13,8 @@ pub const EXPIRY_STEPS: usize = 20;
 pub const EXPIRY_REMOVAL_MS_MAX: u64 = 600_000;
 /// Least age of a month of the log that is dropped as a whole, after its end, hours: ids of runs may be a day old.
 pub const MONTH_AGE_HOURS: i64 = 48;
+/// How long ago everything in it must have ended or been imported, at least, seconds.
+pub const MONTH_SETTLED_S: i64 = 60;
 /// How often a drop asks for the log for itself, each time for 200 ms, and the pause before the next time.
 pub const MONTH_DROP_TRIES: usize = 10;
 pub const MONTH_DROP_WAIT_MS: u64 = 300;

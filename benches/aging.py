@@ -218,9 +218,12 @@ def main() -> int:
                 stdout=sys.stderr,
                 stderr=subprocess.DEVNULL,
             )
-            print(f"imported {options.events} events in {time.monotonic() - began:.0f} s", flush=True)
+            imported = time.monotonic()
+            print(f"imported {options.events} events in {imported - began:.0f} s", flush=True)
             exports = {run: server.call("GET", f"/api/runs/{run}/export")[1] for run in live}
             told("quiet", emit_while(server, for_seconds(20))[0])
+            # A month is dropped when everything in it has been there for a minute.
+            time.sleep(max(0.0, 65 - (time.monotonic() - imported)))
         finally:
             server.stop()
         server = Server(options.server, data, "--run-ttl", "5")

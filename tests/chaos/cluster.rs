@@ -68,6 +68,11 @@ impl Cluster {
         Ok(cluster)
     }
 
+    /// Whether there is the program that copies a running cluster; a Postgres from npm comes without it.
+    pub(crate) fn can_copy(&self) -> bool {
+        self.programs.join("pg_basebackup").exists()
+    }
+
     /// A copy of this cluster as it is now, not started; one that follows it if it is a standby.
     pub(crate) async fn copy(&self, dir: &Path, is_standby: bool) -> anyhow::Result<Self> {
         self.make_dir(dir)?;

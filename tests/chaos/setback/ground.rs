@@ -83,6 +83,11 @@ struct Figures {
 }
 
 impl Ground {
+    /// Whether the database can be copied while it runs.
+    pub(super) fn can_copy(&self) -> bool {
+        self.cluster.can_copy()
+    }
+
     pub(super) async fn open(program: &Path, seed: u64, way: Way) -> anyhow::Result<Self> {
         let site = Site::new()?;
         let cluster = Cluster::create(&site.file("cluster-0"), None).await?;

@@ -22,6 +22,10 @@ pub(crate) async fn run(program: &Path, seed: u64, times: usize) -> anyhow::Resu
     let mut verdict = Verdict::default();
     for way in [Way::Failover, Way::Restore] {
         let mut ground = Ground::open(program, seed, way).await?;
+        if !ground.can_copy() {
+            ground.close(&mut verdict).await?;
+            return Ok(Verdict::cannot("this Postgres has no pg_basebackup to copy a database with"));
+        }
         for number in 0..times {
             ground.round(number, &mut verdict).await.with_context(|| format!("{way:?} {number}"))?;
             progress(format_args!("{way:?} {} of {times}", number + 1))?;

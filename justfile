@@ -175,8 +175,8 @@ bench-sql *args: postgres
 web:
     @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
-    @cd web; if [ ! -e dist/index.html ] || [ -n "$(find src public scripts index.html docs.html guide.html package.json package-lock.json vite.config.ts \
-        ../docs ../sdk/python/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html -print -quit)" ]; then \
+    @cd web; if [ ! -e dist/index.html.gz ] || [ -n "$(find src public scripts index.html docs.html guide.html package.json package-lock.json vite.config.ts \
+        ../docs ../sdk/python/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html.gz -print -quit)" ]; then \
         npm run build; fi
 
 # Types, unit tests and size of the web UI.

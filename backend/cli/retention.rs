@@ -80,7 +80,7 @@ async fn show(store: &Store, policy: &Policy, now: DateTime<Utc>, as_json: bool)
                                           --run-ttl, or name the configuration file with --config"
             .to_owned(),
         0 => "nothing is due".to_owned(),
-        _ => format!("due: {runs} runs in {trees} trees, {events} events; nothing was removed"),
+        _ => format!("due: trees of runs: {trees}, runs: {runs}, events: {events}; nothing was removed"),
     });
     Ok(())
 }

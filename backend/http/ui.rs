@@ -1,11 +1,14 @@
 //! The UI's files, embedded in the binary; the page that describes the API and those of the guide are among them.
 
+use std::{borrow::Cow, io::Read as _};
+
 use axum::{
     body::Body,
     extract::Request,
     http::{HeaderMap, HeaderValue, Method, StatusCode, header, request::Parts},
     response::{IntoResponse, Response},
 };
+use flate2::read::GzDecoder;
 use rust_embed::{EmbeddedFile, RustEmbed};
 
 use super::{
@@ -16,7 +19,8 @@ use super::{
 };
 use crate::domain::id::RunId;
 
-/// The output of `npm run build` in `web/dist`. A build without it serves a page that says so.
+/// The output of `npm run build` in `web/dist`: files in both compressed forms, and as they are only where these are not
+/// smaller. A build without it serves a page that says so.
 #[derive(RustEmbed)]
 #[folder = "web/dist/"]
 #[allow_missing = true]
@@ -124,7 +128,9 @@ fn none(routes: &Routes, parts: &Parts, refusal: Problem) -> Problem {
 
 /// A file of the UI, in the form in which it is sent.
 struct File {
-    embedded: EmbeddedFile,
+    data: Cow<'static, [u8]>,
+    /// Identifies its content in this form.
+    etag: String,
     /// Its compression; `None` if it is sent as it is.
     coding: Option<&'static str>,
 }
@@ -138,23 +144,26 @@ impl File {
         let accepted = CODINGS.iter().filter(|(coding, _)| accepts(headers, coding));
         let mut compressed =
             accepted.filter_map(|(coding, ending)| Some((Files::get(&format!("{path}{ending}"))?, *coding)));
-        let (embedded, coding) = match compressed.next() {
-            Some((embedded, coding)) => (embedded, Some(coding)),
-            None => (Files::get(path)?, None),
-        };
-        Some(Self { embedded, coding })
+        if let Some((embedded, coding)) = compressed.next() {
+            return Some(Self { etag: etag(&embedded, coding), data: embedded.data, coding: Some(coding) });
+        }
+        if let Some(embedded) = Files::get(path) {
+            return Some(Self { etag: etag(&embedded, ""), data: embedded.data, coding: None });
+        }
+        let embedded = Files::get(&format!("{path}.gz"))?;
+        let mut data = Vec::new();
+        GzDecoder::new(&*embedded.data).read_to_end(&mut data).ok()?;
+        Some(Self { etag: etag(&embedded, "plain"), data: data.into(), coding: None })
     }
 
     fn reply(self, path: &str, headers: &HeaderMap) -> Response {
-        let hash = self.embedded.metadata.sha256_hash();
-        let etag = format!("\"{}\"", &hash.map(|byte| format!("{byte:02x}")).concat()[..32]);
-        if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == etag.as_bytes()) {
+        if headers.get(header::IF_NONE_MATCH).is_some_and(|known| known.as_bytes() == self.etag.as_bytes()) {
             return (StatusCode::NOT_MODIFIED, [(header::VARY, "accept-encoding")]).into_response();
         }
         // Names under assets/ contain a hash of their content; everything else must be revalidated.
         let cache = if path.starts_with("assets/") { "public, max-age=31536000, immutable" } else { "no-cache" };
         let csp = if path == DOCS { DOCS_CSP } else { CSP };
-        let mut response = Body::from(self.embedded.data).into_response();
+        let mut response = Body::from(self.data).into_response();
         let fields = response.headers_mut();
         fields.insert(header::CONTENT_TYPE, HeaderValue::from_static(media_type(path)));
         fields.insert(header::CACHE_CONTROL, HeaderValue::from_static(cache));
@@ -164,11 +173,17 @@ impl File {
         if let Some(coding) = self.coding {
             fields.insert(header::CONTENT_ENCODING, HeaderValue::from_static(coding));
         }
-        if let Ok(etag) = HeaderValue::from_str(&etag) {
+        if let Ok(etag) = HeaderValue::from_str(&self.etag) {
             fields.insert(header::ETAG, etag);
         }
         response
     }
+}
+
+/// Identifies an embedded file's content in one of its forms.
+fn etag(embedded: &EmbeddedFile, form: &str) -> String {
+    let hash = embedded.metadata.sha256_hash();
+    format!("\"{}{form}\"", &hash.map(|byte| format!("{byte:02x}")).concat()[..32])
 }
 
 /// Whether a client accepts this content coding (RFC 9110, 12.5.3): it names it, and not with the weight 0.

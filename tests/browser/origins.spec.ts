@@ -1,4 +1,5 @@
 import { createServer, type Server as Site } from "node:http";
+import { readFileSync } from "node:fs";
 import type { AddressInfo } from "node:net";
 import { expect, test as base, type Page } from "@playwright/test";
 import { Server, startAndStop_ms } from "./server.ts";
@@ -90,6 +91,37 @@ test("a page of a listed origin follows a run with EventSource and a read token"
     { url: `${server.url}/api/runs/${run.id}`, token: run.token },
   );
   expect(asked).toEqual([200, "Shared", 403]);
+});
+
+test("the script of the documents shows the tokens of a run in a page of a listed origin", async ({
+  page,
+  listed,
+  server,
+  run,
+}) => {
+  const text = readFileSync(new URL("../../docs/tasks/own-page.md", import.meta.url), "utf8");
+  const script = /```js\n([^]*?)```/.exec(text)?.[1] ?? "";
+  expect(script).toContain("EventSource");
+  await page.goto(listed);
+  await page.evaluate(
+    ([script, server, run, token]) => {
+      const heard: string[] = [];
+      Object.assign(globalThis, { heard });
+      const show = (text: string) => heard.push(text);
+      const source: unknown = new Function("server", "run", "token", "show", `${script}; return source`)(
+        ...[server, run, token, show],
+      );
+      Object.assign(globalThis, { source });
+    },
+    [script, server.url, run.id, run.token] as const,
+  );
+  const readyState = () => page.evaluate(() => (globalThis as unknown as { source: EventSource }).source.readyState);
+  await expect.poll(readyState).toBe(1);
+  const delta = (text: string) => ({ type: "message.delta", span_id: "m", payload: { text } });
+  await post(server, `/api/runs/${run.id}/events`, [delta("Hello, "), delta("world")]);
+  await expect.poll(() => heard(page)).toEqual(["Hello, ", "world"]);
+  await post(server, `/api/runs/${run.id}/events`, { type: "run.completed" });
+  await expect.poll(readyState).toBe(2);
 });
 
 test("a page of an origin that is not listed learns nothing", async ({ page, other, server, run }) => {

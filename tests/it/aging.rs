@@ -352,7 +352,7 @@ async fn a_dry_run_shows_what_is_due_and_removes_nothing() {
     assert_eq!(told.code, Some(0), "{}", told.stderr);
     assert!(told.stdout.contains(&due) && told.stdout.contains("reporter"), "{}", told.stdout);
     assert!(!told.stdout.contains(&stays), "{}", told.stdout);
-    assert!(told.stderr.contains("2 runs in 1 trees, 6 events"), "{}", told.stderr);
+    assert!(told.stderr.contains("due: trees of runs: 1, runs: 2, events: 6"), "{}", told.stderr);
     let all = dry(&["--run-ttl", "1", "--json"]).await;
     let lines: Vec<Value> = all.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
     assert_eq!(lines.len(), 2, "{}", all.stdout);

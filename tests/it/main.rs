@@ -30,6 +30,7 @@ mod deletion;
 #[cfg(feature = "demo")]
 mod demo;
 mod dispatch;
+mod docker;
 mod embedded;
 mod emit;
 mod export;

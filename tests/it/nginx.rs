@@ -5,7 +5,9 @@ use serde_json::{Value, json};
 
 use crate::support::{
     api::{Api, stream_of},
+    cluster::Db,
     nginx::Nginx,
+    page::{blocks, done, serving, task},
     process::{Said, program, run},
     runs::parsed,
     server::{Server, setup},
@@ -164,4 +166,27 @@ async fn doctor_finds_a_proxy_that_leads_nowhere_or_keeps_the_credential() {
     let (said, checks) = doctor(&nowhere).await;
     assert_eq!((said.code, state(&checks, "server").0), (Some(1), "bad"));
     assert_eq!(state(&checks, "stream").0, "open");
+}
+
+#[tokio::test]
+async fn the_page_about_nginx_lets_users_in_and_keeps_the_metrics_to_the_network() {
+    let page = task("nginx");
+    let [serve, doctor, create] = &blocks(&page, "sh")[..] else { panic!("another page: {page}") };
+    let db = Db::new().await;
+    let served = serving(serve, |command| _ = command.env("DATABASE_URL", db.url()).current_dir(db.data.path())).await;
+    let created = done(create, |command| _ = command.env("DATABASE_URL", db.url())).await;
+    let token = created.stdout.lines().last().unwrap();
+    let (block, end) = documented().rsplit_once('}').unwrap();
+    let block = format!("{block}{}}}{end}", blocks(&page, "nginx")[0]);
+    let nginx = Nginx::before(&Api::new(served.base.clone()), &block).await;
+    let doctor = doctor.replace("https://runreel.example", &nginx.api.base).replace('…', token);
+    let said = done(&doctor, |command| _ = command.env("DATABASE_URL", db.url())).await;
+    assert!(said.stdout.contains("the next frame or ping after"), "{}", said.stdout);
+    let ann = nginx.api.with(token);
+    let run = ann.start_run().await;
+    ann.stream(&stream_of(&run)).await.caught_up().await;
+    nginx.api.get("/api/runs").await.refused(401, "unauthorized");
+    // The network of the page is not this machine's.
+    assert_eq!(nginx.api.get("/metrics").await.status, 403);
+    assert_eq!(Api::new(served.base.clone()).get("/metrics").await.status, 200);
 }

@@ -13,7 +13,9 @@ use tokio::{
 };
 
 use crate::support::{
-    api::stream_of,
+    api::{Api, stream_of},
+    cluster::Db,
+    page::{blocks, serving, task},
     patiently,
     server::{Server, setup},
     until,
@@ -114,4 +116,27 @@ async fn a_stream_ends_when_a_real_providers_token_expires() {
     server.pass(TimeDelta::minutes(61).to_std().unwrap());
     assert_eq!(stream.rest().await, []);
     alice.no_stream(&stream_of(&run), None).await.refused(401, "unauthorized");
+}
+
+#[tokio::test]
+async fn with_the_flags_of_its_page_a_team_sees_its_runs_and_a_reader_only_reads() {
+    let mut provider = Provider::start().await;
+    let mut token = async |payload: Value| provider.token(json!({ "generate": "ES256", "payload": payload })).await;
+    let alice = token(json!({ "org_id": "acme", "roles": ["owner"] })).await;
+    let bob = token(json!({ "sub": "bob", "org_id": "acme", "roles": ["reader"] })).await;
+    let carol = token(json!({ "sub": "carol", "org_id": "other", "roles": ["owner"] })).await;
+    let db = Db::new().await;
+    let issued = rcgen::generate_simple_self_signed(["127.0.0.1".to_owned()]).unwrap();
+    std::fs::write(db.data.path().join("cert.pem"), issued.cert.pem()).unwrap();
+    std::fs::write(db.data.path().join("key.pem"), issued.signing_key.serialize_pem()).unwrap();
+    let block = blocks(&task("identity-provider"), "sh")[0].replace("https://id.example", &provider.issuer);
+    let process =
+        serving(&block, |command| _ = command.env("DATABASE_URL", db.url()).current_dir(db.data.path())).await;
+    let certificate = reqwest::Certificate::from_pem(issued.cert.pem().as_bytes()).unwrap();
+    let http = reqwest::Client::builder().no_proxy().tls_certs_only([certificate]).build().unwrap();
+    let server = Api { http, ..Api::new(process.base.clone()) };
+    let run = server.with(alice).start_run().await;
+    assert_eq!(server.with(&bob).run(&run).await["status"], "running");
+    server.with(&bob).try_emit(&run, json!([{ "type": "log.info" }])).await.refused(403, "forbidden");
+    server.with(carol).get(&format!("/api/runs/{run}")).await.refused(404, "not_found");
 }

@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::support::{
+    page::{shell, task},
     process::run,
     server::{Server, setup},
 };
@@ -19,17 +20,12 @@ fn blocks(text: &str) -> Vec<(&str, &str)> {
 
 /// Runs each block in a process of its own; returns what they print.
 async fn said(server: &Server, text: &str, token: &str) -> Vec<String> {
-    let programs = Path::new(env!("CARGO_BIN_EXE_runreel")).parent().expect("the program lies in a folder");
     let address = server.base.trim_start_matches("http://");
     let mut said = Vec::new();
     for (language, block) in blocks(text) {
         let block = block.replace("127.0.0.1:7717", address);
         let mut command = match language {
-            "sh" => {
-                let mut shell = Command::new("bash");
-                shell.args(["-euo", "pipefail", "-c", &format!("PATH='{}':$PATH\n{block}", programs.display())]);
-                shell
-            }
+            "sh" => shell(&block),
             "js" => {
                 let mut node = Command::new("node");
                 node.args(["--input-type=module", "-e", &block]);
@@ -86,11 +82,6 @@ async fn the_tasks_commands_do_what_they_say() {
         let missing: Vec<_> = expected.iter().filter(|words| !said.contains(**words)).collect();
         assert!(missing.is_empty(), "{page} does not print {missing:?}: {said}");
     }
-}
-
-fn task(page: &str) -> String {
-    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/tasks").join(page).with_extension("md");
-    std::fs::read_to_string(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
 #[test]

@@ -12,6 +12,7 @@ use tokio::io::{AsyncBufReadExt as _, BufReader};
 
 use crate::support::{
     api::{Api, stream_of},
+    page::{blocks, done, shell, task},
     patiently,
     process::{Said, Served, ended, program, serve},
     runs::numbered,
@@ -111,12 +112,26 @@ async fn a_cluster_of_15_is_taken_to_18_with_its_runs_its_threads_and_its_reader
         refused.stderr
     );
     let to = place.programs(18);
-    let upgraded = place.said(&["upgrade", "--to", to.to_str().unwrap()], 15).await;
+    let pages = blocks(&task("upgrade"), "sh");
+    let command = pages[1].lines().find(|line| line.contains("--to")).unwrap();
+    let command =
+        [(18, &to), (15, &place.programs(15))].iter().fold(command.to_owned(), |command, (major, programs)| {
+            let installed = format!("/usr/lib/postgresql/{major}/bin");
+            assert!(command.contains(&installed), "{command}");
+            command.replace(&installed, programs.to_str().unwrap())
+        });
+    let mut upgrade = shell(&command);
+    upgrade.env("RUNREEL_DATA_DIR", place.data());
+    let upgraded = tokio::time::timeout(Duration::from_mins(1), ended(upgrade, "")).await.unwrap();
     assert_eq!(upgraded.code, Some(0), "{}", upgraded.stderr);
     assert!(place.data().join("postgres-15/PG_VERSION").exists() && !place.data().join("upgrade").exists());
 
     let served = place.serve(18).await;
     let api = Api::new(served.base.clone());
+    let check = done(&pages[2], |command| {
+        command.env("RUNREEL_URL", &served.base).env("RUNREEL_DATA_DIR", place.data()).env("RUNREEL_PG_BIN", &to);
+    });
+    assert!(check.await.stdout.contains("is ready"));
     let version = place.said(&["sql", "select current_setting('server_version')"], 18).await;
     assert!(version.stdout.contains("18."), "{version:?}");
     assert_eq!(exported(&api, &runs).await, before);

@@ -1,5 +1,5 @@
-// Compresses the built files, so that the server sends them as they are: `name.br` and `name.gz` beside `name`.
-import { readdirSync, readFileSync, writeFileSync } from "node:fs";
+// Compresses the built files, so that the server sends them as they are: `name.br` and `name.gz` in place of `name`.
+import { readdirSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
@@ -10,10 +10,10 @@ for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true }))
     const file = join(entry.parentPath, entry.name);
     const bytes = readFileSync(file);
     const params = { [constants.BROTLI_PARAM_QUALITY]: constants.BROTLI_MAX_QUALITY };
-    for (const [ending, compressed] of [
-        ["br", brotliCompressSync(bytes, { params })],
-        ["gz", gzipSync(bytes, { level: 9 })],
-    ]) {
-        if (compressed.length < bytes.length) writeFileSync(`${file}.${ending}`, compressed);
-    }
+    const brotli = brotliCompressSync(bytes, { params });
+    const gzip = gzipSync(bytes, { level: 9 });
+    if (brotli.length >= bytes.length || gzip.length >= bytes.length) continue;
+    writeFileSync(`${file}.br`, brotli);
+    writeFileSync(`${file}.gz`, gzip);
+    unlinkSync(file);
 }

@@ -3,6 +3,7 @@
 import { existsSync, readdirSync, readFileSync, statSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
+import { gunzipSync } from "node:zlib";
 
 const limit = 42 * 1024;
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
@@ -10,10 +11,11 @@ if (!existsSync(dist)) {
     console.log("size: web/dist is not built, nothing to weigh");
     process.exit(0);
 }
-const page = readFileSync(join(dist, "index.html"), "utf8");
+const page = gunzipSync(readFileSync(join(dist, "index.html.gz"))).toString();
 let total = 0;
-for (const name of readdirSync(join(dist, "assets")).filter((file) => /\.(js|css)$/.test(file))) {
-    const bytes = statSync(join(dist, "assets", `${name}.br`)).size;
+for (const file of readdirSync(join(dist, "assets")).filter((file) => /\.(js|css)\.br$/.test(file))) {
+    const bytes = statSync(join(dist, "assets", file)).size;
+    const name = file.slice(0, -".br".length);
     const isFirst = page.includes(`/assets/${name}`);
     if (isFirst) total += bytes;
     console.log(`size: ${name} ${(bytes / 1024).toFixed(1)} KB${isFirst ? "" : ", later"}`);

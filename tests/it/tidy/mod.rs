@@ -159,9 +159,9 @@ fn every_top_level_module_has_a_rank() {
 fn no_file_is_longer_than_four_hundred_lines() {
     let mut long = Vec::new();
     for folder in ["backend", "tests", "benches", "migrations", "web/src", "sdk"] {
-        for path in files(folder, &[".rs", ".sql", ".ts", ".svelte", ".css", ".py"]) {
+        for path in files(folder, &[".rs", ".sql", ".ts", ".tsx", ".svelte", ".css", ".py"]) {
             // Made from the contract, and as long as that is.
-            if path.ends_with("web/src/api/schema.ts") {
+            if path.ends_with("sdk/typescript/packages/client/src/schema.ts") {
                 continue;
             }
             let lines = fs::read_to_string(&path).unwrap().lines().count();

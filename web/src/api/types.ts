@@ -1,9 +1,9 @@
 /**
- * The shapes of the wire, by the names the UI uses. They come from `schema.ts`, which is generated from the server's
- * OpenAPI document (`npm run generate`); what a stream carries beyond that document is written here.
+ * The shapes of the wire, by the names the UI uses. They come from `@runreel/client`, which has them from the server's
+ * OpenAPI document; what a stream carries beyond that document is written here.
  */
 
-import type { components } from "./schema";
+import type { components } from "@runreel/client";
 
 type Schemas = components["schemas"];
 

@@ -1,0 +1,1 @@
+export type { components } from "@runreel/client";

@@ -8,11 +8,9 @@ const server = process.env["RUNREEL_URL"] ?? "http://127.0.0.1:7717";
 const proxied = ["/api", "/docs", "/assets", "/openapi.json", "/livez", "/readyz", "/metrics"];
 
 /** The package's sources: the UI is built with it, needs nothing of its workspace, and takes only what it uses. */
-export const alias = {
-  "@runreel/client": fileURLToPath(
-    new URL("../sdk/typescript/packages/client/src/index.ts", import.meta.url),
-  ),
-};
+const sources = (entry: string) =>
+  fileURLToPath(new URL(`../sdk/typescript/packages/client/src/${entry}.ts`, import.meta.url));
+export const alias = { "@runreel/client/fold": sources("fold"), "@runreel/client": sources("index") };
 
 export default defineConfig({
   plugins: [svelte()],

@@ -1,6 +1,6 @@
 import { svelte } from "@sveltejs/vite-plugin-svelte";
 import { defineConfig } from "vitest/config";
-import { alias } from "./vite.config";
+import { alias } from "./vite.config.ts";
 
 export default defineConfig({
   plugins: [svelte()],

@@ -1,5 +1,5 @@
-import { call } from "./client";
-import type { NewToken, Token } from "./types";
+import { transport } from "./client";
+import type { NewToken, Token } from "@runreel/client";
 
 /** What a new token may do, and for how long: `null` is without an end. */
 export interface Wanted {
@@ -13,16 +13,11 @@ const path = "/api/tokens";
 /** The API tokens of whoever asks. */
 export const tokens = {
   async list(signal: AbortSignal): Promise<Token[]> {
-    const response = await call(path, { signal });
-    return ((await response.json()) as { tokens: Token[] }).tokens;
+    return (await transport.json<{ tokens: Token[] }>(path, { signal })).tokens;
   },
 
   /** The only answer that ever has the secret. */
-  async create(wanted: Wanted): Promise<NewToken> {
-    const headers = { "content-type": "application/json" };
-    const response = await call(path, { method: "POST", headers, body: JSON.stringify(wanted) });
-    return (await response.json()) as NewToken;
-  },
+  create: (body: Wanted) => transport.json<NewToken>(path, { method: "POST", body }),
 
-  revoke: (token_id: string) => call(`${path}/${encodeURIComponent(token_id)}`, { method: "DELETE" }),
+  revoke: (token_id: string) => transport.call(`${path}/${token_id}`, { method: "DELETE" }),
 };

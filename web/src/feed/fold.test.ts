@@ -2,9 +2,9 @@ import fc from "fast-check";
 import { describe, expect, test } from "vitest";
 import { Bodies } from "./bodies";
 import { RunView } from "./fold";
-import { messageText, titleOf } from "./read";
+import { titleOf } from "./read";
 import { runAfter } from "./runs.svelte";
-import type { Run } from "../api/types";
+import type { Run } from "@runreel/client";
 import { event, run_id, told } from "./testing";
 
 describe("the view of a run", () => {
@@ -24,16 +24,25 @@ describe("the view of a run", () => {
 
   test("a gap is kept to be shown", () => {
     const view = new RunView();
-    view.take({ kind: "gap", requested_after: 0, first_seq: 40 });
+    view.take(told({ type: "stream.gap", requested_after: 0, first_seq: 40 }));
     view.take(told(event(40, "log.info")));
-    expect(view.gaps).toEqual([{ requested_after: 0, first_seq: 40 }]);
+    expect(view.gaps).toMatchObject([{ requested_after: 0, first_seq: 40 }]);
     expect(view.indexOf(40)).toBe(0);
   });
 
   test("the end of the stream closes texts that their producer abandoned", () => {
     const view = new RunView();
-    view.take({ kind: "snapshot", snapshot: { run_id, span_id: "m1", text: "half", offset: 4 } });
-    view.take({ kind: "end", status: "failed", last_seq: 3 });
+    view.take(
+      told({
+        type: "message.snapshot",
+        delta_type: "message.delta",
+        run_id,
+        span_id: "m1",
+        text: "half",
+        offset: 4,
+      }),
+    );
+    view.take(told({ type: "stream.end", status: "failed", last_seq: 3 }));
     expect(view.texts.open.size).toBe(0);
   });
 
@@ -61,16 +70,6 @@ describe("the view of a run", () => {
     );
     expect(titleOf("log.info", { text: "said" })).toBe("said");
     expect(titleOf("log.info", { message: `a\n\n${"b".repeat(500)}` })).toBe(`a ${"b".repeat(117)}`);
-  });
-
-  test("a message's text is read from parts, from a string, or from a preview", () => {
-    expect(messageText({ content: [{ type: "text", text: "a" }, { type: "image" }, { text: "b" }] })).toBe(
-      "ab",
-    );
-    expect(messageText({ content: "plain" })).toBe("plain");
-    expect(messageText({ text: "short" })).toBe("short");
-    expect(messageText({ $artifact: {}, preview: "begins" })).toBe("begins");
-    expect(messageText(null)).toBeNull();
   });
 });
 

@@ -1,10 +1,8 @@
-import { isTerminal, type RunEvent, type RunStatus } from "../api/types";
+import { isEvent, type Gap, type Received, type RunEvent, type RunStatus } from "@runreel/client";
+import { familyOf, Interrupts, isTerminal, statusAfter, Texts } from "@runreel/client/fold";
 import { Bodies } from "./bodies";
-import type { FeedMessage } from "./frames";
-import { Interrupts } from "./interrupts";
-import { atMs, familyOf, titleOf } from "./read";
+import { atMs, titleOf } from "./read";
 import { Spans } from "./spans";
-import { Texts } from "./texts";
 
 /** What the list shows of an event, and no more: the body stays out until it is opened. */
 export interface EventRow {
@@ -14,12 +12,6 @@ export interface EventRow {
   span_id: string | null;
   title: string;
   tone: "plain" | "warn" | "error";
-}
-
-/** Events that are gone: those after `requested_after` and before `first_seq`, when the server knows it. */
-export interface Gap {
-  requested_after: number;
-  first_seq: number | null;
 }
 
 /**
@@ -46,26 +38,26 @@ export class RunView {
   caughtUp = false;
   #types = new Map<string, string>();
 
-  take(message: FeedMessage): void {
-    switch (message.kind) {
-      case "event":
-        return this.#event(message.event, message.bytes);
-      case "delta":
-        return this.texts.delta(message.delta);
-      case "snapshot":
-        return this.texts.snapshot(message.snapshot);
-      case "gap":
-        this.gaps.push({ requested_after: message.requested_after, first_seq: message.first_seq });
+  take({ event, data }: Received): void {
+    if (isEvent(event)) return this.#event(event, data);
+    switch (event.type) {
+      case "message.snapshot":
+        return this.texts.snapshot(event);
+      case "stream.gap":
+        this.gaps.push(event);
         return;
-      case "end":
+      case "stream.end":
         this.ended = true;
         this.texts.close();
         return;
-      case "caught_up":
+      case "stream.caught_up":
         this.caughtUp = true;
         return;
-      case "draining":
+      case "stream.draining":
+      case "stream.reset":
         return;
+      default:
+        return this.texts.delta(event);
     }
   }
 
@@ -121,22 +113,6 @@ export class RunView {
     if (this.#types.size < 1000) this.#types.set(type, type);
     return type;
   }
-}
-
-const statuses = new Map<string, RunStatus>([
-  ["run.created", "queued"],
-  ["run.started", "running"],
-  ["run.waiting", "waiting"],
-  ["run.interrupted", "interrupted"],
-  ["run.resumed", "running"],
-  ["run.completed", "completed"],
-  ["run.failed", "failed"],
-  ["run.cancelled", "cancelled"],
-]);
-
-/** The run's status after an event of this type; `null` when it says nothing about it. */
-export function statusAfter(type: string): RunStatus | null {
-  return statuses.get(type) ?? null;
 }
 
 function toneOf(type: string): EventRow["tone"] {

@@ -1,20 +1,21 @@
-import { authorization } from "../api/token";
-import type { FeedMessage } from "./frames";
-import type { Order } from "./order";
-import { Source, type Connection } from "./source";
+import { EventStream, RunreelError, type Connection, type Order, type Received } from "@runreel/client";
+import { transport } from "../api/client";
 import { followVisibility } from "./visibility";
 
 export interface FollowerOptions {
-  url: (cursor: string | null) => string;
+  path: (cursor: string | null) => string;
   order: Order;
-  take: (message: FeedMessage) => void;
-  /** Called at most once per drawn frame, however many messages came in between. */
+  take: (received: Received) => void;
+  /** Called at most once per drawn frame, however many events came in between. */
   commit: () => void;
   changed: (connection: Connection) => void;
 }
 
-/** A stream bound to this tab: its visibility, its token, its frames. Returns the source and the undo. */
-export function follow(options: FollowerOptions): { source: Source; stop: () => void } {
+/** A slice of work between two looks at the screen. */
+const slice_ms = 12;
+
+/** A stream bound to this tab: its visibility, its token, its frames. Returns the stream and the undo. */
+export function follow(options: FollowerOptions): { stream: EventStream; stop: () => void } {
   let isScheduled = false;
   let isStopped = false;
   const commit = () => {
@@ -28,24 +29,43 @@ export function follow(options: FollowerOptions): { source: Source; stop: () => 
     if (document.visibilityState === "hidden") setTimeout(commit, 250);
     else requestAnimationFrame(commit);
   };
-  const source = new Source({
-    url: options.url,
-    order: options.order,
-    headers: authorization,
-    deliver(messages) {
-      for (const message of messages) options.take(message);
+  const { order } = options;
+  const open: ConstructorParameters<typeof EventStream>[0]["open"] = (cursor, init) =>
+    transport.open(options.path(cursor), init);
+  const stream = new EventStream({ open, order });
+  const unsubscribe = stream.status.subscribe(() => options.changed(stream.status.getSnapshot()));
+  const read = async () => {
+    let since = performance.now();
+    for await (const batch of stream.batches()) {
+      for (const received of batch) options.take(received);
       schedule();
-    },
-    changed(connection) {
-      if (!isStopped) options.changed(connection);
-    },
+      if (performance.now() - since < slice_ms) continue;
+      await breath();
+      since = performance.now();
+    }
+  };
+  read().catch((error: unknown) => {
+    // A refusal is in the stream's status.
+    if (!(error instanceof RunreelError)) throw error;
   });
-  const unfollow = followVisibility(source);
-  source.start();
+  const unfollow = followVisibility(stream);
   const stop = () => {
     isStopped = true;
     unfollow();
-    source.stop();
+    unsubscribe();
+    stream.close();
   };
-  return { source, stop };
+  return { stream, stop };
+}
+
+/** Lets the browser draw: a macrotask, without the 4 ms that nested timers are held back. */
+function breath(): Promise<void> {
+  return new Promise((resolve) => {
+    const channel = new MessageChannel();
+    channel.port1.onmessage = () => {
+      channel.port1.close();
+      resolve();
+    };
+    channel.port2.postMessage(null);
+  });
 }

@@ -1,5 +1,5 @@
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Run } from "../api/types";
+import type { Run } from "@runreel/client";
 import { LeaseWatch, lookAfter_ms } from "./lease";
 
 const run = (over: Partial<Run>): Run =>

@@ -1,4 +1,4 @@
-import type { Run } from "../api/types";
+import type { Run } from "@runreel/client";
 
 /** As often as this at most, and at least, whatever the leases are. */
 const look_ms_min = 1_000;

@@ -1,14 +1,6 @@
-/** Small readers of values whose shape nobody promised: payloads are the producers' own. */
+/** What a row says of an event, whose payload has a shape that nobody promised. */
 
-export type Fields = Record<string, unknown>;
-
-export function fields(value: unknown): Fields {
-  return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
-}
-
-export function textOf(value: unknown): string | null {
-  return typeof value === "string" ? value : null;
-}
+import { familyOf, fields, messageText, textOf } from "@runreel/client/fold";
 
 /** Milliseconds since the epoch with the wire's microseconds kept as a fraction. */
 export function atMs(at: string): number {
@@ -16,26 +8,8 @@ export function atMs(at: string): number {
   return Date.parse(at) + micros;
 }
 
-const firstWord = (type: string) => type.slice(0, type.indexOf(".") < 0 ? undefined : type.indexOf("."));
-const lastWord = (type: string) => type.slice(type.lastIndexOf(".") + 1);
-
-/** `tool.started` → family `tool`, verb `started`. */
-export const familyOf = firstWord;
-export const verbOf = lastWord;
-
-/**
- * The text of a message: `content` as parts or as a string, or `text`. A payload that became an artifact
- * has its preview.
- */
-export function messageText(payload: unknown): string | null {
-  const { content, text, preview } = fields(payload);
-  if (typeof content === "string") return content;
-  if (Array.isArray(content)) {
-    const parts = content.map((part) => textOf(fields(part)["text"])).filter((part) => part !== null);
-    if (parts.length > 0) return parts.join("");
-  }
-  return textOf(text) ?? textOf(preview);
-}
+/** `tool.started` → `started`. */
+export const verbOf = (type: string) => type.slice(type.lastIndexOf(".") + 1);
 
 const title_chars_max = 120;
 

@@ -1,18 +1,20 @@
-import { api, ApiError, paths } from "../api/client";
 import {
-  isTerminal,
+  RunOrder,
+  RunreelError,
+  type Connection,
+  type EventStream,
   type Problem,
   type Run,
   type RunEvent,
   type RunStatus,
   type Timeline,
-} from "../api/types";
+} from "@runreel/client";
+import { isTerminal } from "@runreel/client/fold";
+import { eventAfter, runs } from "../api/client";
 import { RunView } from "./fold";
 import { follow } from "./follower";
 import { LeaseWatch } from "./lease";
-import { RunOrder } from "./order";
 import { atMs } from "./read";
-import type { Connection, Source } from "./source";
 import { treeOfTimeline } from "./spans";
 import type { SpanTree } from "./tree";
 
@@ -24,14 +26,14 @@ export class RunStore {
   readonly run_id: string;
   readonly view = new RunView();
   version = $state(0);
-  connection = $state.raw<Connection>({ state: "connecting" });
+  connection = $state.raw<Connection>({ state: "connecting", gap: null });
   run = $state.raw<Run | null>(null);
   timeline = $state.raw<Timeline | null>(null);
   problem = $state.raw<Problem | null>(null);
   children = $state.raw<Run[]>([]);
   #firstTree: SpanTree | null = null;
   readonly #order = new RunOrder();
-  #source: Source | null = null;
+  #stream: EventStream | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   readonly #leases = new LeaseWatch(() => this.#look());
@@ -41,14 +43,14 @@ export class RunStore {
   }
 
   start(): void {
-    const { source, stop } = follow({
-      url: () => paths.runStream(this.run_id),
+    const { stream, stop } = follow({
+      path: () => `/api/stream/runs/${this.run_id}`,
       order: this.#order,
-      take: (message) => this.view.take(message),
+      take: (received) => this.view.take(received),
       commit: () => (this.version += 1),
       changed: (connection) => this.#changed(connection),
     });
-    this.#source = source;
+    this.#stream = stream;
     this.#undo = stop;
     void this.#describe();
   }
@@ -60,7 +62,7 @@ export class RunStore {
   }
 
   retryNow(): void {
-    this.#source?.retryNow();
+    this.#stream?.retryNow();
   }
 
   get status(): RunStatus {
@@ -96,15 +98,15 @@ export class RunStore {
   async event(seq: number): Promise<RunEvent | null> {
     const bytes = this.view.bodies.get(seq);
     if (bytes !== null) return JSON.parse(bytes) as RunEvent;
-    return api.event(this.run_id, seq, this.#order.idOf(seq - 1), this.#abort.signal);
+    return eventAfter(this.run_id, this.#order.idOf(seq - 1), seq, this.#abort.signal);
   }
 
   async #describe(): Promise<void> {
     const { signal } = this.#abort;
     try {
       const [run, timeline] = await Promise.all([
-        api.run(this.run_id, signal),
-        api.timeline(this.run_id, signal),
+        runs.get(this.run_id, signal),
+        runs.timeline(this.run_id, signal),
       ]);
       if (this.timeline === null && this.view.last_seq < timeline.last_seq) {
         this.#firstTree = treeOfTimeline(timeline);
@@ -112,26 +114,26 @@ export class RunStore {
       this.run = run;
       this.timeline = timeline;
       this.#leases.watch([run]);
-      this.children = (await api.runs({ parent_run_id: this.run_id, limit: 50 }, signal)).runs;
+      this.children = (await runs.list({ parent_run_id: this.run_id, limit: 50 }, signal)).runs;
     } catch (error) {
-      if (error instanceof ApiError && !signal.aborted) this.problem = error.problem;
+      if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
     }
   }
 
   /** A heartbeat is no event: whether one is overdue, the server has to be asked. */
   async #look(): Promise<void> {
     try {
-      const run = await api.run(this.run_id, this.#abort.signal);
+      const run = await runs.get(this.run_id, this.#abort.signal);
       this.run = run;
     } catch (error) {
-      if (!(error instanceof ApiError)) throw error;
+      if (!(error instanceof RunreelError)) throw error;
     }
     if (!isTerminal(this.status) && this.run !== null) this.#leases.watch([this.run]);
   }
 
   #changed(connection: Connection): void {
     this.connection = connection;
-    if (connection.state === "refused") this.problem = connection.problem;
+    if (connection.state === "failed") this.problem = connection.error.problem;
     // The feed carries the spans; the sums and the run's result are worth one more look at the end.
     const isOver = connection.state === "ended" && !isTerminal(this.run?.status ?? "");
     if (isOver) void this.#describe();

@@ -1,11 +1,20 @@
-import { api, ApiError, paths, type Query } from "../api/client";
-import { isTerminal, type Problem, type Run, type RunEvent } from "../api/types";
-import { statusAfter } from "./fold";
+import {
+  FeedOrder,
+  isEvent,
+  RunreelError,
+  withQuery,
+  type Connection,
+  type EventStream,
+  type Problem,
+  type Query,
+  type Received,
+  type Run,
+  type RunEvent,
+} from "@runreel/client";
+import { isTerminal, statusAfter } from "@runreel/client/fold";
+import { runs } from "../api/client";
 import { follow } from "./follower";
-import type { FeedMessage } from "./frames";
 import { LeaseWatch } from "./lease";
-import { FeedOrder } from "./order";
-import type { Connection, Source } from "./source";
 
 /** What an event says about its run's row. A pure function: `null` when the row already knows more. */
 export function runAfter(run: Run, event: RunEvent): Run | null {
@@ -40,11 +49,11 @@ export class RunsStore {
   next_cursor = $state.raw<string | null>(null);
   loaded = $state(false);
   problem = $state.raw<Problem | null>(null);
-  connection = $state.raw<Connection>({ state: "connecting" });
+  connection = $state.raw<Connection>({ state: "connecting", gap: null });
   #filter: Query;
   readonly #changes = new Map<string, Run>();
   #byId = new Map<string, Run>();
-  #source: Source | null = null;
+  #stream: EventStream | null = null;
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   #relisting: ReturnType<typeof setTimeout> | null = null;
@@ -60,19 +69,19 @@ export class RunsStore {
   }
 
   start(): void {
-    const { source, stop } = follow({
-      url: (cursor) =>
-        paths.allRunsStream({
+    const { stream, stop } = follow({
+      path: (cursor) =>
+        withQuery("/api/stream/runs", {
           tokens: "false",
           role: this.#filter["role"] ?? null,
           tail: cursor === null ? 0 : null,
         }),
       order: new FeedOrder(),
-      take: (message) => this.#take(message),
+      take: (received) => this.#take(received),
       commit: () => this.#commit(),
       changed: (connection) => this.#changed(connection),
     });
-    this.#source = source;
+    this.#stream = stream;
     this.#undo = stop;
   }
 
@@ -84,7 +93,7 @@ export class RunsStore {
   }
 
   retryNow(): void {
-    this.#source?.retryNow();
+    this.#stream?.retryNow();
   }
 
   /** Another filter; the rows stay until the new ones are here. Routers have a stream that others are not in. */
@@ -106,14 +115,13 @@ export class RunsStore {
 
   #changed(connection: Connection): void {
     this.connection = connection;
-    if (connection.state === "refused") this.problem = connection.problem;
+    if (connection.state === "failed") this.problem = connection.error.problem;
   }
 
-  #take(message: FeedMessage): void {
+  #take({ event }: Received): void {
     // After a (re)connect the list is read once the feed stands at its end.
-    if (message.kind === "caught_up" || message.kind === "gap") return this.#relist(0);
-    if (message.kind !== "event") return;
-    const { event } = message;
+    if (event.type === "stream.caught_up" || event.type === "stream.gap") return this.#relist(0);
+    if (!isEvent(event)) return;
     const run = this.#changes.get(event.run_id) ?? this.#byId.get(event.run_id);
     if (run === undefined) return this.#relistFor(event);
     const next = runAfter(run, event);
@@ -151,7 +159,7 @@ export class RunsStore {
     const listing = this.#listings;
     this.#lists += 1;
     try {
-      const page = await api.runs({ ...this.#filter, limit: page_runs, cursor }, signal);
+      const page = await runs.list({ ...this.#filter, limit: page_runs, cursor }, signal);
       if (listing !== this.#listings) return;
       // What the feed has told meanwhile is newer than the page.
       const fresh = page.runs.map((run) =>
@@ -164,7 +172,7 @@ export class RunsStore {
       this.loaded = true;
       this.problem = null;
     } catch (error) {
-      if (error instanceof ApiError && !signal.aborted) this.problem = error.problem;
+      if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
     } finally {
       this.#lists -= 1;
     }

@@ -1,5 +1,5 @@
 import { describe, expect, test } from "vitest";
-import type { RunEvent } from "../api/types";
+import type { RunEvent } from "@runreel/client";
 import { atMs } from "./read";
 import { Spans, treeOfTimeline } from "./spans";
 import { atAfter, event, inSpan, run_id, timeline, timelineSpan } from "./testing";

@@ -1,5 +1,6 @@
-import type { RunEvent, SpanStatus, Timeline } from "../api/types";
-import { atMs, familyOf, fields, textOf, verbOf } from "./read";
+import type { RunEvent, SpanStatus, Timeline } from "@runreel/client";
+import { familyOf, fields, textOf } from "@runreel/client/fold";
+import { atMs, verbOf } from "./read";
 import { SpanTree, type NewSpan, type Span } from "./tree";
 
 /** A stretch in which the run waited; `to_ms` is null while it still does. */

@@ -1,5 +1,12 @@
-import type { DeltaEvent, RunEvent, Timeline, TimelineSpan, TimelineSummary } from "../api/types";
-import type { FeedMessage } from "./frames";
+import type {
+  Control,
+  Received,
+  RunEvent,
+  Snapshot,
+  Timeline,
+  TimelineSpan,
+  TimelineSummary,
+} from "@runreel/client";
 
 /** Builders for the tests beside this folder's code. */
 export const run_id = "0195f3a0-0000-7000-8000-000000000001";
@@ -11,7 +18,9 @@ export const atAfter = (ms: number): string => {
   return new Date(start_ms + whole).toISOString().replace("Z", `${micros}Z`);
 };
 
-export function event(seq: number, type: string, over: Partial<RunEvent> & { ms?: number } = {}): RunEvent {
+type Over = Partial<Omit<RunEvent, "payload">> & { ms?: number; payload?: unknown };
+
+export function event(seq: number, type: string, over: Over = {}): RunEvent {
   const { ms, ...fields } = over;
   return {
     run_id,
@@ -23,12 +32,7 @@ export function event(seq: number, type: string, over: Partial<RunEvent> & { ms?
     at: atAfter(ms ?? seq * 10),
     payload: {},
     ...fields,
-  };
-}
-
-export function delta(span_id: string, offset: number, text: string, type = "message.delta"): DeltaEvent {
-  const { seq: _, ...rest } = event(0, type, { span_id });
-  return { ...rest, seq: null, payload: { text, offset } };
+  } as RunEvent;
 }
 
 /** An event's place in the tree; on the wire, what is not set is left out. */
@@ -67,17 +71,9 @@ export const timeline = (last_seq: number, spans: TimelineSpan[]): Timeline => (
   summary: noSums,
 });
 
-export const told = (from: RunEvent): FeedMessage => ({
-  kind: "event",
-  event: from,
-  id: String(from.seq),
-  bytes: JSON.stringify(from),
+/** As a stream hands it on. */
+export const told = (event: RunEvent | Snapshot | Control): Received => ({
+  event,
+  id: "seq" in event ? String(event.seq) : null,
+  data: JSON.stringify(event),
 });
-
-/** A frame as the server writes it. */
-export function frame(type: string, data: unknown, id?: string | number): string {
-  const head = id === undefined ? "" : `id: ${id}\n`;
-  return `${head}event: ${type}\ndata: ${JSON.stringify(data)}\n\n`;
-}
-
-export const eventFrame = (from: RunEvent): string => frame(from.type, from, from.seq);

@@ -1,4 +1,4 @@
-import type { SpanStatus } from "../api/types";
+import type { SpanStatus } from "@runreel/client";
 
 /** A bar of the waterfall. Times are milliseconds since the epoch; `end_ms` is null while it runs. */
 export interface Span {

@@ -1,5 +1,5 @@
+import type { EventStream } from "@runreel/client";
 import { afterEach, beforeEach, expect, test, vi } from "vitest";
-import type { Source } from "./source";
 import { followVisibility, hiddenTab_ms } from "./visibility";
 
 const page = Object.assign(new EventTarget(), { visibilityState: "visible" });
@@ -16,7 +16,7 @@ beforeEach(() => {
   vi.stubGlobal("document", page);
   vi.stubGlobal("window", new EventTarget());
   vi.clearAllMocks();
-  undo = followVisibility(source as unknown as Source);
+  undo = followVisibility(source as unknown as EventStream);
 });
 afterEach(() => {
   undo();

@@ -1,4 +1,4 @@
-import type { Token } from "../api/types";
+import type { Token } from "@runreel/client";
 import { ago, until } from "../ui/format";
 
 const day_ms = 86_400_000;

@@ -1,4 +1,4 @@
-import type { Connection } from "../feed/source";
+import type { Connection } from "@runreel/client";
 
 /** The pill's words. `word` changes rarely and is announced; `text` may count down and is not. */
 export interface Pill {
@@ -26,9 +26,10 @@ export function pillOf(connection: Connection, facts: PillFacts): Pill {
   switch (connection.state) {
     case "live":
       return pill("good", "Live");
+    case "idle":
     case "connecting":
       return pill("busy", "Connecting");
-    case "catching_up": {
+    case "catching-up": {
       const percent = facts.progress === null ? null : Math.floor(facts.progress * 100);
       return pill("busy", "Catching up", percent === null ? "Catching up" : `Catching up ${percent} %`);
     }
@@ -40,8 +41,9 @@ export function pillOf(connection: Connection, facts: PillFacts): Pill {
     case "paused":
       return pill("calm", "Paused");
     case "ended":
+    case "closed":
       return pill("calm", "Ended");
-    case "refused":
+    case "failed":
       return pill("bad", "Refused");
   }
 }

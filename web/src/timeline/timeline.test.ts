@@ -122,16 +122,23 @@ describe("the connection pill", () => {
   const facts = { now_ms: 1000, isOnline: true, progress: null };
 
   test("counts down to the next attempt", () => {
-    const pill = pillOf({ state: "reconnecting", retryAt: 3400, attempt: 2 }, facts);
+    const pill = pillOf(
+      { state: "reconnecting", retryAt: 3400, attempt: 2, error: undefined, gap: null },
+      facts,
+    );
     expect(pill).toMatchObject({ word: "Reconnecting", text: "Reconnecting in 3 s", canRetry: true });
   });
 
   test("says offline when the browser knows it", () => {
     const offline = { ...facts, isOnline: false };
-    expect(pillOf({ state: "reconnecting", retryAt: 0, attempt: 1 }, offline).word).toBe("Offline");
+    expect(
+      pillOf({ state: "reconnecting", retryAt: 0, attempt: 1, error: undefined, gap: null }, offline).word,
+    ).toBe("Offline");
   });
 
   test("tells how far a replay is", () => {
-    expect(pillOf({ state: "catching_up" }, { ...facts, progress: 0.689 }).text).toBe("Catching up 68 %");
+    expect(pillOf({ state: "catching-up", gap: null }, { ...facts, progress: 0.689 }).text).toBe(
+      "Catching up 68 %",
+    );
   });
 });

@@ -1,5 +1,5 @@
-import type { DeltaEvent, RunEvent, Snapshot } from "../api/types";
-import { familyOf, messageText } from "./read";
+import type { DeltaEvent, RunEvent, Snapshot } from "./events.js";
+import { familyOf, fields, messageText, textOf } from "./read.js";
 
 /** A text of the run: streaming, or as its durable event has it. */
 export interface SpanText {
@@ -48,7 +48,7 @@ export class Texts {
 
   snapshot(snapshot: Snapshot): void {
     if (this.#isDone(snapshot.span_id)) return;
-    const into = this.#opened(snapshot.span_id, snapshot.type ?? "message.delta", snapshot);
+    const into = this.#opened(snapshot.span_id, snapshot.delta_type, snapshot);
     into.text = snapshot.text;
     into.chars = snapshot.offset;
     // A bounded snapshot may begin later than the text does.
@@ -69,11 +69,10 @@ export class Texts {
     if (event.span_id) this.open.delete(event.span_id);
     const text = messageText(event.payload) ?? streamed?.text ?? null;
     if (text === null) return;
-    const role = (event.payload as { role?: unknown } | null)?.role;
     this.done.push({
       span_id: event.span_id ?? `#${event.seq}`,
       family,
-      role: typeof role === "string" ? role : event.role,
+      role: textOf(fields(event.payload)["role"]) ?? event.role,
       agent: event.agent ?? null,
       text,
       chars: charCount(text),

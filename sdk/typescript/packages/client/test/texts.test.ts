@@ -1,8 +1,9 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { delta, event, run_id } from "./testing";
-import { charCount, firstChars, Texts } from "./texts";
+import { delta, event, run_id } from "./frames.js";
+import { charCount, firstChars, Texts } from "../src/texts.js";
 
+const snapshot = { type: "message.snapshot", delta_type: "message.delta", run_id, span_id: "m1" } as const;
 const open = (texts: Texts, span_id = "m1") => texts.open.get(span_id);
 
 describe("streaming texts", () => {
@@ -41,7 +42,7 @@ describe("streaming texts", () => {
   test("a snapshot replaces what is known and the next delta follows it", () => {
     const texts = new Texts();
     texts.delta(delta("m1", 0, "old"));
-    texts.snapshot({ run_id, span_id: "m1", type: "message.delta", text: "all so far", offset: 10 });
+    texts.snapshot({ ...snapshot, text: "all so far", offset: 10 });
     texts.delta(delta("m1", 10, "!"));
     expect(open(texts)).toMatchObject({ text: "all so far!", hole: false });
   });
@@ -50,7 +51,7 @@ describe("streaming texts", () => {
     const texts = new Texts();
     texts.event(event(1, "message.completed", { span_id: "m1", payload: { text: "done" } }));
     texts.delta(delta("m1", 0, "do"));
-    texts.snapshot({ run_id, span_id: "m1", text: "do", offset: 2 });
+    texts.snapshot({ ...snapshot, text: "do", offset: 2 });
     expect(texts.open.size).toBe(0);
     expect(texts.done).toHaveLength(1);
   });

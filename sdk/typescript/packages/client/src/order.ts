@@ -1,4 +1,4 @@
-import type { RunEvent } from "../api/types";
+import type { RunEvent } from "./events.js";
 
 export type Taken = "new" | "seen" | "hole";
 
@@ -11,16 +11,26 @@ export interface Order {
   take(event: RunEvent, id: string | null): Taken;
   /** The server said that everything before `seq` is gone; the next event may be `seq`. */
   skipTo(seq: number): void;
-  /** A replay without events still moves the cursor of a feed. */
-  moveTo(cursor: string): void;
+  /** Everything stored was read: up to a seq in a run, up to a cursor in a feed. */
+  caughtUp(last_seq: number | null, cursor: string | null): void;
 }
 
-/** One run: seq 1, 2, 3 …, each exactly once, nothing skipped. */
+/**
+ * One run: seq 1, 2, 3 …, each exactly once, nothing skipped. `after` is the id it begins after. A `sparse` one gets only
+ * some of the events (of certain types, or the last so many), so that nothing can be told from a missing seq.
+ */
 export class RunOrder implements Order {
-  #last = 0;
-  #cursor: string | null = null;
+  #last: number;
+  #cursor: string | null;
+  readonly #isSparse: boolean;
   /** From which seq on ids end in which tag: a log that was set back continues as another history. */
   readonly #tags: { from: number; tag: string }[] = [];
+
+  constructor(after: string | null = null, isSparse = false) {
+    this.#cursor = after;
+    this.#last = Number.parseInt(after ?? "0", 10) || 0;
+    this.#isSparse = isSparse;
+  }
 
   get cursor(): string | null {
     return this.#cursor;
@@ -28,7 +38,7 @@ export class RunOrder implements Order {
 
   take(event: RunEvent, id: string | null): Taken {
     if (event.seq <= this.#last) return "seen";
-    if (event.seq > this.#last + 1) return "hole";
+    if (event.seq > this.#last + 1 && !this.#isSparse) return "hole";
     this.#last = event.seq;
     this.#cursor = id === null || id === "" ? String(event.seq) : id;
     const tag = this.#cursor.slice(String(event.seq).length);
@@ -45,8 +55,11 @@ export class RunOrder implements Order {
     this.#last = Math.max(this.#last, seq - 1);
   }
 
-  moveTo(): void {
-    // A run's cursor is the id of its last event; `take` alone moves it.
+  caughtUp(last_seq: number | null): void {
+    // Otherwise `take` alone moves the cursor. A tail that had nothing to show would begin at a later end after a cut.
+    if (!this.#isSparse || last_seq === null || last_seq <= this.#last) return;
+    this.#last = last_seq;
+    this.#cursor = this.idOf(last_seq);
   }
 }
 
@@ -58,8 +71,12 @@ const feedRunsMax = 10_000;
  * hence no hole can be told from here; a seq that was seen is still never handed on twice.
  */
 export class FeedOrder implements Order {
-  #cursor: string | null = null;
+  #cursor: string | null;
   readonly #lastSeq = new Map<string, number>();
+
+  constructor(after: string | null = null) {
+    this.#cursor = after;
+  }
 
   get cursor(): string | null {
     return this.#cursor;
@@ -79,7 +96,7 @@ export class FeedOrder implements Order {
     // A gap in a feed belongs to one run of many and does not move the cursor.
   }
 
-  moveTo(cursor: string): void {
-    this.#cursor = cursor;
+  caughtUp(_: number | null, cursor: string | null): void {
+    this.#cursor = cursor ?? this.#cursor;
   }
 }

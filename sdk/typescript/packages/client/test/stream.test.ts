@@ -1,9 +1,11 @@
 import fc from "fast-check";
 import { afterEach, beforeEach, describe, expect, test, vi } from "vitest";
-import type { FeedMessage } from "./frames";
-import { FeedOrder, RunOrder } from "./order";
-import { Source, sourceLimits, type Connection } from "./source";
-import { event, eventFrame, frame } from "./testing";
+import { RunreelError } from "../src/errors.js";
+import { isEvent, type StreamEvent } from "../src/events.js";
+import { FeedOrder, RunOrder } from "../src/order.js";
+import type { Connection } from "../src/status.js";
+import { EventStream, holes_max, idle_ms } from "../src/stream.js";
+import { event, eventFrame, frame } from "./frames.js";
 
 type Answer = (request: { cursor: string | null; signal: AbortSignal }) => Response;
 
@@ -32,34 +34,36 @@ const events = (from: number, to: number): string[] =>
 
 const end = (last_seq: number) => frame("stream.end", { status: "completed", last_seq });
 
-/** Runs a source over scripted answers, one per connection; the last one is repeated. */
+/** Reads a stream over scripted answers, one per connection; the last one is repeated. */
 function follow(answers: Answer[], order = new RunOrder() as RunOrder | FeedOrder) {
   const cursors: (string | null)[] = [];
   const seqs: number[] = [];
-  const messages: FeedMessage[] = [];
+  const messages: StreamEvent[] = [];
   const connections: Connection[] = [];
-  const source = new Source({
-    url: () => "/api/stream/runs/x",
+  const stream = new EventStream({
     order,
-    headers: () => ({ authorization: "Bearer t" }),
     random: () => 0,
-    fetch: async (_url, init) => {
-      const cursor = new Headers(init?.headers).get("last-event-id");
-      const signal = init?.signal as AbortSignal;
+    open: async (_, init) => {
+      const cursor = new Headers(init.headers).get("last-event-id");
+      const signal = init.signal as AbortSignal;
       cursors.push(cursor);
       const answer = answers[Math.min(cursors.length, answers.length) - 1] as Answer;
-      const response = answer({ cursor, signal });
-      return abortable(response, signal);
+      return abortable(answer({ cursor, signal }), signal);
     },
-    deliver(batch) {
-      messages.push(...batch);
-      for (const each of batch) if (each.kind === "event") seqs.push(each.event.seq);
-    },
-    changed: (connection) => connections.push(connection),
   });
-  source.start();
+  stream.status.subscribe(() => connections.push(stream.status.getSnapshot()));
+  const read = async () => {
+    for await (const each of stream) {
+      messages.push(each);
+      if (isEvent(each)) seqs.push(each.seq);
+    }
+  };
+  const result = read().then(
+    () => null,
+    (error: unknown) => error,
+  );
   const states = () => connections.map((connection) => connection.state);
-  return { source, cursors, seqs, messages, connections, states };
+  return { stream, cursors, seqs, messages, connections, states, result };
 }
 
 /** The real `fetch` breaks the body when its signal is aborted. */
@@ -131,7 +135,7 @@ describe("following a stream", () => {
     const run = follow([() => stream([...events(1, 1), frame("stream.caught_up", { last_seq: 1 })], "open")]);
     await settle();
     expect(run.states().at(-1)).toBe("live");
-    run.source.stop();
+    run.stream.close();
   });
 
   test("the server's retry time is the base of the back-off", async () => {
@@ -140,17 +144,17 @@ describe("following a stream", () => {
     const waiting = run.connections.find((connection) => connection.state === "reconnecting");
     // The random part is 0 here, so this is the floor.
     expect(waiting).toMatchObject({ attempt: 1, retryAt: Date.now() + 250 });
-    run.source.stop();
+    run.stream.close();
   });
 
   test.each([401, 403, 404, 409])("%i is final and is told with the server's words", async (status) => {
     const run = follow([() => problem(status)]);
     await settle(60_000);
     expect(run.cursors).toHaveLength(1);
-    expect(run.connections.at(-1)).toEqual({
-      state: "refused",
-      problem: { title: "No", code: "no", detail: "because", status },
-    });
+    const error = await run.result;
+    expect(error).toBeInstanceOf(RunreelError);
+    expect(error).toMatchObject({ code: "no", status, message: "because" });
+    expect(run.connections.at(-1)).toEqual({ state: "failed", error, gap: null });
   });
 
   test("503 is tried again, not before Retry-After", async () => {
@@ -170,21 +174,21 @@ describe("following a stream", () => {
 
   test("silence longer than two pings is a dead peer", async () => {
     const run = follow([() => stream(events(1, 2), "open"), () => stream([...events(3, 3), end(3)])]);
-    await settle(sourceLimits.idle_ms - 1);
+    await settle(idle_ms - 1);
     expect(run.cursors).toHaveLength(1);
     await settle(1_000);
     expect(run.seqs).toEqual([1, 2, 3]);
     expect(run.cursors).toEqual([null, "2"]);
   });
 
-  test("a paused source gives its connection back and resumes at its cursor", async () => {
+  test("a paused stream gives its connection back and resumes at its cursor", async () => {
     const run = follow([() => stream(events(1, 2), "open"), () => stream([...events(3, 3), end(3)])]);
     await settle();
-    run.source.pause();
+    run.stream.pause();
     await settle(60_000);
     expect(run.states().at(-1)).toBe("paused");
     expect(run.cursors).toHaveLength(1);
-    run.source.resume();
+    run.stream.resume();
     await settle(1_000);
     expect(run.cursors).toEqual([null, "2"]);
     expect(run.seqs).toEqual([1, 2, 3]);
@@ -193,7 +197,7 @@ describe("following a stream", () => {
   test("retry now does not wait for the back-off", async () => {
     const run = follow([() => problem(503, { "retry-after": "600" }), () => stream([end(0)])]);
     await settle(10);
-    run.source.retryNow();
+    run.stream.retryNow();
     await settle(1);
     expect(run.states().at(-1)).toBe("ended");
   });
@@ -202,7 +206,8 @@ describe("following a stream", () => {
     const gap = frame("stream.gap", { requested_after: 0, first_seq: 7 });
     const run = follow([() => stream([gap, ...events(7, 8), end(8)])]);
     await settle();
-    expect(run.messages[0]).toEqual({ kind: "gap", requested_after: 0, first_seq: 7 });
+    expect(run.messages[0]).toEqual({ type: "stream.gap", requested_after: 0, first_seq: 7 });
+    expect(run.connections.at(-1)?.gap).toMatchObject({ first_seq: 7 });
     expect(run.seqs).toEqual([7, 8]);
   });
 
@@ -210,9 +215,9 @@ describe("following a stream", () => {
     const holed = () => stream([...events(1, 2), ...events(5, 5), end(5)]);
     const run = follow([holed]);
     await settle(60_000);
-    expect(run.cursors).toEqual([null, ...Array<string>(sourceLimits.holesAtOneCursor_max - 1).fill("2")]);
-    expect(run.messages.filter((message) => message.kind === "gap")).toEqual([
-      { kind: "gap", requested_after: 2, first_seq: 5 },
+    expect(run.cursors).toEqual([null, ...Array<string>(holes_max - 1).fill("2")]);
+    expect(run.messages.filter((message) => message.type === "stream.gap")).toEqual([
+      { type: "stream.gap", requested_after: 2, first_seq: 5 },
     ]);
     expect(run.seqs).toEqual([1, 2, 5]);
   });
@@ -223,7 +228,7 @@ describe("following a stream", () => {
       () => stream([end(1)]),
     ]);
     await settle(1_000);
-    expect(run.messages[1]).toEqual({ kind: "draining", retry_ms: 900 });
+    expect(run.messages[1]).toEqual({ type: away, retry_ms: 900 });
     expect(run.cursors).toEqual([null, "1"]);
   });
 
@@ -240,7 +245,7 @@ describe("following a stream", () => {
     await settle(1_000);
     expect(run.cursors).toEqual([null, "pAAA"]);
     expect(run.seqs).toEqual([9, 10]);
-    run.source.stop();
+    run.stream.close();
   });
 
   test("a feed without events still resumes where its replay stood", async () => {
@@ -248,7 +253,7 @@ describe("following a stream", () => {
     const run = follow([() => stream([caughtUp]), () => stream([], "open")], new FeedOrder());
     await settle(1_000);
     expect(run.cursors).toEqual([null, "pZZZ"]);
-    run.source.stop();
+    run.stream.close();
   });
 });
 
@@ -297,7 +302,7 @@ describe("whatever happens to the frames between server and page", () => {
           await settle(600_000);
           expect(run.states().at(-1)).toBe("ended");
           expect(run.seqs).toEqual(Array.from({ length: total }, (_, at) => at + 1));
-          expect(run.messages.some((message) => message.kind === "gap")).toBe(false);
+          expect(run.messages.some((message) => message.type === "stream.gap")).toBe(false);
         },
       ),
       { numRuns: 100 },

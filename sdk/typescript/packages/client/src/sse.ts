@@ -1,0 +1,48 @@
+/** A frame of an event stream: its name, the `id:` in force (null when there was none), and its data. */
+export type OnFrame = (type: string, id: string | null, data: string) => void;
+
+/**
+ * Reads `text/event-stream` by the WHATWG rules from chunks that are cut anywhere. `id` is that of the frame itself, since
+ * a frame without one cannot be resumed from. `onRetry` gets what `retry:` asks for, milliseconds.
+ */
+export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void): (chunk: string) => void {
+  let rest = "";
+  let isFirst = true;
+  let type = "";
+  let id: string | null = null;
+  let data: string[] = [];
+
+  const take = (line: string) => {
+    if (line === "") {
+      if (data.length > 0) onFrame(type || "message", id, data.join("\n"));
+      type = "";
+      id = null;
+      data = [];
+      return;
+    }
+    const colon = line.indexOf(":");
+    const name = colon < 0 ? line : line.slice(0, colon);
+    const value = colon < 0 ? "" : line.slice(line[colon + 1] === " " ? colon + 2 : colon + 1);
+    if (name === "data") data.push(value);
+    else if (name === "event") type = value;
+    else if (name === "id" && !value.includes("\0")) id = value;
+    else if (name === "retry" && /^\d+$/.test(value)) onRetry(Number(value));
+  };
+
+  return (chunk) => {
+    if (isFirst && chunk !== "") {
+      isFirst = false;
+      if (chunk.startsWith("\uFEFF")) chunk = chunk.slice(1);
+    }
+    const text = rest + chunk;
+    let from = 0;
+    // A long line arrives in many chunks: only what is new is searched. A CR at the end may have its LF in the next one.
+    const ends = /\r\n|\n|\r(?!$)/g;
+    ends.lastIndex = Math.max(0, rest.length - 1);
+    for (let end = ends.exec(text); end !== null; end = ends.exec(text)) {
+      take(text.slice(from, end.index));
+      from = ends.lastIndex;
+    }
+    rest = text.slice(from);
+  };
+}

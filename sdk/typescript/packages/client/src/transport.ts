@@ -1,0 +1,117 @@
+import { problemOf, RunreelError, unreachable } from "./errors.js";
+
+/** What goes into a query: absent, null and empty values are left out. */
+export type Query = Record<string, string | number | boolean | null | undefined>;
+
+/**
+ * A credential for `Authorization: Bearer`: an API token, a read token or a JWT. A function is asked before the first
+ * request and again when the server answered 401 to the one it gave, which it then gets as `refused`; null is none.
+ */
+export type TokenSource =
+  | string
+  | null
+  | undefined
+  | ((refused: string | null) => string | null | undefined | Promise<string | null | undefined>);
+
+export interface TransportOptions {
+  /** The server's address without a path; "" is the page's own origin. */
+  url: string;
+  token?: TokenSource;
+  /** Another `fetch`: for a proxy's agent, or for tests. */
+  fetch?: typeof fetch | undefined;
+}
+
+export interface CallOptions {
+  method?: string;
+  query?: Query;
+  /** Sent as JSON. */
+  body?: unknown;
+  headers?: Record<string, string>;
+  signal?: AbortSignal | undefined;
+}
+
+export function withQuery(path: string, query: Query = {}): string {
+  const search = new URLSearchParams();
+  for (const [name, value] of Object.entries(query)) {
+    if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
+  }
+  const text = search.toString();
+  return text === "" ? path : `${path}?${text}`;
+}
+
+/** One segment of a path. URL libraries resolve "." and "..", even where they are somebody's thread id. */
+export function segment(text: string): string {
+  return /^\.+$/.test(text) ? text.replaceAll(".", "%2E") : encodeURIComponent(text);
+}
+
+/** Requests to one server with one credential, which is renewed when it is refused. */
+export class Transport {
+  readonly #options: TransportOptions;
+  #token: string | null | undefined;
+  #asking: Promise<string | null> | null = null;
+
+  constructor(options: TransportOptions) {
+    this.#options = options;
+  }
+
+  /** The response, whatever its status. Throws what `fetch` throws, and what the source of tokens throws. */
+  async open(path: string, init: RequestInit & { headers?: Record<string, string> } = {}): Promise<Response> {
+    const { url, token } = this.#options;
+    const send = (bearer: string | null) => {
+      const headers = bearer === null ? init.headers : { ...init.headers, authorization: `Bearer ${bearer}` };
+      return (this.#options.fetch ?? fetch)(url + path, { ...init, ...(headers && { headers }) });
+    };
+    if (typeof token !== "function") return send(token ?? null);
+    const bearer = this.#token === undefined ? await this.#ask(token, null) : this.#token;
+    const response = await send(bearer);
+    if (response.status !== 401) return response;
+    // Another request may have renewed it meanwhile.
+    const renewed = this.#token !== bearer ? (this.#token ?? null) : await this.#ask(token, bearer);
+    if (renewed === bearer) return response;
+    // Its connection is free for the next one.
+    await response.body?.cancel();
+    return send(renewed);
+  }
+
+  /** A success; every other answer is a `RunreelError`. An abort throws the signal's reason. */
+  async call(path: string, options: CallOptions = {}): Promise<Response> {
+    const { method = "GET", query, body, signal } = options;
+    const headers = { accept: "application/json", ...options.headers };
+    if (body !== undefined) Object.assign(headers, { "content-type": "application/json" });
+    let response: Response;
+    try {
+      const text = body === undefined ? null : JSON.stringify(body);
+      response = await this.open(withQuery(path, query), {
+        method,
+        headers,
+        body: text,
+        signal: signal ?? null,
+      });
+    } catch (cause) {
+      signal?.throwIfAborted();
+      throw cause instanceof TypeError ? unreachable(cause) : cause;
+    }
+    if (!response.ok) throw new RunreelError(await problemOf(response));
+    return response;
+  }
+
+  /** The decoded JSON of a success. */
+  async json<T>(path: string, options?: CallOptions): Promise<T> {
+    return (await (await this.call(path, options)).json()) as T;
+  }
+
+  /** Asked for once, however many requests wait for it. */
+  #ask(
+    source: Exclude<TokenSource, string | null | undefined>,
+    refused: string | null,
+  ): Promise<string | null> {
+    this.#asking ??= (async () => {
+      try {
+        return (this.#token = (await source(refused)) ?? null);
+      } finally {
+        this.#asking = null;
+      }
+    })();
+    return this.#asking;
+  }
+}

@@ -1,0 +1,56 @@
+import { setTimeout as rest } from "node:timers/promises";
+import { Client, isEvent, type NewEvent, type RunEvent, type StreamEvent } from "@runreel/client";
+
+/** The whole log of a run, page by page: what every reader must have got. */
+export async function logOf(client: Client, run_id: string): Promise<RunEvent[]> {
+  const events: RunEvent[] = [];
+  for (let after = "0"; ;) {
+    const page = await client.runs.events(run_id, { after, limit: 1000 });
+    events.push(...page.events);
+    if (!page.has_more) return events;
+    after = page.last_id as string;
+  }
+}
+
+/** A run with so many events after its first two; the last one ends it. */
+export async function finishedRun(client: Client, count: number): Promise<string> {
+  const { run_id } = await client.runs.create({ title: "finished" });
+  const events: NewEvent[] = Array.from({ length: count }, (_, at) => ({
+    type: "log.info",
+    payload: { message: `event ${at}` },
+  }));
+  await client.runs.emit(run_id, [...events, { type: "run.completed", payload: { output: count } }]);
+  return run_id;
+}
+
+export const durable = (events: StreamEvent[]): RunEvent[] => events.filter(isEvent);
+
+/** Reads to the end. */
+export async function collect(stream: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> {
+  const events: StreamEvent[] = [];
+  for await (const event of stream) events.push(event);
+  return events;
+}
+
+/** Waits until it holds; says what it waited for. */
+export async function until(
+  what: string,
+  holds: () => boolean | Promise<boolean>,
+  within_ms = 20_000,
+): Promise<void> {
+  const deadline = Date.now() + within_ms;
+  while (!(await holds())) {
+    if (Date.now() > deadline) throw new Error(`waited in vain until ${what}`);
+    // Of the real clock, also where a test has a faked one.
+    await rest(10);
+  }
+}
+
+/** Streams that are open on the server now. */
+export async function streamsOpen(url: string): Promise<number> {
+  const text = await (await fetch(`${url}/metrics`)).text();
+  const sum = [...text.matchAll(/^runreel_streams_open(?:\{[^}]*\})? (\d+)/gm)].map((match) =>
+    Number(match[1]),
+  );
+  return sum.reduce((all, each) => all + each, 0);
+}

@@ -14,6 +14,8 @@ export interface Passed {
 /** How one answer is passed on; it is asked for each chunk. `end` ends the body as if the server had: cleanly. */
 export interface Way {
   chunk?: (data: Buffer, to: http.ServerResponse, passed: Passed) => void;
+  /** The server's answer never gets out of here, and the connection breaks. */
+  isLost?: boolean;
   /** Instead of asking the server. */
   answer?: (to: http.ServerResponse) => void;
 }
@@ -33,6 +35,7 @@ export class Proxy {
       if (how.answer) return how.answer(response);
       const { host: _, ...forwarded } = headers;
       const asked = http.request(to + path, { method, headers: forwarded }, (answer) => {
+        if (how.isLost) return void response.destroy();
         response.writeHead(answer.statusCode ?? 502, answer.headers);
         response.flushHeaders();
         answer.on("data", (data: Buffer) => {

@@ -13,7 +13,7 @@ function plain(value: unknown, depth: number): unknown {
   if (typeof value === "bigint") return String(value);
   if (typeof value !== "object" || value === null) return value;
   if (depth > depth_max) return "…";
-  if (value instanceof Error) return described(value);
+  if (value instanceof Error) return { type: clean(value.name), message: clean(value.message) };
   const told = value as { toJSON?: () => unknown };
   if (typeof told.toJSON === "function") return plain(told.toJSON(), depth + 1);
   if (value instanceof Map) value = Object.fromEntries(value);
@@ -26,13 +26,10 @@ function plain(value: unknown, depth: number): unknown {
   return Object.fromEntries(members) as unknown;
 }
 
-/** An error as `run.failed`, `tool.failed` … tell it. */
-export function described(error: unknown): { type: string; message: string } {
-  if (error instanceof Error) return { type: clean(error.name), message: clean(error.message) };
-  return {
-    type: "Error",
-    message: clean(typeof error === "string" ? error : JSON.stringify(plain(error, 0))),
-  };
+/** What failed, as `run.failed`, `tool.failed` … tell it: `{type, message}`. */
+export function described(error: unknown): unknown {
+  if (error instanceof Error) return error;
+  return { type: "Error", message: typeof error === "string" ? error : encoded(error) };
 }
 
 /** The JSON of any value; never throws. One that is too long is replaced by its beginning. */

@@ -1,0 +1,1 @@
+export { RunreelSaver, type RunreelSaverOptions } from "./saver.js";

@@ -63,7 +63,7 @@ def test_every_block_of_the_readme_works_pasted_one_after_the_other(python: Path
     # What needs an extra, and a graph or a model of the reader's, is marked so.
     blocks = re.findall(r"(<!-- not run.*?-->\n)?```python\n(.*?)```", (PACKAGE / "README.md").read_text(), re.DOTALL)
     pasted = [block for mark, block in blocks if not mark]
-    assert (len(pasted), len(blocks)) == (4, 8)
+    assert (len(pasted), len(blocks)) == (4, 10)
     said = run(python, "-W", "error", "-c", "\n".join(pasted), RUNREEL_URL=server.url).splitlines()
     assert "3 interrupt.requested" in said
     assert said[-2:] == ["7 log.info", "8 run.completed"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import time
+import uuid
 from datetime import datetime, timezone
 
 
@@ -15,6 +16,15 @@ def run_id() -> str:
     number = number & ~(0x3 << 62) | (0x2 << 62)
     text = f"{number:032x}"
     return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+
+
+def is_fresh_run_id(text: object) -> bool:
+    """Whether the server would take it as the id of a run that begins now: a UUID version 7 of this hour."""
+    try:
+        given = uuid.UUID(str(text))
+    except ValueError:
+        return False
+    return given.version == 7 and str(given) == text and abs((given.int >> 80) / 1_000 - time.time()) < 3_600
 
 
 def event_id() -> str:

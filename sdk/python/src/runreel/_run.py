@@ -179,7 +179,8 @@ class RunScope(Scope[Uploaded_co]):
         # The moment is the caller's; by the time a batch arrives it has passed.
         said["at"] = _ids.now()
         data = encoded({} if payload is None else payload)
-        optional = type == "run.interrupted"
+        # An answer through the API resumes a run as well, and may be quicker.
+        optional = type in ("run.interrupted", "run.resumed")
         size = len(data) + OVERHEAD_BYTES
         self._sender.put(Emission(self._target, type, encoded(said), data, optional, size=size))
 

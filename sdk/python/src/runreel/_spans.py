@@ -250,6 +250,8 @@ class Tool(Step[Uploaded_co]):
 class Message:
     """A message that is being written. `usage` and `model` may be set until it ends."""
 
+    _delta = "message.delta"
+
     def __init__(
         self,
         within: Scope[object],
@@ -285,7 +287,7 @@ class Message:
         if self._streamed > STREAMED_BYTES:
             return
         for begin in range(0, len(text), PIECE_CHARACTERS):
-            self._emit("message.delta", members=self._members, text=text[begin : begin + PIECE_CHARACTERS])
+            self._emit(self._delta, members=self._members, text=text[begin : begin + PIECE_CHARACTERS])
 
     def close(self, content: str | Sequence[Mapping[str, object]] | None = None) -> None:
         """Ends the message: `message.completed` with `content`, or with what was written; at most once."""
@@ -314,6 +316,18 @@ class Message:
         if self._pieces:
             payload["duration_ms"] = _milliseconds_since(self._began)
         self._emit("message.completed", payload, members=self._members)
+
+
+class Thought(Message):
+    """A model's reasoning that is being written: live deltas, then `reasoning.completed` with the whole text."""
+
+    _delta = "reasoning.delta"
+
+    def _close(self, content: str | Sequence[Mapping[str, object]] | None, error: BaseException | None) -> None:
+        if not self._closed:
+            self._closed = True
+            text = content if isinstance(content, str) else self.text
+            self._emit("reasoning.completed", {"text": text}, members=self._members)
 
 
 def question(prompt: str, details: object, expires_in: float | None, kind: str) -> dict[str, object]:

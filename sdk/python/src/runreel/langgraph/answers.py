@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Mapping
 
 from langgraph.types import Command
 
-from .. import _routes
+from .._asked import wait_until_answered
 from .._client import Client
-from .._events import Decision, Event
-from .._follow import Following
+from .._events import Decision
 from .._json import JsonValue
-from .._sync.follow import follow
-from ..errors import RunEnded
 from .spans import name_of
 
 BREAKPOINT = "breakpoint:"
-_TYPES = ("interrupt.*", "run.interrupted")
 
 
 class Answers(dict[str, Decision]):
@@ -44,46 +39,12 @@ class Answers(dict[str, Decision]):
 
 def wait_for_answers(client: Client, run_id: str, timeout: float | None) -> Answers:
     """Waits until every interrupt of the graph's last stop is answered. See `RunreelCallback`."""
-    deadline = None if timeout is None else time.monotonic() + timeout
-    asked = _Asked()
-    for event in client.events(run_id, types=_TYPES):
-        asked.take(event)
-    if asked.open:
-        following = Following(_routes.run_stream(run_id), after=asked.last_seq, types=_TYPES, tokens=False)
-        for event in follow(client._transport, following, deadline):
-            asked.take(event)
-            if not asked.open:
-                break
-        else:
-            raise RunEnded(f"run {run_id} ended before all interrupts were answered")
-    return Answers({name: asked.decisions[name] for name in asked.waiting}, asked.requests)
-
-
-class _Asked:
-    """What was asked and answered, folded from the log."""
-
-    def __init__(self) -> None:
-        self.waiting: list[str] = []
-        self.requests: dict[str, JsonValue] = {}
-        self.decisions: dict[str, Decision] = {}
-        self.last_seq = 0
-
-    @property
-    def open(self) -> bool:
-        return any(name not in self.decisions for name in self.waiting)
-
-    def take(self, event: Event) -> None:
-        self.last_seq = event.seq or self.last_seq
-        if event.type == "run.interrupted":
-            named = event.payload.get("interrupt_ids")
-            self.waiting = [name_of(str(span_id)) for span_id in named] if isinstance(named, list) else []
-        elif event.span_id is not None:
-            name = name_of(event.span_id)
-            if event.type == "interrupt.requested":
-                self.requests[name] = event.payload.get("value")
-                self.decisions.pop(name, None)
-            else:
-                self.decisions[name] = Decision(str(event.payload.get("decision")), event.payload.get("value"))
+    asked = wait_until_answered(client, run_id, timeout)
+    waiting = {name_of(span_id): span_id for span_id in asked.waiting}
+    return Answers(
+        {name: asked.decisions[span_id] for name, span_id in waiting.items()},
+        {name: asked.requests.get(span_id, {}).get("value") for name, span_id in waiting.items()},
+    )
 
 
 def _value(decision: Decision, request: JsonValue | None) -> JsonValue:

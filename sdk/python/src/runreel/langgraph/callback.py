@@ -8,6 +8,7 @@ from types import TracebackType
 from langgraph.errors import GraphDrained
 
 from .._client import Client
+from .._earlier import ENDS, found, unfinished
 from .._events import Decision
 from .._sender import OnError
 from .._settings import Verify
@@ -16,7 +17,7 @@ from ..errors import RunreelError
 from .answers import Answers, wait_for_answers
 from .messages import shown
 from .observer import Observer
-from .recording import ENDS, Recording, found, goes_on, log, unfinished
+from .recording import Recording, goes_on, log
 
 
 class RunreelCallback(Observer):

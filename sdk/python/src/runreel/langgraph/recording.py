@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import logging
-from collections.abc import Iterable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
 
-import httpx2
 from langgraph.callbacks import GraphInterruptEvent, GraphResumeEvent
 from langgraph.types import Command, Interrupt
 
 from .. import _routes
 from .._client import Client
+from .._earlier import pages, promptly
 from .._events import Event, RunRecord
-from .._http import Call, read_answer, unanswered
 from .._payload import encoded
 from .._spans import Scope
 from .._sync.run import Run
@@ -22,10 +20,6 @@ from ..errors import ApiError
 from .answers import BREAKPOINT
 from .messages import asked, parts_of, role_of, said_by_user, shown
 from .spans import Spans, name_of
-
-ENDS = ("completed", "failed", "cancelled")
-# Seconds. The graph waits meanwhile.
-PATIENCE = 2.0
 
 log = logging.getLogger("runreel")
 
@@ -58,7 +52,7 @@ class Recording:
         """A run that is there already. What it was doing is read from its log, or raises as `found`."""
         run_id = record["run_id"]
         recording = cls(client, client.attach(run_id))
-        for envelope in _pages(client, _routes.events(run_id, 0, ("step.*", "tool.*", "interrupt.*")), "events"):
+        for envelope in pages(client, _routes.events(run_id, 0, ("step.*", "tool.*", "interrupt.*")), "events"):
             recording.spans.recall(Event.of(envelope, str(envelope["seq"])))
         recording._rests = record["status"] in ("interrupted", "waiting")
         if goes_on(inputs):
@@ -78,7 +72,7 @@ class Recording:
         for interrupt_id, value in self._answers():
             try:
                 decision = "respond" if value is not None else "approve"
-                _promptly(self._client, _routes.resume(self.run_id, interrupt_id, decision, value))
+                promptly(self._client, _routes.resume(self.run_id, interrupt_id, decision, value))
                 answered = True
             except ApiError as error:
                 # Somebody else was quicker; the log says what they said.
@@ -155,44 +149,6 @@ class Recording:
             self.run.event("tool.failed", {"error": error}, span_id=span_id)
         for span_id in self.spans.paused("step"):
             self.run.event("step.failed", {"error": error}, span_id=span_id)
-
-
-def found(client: Client, run_id: str) -> RunRecord | None:
-    """The run; None when it is not there.
-
-    Raises `ConnectionFailed` when the server does not answer soon, `ApiError` when it refuses.
-    """
-    try:
-        record: RunRecord = _promptly(client, _routes.run(run_id))
-    except ApiError as error:
-        if error.code != "not_found":
-            raise
-        return None
-    return record
-
-
-def unfinished(client: Client, thread_id: str, title: str) -> RunRecord | None:
-    """The newest run of this graph on the thread; None when there is none. Raises as `found`."""
-    runs: Iterator[RunRecord] = _pages(client, _routes.runs(thread_id=thread_id), "runs")
-    return next((run for run in runs if run["title"] == title), None)
-
-
-def _pages(client: Client, first: Call, member: str) -> Iterator[Any]:
-    call: Call | None = first
-    while call is not None:
-        answer = _promptly(client, call)
-        yield from answer[member]
-        call = _routes.next_page(call, answer)
-
-
-def _promptly(client: Client, call: Call) -> Any:
-    """The answer to one attempt. A graph is not delayed for as long as the client would retry."""
-    try:
-        with client._transport.open(call, PATIENCE) as response:
-            response.read()
-    except httpx2.TransportError as error:
-        raise unanswered(call, error) from error
-    return read_answer(response)
 
 
 def goes_on(inputs: object) -> bool:

@@ -26,6 +26,8 @@ pub struct Frame {
     pub at: DateTime<Utc>,
     /// `None` for an ephemeral event.
     pub place: Option<LogPosition>,
+    /// The history it was written in, which the id of a run's frame carries.
+    pub history: Tag,
     /// The status a terminal event leaves its run in.
     pub terminal: Option<Status>,
     /// The whole frame of a run's own stream, `id:` line included.
@@ -65,6 +67,7 @@ impl Frame {
             event_id: event.event_id.clone(),
             at: event.at,
             place,
+            history,
             block: Bytes::from(block),
             event_at,
             json_at,

@@ -81,6 +81,10 @@ pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
 pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Pieces an open text is stored and read in, bytes: six times as much, if all of it is escaped, still fits a chunk.
 pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
+/// Texts that a stream for chat clients shows at a time while they are written.
+pub const LIVE_TEXTS_MAX: usize = 4;
+/// Longest position of such a stream, as text, bytes.
+pub const POSITION_BYTES_MAX: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
 /// Events one commit takes at most (a single larger request is committed alone). Whoever emits while a commit is under

@@ -3,22 +3,47 @@
 //! The rules that all protocols share are below it. Where a stream begins and whether a cursor is valid is decided in
 //! [`timeline::resume`](crate::timeline::resume); what comes next, in which order, and when a stream is over, in
 //! [`timeline::follow`](crate::timeline::follow). Credentials, bounds and the response are above it, in
-//! `http/stream.rs`.
+//! `http/stream.rs`, whose loop takes any [`Encoder`].
+//!
+//! [`sse`] passes every event on as it is. The protocols of chat clients share [`conversation`]: one translation of a
+//! run's events and tokens to the parts of a conversation, each character exactly once, and one [`position`] to resume
+//! at. Such a face is a [`Dialect`](conversation::Dialect): how each part is said in its protocol.
 //!
 //! To add a face:
 //!
-//! 1. A file here with an encoder like [`sse::Encoder`]: it takes items and returns chunks of at most
-//!    [`STREAM_CHUNK_BYTES`](crate::domain::limits::STREAM_CHUNK_BYTES). [`Frame`](crate::bus::Frame) has the event's
-//!    type, span and payload as values, so nothing is parsed again, and its envelope as shared bytes.
-//! 2. An id for the reader's position, if the protocol has one. A stream begins at
-//!    [`Follower::position`](crate::timeline::follow::Follower::position); after that the encoder advances it with each
-//!    frame it writes, because the follower is a batch ahead. The id of a run's frame carries the tag of its history; it
-//!    is in the SSE bytes only, so a second face needs it in `Frame` as a value. Hand ids to `timeline::resume` as they
-//!    are.
-//! 3. A route in `http/` that asks `timeline::resume` for the stream. The loop in `http/stream.rs` has the rest
-//!    (credential, room, ping, end) and is to take the encoder as a parameter once there are two.
-//! 4. A section in `docs/protocol.md`: what maps to what, and what is lost.
+//! 1. A file here with a dialect, or, for a protocol that is not a conversation, an [`Encoder`] like [`sse::Sse`]: it
+//!    takes items and returns chunks of about [`STREAM_CHUNK_BYTES`](crate::domain::limits::STREAM_CHUNK_BYTES).
+//!    [`Frame`](crate::bus::Frame) has the event's type, span, history and payload as values, and its envelope as shared
+//!    bytes.
+//! 2. A route in `http/` that asks `timeline::resume` for the stream and hands it to `http/stream.rs`.
+//! 3. A page in `docs/protocols/`: what maps to what, and what is lost.
 //!
 //! [`StreamItem`]: crate::timeline::follow::StreamItem
 
+use bytes::Bytes;
+
+use crate::timeline::follow::StreamItem;
+
+pub mod conversation;
+pub mod position;
 pub mod sse;
+
+/// Writes a stream in a protocol, a chunk at a time.
+pub trait Encoder: Send {
+    /// The first bytes of the response; they may be empty.
+    fn opening(&self) -> Bytes;
+
+    /// What keeps an idle connection open.
+    fn ping(&self) -> Bytes;
+
+    /// Takes the items to write next. The previous ones have been written: `chunk` has returned `None`.
+    fn take(&mut self, items: Vec<StreamItem>);
+
+    /// The next chunk; `None` when everything is written.
+    fn chunk(&mut self) -> Option<Bytes>;
+
+    /// Whether the protocol's stream is over although the run's is not.
+    fn is_over(&self) -> bool {
+        false
+    }
+}

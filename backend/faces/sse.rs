@@ -9,6 +9,7 @@ use std::vec;
 use bytes::{BufMut, Bytes, BytesMut};
 use serde_json::json;
 
+use super::Encoder;
 use crate::{
     domain::{
         cursor::FeedCursor,
@@ -19,43 +20,41 @@ use crate::{
 };
 
 /// Writes stream items as frames, a chunk at a time. In a feed it advances the cursor that is each frame's id.
-pub struct Encoder {
+pub struct Sse {
     feed: Option<FeedCursor>,
     waiting: vec::IntoIter<StreamItem>,
     /// The snapshot whose text is being written: what is left of the text, and what follows it.
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
     /// How long this reader has to wait before it reconnects.
-    pub retry_ms: u64,
+    retry_ms: u64,
 }
 
-impl Encoder {
-    /// For a stream that begins at this position.
-    pub fn at(position: &ReadPosition) -> Self {
+impl Sse {
+    /// For a stream that begins at this position, and whose reader waits this long before it reconnects.
+    pub fn at(position: &ReadPosition, retry_ms: u64) -> Self {
         let feed = match position {
             ReadPosition::Run(_) => None,
             ReadPosition::Feed(cursor) => Some(cursor.clone()),
         };
-        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms: RETRY_MS }
+        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms }
+    }
+}
+
+impl Encoder for Sse {
+    fn opening(&self) -> Bytes {
+        opening()
     }
 
-    /// The first line of a stream.
-    pub fn opening() -> Bytes {
-        Bytes::from(format!("retry: {RETRY_MS}\n\n"))
+    fn ping(&self) -> Bytes {
+        ping()
     }
 
-    /// A keep-alive comment.
-    pub fn ping() -> Bytes {
-        Bytes::from_static(b": ping\n\n")
-    }
-
-    /// Takes the items to write next. The previous ones have been written.
-    pub fn take(&mut self, signals: Vec<StreamItem>) {
+    fn take(&mut self, signals: Vec<StreamItem>) {
         debug_assert!(self.waiting.len() == 0 && self.text.is_none(), "nothing is passed over");
         self.waiting = signals.into_iter();
     }
 
-    /// The next chunk; `None` when everything is written.
-    pub fn chunk(&mut self) -> Option<Bytes> {
+    fn chunk(&mut self) -> Option<Bytes> {
         if let ([StreamItem::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
             let block = frame.block().clone();
             self.waiting = Vec::new().into_iter();
@@ -80,7 +79,9 @@ impl Encoder {
         }
         (!chunk.is_empty()).then(|| chunk.freeze())
     }
+}
 
+impl Sse {
     fn write(&mut self, chunk: &mut BytesMut, signal: &StreamItem) {
         match signal {
             StreamItem::Frame(frame) => match (&mut self.feed, frame.place) {
@@ -134,6 +135,16 @@ impl Encoder {
 fn put_escaped(chunk: &mut BytesMut, text: &str) {
     let quoted = json!(text).to_string();
     chunk.put_slice(&quoted.as_bytes()[1..quoted.len() - 1]);
+}
+
+/// The first line of a stream.
+pub fn opening() -> Bytes {
+    Bytes::from(format!("retry: {RETRY_MS}\n\n"))
+}
+
+/// A keep-alive comment.
+pub fn ping() -> Bytes {
+    Bytes::from_static(b": ping\n\n")
 }
 
 /// Everything sent to a reader that has to come back later. `EventSource` reads line one, others the frame.

@@ -23,7 +23,10 @@ use crate::{
         limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS, STREAM_FREE_BYTES},
         principal::{OwnerId, Scope},
     },
-    faces::sse::{Encoder, sent_away},
+    faces::{
+        Encoder,
+        sse::{Sse, sent_away},
+    },
     paced::Outflow,
     quota::{Full, Share},
     store::feed,
@@ -70,7 +73,7 @@ impl Asked {
 }
 
 /// Why a stream is not opened.
-enum Refused {
+pub(super) enum Refused {
     Problem(Box<Problem>),
     /// `EventSource` never retries after a status other than 200, so a full server opens a stream that says when to.
     Later(Box<Response>),
@@ -92,7 +95,7 @@ impl IntoResponse for Refused {
 }
 
 /// A share for one more stream.
-fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share, Refused> {
+pub(super) fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share, Refused> {
     server.streams.try_take(owner, 1).map_err(|full| {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !accepts.contains("text/event-stream") {
@@ -107,7 +110,7 @@ fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share,
 }
 
 /// A different delay for each reader, so that they do not all reconnect at once.
-fn jitter(server: &Server, range: Range<u64>) -> u64 {
+pub(super) fn jitter(server: &Server, range: Range<u64>) -> u64 {
     let (_, random) = server.timeline.ids().uuid().as_u64_pair();
     range.start + random % (range.end - range.start)
 }
@@ -227,15 +230,23 @@ async fn many(
 
 fn respond(server: &Server, caller: &Caller, connection: (Share, Outflow), resumed: Resumed) -> Response {
     match resumed {
-        Resumed::Stream(follower) => stream(server, caller, connection, *follower),
+        Resumed::Stream(follower) => {
+            let encoder = Sse::at(follower.position(), jitter(server, DRAINED_RETRY_MS));
+            stream(server, caller, connection, *follower, encoder)
+        }
         Resumed::Ended => StatusCode::NO_CONTENT.into_response(),
     }
 }
 
-/// Turns a follower into a response that ends when the follower, the credential or the server does.
-fn stream(server: &Server, caller: &Caller, (place, outflow): (Share, Outflow), mut follower: Follower) -> Response {
-    let mut encoder = Encoder::at(follower.position());
-    encoder.retry_ms = jitter(server, DRAINED_RETRY_MS);
+/// Turns a follower into a response in a protocol, which ends when the follower, the protocol, the credential or the
+/// server does.
+pub(super) fn stream(
+    server: &Server,
+    caller: &Caller,
+    (place, outflow): (Share, Outflow),
+    mut follower: Follower,
+    mut encoder: impl Encoder + 'static,
+) -> Response {
     let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
     let watched = token_id.map(|token| server.revocations.watch(token));
     let clock = server.timeline.clock().clone();
@@ -244,7 +255,7 @@ fn stream(server: &Server, caller: &Caller, (place, outflow): (Share, Outflow), 
     let close = OnDrop(move || open.decrement(1.0));
     let chunks = async_stream::stream! {
         let (_place, _close, mut unflushed) = (place, close, 0);
-        yield Ok::<Bytes, std::convert::Infallible>(Encoder::opening());
+        yield Ok::<Bytes, std::convert::Infallible>(encoder.opening());
         loop {
             let left = expires_at.map(|expires_at| (expires_at - clock.now()).to_std().unwrap_or_default());
             if left == Some(Duration::ZERO) {
@@ -262,6 +273,9 @@ fn stream(server: &Server, caller: &Caller, (place, outflow): (Share, Outflow), 
                     unflushed = 0;
                 }
                 continue;
+            }
+            if encoder.is_over() {
+                return;
             }
             let ping = Duration::from_millis(PING_MS);
             let patience = left.map_or(ping, |left| left.min(ping));
@@ -282,7 +296,7 @@ fn stream(server: &Server, caller: &Caller, (place, outflow): (Share, Outflow), 
                     None => return,
                 },
                 () = revoked => return,
-                () = tokio::time::sleep(patience) => yield Ok(Encoder::ping()),
+                () = tokio::time::sleep(patience) => yield Ok(encoder.ping()),
             }
         }
     };

@@ -1,0 +1,391 @@
+//! One translation of a run's stream to the parts of a conversation, for every protocol of chat clients.
+//!
+//! The log holds a message whole, in its durable event, and the stream also has its tokens. A chat client wants each
+//! character once, in order, as early as possible. [`Conversation`] keeps that promise for all such protocols, and a
+//! [`Dialect`] says each [`Part`] in one of them.
+//!
+//! - A text is shown while it is written ([`texts`]) if it begins, or is caught up with, while there is room. When its
+//!   durable event comes, only the missing rest is sent. Other texts are shown whole with their durable event.
+//! - Tokens that do not continue what was sent are not shown. A durable text that does not begin with what was sent is
+//!   [`Part::Replaced`].
+//! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
+//!   said of an event depends only on the event, on the position, and on earlier events.
+//!
+//! Start reading at [`Conversation`], which numbers what the dialect says; `event.rs` reads the log's events.
+
+mod event;
+mod texts;
+
+use std::{sync::Arc, vec};
+
+use bytes::{Bytes, BytesMut};
+
+pub use self::{
+    event::{Event, What},
+    texts::Text,
+};
+use super::{
+    Encoder,
+    position::{Kind, Live, OPENED, Position, WHOLE},
+    sse,
+};
+use crate::{
+    bus::Frame,
+    domain::{id::Seq, limits::STREAM_CHUNK_BYTES, run::Status},
+    timeline::follow::StreamItem,
+};
+
+/// The number of a durable text among what is said of its event; its opening is before it, its end after it.
+const TEXT: u8 = 15;
+/// The first number of what is said of an event after the texts that it cuts off.
+const OWN: u8 = 16;
+
+/// One part of a conversation.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// A text begins. Its role is `assistant` as long as its durable event does not say otherwise.
+    Opened(&'a Text),
+    /// The text goes on.
+    Delta(&'a Text, &'a str),
+    /// The text is this, and what was sent of it is not how it begins.
+    Replaced(&'a Text, &'a str),
+    /// The text is complete. `None`: it was cut off, by the run's end or by an interrupt.
+    Closed(&'a Text, Option<&'a Event>),
+    /// A durable event that is not a text.
+    Event(&'a Event),
+    /// Everything stored has been said. It comes once.
+    CaughtUp,
+    /// Events after the position were deleted.
+    Gap,
+    /// The run has ended, and all of it was said.
+    Ended(Status),
+    /// The reader has to reconnect after this time, because the server shuts down or the log was set back.
+    SentAway { retry_ms: u64 },
+}
+
+/// How the parts of a conversation are said in a protocol.
+pub trait Dialect: Send {
+    /// One event of the protocol.
+    type Said: Send;
+
+    /// Appends the protocol's events for a part: for an opening at most 14, for a delta and a replacement at most one,
+    /// for an end and for any other event at most 14. What is said of a part may depend on the parts before it.
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<Self::Said>);
+
+    /// Writes an event. `at` is the position after it; `None` where no reader can resume.
+    fn write(&mut self, chunk: &mut BytesMut, said: Self::Said, at: Option<&Position>);
+
+    /// Whether nothing more is to be said, although the run has not ended.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// The first bytes of the response.
+    fn opening(&self) -> Bytes {
+        sse::opening()
+    }
+
+    /// What keeps an idle connection open.
+    fn ping(&self) -> Bytes {
+        sse::ping()
+    }
+}
+
+/// Which texts are shown while they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// How many at a time; at most [`LIVE_TEXTS_MAX`](crate::domain::limits::LIVE_TEXTS_MAX), and 1 for positions that
+    /// are numbers.
+    pub texts_max: usize,
+    pub reasoning: bool,
+}
+
+/// Translates a run's stream, from a position on.
+pub struct Conversation<D: Dialect> {
+    dialect: D,
+    shown: Shown,
+    retry_ms: u64,
+    waiting: vec::IntoIter<StreamItem>,
+    /// The text so far that is being written.
+    catching_up: Option<CatchingUp>,
+    /// Where the reader is.
+    at: Position,
+    texts: texts::Texts,
+    /// What the dialect said last, until it is written.
+    said: Vec<D::Said>,
+    /// What is stored is read to know the state and not said, up to the end of what is stored.
+    is_joining: bool,
+    chunk: BytesMut,
+}
+
+impl<D: Dialect> Conversation<D> {
+    /// Says what follows a position. The follower may begin at the position's [`cursor`](Position::cursor) or anywhere
+    /// before it: the dialect is told what lies between, and it is not said again.
+    pub fn new(dialect: D, at: Position, shown: Shown, retry_ms: u64) -> Self {
+        Self {
+            texts: texts::Texts::new(at.live.len()),
+            dialect,
+            shown,
+            retry_ms,
+            waiting: Vec::new().into_iter(),
+            catching_up: None,
+            at,
+            said: Vec::new(),
+            is_joining: false,
+            chunk: BytesMut::new(),
+        }
+    }
+
+    /// Joins in the middle: says nothing before [`Part::CaughtUp`], at which the dialect tells what it has learnt.
+    #[must_use]
+    pub fn joining(self) -> Self {
+        Self { is_joining: true, ..self }
+    }
+
+    fn hear(&mut self, item: &StreamItem) {
+        match item {
+            StreamItem::Frame(frame) if frame.place.is_some() => self.durable(frame),
+            StreamItem::Frame(frame) => self.token(frame),
+            StreamItem::Snapshot(open) => {
+                let Some(kind) = texts::kind_of(&open.event_type) else { return };
+                self.catch_up(Text::new(open.span_id.clone(), kind), || open.pieces());
+            }
+            StreamItem::CaughtUp { .. } => {
+                self.is_joining = false;
+                self.note(&Part::CaughtUp);
+            }
+            StreamItem::Gap { .. } => self.note(&Part::Gap),
+            StreamItem::End { status, .. } => self.note(&Part::Ended(*status)),
+            StreamItem::Reset | StreamItem::Draining => self.note(&Part::SentAway { retry_ms: self.retry_ms }),
+        }
+    }
+
+    /// A part that is not an event: the last of what is said of it has the position that was reached.
+    fn note(&mut self, part: &Part<'_>) {
+        self.dialect.say(part, &mut self.said);
+        let last = self.said.len().saturating_sub(1);
+        let at = (self.at.seq > Seq::ZERO).then_some(&self.at);
+        for (index, said) in self.said.drain(..).enumerate() {
+            self.dialect.write(&mut self.chunk, said, at.filter(|_| index == last));
+        }
+    }
+
+    fn token(&mut self, frame: &Frame) {
+        let (Some(kind), Some(span)) = (texts::kind_of(&frame.event_type), &frame.span_id) else { return };
+        let Some((offset, piece)) = event::token(&frame.payload()) else { return };
+        let text = Text { parent: frame.parent_span_id.clone(), ..Text::new(span.clone(), kind) };
+        let Some(index) = self.live(&text, offset == 0 && !piece.is_empty()) else { return };
+        if !self.texts.is_whole(index) {
+            return;
+        }
+        if offset != self.at.live[index].chars() {
+            // Tokens are missing, or the server has started over: the rest comes with the durable event.
+            self.texts.give_up(index);
+            return;
+        }
+        self.open(index, &text);
+        self.append(index, &text, &piece);
+    }
+
+    /// Shows what follows in the text so far of a span, as its pieces are asked for.
+    fn catch_up<P: Iterator<Item = String> + Send + 'static>(&mut self, text: Text, pieces: impl Fn() -> P) {
+        let is_empty = pieces().next().is_none();
+        let Some(index) = self.live(&text, !is_empty) else { return };
+        let Some(rest) = self.at.live[index].rest(pieces()).filter(|_| self.texts.is_whole(index)) else {
+            self.texts.give_up(index);
+            return;
+        };
+        self.open(index, &text);
+        self.catching_up = Some(CatchingUp { text, pieces: Box::new(pieces()), before: rest.bytes });
+    }
+
+    /// Says the next piece of the text that is caught up with; false if there is none.
+    fn next_piece(&mut self) -> bool {
+        let Some(catching_up) = &mut self.catching_up else { return false };
+        let Some(piece) = catching_up.pieces.next() else {
+            self.catching_up = None;
+            return true;
+        };
+        let skipped = catching_up.before.min(piece.len());
+        catching_up.before -= skipped;
+        let text = catching_up.text.clone();
+        if let Some(index) = self.live(&text, false) {
+            self.append(index, &text, &piece[skipped..]);
+        }
+        true
+    }
+
+    /// Where a text is among the live ones. It becomes one if it may begin and there is room.
+    fn live(&mut self, text: &Text, may_begin: bool) -> Option<usize> {
+        let known = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind));
+        let has_room = self.at.live.len() < self.shown.texts_max && self.at.is_apart(&text.span);
+        let is_shown = text.kind == Kind::Message || self.shown.reasoning;
+        if known.is_some() || !(may_begin && has_room && is_shown && !self.is_joining) {
+            return known;
+        }
+        self.at.live.push(Live::new(text.span.clone(), text.kind));
+        self.texts.push();
+        Some(self.at.live.len() - 1)
+    }
+
+    /// Says the opening of a live text, or what is missing of it.
+    fn open(&mut self, index: usize, text: &Text) {
+        if !self.texts.begin(index) {
+            return;
+        }
+        self.dialect.say(&Part::Opened(text), &mut self.said);
+        for (number, said) in (1..).zip(std::mem::take(&mut self.said)) {
+            if number > self.at.live[index].progress {
+                self.at.live[index].progress = number;
+                self.dialect.write(&mut self.chunk, said, Some(&self.at));
+            }
+        }
+    }
+
+    fn append(&mut self, index: usize, text: &Text, piece: &str) {
+        if piece.is_empty() || !self.texts.is_whole(index) {
+            return;
+        }
+        if !self.at.live[index].append(piece) {
+            self.texts.give_up(index);
+            return;
+        }
+        self.dialect.say(&Part::Delta(text, piece), &mut self.said);
+        for said in self.said.drain(..) {
+            self.dialect.write(&mut self.chunk, said, Some(&self.at));
+        }
+    }
+
+    /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
+    fn durable(&mut self, frame: &Arc<Frame>) {
+        let Some(seq) = frame.place.map(|place| place.seq) else { return };
+        let event = Event::read(frame);
+        let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
+        let seen = if seq == self.at.seq { self.at.sub } else { 0 };
+        let mut numbered: Vec<(u8, D::Said)> = Vec::new();
+        if let Some((text, whole)) = event.text(seq) {
+            let live = if is_seen { None } else { self.take_live(&text) };
+            self.say_text(&text, whole.as_deref(), live, &event, &mut numbered);
+        } else {
+            if event.pauses() && !is_seen {
+                self.cut_off(&mut numbered);
+            }
+            self.number(&Part::Event(&event), OWN, &mut numbered);
+        }
+        if is_seen {
+            return;
+        }
+        if self.is_joining {
+            numbered.clear();
+        }
+        let last = numbered.len().saturating_sub(1);
+        for (index, (number, said)) in numbered.into_iter().enumerate().filter(|(_, (number, _))| *number > seen) {
+            self.reach(&event, seq, if index == last { WHOLE } else { number });
+            self.dialect.write(&mut self.chunk, said, Some(&self.at));
+        }
+        self.reach(&event, seq, WHOLE);
+    }
+
+    /// Removes a text from the live ones.
+    fn take_live(&mut self, text: &Text) -> Option<(Live, texts::State)> {
+        let index = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind))?;
+        Some((self.at.live.remove(index), self.texts.remove(index)))
+    }
+
+    fn reach(&mut self, event: &Event, seq: Seq, sub: u8) {
+        (self.at.seq, self.at.history, self.at.sub) = (seq, event.frame.history, sub);
+        if sub == WHOLE && event.pauses() {
+            self.at.live.clear();
+            self.texts = texts::Texts::new(0);
+        }
+    }
+
+    /// Says a part, and numbers what is said from `first` on.
+    fn number(&mut self, part: &Part<'_>, first: u8, numbered: &mut Vec<(u8, D::Said)>) {
+        self.dialect.say(part, &mut self.said);
+        debug_assert!(self.said.len() < usize::from(OWN), "what is said of a part has fewer numbers than this");
+        numbered.extend((first..WHOLE).zip(self.said.drain(..)));
+    }
+
+    /// Says what is missing of a durable text, of which `live` was shown already.
+    fn say_text(
+        &mut self,
+        text: &Text,
+        whole: Option<&str>,
+        live: Option<(Live, texts::State)>,
+        event: &Event,
+        numbered: &mut Vec<(u8, D::Said)>,
+    ) {
+        let (opened, rest) = match &live {
+            None => (0, Some(0)),
+            Some((live, _)) => {
+                let rest =
+                    whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole.to_owned())).map(|rest| rest.bytes));
+                (live.progress, rest)
+            }
+        };
+        if live.as_ref().is_none_or(|(_, state)| !state.has_begun()) {
+            self.number(&Part::Opened(text), 1, numbered);
+            numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
+        }
+        match (whole, rest) {
+            (Some(whole), Some(rest)) if rest < whole.len() => {
+                self.number(&Part::Delta(text, &whole[rest..]), TEXT, numbered);
+            }
+            (Some(whole), None) => self.number(&Part::Replaced(text, whole), TEXT, numbered),
+            _ => {}
+        }
+        self.number(&Part::Closed(text, Some(event)), OWN, numbered);
+    }
+
+    /// Ends the live texts, which the event leaves incomplete.
+    fn cut_off(&mut self, numbered: &mut Vec<(u8, D::Said)>) {
+        let live = self.at.live.clone();
+        for live in &live {
+            let Some(span) = live.span() else { continue };
+            let text = Text::new(span.clone(), live.kind);
+            let first = numbered.last().map_or(1, |(number, _)| number + 1);
+            self.number(&Part::Closed(&text, None), first, numbered);
+        }
+    }
+}
+
+/// A text so far, of which the first bytes were delivered before.
+struct CatchingUp {
+    text: Text,
+    pieces: Box<dyn Iterator<Item = String> + Send>,
+    before: usize,
+}
+
+impl<D: Dialect> Encoder for Conversation<D> {
+    fn opening(&self) -> Bytes {
+        self.dialect.opening()
+    }
+
+    fn ping(&self) -> Bytes {
+        self.dialect.ping()
+    }
+
+    fn take(&mut self, items: Vec<StreamItem>) {
+        debug_assert!(self.waiting.len() == 0 && self.catching_up.is_none(), "nothing is passed over");
+        self.waiting = items.into_iter();
+    }
+
+    fn chunk(&mut self) -> Option<Bytes> {
+        while self.chunk.len() < STREAM_CHUNK_BYTES && !self.dialect.is_over() {
+            if self.next_piece() {
+                continue;
+            }
+            let Some(item) = self.waiting.next() else { break };
+            self.hear(&item);
+        }
+        (!self.chunk.is_empty()).then(|| self.chunk.split().freeze())
+    }
+
+    fn is_over(&self) -> bool {
+        self.dialect.is_over()
+    }
+}
+
+#[cfg(test)]
+mod tests;

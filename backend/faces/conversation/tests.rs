@@ -1,0 +1,313 @@
+//! A small world: a run's producer writes texts and events, and readers come and go. Whatever happens, what a reader has
+//! put together from all its connections is what the log holds.
+
+use std::collections::BTreeMap;
+
+use chrono::DateTime;
+use proptest::prelude::*;
+
+use super::*;
+use crate::{
+    domain::{
+        context::{Role, RunContext},
+        event::{NewEvent, Recorded},
+        history::Tag,
+        id::SpanId,
+        json::Json,
+        limits::LIVE_TEXTS_MAX,
+        principal::OwnerId,
+        splice::LogPosition,
+    },
+    faces::position::Position,
+};
+
+/// What the producer, or the server, does next.
+#[derive(Clone, Debug)]
+enum Act {
+    Token(usize, String),
+    /// The durable event of a text; with a text, the producer has changed its mind.
+    Complete(usize, Option<String>),
+    Tool,
+    /// The server loses its open texts.
+    Restart,
+}
+
+const SPANS: [&str; 3] = ["m0", "m/1 ~,é", "r0"];
+
+fn kind(span: usize) -> Kind {
+    if span == 2 { Kind::Reasoning } else { Kind::Message }
+}
+
+fn span(index: usize) -> SpanId {
+    SPANS[index].parse().unwrap()
+}
+
+/// Says every part in several lines, each with the position and its number.
+struct Lines {
+    numbers: bool,
+}
+
+impl Dialect for Lines {
+    type Said = String;
+
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<String>) {
+        match part {
+            Part::Opened(text) => out.extend([format!("open|{}|", text.span), format!("head|{}|", text.span)]),
+            Part::Delta(text, piece) => out.push(format!("add|{}|{piece}", text.span)),
+            Part::Replaced(text, whole) => out.push(format!("set|{}|{whole}", text.span)),
+            Part::Closed(text, event) => {
+                let how = if event.is_some() { "whole" } else { "cut" };
+                out.extend([format!("foot|{}|", text.span), format!("close|{}|{how}", text.span)]);
+            }
+            Part::Event(event) => {
+                let word = event.frame.event_type.as_str();
+                out.extend([format!("first|{word}|"), format!("second|{word}|")]);
+            }
+            Part::CaughtUp | Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
+        }
+    }
+
+    fn write(&mut self, chunk: &mut BytesMut, said: String, at: Option<&Position>) {
+        let at = at.expect("everything here has a position");
+        let id = if self.numbers { at.number().unwrap().to_string() } else { at.to_string() };
+        chunk.extend_from_slice(format!("{id}\t{said}\n").as_bytes());
+    }
+}
+
+/// What happened, and how the server's open texts were after each of it.
+struct World {
+    moments: Vec<(Arc<Frame>, BTreeMap<usize, String>)>,
+    /// The final text of each text that was completed, in order.
+    texts: Vec<(usize, String)>,
+}
+
+fn frame(seq: Option<i64>, event: NewEvent) -> Arc<Frame> {
+    let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
+    let context = Arc::new(RunContext {
+        run_id,
+        root_run_id: run_id,
+        parent_run_id: None,
+        owner_id: OwnerId::trusted("o"),
+        thread_id: None,
+        session_id: None,
+        role: Role::Agent,
+        agent: None,
+        origin: None,
+        trace_id: None,
+    });
+    let seq = seq.and_then(Seq::new);
+    let place = seq.map(|seq| LogPosition { seq, lane: 0, position: seq.get() });
+    let recorded = Recorded::stamp(&context, event, seq, DateTime::UNIX_EPOCH);
+    Arc::new(Frame::new(context, &recorded, place, Tag::FIRST))
+}
+
+fn word(span: usize, action: &str) -> String {
+    format!("{}.{action}", if kind(span) == Kind::Reasoning { "reasoning" } else { "message" })
+}
+
+fn world(acts: &[Act]) -> World {
+    let (mut moments, mut texts) = (Vec::new(), Vec::new());
+    let (mut written, mut open): (BTreeMap<usize, String>, BTreeMap<usize, String>) = Default::default();
+    let (mut seq, mut completed) = (0, Vec::new());
+    let mut next = |moments: &mut Vec<_>, event, open: &BTreeMap<usize, String>| {
+        seq += 1;
+        moments.push((frame(Some(seq), event), open.clone()));
+    };
+    next(&mut moments, NewEvent::new("run.started", Json::empty()), &open);
+    for act in acts {
+        match act {
+            // A span holds one text.
+            Act::Token(index, _) | Act::Complete(index, _) if completed.contains(index) => {}
+            Act::Token(index, text) => {
+                let so_far = open.entry(*index).or_default();
+                let payload = Json::of(&serde_json::json!({"text": text, "offset": so_far.chars().count()}));
+                so_far.push_str(text);
+                written.entry(*index).or_default().push_str(text);
+                let event = NewEvent::new(&word(*index, "delta"), payload).span(span(*index));
+                moments.push((frame(None, event), open.clone()));
+            }
+            Act::Complete(index, changed) => {
+                open.remove(index);
+                completed.push(*index);
+                let text = changed.clone().unwrap_or_else(|| written.get(index).cloned().unwrap_or_default());
+                let payload = Json::of(&serde_json::json!({"content": [{"type": "text", "text": text}]}));
+                let event = NewEvent::new(&word(*index, "completed"), payload).span(span(*index));
+                next(&mut moments, event, &open);
+                texts.push((*index, text));
+            }
+            Act::Tool => next(&mut moments, NewEvent::new("tool.started", Json::empty()), &open),
+            Act::Restart => open.clear(),
+        }
+    }
+    open.clear();
+    next(&mut moments, NewEvent::new("run.completed", Json::empty()), &open);
+    World { moments, texts }
+}
+
+/// Everything one connection says: it begins at a position and connects when `now` moments have happened.
+fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, String)> {
+    let texts_max = if numbers { 1 } else { LIVE_TEXTS_MAX };
+    let after = at.cursor().seq;
+    let shown = Shown { texts_max, reasoning: !numbers };
+    let mut conversation = Conversation::new(Lines { numbers }, at, shown, 1);
+    let mut out = String::new();
+    let mut drain = |conversation: &mut Conversation<Lines>| {
+        while let Some(chunk) = conversation.chunk() {
+            out.push_str(std::str::from_utf8(&chunk).unwrap());
+        }
+    };
+    let stored = world.moments[..now].iter().filter(|(frame, _)| frame.place.is_some_and(|place| place.seq > after));
+    conversation.take(stored.map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
+    drain(&mut conversation);
+    conversation.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);
+    drain(&mut conversation);
+    let open = now.checked_sub(1).map(|last| world.moments[last].1.clone()).unwrap_or_default();
+    for (index, text) in open {
+        let pieces: Vec<String> = text.chars().collect::<Vec<_>>().chunks(2).map(|two| two.iter().collect()).collect();
+        conversation.catch_up(Text::new(span(index), kind(index)), || pieces.clone().into_iter());
+        drain(&mut conversation);
+    }
+    for (frame, _) in &world.moments[now..] {
+        conversation.take(vec![StreamItem::Frame(Arc::clone(frame))]);
+        drain(&mut conversation);
+    }
+    out.lines().map(|line| line.split_once('\t').unwrap()).map(|(id, said)| (id.to_owned(), said.to_owned())).collect()
+}
+
+/// The texts that a reader has put together, and everything else it was told, in order.
+fn fold(said: &[String]) -> (BTreeMap<String, String>, Vec<String>) {
+    let (mut texts, mut rest): (BTreeMap<String, String>, Vec<String>) = Default::default();
+    for line in said {
+        let parts: Vec<&str> = line.splitn(3, '|').collect();
+        match parts[0] {
+            "add" => texts.entry(parts[1].to_owned()).or_default().push_str(parts[2]),
+            "set" => _ = texts.insert(parts[1].to_owned(), parts[2].to_owned()),
+            _ => rest.push(line.clone()),
+        }
+    }
+    (texts, rest)
+}
+
+/// A reader that is cut off after so many lines of each connection, and comes back so many moments later.
+fn cut_off(world: &World, cuts: &[(usize, usize)], numbers: bool) -> (Vec<String>, Vec<String>) {
+    let (mut at, mut now, mut said, mut ids) = (Position::default(), 0, Vec::new(), Vec::new());
+    at.sub = WHOLE;
+    for cut in cuts.iter().map(Some).chain([None]) {
+        let lines = read(world, at.clone(), now, numbers);
+        let lines = &lines[..cut.map_or(lines.len(), |(after, _)| (*after).min(lines.len()))];
+        said.extend(lines.iter().map(|(_, said)| said.clone()));
+        ids.extend(lines.iter().map(|(id, _)| id.clone()));
+        if let Some((id, _)) = lines.last() {
+            at = if numbers { Position::from_number(id.parse().unwrap()).unwrap() } else { id.parse().unwrap() };
+        }
+        // What was said has happened.
+        let happened = world.moments.iter().position(|(frame, _)| frame.place.is_some_and(|p| p.seq == at.seq));
+        now = (now.max(happened.map_or(0, |at| at + 1)) + cut.map_or(0, |(_, later)| *later)).min(world.moments.len());
+    }
+    (said, ids)
+}
+
+fn acts(changes: bool) -> impl Strategy<Value = Vec<Act>> {
+    let changed = if changes { prop::option::weighted(0.3, "[a-c]{0,4}").boxed() } else { Just(None).boxed() };
+    let restart = if changes { 1 } else { 0 };
+    let act = prop_oneof![
+        6 => (0usize..3, "[a-cé]{1,3}").prop_map(|(index, text)| Act::Token(index, text)),
+        2 => (0usize..3, changed).prop_map(|(index, text)| Act::Complete(index, text)),
+        1 => Just(Act::Tool),
+        restart => Just(Act::Restart),
+    ];
+    prop::collection::vec(act, 0..24)
+}
+
+fn cuts() -> impl Strategy<Value = Vec<(usize, usize)>> {
+    prop::collection::vec((0usize..8, 0usize..6), 0..8)
+}
+
+/// Checks what a reader has in the end against the log.
+fn check(world: &World, said: &[String]) -> Result<(), TestCaseError> {
+    let (texts, rest) = fold(said);
+    for (index, text) in &world.texts {
+        prop_assert_eq!(texts.get(SPANS[*index]).map_or("", |text| text), text, "{:?}", said);
+        for part in ["open", "head", "foot", "close"] {
+            let count = rest.iter().filter(|line| line.starts_with(&format!("{part}|{}|", SPANS[*index]))).count();
+            prop_assert_eq!(count, 1, "{} of {}: {:?}", part, SPANS[*index], said);
+        }
+    }
+    let events = |lines: &[String]| -> Vec<String> {
+        let is_durable = |line: &&String| ["first|", "second|", "foot|", "close|"].iter().any(|s| line.starts_with(s));
+        lines.iter().filter(is_durable).filter(|line| !line.ends_with("|cut")).cloned().collect()
+    };
+    let stored = read(world, Position { sub: WHOLE, ..Position::default() }, world.moments.len(), false);
+    let stored: Vec<String> = stored.into_iter().map(|(_, said)| said).collect();
+    // The end of a text that was cut off has no counterpart for a reader that never saw it.
+    let without_cut = |lines: Vec<String>| {
+        let complete = |line: &String| {
+            let span = line.split('|').nth(1).unwrap_or_default();
+            !line.starts_with("foot|") || world.texts.iter().any(|(index, _)| SPANS[*index] == span)
+        };
+        lines.into_iter().filter(complete).collect::<Vec<_>>()
+    };
+    prop_assert_eq!(without_cut(events(said)), without_cut(events(&stored)));
+    Ok(())
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(2_000))]
+
+    #[test]
+    fn a_reader_cut_off_anywhere_has_every_character_once(acts in acts(true), cuts in cuts()) {
+        let world = world(&acts);
+        let (said, _) = cut_off(&world, &cuts, false);
+        check(&world, &said)?;
+    }
+
+    #[test]
+    fn numbers_increase_strictly_and_resume_exactly(acts in acts(false), cuts in cuts()) {
+        let world = world(&acts);
+        let (said, ids) = cut_off(&world, &cuts, true);
+        let numbers: Vec<u64> = ids.iter().map(|id| id.parse().unwrap()).collect();
+        prop_assert!(numbers.windows(2).all(|two| two[0] < two[1]), "{:?} {:?}", numbers, said);
+        check(&world, &said)?;
+    }
+
+    #[test]
+    fn what_was_read_before_is_not_said_again(acts in acts(true), cut in 0usize..40) {
+        let world = world(&acts);
+        let all = world.moments.len();
+        let lines = read(&world, Position { sub: WHOLE, ..Position::default() }, all, false);
+        let cut = cut.min(lines.len() - 1);
+        let at: Position = lines[cut].0.parse().unwrap();
+        let mut conversation =
+            Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true }, 1);
+        conversation.take(world.moments.iter().filter(|(frame, _)| frame.place.is_some())
+            .map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
+        let said = std::iter::from_fn(|| conversation.chunk()).map(|chunk| String::from_utf8(chunk.to_vec()).unwrap());
+        let said: Vec<String> = said.collect::<String>().lines().map(ToOwned::to_owned).collect();
+        let rest: Vec<String> = lines[cut + 1..].iter().map(|(id, said)| format!("{id}\t{said}")).collect();
+        prop_assert_eq!(said, rest);
+    }
+}
+
+#[test]
+fn a_text_that_was_replaced_is_said_whole() {
+    let acts = [Act::Token(0, "abc".into()), Act::Complete(0, Some("xyz".into()))];
+    let said: Vec<String> = read(&world(&acts), Position { sub: WHOLE, ..Position::default() }, 0, false)
+        .into_iter()
+        .map(|l| l.1)
+        .collect();
+    assert!(said.contains(&"add|m0|abc".to_owned()) && said.contains(&"set|m0|xyz".to_owned()), "{said:?}");
+}
+
+#[test]
+fn one_that_joins_is_told_nothing_before_the_end_of_what_is_stored() {
+    let world = world(&[Act::Tool, Act::Complete(0, Some("a".into()))]);
+    let at = Position { sub: WHOLE, ..Position::default() };
+    let mut conversation =
+        Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true }, 1).joining();
+    conversation.take(world.moments[..3].iter().map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
+    assert_eq!(conversation.chunk(), None);
+    conversation.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);
+    assert_eq!(conversation.chunk(), None);
+    conversation.take(vec![StreamItem::Frame(Arc::clone(&world.moments[3].0))]);
+    assert_eq!(conversation.chunk().unwrap(), "4~16\tfirst|run.completed|\n4\tsecond|run.completed|\n");
+}

@@ -1,0 +1,323 @@
+//! Where a reader of a conversation is: a run's cursor, refined to a single message of its protocol.
+//!
+//! A run's cursor is the seq of an event. A protocol for conversations says more than one thing about an event, and says
+//! tokens, which have no seq. Its position is
+//!
+//! - `seq`, the last event of which something was delivered;
+//! - `sub`, how much of it: the parts of an event have fixed numbers from 1, and the last one is [`WHOLE`];
+//! - for each text that is being shown while it is written ([`Live`]): its `progress`, which is how many parts of its
+//!   opening were delivered, or [`OPENED`] plus the number of its characters that were.
+//!
+//! `sub` and `progress` depend on nothing but the event and the position itself. A reader that was cut off anywhere
+//! therefore gets exactly the rest, from any server, whether a text has been completed meanwhile or not.
+//!
+//! A position has two forms. As text it is the run's cursor, followed by the rest where there is any:
+//! `42.9f86d081~31~s1.model,m,139,811c9dc5`. As a number it is
+//! `seq·2^31 + tag·2^25 + progress·2^5 + sub`, below 2^53, where `tag` is 6 bits of the text's span: numbers increase
+//! strictly along a stream that shows at most one text at a time.
+
+use std::{fmt, str::FromStr};
+
+use percent_encoding::{AsciiSet, NON_ALPHANUMERIC, percent_decode_str, utf8_percent_encode};
+
+use crate::domain::{
+    cursor::RunCursor,
+    history::Tag,
+    id::{Malformed, Seq, SpanId},
+    limits::{LIVE_TEXTS_MAX, POSITION_BYTES_MAX},
+};
+
+/// All of an event was delivered.
+pub const WHOLE: u8 = 31;
+/// The progress of a text whose opening was delivered, with none of its characters.
+pub const OPENED: u32 = 16;
+/// The progress that no text reaches: characters from here on are shown with the durable event.
+pub const PROGRESS_END: u32 = 1 << 20;
+/// The seq that has no number any more.
+const NUMBERED_SEQ_END: i64 = 1 << 22;
+/// What a text's hash begins with.
+const EMPTY_HASH: u32 = 0x811c_9dc5;
+
+/// Two kinds of text: what an agent says, and what it thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Message,
+    Reasoning,
+}
+
+/// Which text is live: a number keeps only a tag of it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Which {
+    Span(SpanId),
+    Tag(u8),
+}
+
+/// How far a text has been delivered while it is being written.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Live {
+    which: Which,
+    pub kind: Kind,
+    pub progress: u32,
+    /// Of the characters delivered; `None` if the position was a number.
+    hash: Option<u32>,
+}
+
+/// A position, the one after what was delivered last.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Position {
+    pub seq: Seq,
+    pub history: Tag,
+    pub sub: u8,
+    pub live: Vec<Live>,
+}
+
+impl Live {
+    /// A text of which nothing was delivered yet.
+    pub fn new(span: SpanId, kind: Kind) -> Self {
+        Self { which: Which::Span(span), kind, progress: 0, hash: Some(EMPTY_HASH) }
+    }
+
+    /// The text's span; `None` as long as the position was a number and the text has not been met.
+    pub fn span(&self) -> Option<&SpanId> {
+        match &self.which {
+            Which::Span(span) => Some(span),
+            Which::Tag(_) => None,
+        }
+    }
+
+    /// Whether this is the text of a span. From then on its span is known.
+    pub fn is_of(&mut self, span: &SpanId, kind: Kind) -> bool {
+        let same = self.kind == kind
+            && match &self.which {
+                Which::Span(own) => own == span,
+                Which::Tag(tag) => *tag == tag_of(span),
+            };
+        if same {
+            self.which = Which::Span(span.clone());
+        }
+        same
+    }
+
+    /// Characters delivered.
+    pub fn chars(&self) -> usize {
+        self.progress.saturating_sub(OPENED) as usize
+    }
+
+    /// Records that a text was appended; false, and nothing recorded, if it would be too long for a position.
+    pub fn append(&mut self, text: &str) -> bool {
+        let Ok(more) = u32::try_from(text.chars().count()) else { return false };
+        let progress = self.progress.max(OPENED).saturating_add(more);
+        if progress >= PROGRESS_END {
+            return false;
+        }
+        self.progress = progress;
+        self.hash = self.hash.map(|hash| hashed(hash, text));
+        true
+    }
+
+    /// What follows the delivered characters in a text given in pieces; `None` if the text does not begin with them.
+    pub fn rest(&self, pieces: impl Iterator<Item = String>) -> Option<Rest> {
+        let (mut left, mut hash, mut bytes) = (self.chars(), EMPTY_HASH, 0);
+        for piece in pieces {
+            if left == 0 {
+                break;
+            }
+            let cut = piece.char_indices().nth(left).map_or(piece.len(), |(at, _)| at);
+            hash = hashed(hash, &piece[..cut]);
+            left -= piece[..cut].chars().count();
+            bytes += cut;
+        }
+        (left == 0 && self.hash.is_none_or(|own| own == hash)).then_some(Rest { bytes })
+    }
+}
+
+/// Where the rest of a text begins.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Rest {
+    pub bytes: usize,
+}
+
+/// FNV-1a, 32 bits: notices a text that was replaced; it protects nothing.
+fn hashed(hash: u32, text: &str) -> u32 {
+    text.bytes().fold(hash, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193))
+}
+
+/// 1 to 63.
+fn tag_of(span: &SpanId) -> u8 {
+    (hashed(EMPTY_HASH, span.as_str()) % 63 + 1) as u8
+}
+
+impl Position {
+    /// After a whole event, with no text live.
+    pub fn after(cursor: RunCursor) -> Self {
+        Self { seq: cursor.seq, history: cursor.history, sub: WHOLE, live: Vec::new() }
+    }
+
+    /// The cursor of the last event that was delivered whole: where the run's stream has to begin.
+    pub fn cursor(&self) -> RunCursor {
+        let seq = if self.sub == WHOLE { self.seq } else { self.seq.back(1) };
+        RunCursor { seq, history: self.history }
+    }
+
+    /// Whether another text could become live beside these without being taken for one of them in a number.
+    pub fn is_apart(&self, span: &SpanId) -> bool {
+        self.live.iter().all(|live| match &live.which {
+            Which::Span(own) => own != span,
+            Which::Tag(tag) => *tag != tag_of(span),
+        })
+    }
+
+    /// The position as a number; `None` after some four million events. It keeps one live text.
+    pub fn number(&self) -> Option<u64> {
+        if self.seq.get() >= NUMBERED_SEQ_END {
+            return None;
+        }
+        let (tag, progress) = self.live.first().map_or((0, 0), |live| match &live.which {
+            Which::Span(span) => (tag_of(span), live.progress),
+            Which::Tag(tag) => (*tag, live.progress),
+        });
+        let seq = u64::try_from(self.seq.get()).ok()?;
+        Some((seq << 31) | (u64::from(tag) << 25) | (u64::from(progress) << 5) | u64::from(self.sub))
+    }
+
+    /// The position that has this number. A live text is a message: a stream with numbers shows no other.
+    pub fn from_number(number: u64) -> Result<Self, Malformed> {
+        const RULE: Malformed = Malformed("this is not the number of anything in a stream of this run");
+        let (seq, tag) = (number >> 31, (number >> 25 & 63) as u8);
+        let (progress, sub) = ((number >> 5) as u32 & (PROGRESS_END - 1), (number & 31) as u8);
+        let seq = i64::try_from(seq).ok().filter(|seq| *seq < NUMBERED_SEQ_END).and_then(Seq::new).ok_or(RULE)?;
+        let live = match (tag, progress) {
+            (0, 0) => Vec::new(),
+            (0, _) => return Err(RULE),
+            _ => vec![Live { which: Which::Tag(tag), kind: Kind::Message, progress, hash: None }],
+        };
+        Ok(Self { seq, history: Tag::FIRST, sub: if seq == Seq::ZERO { WHOLE } else { sub }, live })
+    }
+}
+
+/// What a span is written with in a position.
+const SPAN: &AsciiSet = &NON_ALPHANUMERIC.remove(b'.').remove(b'_').remove(b'-').remove(b':');
+
+impl fmt::Display for Position {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{}{}", self.seq, self.history)?;
+        if self.sub == WHOLE && self.live.is_empty() {
+            return Ok(());
+        }
+        write!(f, "~{}", self.sub)?;
+        for live in &self.live {
+            let Which::Span(span) = &live.which else { continue };
+            let kind = match live.kind {
+                Kind::Message => 'm',
+                Kind::Reasoning => 'r',
+            };
+            let span = utf8_percent_encode(span.as_str(), SPAN);
+            write!(f, "~{span},{kind},{},{:08x}", live.progress, live.hash.unwrap_or(EMPTY_HASH))?;
+        }
+        Ok(())
+    }
+}
+
+const RULE: Malformed =
+    Malformed("this position was not issued by this server; send the last id of the stream unchanged");
+
+impl FromStr for Position {
+    type Err = Malformed;
+
+    fn from_str(text: &str) -> Result<Self, Malformed> {
+        if text.len() > POSITION_BYTES_MAX {
+            return Err(RULE);
+        }
+        let mut words = text.split('~');
+        let cursor: RunCursor = words.next().unwrap_or_default().parse()?;
+        let mut position = Self::after(cursor);
+        if let Some(sub) = words.next() {
+            position.sub = number(sub, u32::from(WHOLE) + 1)? as u8;
+        }
+        for word in words {
+            position.live.push(live(word)?);
+        }
+        let partial = position.sub != WHOLE && cursor.seq == Seq::ZERO;
+        if partial || position.live.len() > LIVE_TEXTS_MAX || position.to_string() != text {
+            return Err(RULE);
+        }
+        Ok(position)
+    }
+}
+
+fn live(word: &str) -> Result<Live, Malformed> {
+    let parts: Vec<&str> = word.split(',').collect();
+    let [span, kind, progress, hash] = parts[..] else { return Err(RULE) };
+    let span = percent_decode_str(span).decode_utf8().map_err(|_| RULE)?;
+    let kind = match kind {
+        "m" => Kind::Message,
+        "r" => Kind::Reasoning,
+        _ => return Err(RULE),
+    };
+    let hash = u32::from_str_radix(hash, 16).map_err(|_| RULE)?;
+    let progress = number(progress, PROGRESS_END)?;
+    Ok(Live { which: Which::Span(span.parse()?), kind, progress, hash: Some(hash) })
+}
+
+fn number(text: &str, end: u32) -> Result<u32, Malformed> {
+    text.parse().ok().filter(|number| (1..end).contains(number)).ok_or(RULE)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    fn at(seq: i64, sub: u8, live: Vec<Live>) -> Position {
+        Position { seq: Seq::new(seq).unwrap(), history: Tag::FIRST, sub, live }
+    }
+
+    #[test]
+    fn a_position_after_a_whole_event_is_the_runs_cursor() {
+        assert_eq!(at(42, WHOLE, Vec::new()).to_string(), "42");
+        assert_eq!("7.0000beef".parse::<Position>().unwrap().to_string(), "7.0000beef");
+        assert_eq!("7~3".parse::<Position>().unwrap().cursor().seq, Seq::new(6).unwrap());
+    }
+
+    #[test]
+    fn positions_have_one_spelling_and_a_bound() {
+        for bad in ["", "~", "7~", "7~0", "7~32", "7~31", "7~03", "0~1", "7~31~m", "7~31~m,x,1,00000000", "7~31~,m,1,0"]
+        {
+            assert!(bad.parse::<Position>().is_err(), "{bad:?}");
+        }
+        let many = format!("7~31{}", "~m,m,17,00000001".repeat(LIVE_TEXTS_MAX + 1));
+        assert!(many.parse::<Position>().is_err());
+    }
+
+    proptest! {
+        #[test]
+        fn a_position_survives_both_its_forms(
+            seq in 1i64..NUMBERED_SEQ_END, sub in 1u8..=WHOLE, text in "\\PC{0,40}", span in "[^\\x00-\\x1f\\x7f]{1,40}",
+        ) {
+            let Ok(span) = span.parse::<SpanId>() else { return Ok(()) };
+            let mut live = Live::new(span.clone(), Kind::Message);
+            prop_assert!(live.append(&text));
+            let position = at(seq, sub, vec![live]);
+            prop_assert_eq!(&position.to_string().parse::<Position>().unwrap(), &position);
+            let number = position.number().unwrap();
+            prop_assert!(number < 1 << 53);
+            let mut back = Position::from_number(number).unwrap();
+            prop_assert_eq!(back.number(), Some(number));
+            prop_assert!(back.live[0].is_of(&span, Kind::Message));
+            prop_assert_eq!(back.live[0].chars(), text.chars().count());
+        }
+
+        #[test]
+        fn the_rest_of_a_text_is_found_in_any_pieces(text in "\\PC{0,30}", cut in 0usize..30, piece in 1usize..5) {
+            let chars: Vec<char> = text.chars().collect();
+            let cut = cut.min(chars.len());
+            let (before, after): (String, String) = (chars[..cut].iter().collect(), chars[cut..].iter().collect());
+            let mut live = Live::new("m".parse().unwrap(), Kind::Message);
+            live.append(&before);
+            let pieces = chars.chunks(piece).map(|piece| piece.iter().collect::<String>());
+            prop_assert_eq!(live.rest(pieces).map(|rest| text[rest.bytes..].to_owned()), Some(after));
+            let other = chars.iter().map(|_| "\u{e000}".to_owned());
+            prop_assert_eq!(live.rest(other).is_some(), cut == 0);
+        }
+    }
+}

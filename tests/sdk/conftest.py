@@ -25,6 +25,7 @@ import pytest_asyncio
 
 import runreel
 from runreel.langgraph import RunreelCallback, RunreelSaver
+from runreel.pydantic_ai import RunreelCapability
 
 BINARY = Path(os.environ.get("RUNREEL_BIN", Path(__file__).parent / "../../target/debug/runreel")).resolve()
 JWT_SECRET = "a secret of at least thirty-two bytes"
@@ -261,6 +262,12 @@ async def aclient(server: Server) -> AsyncIterator[runreel.AsyncClient]:
 def callback(client: runreel.Client) -> Iterator[RunreelCallback]:
     with RunreelCallback(client=client, on_error="raise") as callback:
         yield callback
+
+
+@pytest.fixture
+def capability(client: runreel.Client) -> Iterator[RunreelCapability]:
+    with RunreelCapability(client=client, on_error="raise") as capability:
+        yield capability
 
 
 @pytest.fixture

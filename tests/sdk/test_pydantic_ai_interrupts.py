@@ -7,6 +7,7 @@ from collections import Counter
 from typing import Any
 
 import pytest
+from pydantic_agents import calls, recorded, scripted, told
 from pydantic_ai import (
     Agent,
     ApprovalRequired,
@@ -17,13 +18,10 @@ from pydantic_ai import (
     RunContext,
     ToolDenied,
 )
-from test_pydantic_ai import calls, capability, recorded, scripted, told
 
 from conftest import Server
 from runreel import Client, RunEnded
 from runreel.pydantic_ai import RunreelCapability
-
-__all__ = ["capability"]
 
 
 def cleaner(capability: RunreelCapability, *replies: Any) -> Agent[None, Any]:

@@ -14,6 +14,8 @@ export interface Passed {
 /** How one answer is passed on; it is asked for each chunk. `end` ends the body as if the server had: cleanly. */
 export interface Way {
   chunk?: (data: Buffer, to: http.ServerResponse, passed: Passed) => void;
+  /** The body is held back and let out so many bytes at a time. */
+  bytesAtOnce?: number;
   /** The server's answer never gets out of here, and the connection breaks. */
   isLost?: boolean;
   /** Instead of asking the server. */
@@ -42,6 +44,7 @@ export class Proxy {
           // It has ended the body already, and what still comes from the server went nowhere.
           if (response.writableEnded) return;
           passed.text += data.toString();
+          if (how.bytesAtOnce) return letOut(answer, response, data, how.bytesAtOnce);
           if (how.chunk) how.chunk(data, response, passed);
           else response.write(data);
         });
@@ -69,4 +72,17 @@ export class Proxy {
     this.#server.closeAllConnections();
     await new Promise((closed) => this.#server.close(closed));
   }
+}
+
+/** Lets the data out piece by piece, and takes no more from the server meanwhile. */
+function letOut(from: http.IncomingMessage, to: http.ServerResponse, data: Buffer, bytes: number): void {
+  from.pause();
+  let rest = data;
+  const timer = setInterval(() => {
+    to.write(rest.subarray(0, bytes));
+    rest = rest.subarray(bytes);
+    if (rest.length > 0) return;
+    clearInterval(timer);
+    from.resume();
+  }, 0);
 }

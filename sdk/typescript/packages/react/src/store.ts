@@ -1,0 +1,152 @@
+import {
+  isEvent,
+  RunreelError,
+  type Client,
+  type Connection,
+  type EventStream,
+  type RunStatus,
+  type StreamEvent,
+} from "@runreel/client";
+import { fields, Interrupts, statusAfter, textOf, type Interrupt } from "@runreel/client/fold";
+import { Conversation } from "./conversation.js";
+
+/** A run as its events tell it. */
+export interface RunState {
+  run_id: string;
+  /** Null until the first event is here. */
+  status: RunStatus | null;
+  title: string | null;
+  agent: string | null;
+  output: unknown;
+  error: unknown;
+  /** The seq of the newest event; 0 before the first. */
+  last_seq: number;
+  /** Everything that was stored when it was opened has been read. */
+  isCaughtUp: boolean;
+  /** What the connection is doing. `failed` has an error that says what to do; `gap` tells of deleted events. */
+  connection: Connection;
+}
+
+/** How long a run that nobody looks at any more keeps its stream: StrictMode and routers come back at once. */
+export const linger_ms = 500;
+
+/**
+ * One run that components look at: one stream for all of them, opened when the first one does and closed when the last one
+ * has left. What it returns is the same object until it changes.
+ */
+export class RunStore {
+  readonly #client: Client;
+  readonly #forget: () => void;
+  readonly #listeners = new Set<() => void>();
+  readonly #conversation = new Conversation();
+  readonly #interrupts = new Interrupts();
+  #stream: EventStream | null = null;
+  #cursor: string | null = null;
+  #leaving: ReturnType<typeof setTimeout> | null = null;
+  #run: RunState;
+  #open: readonly Interrupt[] = [];
+
+  constructor(client: Client, run_id: string, forget: () => void) {
+    this.#client = client;
+    this.#forget = forget;
+    const connection: Connection = { state: "idle", gap: null };
+    const nothing = { status: null, title: null, agent: null, output: null, error: null };
+    this.#run = { run_id, ...nothing, last_seq: 0, isCaughtUp: false, connection };
+    // A render that is thrown away never subscribes.
+    this.#leave();
+  }
+
+  readonly subscribe = (listener: () => void): (() => void) => {
+    // Two components may pass the same function, and each leaves for itself.
+    const own = () => listener();
+    this.#listeners.add(own);
+    if (this.#leaving !== null) clearTimeout(this.#leaving);
+    this.#leaving = null;
+    if (this.#stream === null) this.#follow();
+    return () => {
+      this.#listeners.delete(own);
+      if (this.#listeners.size === 0) this.#leave();
+    };
+  };
+
+  readonly run = (): RunState => this.#run;
+  readonly messages = (): Conversation["shown"] => this.#conversation.shown;
+  readonly interrupts = (): readonly Interrupt[] => this.#open;
+
+  /** Asks the server now: ends a wait, and begins again after a refusal. */
+  readonly retry = (): void => {
+    if (this.#run.connection.state === "failed") this.#follow();
+    else this.#stream?.retryNow();
+  };
+
+  #leave(): void {
+    if (this.#leaving !== null) clearTimeout(this.#leaving);
+    this.#leaving = setTimeout(() => {
+      this.#stream?.close();
+      this.#stream = null;
+      this.#forget();
+    }, linger_ms);
+  }
+
+  #follow(): void {
+    const stream = this.#client.stream(this.#run.run_id, { after: this.#cursor });
+    this.#stream = stream;
+    stream.status.subscribe(() => {
+      if (this.#stream !== stream) return;
+      this.#run = { ...this.#run, connection: stream.status.getSnapshot() };
+      this.#tell();
+    });
+    this.#read(stream).catch((error: unknown) => {
+      // A refusal is in the stream's status; anything else is a fault, and must be seen.
+      if (!(error instanceof RunreelError)) throw error;
+    });
+  }
+
+  async #read(stream: EventStream): Promise<void> {
+    for await (const batch of stream.batches()) {
+      for (const { event, id } of batch) {
+        this.#take(event);
+        this.#cursor = id ?? this.#cursor;
+      }
+      const open = this.#run.isCaughtUp ? [...this.#interrupts.open.values()] : [];
+      const isSame = open.length === this.#open.length && open.every((each, at) => each === this.#open[at]);
+      if (!isSame) this.#open = open;
+      this.#tell();
+    }
+  }
+
+  #take(event: StreamEvent): void {
+    this.#conversation.take(event);
+    if (event.type === "stream.caught_up") this.#run = { ...this.#run, isCaughtUp: true };
+    if (!isEvent(event)) return;
+    this.#interrupts.take(event);
+    const run = { ...this.#run, last_seq: event.seq, status: statusAfter(event.type) ?? this.#run.status };
+    const { title, output, error } = fields(event.payload);
+    if (event.type === "run.created")
+      Object.assign(run, { title: textOf(title), agent: event.agent ?? null });
+    if (event.type === "run.completed") run.output = output ?? null;
+    if (event.type === "run.failed") run.error = error ?? event.payload;
+    this.#run = run;
+  }
+
+  #tell(): void {
+    for (const listener of [...this.#listeners]) listener();
+  }
+}
+
+const stores = new WeakMap<Client, Map<string, RunStore>>();
+
+/** The store of a run, one for each client. */
+export function storeOf(client: Client, run_id: string): RunStore {
+  let runs = stores.get(client);
+  if (runs === undefined) stores.set(client, (runs = new Map()));
+  let store = runs.get(run_id);
+  if (store === undefined) {
+    const own = runs;
+    const made: RunStore = new RunStore(client, run_id, () => {
+      if (own.get(run_id) === made) own.delete(run_id);
+    });
+    own.set(run_id, (store = made));
+  }
+  return store;
+}

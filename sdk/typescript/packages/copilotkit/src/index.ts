@@ -1,0 +1,1 @@
+export { RunreelRunner, type RunreelRunnerOptions } from "./runner.js";

@@ -1,0 +1,241 @@
+import { AgentRunner, createRunEventFinalizer } from "@copilotkit/runtime/v2";
+import { Client, isEvent, RunreelError, type Fields, type Run, type StreamEvent } from "@runreel/client";
+import { Observable, ReplaySubject } from "rxjs";
+import { Recorder } from "./recorder.js";
+import { Replay } from "./replay.js";
+import type { Said, Spoken } from "./words.js";
+
+type Request<Method extends keyof AgentRunner> = AgentRunner[Method] extends (request: infer R) => unknown
+  ? R
+  : never;
+type Events = ReturnType<AgentRunner["run"]>;
+type BaseEvent = Events extends Observable<infer Event> ? Event : never;
+
+export interface RunreelRunnerOptions {
+  /** The server, and the credential with the scope `emit`; by default what `new Client()` finds in the environment. */
+  client?: Client;
+  /** How many of a thread's newest runs `connect` says, 1 to 1000; 100 by default. */
+  runs_max?: number;
+  /** A run is lost when its process is silent for so long: milliseconds, 30 000 by default, at most 86 400 000. */
+  lease_ms?: number;
+}
+
+/** A heartbeat may be late twice. */
+const heartbeats = 3;
+
+/** A run that this process executes. */
+interface Active {
+  runId: string;
+  agent: Request<"run">["agent"];
+  isStopped: boolean;
+  said: ReplaySubject<BaseEvent>;
+}
+
+/**
+ * Runs CopilotKit's agents, and records every run in Runreel: `new CopilotRuntime({ agents, runner: new RunreelRunner() })`.
+ *
+ * A page that comes back (`connect`) gets its thread from the log, and then what a run that is under way goes on to say,
+ * whichever process executes it. A run lasts as long as its process: one that lost it is recorded as failed, by the next
+ * that looks at its thread, `lease_ms` after it fell silent.
+ *
+ * All threads belong to the client's credential. Which user may open which thread is for the runtime to decide.
+ */
+export class RunreelRunner extends AgentRunner {
+  readonly #client: Client;
+  readonly #runs_max: number;
+  readonly #lease_ms: number;
+  readonly #active = new Map<string, Active>();
+
+  constructor({ client = new Client(), runs_max = 100, lease_ms = 30_000 }: RunreelRunnerOptions = {}) {
+    super();
+    this.#client = client;
+    this.#runs_max = runs_max;
+    this.#lease_ms = lease_ms;
+  }
+
+  /**
+   * Executes the agent. The run goes on when nobody listens. Throws if this process executes a run of the thread already;
+   * the events end in an error if another one does, or if the run cannot be recorded (a `RunreelError`).
+   */
+  run(request: Request<"run">): Events {
+    const { threadId, agent, input } = request;
+    if (this.#active.has(threadId)) throw new Error("Thread already running");
+    const active: Active = {
+      runId: input.runId,
+      agent,
+      isStopped: false,
+      said: new ReplaySubject<BaseEvent>(),
+    };
+    this.#active.set(threadId, active);
+    void this.#execute(request, active).then(
+      (end) => {
+        active.said.next(end as never);
+        active.said.complete();
+      },
+      (error: unknown) => {
+        this.#active.delete(threadId);
+        active.said.error(error);
+      },
+    );
+    return active.said.asObservable();
+  }
+
+  /** The thread from its log, oldest run first; and, if a run is under way, what follows until it ends. */
+  connect({ threadId }: Request<"connect">): Events {
+    return new Observable((subscriber) => {
+      const abort = new AbortController();
+      this.#replay(threadId, abort.signal, (event) => subscriber.next(event as never)).then(
+        () => subscriber.complete(),
+        (error: unknown) => subscriber.error(error),
+      );
+      return () => abort.abort();
+    });
+  }
+
+  /** Whether a run of the thread is under way, in any process. */
+  async isRunning({ threadId }: Request<"isRunning">): Promise<boolean> {
+    return this.#active.has(threadId) || (await this.#running(threadId)) !== undefined;
+  }
+
+  /** Stops the thread's run, or only the one that is named; in another process with the next event that it emits. */
+  async stop({ threadId, runId }: Request<"stop">): Promise<boolean> {
+    const isMeant = (id: string | null | undefined) => runId === undefined || runId === id;
+    const active = this.#active.get(threadId);
+    if (active !== undefined) {
+      if (!isMeant(active.runId) || active.isStopped) return false;
+      active.isStopped = true;
+      active.agent.abortRun();
+      return true;
+    }
+    const run = await this.#running(threadId);
+    if (run === undefined || !isMeant(run.external_id)) return false;
+    await this.#client.runs.cancel(run.run_id, "stopped by the user");
+    return true;
+  }
+
+  /** Returns the run's last event, which is said when it is stored. */
+  async #execute({ threadId, agent, input }: Request<"run">, active: Active): Promise<Said> {
+    if ((await this.#running(threadId)) !== undefined) throw new Error("Thread already running");
+    const created = {
+      external_id: input.runId,
+      thread_id: threadId,
+      agent: agent.agentId ?? "default",
+      lease_ms: this.#lease_ms,
+    };
+    const { run_id } = await this.#client.runs.create(created);
+    const emitter = this.#client.attach(run_id);
+    const recorder = new Recorder(emitter, new Set(input.tools.map(({ name }) => name)));
+    recorder.told(input.messages as Spoken[]);
+    // The question is stored before the agent hears it.
+    await emitter.flush();
+    const finalizer = createRunEventFinalizer();
+    const about = { threadId, runId: input.runId };
+    let end: Said | undefined;
+    const say = (event: BaseEvent) => {
+      finalizer.observe(event);
+      const said = event as unknown as Said;
+      if (said.type === "RUN_FINISHED" || said.type === "RUN_ERROR") {
+        end ??= { ...said, ...(said.type === "RUN_FINISHED" && about) };
+        return;
+      }
+      recorder.take(said);
+      active.said.next(event);
+      // Somebody has cancelled it.
+      if (emitter.ended) agent.abortRun();
+    };
+    const pulse = setInterval(() => void this.#pulse(run_id, agent), this.#lease_ms / heartbeats);
+    let interruptionMessage: string | undefined;
+    try {
+      await agent.runAgent(input as Parameters<typeof agent.runAgent>[0], {
+        onEvent: ({ event }) => say(this.#started(event, input)),
+      });
+    } catch (error) {
+      interruptionMessage = error instanceof Error ? error.message : String(error);
+    } finally {
+      clearInterval(pulse);
+    }
+    const stopRequested = active.isStopped || emitter.ended;
+    for (const event of finalizer.finalize({
+      stopRequested,
+      ...(interruptionMessage && { interruptionMessage }),
+    })) {
+      say(event as BaseEvent);
+    }
+    end ??= { type: "RUN_FINISHED", ...about };
+    await recorder.ended(end, stopRequested);
+    this.#active.delete(threadId);
+    return end;
+  }
+
+  /** The client learns from the beginning of a run which of its messages were taken. */
+  #started(event: BaseEvent, input: Request<"run">["input"]): BaseEvent {
+    const said = event as unknown as Said;
+    return said.type === "RUN_STARTED" && !said["input"] ? ({ ...said, input } as never) : event;
+  }
+
+  /** Renews the lease, and notices that somebody has cancelled a run whose agent is silent. */
+  async #pulse(run_id: string, agent: Active["agent"]): Promise<void> {
+    try {
+      await this.#client.runs.heartbeat(run_id);
+      const { status } = await this.#client.runs.get(run_id);
+      if (isTerminal(status)) agent.abortRun();
+    } catch {
+      // The emitter tells of a server that is away.
+    }
+  }
+
+  async #replay(threadId: string, signal: AbortSignal, say: (event: Said) => void): Promise<void> {
+    for (const run of (await this.#runs(threadId, this.#runs_max)).reverse()) {
+      const isOver = await this.#isOver(run);
+      const look = () =>
+        void this.#client.runs.get(run.run_id).then(
+          (now) => this.#isOver(now),
+          () => undefined,
+        );
+      const looking = isOver ? undefined : setInterval(look, this.#lease_ms / heartbeats);
+      try {
+        const replay = new Replay(threadId, run.external_id ?? run.run_id);
+        for await (const event of this.#client.stream(run.run_id, { signal })) {
+          for (const said of replay.take(await this.#whole(event))) say(said);
+        }
+      } finally {
+        clearInterval(looking);
+      }
+    }
+  }
+
+  /** Newest first. */
+  async #runs(threadId: string, limit: number): Promise<Run[]> {
+    try {
+      return (await this.#client.threads.runs(threadId, { limit })).runs;
+    } catch (error) {
+      if (error instanceof RunreelError && error.code === "not_found") return [];
+      throw error;
+    }
+  }
+
+  async #running(threadId: string): Promise<Run | undefined> {
+    const [newest] = await this.#runs(threadId, 1);
+    return newest === undefined || (await this.#isOver(newest)) ? undefined : newest;
+  }
+
+  /** Whether a run has ended; one that lost its process ends here. */
+  async #isOver(run: Run): Promise<boolean> {
+    if (isTerminal(run.status)) return true;
+    if (!run.stalled) return false;
+    const error = { code: "RUNTIME_LOST", message: "The process that executed this run is gone" };
+    const emitter = this.#client.attach(run.run_id);
+    emitter.emit("run.failed", { error });
+    return emitter.flush();
+  }
+
+  /** With the payload that became an artifact because of its size. */
+  async #whole(event: StreamEvent): Promise<StreamEvent> {
+    const artifact = isEvent(event) ? event.payload.$artifact : undefined;
+    if (artifact === undefined) return event;
+    const payload = await this.#client.request<Fields>(`/api/artifacts/${artifact.artifact_id}`);
+    return { ...event, payload } as StreamEvent;
+  }
+}
+
+const isTerminal = (status: Run["status"]) => ["completed", "failed", "cancelled"].includes(status);

@@ -147,15 +147,18 @@ impl Execution {
             durability: Durability::EveryStep,
         };
         let time_max = agent.time_max();
-        let late = |_| Ok(Ended::Failed { node: None, error: format!("the run took longer than {time_max:?}") });
+        let late = |_| {
+            let (code, error) = (None, format!("the run took longer than {time_max:?}"));
+            Ok(Ended::Failed { node: None, code, error })
+        };
         match tokio::time::timeout(time_max, agent.work(env, self.input())).await.unwrap_or_else(late)? {
             Ended::Completed(output) => {
                 emitter.run_completed(output).await?;
                 Ok(Some(Done::Ended))
             }
-            Ended::Failed { node, error } => {
+            Ended::Failed { node, code, error } => {
                 let reason = node.map_or_else(|| error.clone(), |node| format!("{node}: {error}"));
-                self.failed(&*emitter, &reason).await.map(Some)
+                self.failed_as(&*emitter, code.as_deref(), &reason).await.map(Some)
             }
             Ended::Suspended { questions, waits } => {
                 *asked = questions.iter().map(|question| question.interrupt_id.clone()).collect();
@@ -192,8 +195,12 @@ impl Execution {
 
     /// Fails the run, after cancelling its workers: the end of a run is the last event of its tree.
     async fn failed(&self, emitter: &dyn Emitter, reason: &str) -> Result<Done, HostError> {
+        self.failed_as(emitter, None, reason).await
+    }
+
+    async fn failed_as(&self, emitter: &dyn Emitter, code: Option<&str>, reason: &str) -> Result<Done, HostError> {
         self.host.cancel_below("the run it worked for failed").await?;
-        emitter.run_failed(reason).await?;
+        emitter.run_failed_as(code, reason).await?;
         Ok(Done::Ended)
     }
 

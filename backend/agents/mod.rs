@@ -6,6 +6,8 @@
 //! Start reading at [`agent`] and [`execution`], then [`tools`] and [`step`] (how an agent acts), then [`assistant`].
 
 pub mod agent;
+#[cfg(feature = "agents")]
+mod agui;
 pub mod assistant;
 pub mod builtin;
 pub mod exclusive;

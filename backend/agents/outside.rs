@@ -4,6 +4,7 @@
 use std::{ffi::OsString, sync::Arc};
 
 use super::{
+    agui::Proxy,
     mcp::Servers,
     model::Model,
     models::{
@@ -15,6 +16,7 @@ use super::{
 use crate::{
     config::{
         File,
+        endpoint::Endpoint,
         models::{Kind, ModelConfig},
         sections::Agent,
     },
@@ -52,6 +54,11 @@ impl Outside {
             reasoning: config.reasoning,
         };
         Ok(Arc::new(Provider::new(settings, &self.web)?))
+    }
+
+    /// The agent behind an AG-UI endpoint. The values of its headers are read here.
+    pub(super) fn proxy(&self, config: &Endpoint) -> Result<Arc<dyn super::agent::Agent>, String> {
+        Ok(Arc::new(Proxy { endpoint: Arc::new(super::agui::Endpoint::new(config, &self.web)?) }))
     }
 
     /// The current tools of the MCP servers that an agent names.

@@ -13,6 +13,7 @@ use super::{model::Model, tools::Tool};
 use crate::{
     config::{
         File,
+        endpoint::Endpoint,
         models::{Kind, ModelConfig},
         sections::Agent,
     },
@@ -31,6 +32,10 @@ impl Outside {
 
     pub(super) fn model(&self, config: &ModelConfig, _: Kind, _: &str) -> Result<Arc<dyn Model>, String> {
         Err(format!("the model {} needs the models of providers, {HINT}", config.source))
+    }
+
+    pub(super) fn proxy(&self, _: &Endpoint) -> Result<Arc<dyn super::agent::Agent>, String> {
+        Err(format!("kind = \"agui\" needs the AG-UI client, {HINT}"))
     }
 
     pub(super) async fn tools(&self, agent: &Agent, file: &File) -> Result<Vec<Arc<dyn Tool>>, String> {

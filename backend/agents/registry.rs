@@ -21,7 +21,7 @@ use crate::{
     config::{
         File,
         models::{ModelConfig, Source},
-        sections::{Agent as AgentSection, Exclusive, Tool as ToolSection, ToolKind},
+        sections::{Agent as AgentSection, AgentKind, Exclusive, Tool as ToolSection, ToolKind},
     },
     confine::Confinement,
     domain::{context::RunContext, id::Name},
@@ -77,6 +77,10 @@ impl Agents {
         };
         for (name, agent) in &agents.file.sections.agents {
             let invalid = |why| ResolveError::InvalidAgent { agent: name.clone(), why };
+            if agent.kind == AgentKind::Agui {
+                agents.proxy(agent).map_err(invalid)?;
+                continue;
+            }
             agents.model(agent).map_err(invalid)?;
             agents.file.system(agent).map_err(|error| invalid(error.to_string()))?;
             Toolbox::checked(agents.own_tools(agent).map_err(invalid)?).map_err(invalid)?;
@@ -104,6 +108,7 @@ impl Agents {
             toolbox: Toolbox::checked(tools).map_err(invalid)?,
             locks: self.locks.clone(),
             workers: agent.workers.iter().map(|name| parse(name)).collect::<Result<_, _>>()?,
+            client_tools: Vec::new(),
             parallel_max: agent.parallel,
             temperature: agent.temperature.or(config.temperature),
             max_tokens: agent.max_tokens.or(config.max_tokens),
@@ -111,6 +116,12 @@ impl Agents {
             call_time_max: Duration::from_secs(agent.tool_timeout_s),
             limits,
         })
+    }
+
+    /// The agent behind an AG-UI endpoint.
+    fn proxy(&self, agent: &AgentSection) -> Result<Arc<dyn Agent>, String> {
+        let endpoint = self.file.endpoint(agent).map_err(|(key, why)| format!("{key}: {why}"))?;
+        self.outside.proxy(&endpoint)
     }
 
     /// Adds rules on whose runs are executed: here, because every run passes this point, however it was created.
@@ -192,6 +203,10 @@ impl AgentResolver for Agents {
         Box::pin(async move {
             if !self.admission.may_use(&run.owner_id, agent) {
                 return Err(format!("the owner of this run may not use the agent {agent}"));
+            }
+            let section = self.file.sections.agents.get(agent.as_str());
+            if let Some(section) = section.filter(|section| section.kind == AgentKind::Agui) {
+                return self.proxy(section);
             }
             let assistant = self.assistant(agent.as_str()).await.map_err(|error| error.to_string())?;
             Ok(Arc::new(assistant) as Arc<dyn Agent>)

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use super::{
     file::File,
     models::check_base_url,
-    sections::{Agent, Exclusive, Mcp, Model, Tool, ToolKind},
+    sections::{Agent, AgentKind, Exclusive, Mcp, Model, Tool, ToolKind},
 };
 use crate::domain::{id::Name, misread::did_you_mean};
 
@@ -23,7 +23,7 @@ pub(super) struct Wrong {
     pub(super) what: String,
 }
 
-type Checked = Result<(), (&'static str, String)>;
+pub(super) type Checked = Result<(), (&'static str, String)>;
 
 pub(super) fn check(file: &File) -> Result<(), Wrong> {
     let sections = &file.sections;
@@ -69,12 +69,12 @@ fn exclusive(exclusive: &Exclusive) -> Checked {
     }
 }
 
-fn is_variable(name: &str) -> bool {
+pub(super) fn is_variable(name: &str) -> bool {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_';
     !name.is_empty() && name.chars().all(fits) && !name.starts_with(|c: char| c.is_ascii_digit())
 }
 
-fn seconds(key: &'static str, value: u64) -> Checked {
+pub(super) fn seconds(key: &'static str, value: u64) -> Checked {
     if (1..=TIME_S_MAX).contains(&value) { Ok(()) } else { Err((key, format!("must be 1 to {TIME_S_MAX} seconds"))) }
 }
 
@@ -168,7 +168,15 @@ fn check_mcp(mcp: &Mcp) -> Checked {
 
 fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
     name.parse::<Name>().map_err(|rule| ("", rule.to_string()))?;
-    file.model(&agent.model).map_err(|what| ("model", what))?;
+    match agent.kind {
+        AgentKind::Assistant if agent.model.is_empty() => {
+            let what = "is missing: name a section of [models], or a model such as echo or openai:gpt-5";
+            return Err(("model", what.to_owned()));
+        }
+        AgentKind::Assistant => file.model(&agent.model).map(drop).map_err(|what| ("model", what))?,
+        AgentKind::Agui => file.endpoint(agent).map(drop)?,
+    }
+    of_its_kind(agent)?;
     temperature(agent.temperature)?;
     seconds("tool_timeout_s", agent.tool_timeout_s)?;
     seconds("timeout_s", agent.timeout_s)?;
@@ -203,6 +211,38 @@ fn check_agent(file: &File, name: &str, agent: &Agent) -> Checked {
         }
     }
     Ok(())
+}
+
+/// Rejects the settings of the other kind.
+fn of_its_kind(agent: &Agent) -> Checked {
+    let (other, keys) = match agent.kind {
+        AgentKind::Assistant => (
+            "agui",
+            vec![
+                ("url", agent.url.is_some()),
+                ("headers_env", !agent.headers_env.is_empty()),
+                ("silence_s", agent.silence_s.is_some()),
+                ("retries", agent.retries.is_some()),
+                ("retry", agent.retry.is_some()),
+            ],
+        ),
+        AgentKind::Agui => (
+            "assistant",
+            vec![
+                ("model", !agent.model.is_empty()),
+                ("system", agent.system.is_some()),
+                ("system_file", agent.system_file.is_some()),
+                ("tools", !agent.tools.is_empty()),
+                ("workers", !agent.workers.is_empty()),
+                ("temperature", agent.temperature.is_some()),
+                ("max_tokens", agent.max_tokens.is_some()),
+            ],
+        ),
+    };
+    match keys.into_iter().find(|(_, is_set)| *is_set) {
+        Some((key, _)) => Err((key, format!("only an agent with kind = \"{other}\" has this setting"))),
+        None => Ok(()),
+    }
 }
 
 /// The line of a key, counted from 1; if it is not found, that of its section.

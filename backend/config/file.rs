@@ -173,8 +173,10 @@ impl File {
 
     /// The files from which secrets of models and tool servers are read.
     pub(super) fn secret_files(&self) -> Vec<PathBuf> {
-        let models = self.sections.agents.values().filter_map(|agent| self.model(&agent.model).ok()?.key);
+        let agents = &self.sections.agents;
+        let models = agents.values().filter_map(|agent| self.model(&agent.model).ok()?.key);
         let servers = self.sections.mcp.values().flat_map(|mcp| mcp.env_from.values().chain(mcp.headers_env.values()));
+        let servers = servers.chain(agents.values().flat_map(|agent| agent.headers_env.values()));
         models.chain(servers.cloned().map(SecretSource::Env)).filter_map(|secret| secret.file()).collect()
     }
 

@@ -23,6 +23,7 @@ mod auth;
 mod bounds;
 mod check;
 mod confined;
+pub mod endpoint;
 pub mod file;
 pub mod models;
 mod network;

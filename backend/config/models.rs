@@ -136,7 +136,12 @@ pub struct ModelConfig {
 pub fn check_base_url(text: &str) -> Result<Url, String> {
     let text = text.trim();
     let slash = if text.ends_with('/') { "" } else { "/" };
-    let url = Url::parse(&format!("{text}{slash}")).map_err(|error| format!("is not a URL ({error})"))?;
+    check_url(&format!("{text}{slash}"))
+}
+
+/// Parses an address to which keys may be sent, as it is. The error does not repeat the address.
+pub fn check_url(text: &str) -> Result<Url, String> {
+    let url = Url::parse(text.trim()).map_err(|error| format!("is not a URL ({error})"))?;
     if !matches!(url.scheme(), "http" | "https") {
         return Err("must begin with http:// or https://".to_owned());
     }

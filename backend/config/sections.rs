@@ -224,12 +224,48 @@ impl Subject {
     }
 }
 
+/// What executes an agent's runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum AgentKind {
+    /// A model of this file with its tools.
+    #[default]
+    Assistant,
+    /// An endpoint that speaks AG-UI, anywhere.
+    Agui,
+}
+
+/// What follows when an endpoint's stream ends before its run does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Retry {
+    /// The request is made again, with the messages that were complete.
+    Continue,
+    /// The run fails.
+    Never,
+}
+
 /// `[agents.NAME]`
 #[derive(Clone, Debug, Deserialize, Serialize)]
 #[serde(deny_unknown_fields)]
 pub struct Agent {
-    /// A section of `[models]`, or a model named directly, such as `openai:gpt-5`.
+    #[serde(default)]
+    pub kind: AgentKind,
+    /// `assistant`: a section of `[models]`, or a model named directly, such as `openai:gpt-5`.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub model: String,
+    /// `agui`: the address to which a run's input is posted.
+    pub url: Option<String>,
+    /// `agui`: headers of every request, each with the server's variable that holds its value.
+    #[serde(default)]
+    pub headers_env: BTreeMap<String, String>,
+    /// `agui`: longest silence of the endpoint, seconds. Default: 120.
+    pub silence_s: Option<u64>,
+    /// `agui`: how often a request is made again that got no event, or whose stream was cut without anything complete.
+    /// Default: 5.
+    pub retries: Option<u32>,
+    /// `agui`: whether a stream that was cut is continued. Default: it is.
+    pub retry: Option<Retry>,
     /// The system prompt.
     pub system: Option<String>,
     /// The file that holds it.

@@ -1,11 +1,12 @@
 //! Every bound of the product; `docs/protocol.md` lists them for users. Over one a request is refused, not slowed down.
 
+mod agui;
 mod artifacts;
 mod retention;
 mod saved;
 mod shares;
 
-pub use self::{artifacts::*, retention::*, saved::*, shares::*};
+pub use self::{agui::*, artifacts::*, retention::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

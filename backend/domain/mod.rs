@@ -20,6 +20,7 @@ pub mod id_prefix;
 pub mod interrupt;
 pub mod job;
 pub mod json;
+pub mod json_patch;
 pub mod limits;
 pub mod misread;
 pub mod open;

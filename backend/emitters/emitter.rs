@@ -11,7 +11,7 @@ use super::host::{HostError, Hosted};
 use crate::domain::{
     context::RunContext,
     event::{EventType, NewEvent},
-    id::{RunId, SpanId, ThreadId},
+    id::{EventId, RunId, SpanId, ThreadId},
     json::Json,
 };
 
@@ -23,16 +23,21 @@ pub type Emitted<'a> = Hosted<'a, ()>;
 pub struct Draft(NewEvent);
 
 impl Draft {
-    fn new(event_type: &str, payload: &Value) -> Self {
+    pub(super) fn new(event_type: &str, payload: &Value) -> Self {
         Self(NewEvent::new(event_type, Json::of(payload)))
     }
 
-    fn span(self, span: &SpanId) -> Self {
+    pub(super) fn span(self, span: &SpanId) -> Self {
         Self(self.0.span(span.clone()))
     }
 
-    fn under(self, parent: Option<&SpanId>) -> Self {
+    pub(super) fn under(self, parent: Option<&SpanId>) -> Self {
         Self(self.0.parent_span(parent.cloned()))
+    }
+
+    /// With an id that its producer derived from what it repeats after a crash.
+    pub(super) fn known_as(self, id: &EventId) -> Self {
+        Self(self.0.event_id(id.clone()))
     }
 
     /// For implementers of [`Emitter`].
@@ -130,7 +135,16 @@ pub trait Emitter: Send + Sync {
     }
 
     fn run_failed(&self, error: &str) -> Emitted<'_> {
-        self.emit(Draft::new("run.failed", &failure(error)))
+        self.run_failed_as(None, error)
+    }
+
+    /// With a stable name of the failure, for programs.
+    fn run_failed_as(&self, code: Option<&str>, error: &str) -> Emitted<'_> {
+        let mut payload = failure(error);
+        if let Some(code) = code {
+            payload["error"]["code"] = json!(code);
+        }
+        self.emit(Draft::new("run.failed", &payload))
     }
 
     fn step_started(&self, span: &SpanId, name: &str) -> Emitted<'_> {
@@ -151,6 +165,13 @@ pub trait Emitter: Send + Sync {
         let (args, truncated) = bounded(args);
         let payload = flagged(json!({"tool_call_id": span, "name": name, "args": args}), truncated);
         self.emit(Draft::new("tool.started", &payload).span(span).under(parent))
+    }
+
+    /// A call of a tool that the client has: the run ends without its result.
+    fn client_tool_started(&self, span: &SpanId, name: &str, args: &Value, parent: Option<&SpanId>) -> Emitted<'_> {
+        let (args, truncated) = bounded(args);
+        let payload = json!({"tool_call_id": span, "name": name, "args": args, "client": true});
+        self.emit(Draft::new("tool.started", &flagged(payload, truncated)).span(span).under(parent))
     }
 
     /// A result over [`RESULT_BYTES_MAX`] is replaced by its beginning and flagged `truncated`.

@@ -64,7 +64,7 @@ impl Identity {
 
     fn identified(&self, event: NewEvent) -> NewEvent {
         // A delta is not stored, so it cannot be a duplicate.
-        if event.event_type.is_ephemeral() {
+        if event.event_type.is_ephemeral() || event.event_id.is_some() {
             return event;
         }
         let of_span = event.span_id.as_ref().filter(|_| self.ids == EventIds::Spans);

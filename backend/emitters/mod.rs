@@ -11,6 +11,7 @@
 pub mod emitter;
 pub mod host;
 pub mod identity;
+pub mod proxied;
 
 #[cfg(test)]
 pub(crate) mod testing;

@@ -52,6 +52,8 @@ pub enum Ended<S> {
     /// A node failed, timed out or panicked, or a bound was reached.
     Failed {
         node: Option<&'static str>,
+        /// A stable name of the failure, where programs tell failures apart.
+        code: Option<String>,
         error: String,
     },
     /// Cancelled before it ended.
@@ -64,7 +66,7 @@ impl<S> Ended<S> {
         match self {
             Self::Completed(state) => Ended::Completed(of(state)),
             Self::Suspended { questions, waits } => Ended::Suspended { questions, waits },
-            Self::Failed { node, error } => Ended::Failed { node, error },
+            Self::Failed { node, code, error } => Ended::Failed { node, code, error },
             Self::Cancelled => Ended::Cancelled,
         }
     }
@@ -117,7 +119,7 @@ impl<'a, S: State> Drive<'a, S> {
             }
             if at.snapshot.step >= self.limits.steps_max {
                 let error = format!("the graph took more than {} steps", self.limits.steps_max);
-                return Ok(Ended::Failed { node: None, error });
+                return Ok(Ended::Failed { node: None, code: None, error });
             }
             let Some((updates, stops)) = self.step(&mut at).await? else { return Ok(Ended::Cancelled) };
             if let Some(ended) = stopped(stops)? {
@@ -128,7 +130,7 @@ impl<'a, S: State> Drive<'a, S> {
             }
             at = match self.advance(at, updates).await? {
                 Ok(at) => at,
-                Err(error) => return Ok(Ended::Failed { node: None, error }),
+                Err(error) => return Ok(Ended::Failed { node: None, code: None, error }),
             };
         }
     }
@@ -309,7 +311,7 @@ fn stopped<S>(stops: Vec<(&'static str, Stop)>) -> Result<Option<Ended<S>>, Host
         }
     }
     Ok(Some(match failed {
-        Some((node, error)) => Ended::Failed { node: Some(node), error },
+        Some((node, error)) => Ended::Failed { node: Some(node), code: None, error },
         None => Ended::Suspended { questions, waits },
     }))
 }

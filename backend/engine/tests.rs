@@ -168,7 +168,7 @@ async fn a_choice_nobody_foresaw_fails_the_step_that_made_it() {
     let graph = Graph::new("g", "a").node("a", mark("a")).node("b", mark("b")).edge("b", Next::End);
     let graph = graph.choice("a", &["a"], |_| Next::To("b")).build().unwrap();
     let world = World::lasting(usize::MAX);
-    let Ended::Failed { node: None, error } = driven(&graph, &world).await else { panic!("it fails") };
+    let Ended::Failed { node: None, error, .. } = driven(&graph, &world).await else { panic!("it fails") };
     assert_eq!(error, "a chose b, which is not among its choices");
     let story: Vec<String> = world.story().into_iter().map(|(kind, _, _)| kind).collect();
     assert_eq!(story, ["step.started", "step.failed"]);
@@ -298,7 +298,7 @@ async fn a_node_that_fails_panics_or_is_late_fails_the_graph_and_says_which() {
     async fn fate(work: impl Fn() -> BoxFuture<'static, Result<Mark, Stop>> + Send + Sync + 'static) -> String {
         let graph = Graph::new("g", "bad").node("bad", move |_| work()).edge("bad", Next::End).build().unwrap();
         let world = World::lasting(usize::MAX);
-        let Ended::Failed { node: Some("bad"), error } = driven(&graph, &world).await else { panic!("it fails") };
+        let Ended::Failed { node: Some("bad"), error, .. } = driven(&graph, &world).await else { panic!("it fails") };
         assert!(world.story().iter().any(|(kind, span, _)| kind == "step.failed" && span.as_deref() == Some("s1.bad")));
         error
     }
@@ -355,7 +355,7 @@ async fn a_cancelled_graph_drops_its_nodes_and_takes_no_further_step() {
 async fn a_graph_that_never_ends_is_stopped_at_its_bound() {
     let graph = Graph::new("g", "a").node("a", mark("a")).edge("a", Next::To("a")).build().unwrap();
     let world = World::lasting(usize::MAX);
-    let Ended::Failed { node: None, error } = driven(&graph, &world).await else { panic!("it fails") };
+    let Ended::Failed { node: None, error, .. } = driven(&graph, &world).await else { panic!("it fails") };
     assert_eq!(error, "the graph took more than 20 steps");
 }
 

@@ -1,6 +1,7 @@
 //! Agents of a configuration file at work: in a real server, with models that play back, tools that are real.
 
 mod approvals;
+mod client_tools;
 mod conversations;
 mod crashes;
 mod ends;

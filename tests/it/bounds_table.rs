@@ -199,6 +199,29 @@ fn agents() -> Rows {
             "message of a tool server",
             vec![bytes(MCP_MESSAGE_BYTES_MAX), bytes(MCP_SCHEMA_BYTES_MAX), n(MCP_DESCRIPTION_CHARS_MAX)],
         ),
+        ("tools of the client in a run's input", vec![n(CLIENT_TOOLS_MAX), bytes(CLIENT_TOOLS_BYTES_MAX)]),
+        (
+            "request to an AG-UI endpoint; its answer",
+            vec![
+                bytes(AGUI_REQUEST_BYTES_MAX),
+                bytes(AGUI_STREAM_BYTES_MAX),
+                n(AGUI_EVENTS_MAX),
+                bytes(AGUI_EVENT_BYTES_MAX),
+            ],
+        ),
+        (
+            "what is recorded of an AG-UI endpoint's answers between two questions to people",
+            vec![bytes(AGUI_RECORD_BYTES_MAX)],
+        ),
+        (
+            "messages, and calls, that an AG-UI endpoint has begun and not ended",
+            vec![n(AGUI_OPEN_MAX), bytes(OPEN_TEXT_BYTES_MAX)],
+        ),
+        ("id of an AG-UI endpoint that becomes a span as it is", vec![format!("{} characters", n(AGUI_ID_CHARS_MAX))]),
+        (
+            "requests of one run to an AG-UI endpoint; its questions at the same time",
+            vec![n(AGUI_REQUESTS_MAX), n(AGUI_INTERRUPTS_MAX)],
+        ),
         ("configuration file", vec![bytes(CONFIG_BYTES_MAX)]),
         ("runs a server's own agents are at work on", vec![n(RUNTIME_PLACES), n(RUNTIME_OWN_PLACES)]),
     ]

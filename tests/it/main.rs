@@ -14,6 +14,8 @@
 mod admission;
 mod agents;
 mod aging;
+#[cfg(feature = "agents")]
+mod agui_proxy;
 mod artifacts;
 mod auth;
 mod bounds;

@@ -5,7 +5,7 @@ use std::{collections::HashMap, sync::Arc};
 use serde_json::{Value, json};
 use sha2::{Digest as _, Sha256};
 
-use super::{Assistant, Conversation, Said, delegate};
+use super::{Assistant, Conversation, Said, Waiting, delegate};
 use crate::{
     agents::{
         model::{Message, ToolCall, Usage},
@@ -33,6 +33,9 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     let numbered = last.into_iter().flat_map(|message| message.tool_calls.iter().enumerate());
     let calls: Vec<Numbered> =
         numbered.map(|(n, call)| Numbered { span: visit.sub_span(&n.to_string()), call: call.clone() }).collect();
+    let (clients, calls): (Vec<_>, Vec<_>) = calls
+        .into_iter()
+        .partition(|numbered| assistant.client_tools.iter().any(|tool| tool.name == numbered.call.name));
     let (delegated, direct): (Vec<_>, Vec<_>) =
         calls.iter().cloned().partition(|numbered| delegate::is_delegation(&assistant, &numbered.call));
     let verdicts = approvals(&assistant, &visit, &direct).await?;
@@ -59,11 +62,15 @@ pub(super) async fn act(assistant: Arc<Assistant>, visit: NodeContext<Conversati
     results.extend(outcomes?.into_iter().map(|outcome| (outcome.span, outcome.result)));
     results.extend(verdicts);
     results.extend(delegate::wait(&visit, children?).await?);
+    for Numbered { span, call } in &clients {
+        visit.env.emitter.client_tool_started(span, &call.name, &call.args, Some(&visit.span)).await?;
+    }
+    let waiting = clients.into_iter().map(|Numbered { span, call }| Waiting { span, call_id: call.id }).collect();
     let messages = calls.into_iter().map(|Numbered { span, call }| {
         let result = results.remove(&span).unwrap_or(Err(ToolError::Unknown(call.name)));
         Message { content: parts(&result), ..Message::tool(call.id, "") }
     });
-    Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None })
+    Ok(Said { messages: messages.collect(), usage: Usage::default(), cut: None, waiting })
 }
 
 /// Requests approval for every call that needs it, all at once; returns the results of those that must not be made.

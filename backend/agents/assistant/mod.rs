@@ -1,7 +1,7 @@
 //! The assistant: a model that calls tools until it is done. One graph, whatever the model and the tools.
 //!
 //! ```text
-//! model → (tool calls?) → tools → model → … → end
+//! model → (tool calls?) → tools → (calls of the client's tools?) → model → … → end
 //! ```
 //!
 //! The thread's checkpoint holds the conversation, so the thread's next run continues it. Invariants kept here: an
@@ -11,6 +11,7 @@
 //! Start reading at [`graph`], then [`speak`] (the model's turn) and [`act`] (the tools').
 
 mod act;
+mod client;
 mod delegate;
 mod speak;
 mod window;
@@ -21,12 +22,14 @@ use futures::future::BoxFuture;
 use serde::{Deserialize, Serialize};
 use serde_json::{Value, json};
 
-pub use self::window::Cut;
+#[cfg(feature = "agents")]
+pub(in crate::agents) use self::speak::fetch;
+pub use self::{client::Waiting, window::Cut};
 use super::{
     agent::Agent,
     builtin::artifact::ReadArtifact,
     exclusive::Locks,
-    model::{ImageSource, Message, MessageRole, Model, Part, Usage},
+    model::{ImageSource, Message, MessageRole, Model, Part, ToolSpec, Usage},
     tools::Toolbox,
 };
 use crate::{
@@ -55,6 +58,8 @@ pub struct Assistant {
     pub call_time_max: Duration,
     /// Agents it may delegate to; empty if it works alone.
     pub workers: Vec<Name>,
+    /// Tools of the run's client, set when the run begins.
+    pub client_tools: Vec<ToolSpec>,
     pub limits: Limits,
 }
 
@@ -70,6 +75,9 @@ pub struct Conversation {
     /// What the model is no longer shown.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    /// Calls of the last answer that wait for the client.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
 }
 
 /// In a restored thread, `usage` may be another framework's name for something else.
@@ -84,6 +92,8 @@ pub struct Said {
     pub usage: Usage,
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cut: Option<Cut>,
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub waiting: Vec<Waiting>,
 }
 
 impl State for Conversation {
@@ -91,23 +101,25 @@ impl State for Conversation {
 
     const APPENDED: &'static [&'static str] = &["messages"];
 
-    fn apply(&mut self, Said { messages, usage, cut }: Said) {
+    fn apply(&mut self, Said { messages, usage, cut, waiting }: Said) {
         self.messages.extend(messages);
         self.usage += usage;
         self.cut = cut.or(self.cut.take());
+        self.waiting = waiting;
     }
 }
 
 impl Conversation {
-    /// The conversation with a new run's input. Calls that no earlier run answered get an answer, because providers
-    /// refuse a conversation with unanswered calls.
+    /// The conversation with a new run's input. Calls that no earlier run answered get an answer, the client's or that
+    /// there is none, because providers refuse a conversation with unanswered calls.
     #[must_use]
     pub fn asked(mut self, input: &Value) -> Self {
         // A restored thread with messages edited by hand may hold fewer than were left out.
         self.cut = self.cut.filter(|cut| cut.messages <= self.messages.len());
-        let open = self.open_calls();
-        self.messages.extend(open.into_iter().map(|id| Message::tool(id, "the run ended before this call")));
-        self.messages.extend(messages_of(input));
+        let answers = self.answers(input);
+        self.messages.extend(answers);
+        self.messages.extend(new_messages(input, |message| self.is_answer(message)));
+        self.waiting.clear();
         self
     }
 
@@ -140,6 +152,11 @@ impl Conversation {
 /// The messages of a run's input. `input` is a text, or an object with `messages` (each with `role` and `content`),
 /// `content`, `text` or `task`; anything else is passed as its JSON. A content is a text or a list of parts.
 pub fn messages_of(input: &Value) -> Vec<Message> {
+    new_messages(input, |_| false)
+}
+
+/// [`messages_of`], without those that `is_other` picks out.
+fn new_messages(input: &Value, is_other: impl Fn(&Value) -> bool) -> Vec<Message> {
     let user = |content| Message { content, ..Message::user("") };
     if let Some(messages) = input.get("messages").and_then(Value::as_array).filter(|messages| !messages.is_empty()) {
         let read = |message: &Value| {
@@ -148,7 +165,7 @@ pub fn messages_of(input: &Value) -> Vec<Message> {
             let role = role.filter(|role| *role == MessageRole::Assistant).unwrap_or(MessageRole::User);
             Message { role, ..user(content_of(&message["content"])) }
         };
-        return messages.iter().map(read).collect();
+        return messages.iter().filter(|message| !is_other(message)).map(read).collect();
     }
     let named = ["content", "text", "task"].into_iter().find_map(|name| input.get(name)).unwrap_or(input);
     vec![user(content_of(named))]
@@ -196,17 +213,26 @@ impl Agent for Assistant {
         Box::pin(async move {
             for (n, message) in messages_of(&input).iter().enumerate() {
                 let (span, said) = (SpanId::trusted(&format!("input.{n}")), message.visible());
-                env.emitter.message(&span, &json!({"role": message.role, "content": said}), None).await?;
+                let mut payload = json!({"role": message.role, "content": said});
+                if let Some((call, _)) = client::result_of(&input["messages"][n]) {
+                    (payload["role"], payload["tool_call_id"]) = (json!("tool"), json!(call));
+                }
+                env.emitter.message(&span, &payload, None).await?;
             }
             let limits = self.limits;
-            let assistant = Arc::new(self.with_artifacts(&env.host));
+            let mut assistant = self.with_artifacts(&env.host);
+            match client::tools(&assistant, &input) {
+                Ok(tools) => assistant.client_tools = tools,
+                Err(error) => return Ok(Ended::Failed { node: None, code: Some(client::INVALID.to_owned()), error }),
+            }
+            let assistant = Arc::new(assistant);
             let graph = match graph(&assistant) {
                 Ok(graph) => graph,
-                Err(flaw) => return Ok(Ended::Failed { node: None, error: flaw.to_string() }),
+                Err(flaw) => return Ok(Ended::Failed { node: None, code: None, error: flaw.to_string() }),
             };
             let begin = |before: Option<Conversation>| before.unwrap_or_default().asked(&input);
             let ended = env.drive(&graph, limits, begin).await?;
-            Ok(ended.map(|conversation| json!({"response": conversation.answer()})))
+            Ok(ended.map(|conversation| conversation.output()))
         })
     }
 
@@ -219,10 +245,12 @@ impl Agent for Assistant {
 fn graph(assistant: &Arc<Assistant>) -> Result<Graph<Conversation>, InvalidGraph> {
     let (speaking, acting) = (Arc::clone(assistant), Arc::clone(assistant));
     let more = |conversation: &Conversation| if conversation.wants_tools() { Next::To("tools") } else { Next::End };
+    // What is open after the tools' turn waits for the client.
+    let back = |conversation: &Conversation| if conversation.wants_tools() { Next::End } else { Next::To("model") };
     Graph::new("assistant", "model")
         .node("model", move |visit| speak::speak(Arc::clone(&speaking), visit))
         .node("tools", move |visit| act::act(Arc::clone(&acting), visit))
         .choice("model", &["tools"], more)
-        .edge("tools", Next::To("model"))
+        .choice("tools", &["model"], back)
         .build()
 }

@@ -31,7 +31,9 @@ struct Answer {
 }
 
 pub(super) async fn speak(assistant: Arc<Assistant>, visit: NodeContext<Conversation>) -> Result<Said, Stop> {
-    let tools: Vec<ToolSpec> = assistant.toolbox.specs().into_iter().chain(super::delegate::spec(&assistant)).collect();
+    let own = assistant.toolbox.specs();
+    let tools: Vec<ToolSpec> =
+        own.into_iter().chain(super::delegate::spec(&assistant)).chain(assistant.client_tools.clone()).collect();
     let compaction = window::compaction(&assistant, &visit.state, &tools);
     if let Some(compaction) = &compaction {
         visit.env.emitter.state_compacted(&visit.sub_span("cut"), &compaction.payload(), Some(&visit.span)).await?;
@@ -40,7 +42,7 @@ pub(super) async fn speak(assistant: Arc<Assistant>, visit: NodeContext<Conversa
     let answer = visit.once("answer", || answered(&assistant, &visit, tools, cut.as_ref())).await?;
     tell(&assistant, &visit, &answer).await?;
     let Completion { message, usage, .. } = answer.completion;
-    Ok(Said { messages: vec![message], usage, cut })
+    Ok(Said { messages: vec![message], usage, cut, waiting: Vec::new() })
 }
 
 async fn answered(
@@ -90,7 +92,7 @@ async fn request(
 }
 
 /// Replaces a pointer to an image by the image itself.
-async fn fetch(host: &dyn RunHost, part: &mut Part) {
+pub(in crate::agents) async fn fetch(host: &dyn RunHost, part: &mut Part) {
     let Part::Image { source, .. } = part else { return };
     let ImageSource::ArtifactId(artifact) = source else { return };
     match host.read_artifact(artifact, 0, IMAGE_BYTES_MAX).await {

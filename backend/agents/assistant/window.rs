@@ -120,12 +120,14 @@ mod tests {
             parallel_max: 1,
             call_time_max: Duration::from_secs(1),
             workers: Vec::new(),
+            client_tools: Vec::new(),
             limits: Limits::default(),
         }
     }
 
     fn said(conversation: &mut Conversation, message: Message) {
-        conversation.apply(Said { messages: vec![message], usage: crate::agents::model::Usage::default(), cut: None });
+        let usage = crate::agents::model::Usage::default();
+        conversation.apply(Said { messages: vec![message], usage, cut: None, waiting: Vec::new() });
     }
 
     fn answer(text: &str) -> Message {

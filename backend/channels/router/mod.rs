@@ -134,7 +134,7 @@ impl Router {
                     way.answer(&asked).await?;
                     waited = true;
                 }
-                Ended::Failed { node, error } => {
+                Ended::Failed { node, error, .. } => {
                     way.telemetry.send().await?;
                     return Err(RouteError::Failed(format!("{}: {error}", node.unwrap_or(ROUTER))));
                 }

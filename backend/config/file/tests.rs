@@ -41,7 +41,7 @@ fn what_is_wrong_is_told_with_its_line_its_key_and_what_to_do() {
             "[agents.a]\nmodel = \"echo\"\nmax_steps = \"many\"",
             "line 3: agents.a.max_steps: must be a whole number, not a text",
         ),
-        ("[agents.a]\ntools = []", "line 1: agents.a: model is missing"),
+        ("[agents.a]\ntools = []", "line 1: [agents.a] model: is missing: name a section of [models]"),
         (
             "[agents.\"My agent\"]\nmodel = \"echo\"\nparallel = 0",
             "line 3: [agents.My agent] parallel: must be 1 to 128",

@@ -14,6 +14,7 @@ export const sections = [
             ["docs/tasks/frameworks.md", "Which framework, how", "frameworks"],
             ["sdk/python/README.md", "Python", "python"],
             ["docs/tasks/javascript.md", "JavaScript, TypeScript", "javascript"],
+            ["docs/tasks/agui-proxy.md", "An AG-UI agent behind the proxy", "agui-proxy"],
             ["docs/tasks/own-ids.md", "Ids of your own system", "own-ids"],
         ],
     },

@@ -32,7 +32,7 @@ impl Agent for Rash {
                 let child = Child { run_id, agent, title: title.to_owned(), input: Value::Null };
                 env.host.spawn(child).await.unwrap();
             }
-            Ok(Ended::Failed { node: None, error: "too much".to_owned() })
+            Ok(Ended::Failed { node: None, code: None, error: "too much".to_owned() })
         })
     }
 

@@ -1,0 +1,242 @@
+//! The endpoint's turn: a request, and its stream until it ends, asks, or cannot go on.
+//!
+//! The journal of the step is a list of [`Entry`] lists under the keys `0`, `1`, `2` …: what arrived together is stored
+//! together, and emitted after that. A step that is repeated reads it first, so it knows what its predecessor got.
+
+use futures::StreamExt as _;
+use serde_json::json;
+
+use super::{
+    Work,
+    endpoint::Trouble,
+    entry::Entry,
+    live::{Live, Out},
+    reading,
+    talk::{End, Talk},
+};
+use crate::{
+    client::pace::{Backoff, Pace as _, SystemPace},
+    domain::{
+        id::{EventId, SpanId},
+        limits::{AGUI_RECORD_BYTES_MAX, AGUI_REQUESTS_MAX},
+    },
+    emitters::proxied::piece,
+    engine::{NodeContext, Stop},
+};
+
+/// A step at work.
+struct Post<'a> {
+    work: &'a Work,
+    visit: &'a NodeContext<Talk>,
+    talk: Talk,
+    /// The next key of the journal.
+    next: usize,
+    /// Bytes in the journal.
+    bytes: usize,
+}
+
+/// How a request went.
+enum Went {
+    /// The run has ended, or asks.
+    Through,
+    /// `has_begun`: after an event of its answer.
+    Wrong { trouble: Trouble, has_begun: bool },
+}
+
+pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -> Result<Talk, Stop> {
+    let mut post = Post { work: &work, talk: (*visit.state).clone(), visit: &visit, next: 0, bytes: 0 };
+    post.replay().await?;
+    let endpoint = &work.endpoint;
+    if post.talk.turn.is_posting {
+        post.cut(&Trouble::cut("the process that read it has ended")).await?;
+    }
+    let mut backoff = Backoff::default();
+    while post.talk.turn.end.is_none() && post.talk.turn.asked.is_empty() {
+        if post.talk.turn.requests >= AGUI_REQUESTS_MAX {
+            let message = format!("the run made {AGUI_REQUESTS_MAX} requests and has not ended");
+            post.fail("agui_too_many_requests", message).await?;
+            break;
+        }
+        let Went::Wrong { trouble, has_begun } = post.request().await? else { break };
+        if has_begun {
+            post.cut(&trouble).await?;
+        } else {
+            post.again(&trouble).await?;
+        }
+        if post.talk.turn.end.is_some() {
+            break;
+        }
+        if post.talk.turn.failures > endpoint.retries {
+            let message = format!("{} (request {})", trouble.message, post.talk.turn.failures);
+            post.fail(trouble.code, message).await?;
+        } else {
+            if post.talk.turn.failures <= 1 {
+                backoff.reset();
+            }
+            let wait = backoff.next(trouble.retry_after, SystemPace.jitter());
+            SystemPace.wait(wait).await;
+        }
+    }
+    post.talk.turn.resume.clear();
+    Ok(post.talk)
+}
+
+impl Post<'_> {
+    /// Reads the journal of a predecessor. Its last entries may not have been emitted.
+    async fn replay(&mut self) -> Result<(), Stop> {
+        let mut last = Vec::new();
+        while let Some(entries) = self.visit.kept::<Vec<Entry>>(&self.next.to_string()) {
+            for entry in &entries {
+                self.talk.record(entry);
+            }
+            self.next += 1;
+            last = entries;
+        }
+        if self.next > 0 {
+            self.emit(self.next - 1, last.into_iter().map(Out::Entry).collect()).await?;
+        }
+        Ok(())
+    }
+
+    /// Makes one request and reads its answer as far as it goes.
+    async fn request(&mut self) -> Result<Went, Stop> {
+        if !self.talk.turn.is_posting {
+            self.record_all(vec![Entry::Posted]).await?;
+        }
+        let request = self.work.given.request(&self.talk);
+        let mut events = match self.work.endpoint.post(&request).await {
+            Ok(events) => events,
+            Err(trouble) => return Ok(Went::Wrong { trouble, has_begun: false }),
+        };
+        let mut live = Live::new(&self.work.given.tools, self.talk.turn.requests);
+        let mut has_begun = false;
+        while let Some(together) = events.next().await {
+            let mut wrong = None;
+            for data in together {
+                let read = data.and_then(|data| {
+                    has_begun = true;
+                    let event = reading::event(&data);
+                    live.take(&mut self.talk, &event);
+                    live.too_much.take().map_or(Ok(()), |why| Err(Trouble::too_large(why)))
+                });
+                wrong = read.err();
+                let is_over = self.talk.turn.end.is_some() || !self.talk.turn.asked.is_empty();
+                if wrong.is_some() || is_over {
+                    break;
+                }
+            }
+            if let Some(trouble) = &wrong {
+                live.cut(&mut self.talk, &trouble.message);
+            }
+            self.keep(std::mem::take(&mut live.out)).await?;
+            if !self.talk.turn.is_posting {
+                return Ok(Went::Through);
+            }
+            if let Some(trouble) = wrong {
+                return Ok(Went::Wrong { trouble, has_begun });
+            }
+        }
+        let trouble = Trouble::cut("the stream ended before the run did");
+        live.cut(&mut self.talk, &trouble.message);
+        self.keep(std::mem::take(&mut live.out)).await?;
+        Ok(Went::Wrong { trouble, has_begun })
+    }
+
+    /// A request that got no event is made again, as it was.
+    async fn again(&mut self, trouble: &Trouble) -> Result<(), Stop> {
+        if !trouble.is_temporary {
+            return self.fail(trouble.code, trouble.message.clone()).await;
+        }
+        self.talk.turn.failures += 1;
+        let message = format!("{}; nothing was received, try {}", trouble.message, self.talk.turn.failures);
+        self.record_all(vec![Entry::Warned { message }]).await
+    }
+
+    /// Records what was lost with a stream, and fails the run if it must not continue.
+    async fn cut(&mut self, trouble: &Trouble) -> Result<(), Stop> {
+        let (mut lost, mut entries, why) = (Vec::new(), Vec::new(), &trouble.message);
+        let mut first: Option<SpanId> = None;
+        for (span, is_reasoning) in self.talk.turn.open.clone() {
+            lost.push(format!("the message {span}"));
+            first = first.or(Some(span.clone()));
+            entries.push(Entry::TextCut { span, is_reasoning, text: None, why: why.clone() });
+        }
+        let calls: Vec<_> = self.talk.open_calls().map(|(id, called)| (id.clone(), called.clone())).collect();
+        for (id, called) in calls {
+            lost.push(format!("the result of the call {} ({})", called.span, called.name));
+            first = first.or(Some(called.span.clone()));
+            entries.push(Entry::CallCut { span: called.span, id, name: called.name, why: why.clone() });
+        }
+        for (span, name) in self.talk.turn.steps.clone() {
+            entries.push(Entry::StepCut { span, name, why: why.clone() });
+        }
+        let lost = if lost.is_empty() { "nothing that was begun".to_owned() } else { lost.join(", ") };
+        let (continues, is_final) = (self.work.endpoint.continues, !trouble.is_temporary);
+        let then = match (is_final, continues) {
+            (true, _) => "the run fails",
+            (false, true) => "the request is made again with the messages that were complete",
+            (false, false) => "the run fails, because its agent has retry = \"never\"",
+        };
+        let message = format!("the endpoint's stream was cut: {why}. Lost: {lost}. Now {then}.");
+        entries.push(Entry::Cut { message, span: first });
+        if is_final || !continues {
+            let message = format!("the endpoint's stream was cut: {why}");
+            entries.push(Entry::Ended { end: End::Failed { code: trouble.code.to_owned(), message } });
+        }
+        self.record_all(entries).await
+    }
+
+    async fn fail(&mut self, code: &str, message: String) -> Result<(), Stop> {
+        self.record_all(vec![Entry::Ended { end: End::Failed { code: code.to_owned(), message } }]).await
+    }
+
+    async fn record_all(&mut self, entries: Vec<Entry>) -> Result<(), Stop> {
+        for entry in &entries {
+            self.talk.record(entry);
+        }
+        self.keep(entries.into_iter().map(Out::Entry).collect()).await
+    }
+
+    /// Stores what was recorded, then emits it.
+    async fn keep(&mut self, out: Vec<Out>) -> Result<(), Stop> {
+        if out.is_empty() {
+            return Ok(());
+        }
+        let entries: Vec<&Entry> = out
+            .iter()
+            .filter_map(|out| match out {
+                Out::Entry(entry) => Some(entry),
+                Out::Piece { .. } => None,
+            })
+            .collect();
+        let at = self.next;
+        if !entries.is_empty() {
+            let entries = json!(entries);
+            self.bytes += entries.to_string().len();
+            if self.bytes > AGUI_RECORD_BYTES_MAX {
+                let message = format!("the endpoint said more than {AGUI_RECORD_BYTES_MAX} bytes in one step");
+                return Err(Stop::failed(message));
+            }
+            self.visit.keep(&at.to_string(), entries).await?;
+            self.next += 1;
+        }
+        self.emit(at, out).await
+    }
+
+    async fn emit(&self, at: usize, out: Vec<Out>) -> Result<(), Stop> {
+        let mut n = 0;
+        let drafts = out.into_iter().filter_map(|out| match out {
+            Out::Piece { span, is_reasoning, text } => Some(piece(is_reasoning, &span, &text)),
+            Out::Entry(entry) => {
+                let id = EventId::trusted(&format!("agui:{}:{at}.{n}", self.visit.span));
+                n += 1;
+                entry.draft(&id)
+            }
+        });
+        let drafts: Vec<_> = drafts.collect();
+        if !drafts.is_empty() {
+            self.work.emitter.emit_all(drafts).await?;
+        }
+        Ok(())
+    }
+}

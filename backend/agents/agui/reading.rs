@@ -1,0 +1,99 @@
+//! What an event of an endpoint says that is neither text nor a call, and what a run brought.
+
+use serde_json::{Map, Value, json};
+
+use super::{entry::Entry, live::fitted, talk::Talk};
+
+/// Characters kept of names and codes that an endpoint chose.
+const WORD_CHARS_MAX: usize = 128;
+/// Deepest nesting of an event that is read as JSON, levels: what is recorded of it lies some levels deeper.
+const DEPTH_MAX: usize = 56;
+
+/// One `data` of the stream. What is not JSON, or nested too deeply, is an event of no known type.
+pub(super) fn event(data: &str) -> Value {
+    match serde_json::from_str::<Value>(data) {
+        Ok(event) if is_shallow(&event, DEPTH_MAX) => event,
+        _ => Value::from(data),
+    }
+}
+
+fn is_shallow(value: &Value, depth: usize) -> bool {
+    match value {
+        Value::Array(items) => depth > 0 && items.iter().all(|item| is_shallow(item, depth - 1)),
+        Value::Object(members) => depth > 0 && members.values().all(|member| is_shallow(member, depth - 1)),
+        _ => true,
+    }
+}
+
+/// A name or code of the endpoint, without control characters and no longer than a name is.
+pub(super) fn word(text: &str) -> String {
+    text.chars().filter(|c| !c.is_control()).take(WORD_CHARS_MAX).collect()
+}
+
+/// What an event of the family `agui` records; `None` for a type that is not known.
+pub(super) fn noted(kind: &str, event: &Value) -> Option<Entry> {
+    Some(match kind {
+        "STATE_SNAPSHOT" => Entry::State { snapshot: event["snapshot"].clone() },
+        "STATE_DELTA" => Entry::StateDelta { delta: event["delta"].clone() },
+        "MESSAGES_SNAPSHOT" => Entry::Messages { messages: event["messages"].as_array()?.clone() },
+        "REASONING_ENCRYPTED_VALUE" => Entry::Signed { payload: named_as_ours(event) },
+        "CUSTOM" => {
+            let payload = json!({"name": event["name"], "value": event["value"]});
+            Entry::Noted { word: "custom".to_owned(), payload }
+        }
+        "RAW" => {
+            let mut payload = json!({"event": event["event"]});
+            if let Some(source) = event.get("source") {
+                payload["source"] = source.clone();
+            }
+            Entry::Noted { word: "raw".to_owned(), payload }
+        }
+        "ACTIVITY_SNAPSHOT" | "ACTIVITY_DELTA" | "SUBAGENT_STARTED" | "SUBAGENT_FINISHED" | "SUBAGENT_ERROR" => {
+            Entry::Noted { word: kind.to_ascii_lowercase(), payload: named_as_ours(event) }
+        }
+        _ => return None,
+    })
+}
+
+/// The members of an event, without its type and time, in this program's spelling: `toolCallId` is `tool_call_id`.
+fn named_as_ours(event: &Value) -> Value {
+    let mut payload = Map::new();
+    for (name, value) in event.as_object().into_iter().flatten() {
+        if matches!(name.as_str(), "type" | "timestamp") {
+            continue;
+        }
+        let mut ours = String::with_capacity(name.len() + 4);
+        for c in name.chars() {
+            if c.is_ascii_uppercase() {
+                ours.push('_');
+            }
+            ours.push(c.to_ascii_lowercase());
+        }
+        payload.insert(ours, value.clone());
+    }
+    Value::Object(payload)
+}
+
+/// The name of a tool that was called in an earlier run.
+pub(super) fn earlier_name(talk: &Talk, id: &str) -> String {
+    let calls = talk.messages.iter().rev().filter_map(|message| message["toolCalls"].as_array()).flatten();
+    let name = calls.into_iter().find(|call| call["id"] == id).and_then(|call| call["function"]["name"].as_str());
+    word(name.unwrap_or("unnamed"))
+}
+
+/// What a run brought: the endpoint's result or, without one, its last text and the calls that wait for the client.
+pub(super) fn output(talk: &Talk, result: &Value) -> Value {
+    if !result.is_null() {
+        return result.clone();
+    }
+    let is_of_turn =
+        |message: &Value| message["id"].as_str().is_some_and(|id| talk.turn.spans.contains(fitted(id).as_str()));
+    let said =
+        |message: &&Value| message["role"] == "assistant" && message["content"].is_string() && is_of_turn(message);
+    let last = talk.messages.iter().rev().find(said).map_or_else(|| json!(""), |message| message["content"].clone());
+    let calls: Vec<Value> = talk
+        .open_calls()
+        .map(|(_, called)| json!({"id": called.span, "name": called.name, "args": called.args}))
+        .collect();
+    if calls.is_empty() { json!({"response": last}) } else { json!({"response": last, "tool_calls": calls}) }
+}

@@ -180,7 +180,7 @@ web:
     @cd web; if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
         npm ci --no-audit --no-fund; fi
     @cd web; if [ ! -e dist/index.html.gz ] || [ -n "$(find src public scripts index.html docs.html guide.html package.json package-lock.json vite.config.ts \
-        ../sdk/typescript/packages/client/src ../docs ../sdk/python/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html.gz -print -quit)" ]; then \
+        ../sdk/typescript/packages/client/src ../docs ../sdk/python/README.md ../sdk/typescript/packages/*/README.md ../ARCHITECTURE.md ../CHANGELOG.md ../CONTRIBUTING.md -not -path '*/screenshots*' -newer dist/index.html.gz -print -quit)" ]; then \
         npm run build; fi
 
 # Types, unit tests and size of the web UI.

@@ -15,6 +15,7 @@ export const sections = [
             ["sdk/python/README.md", "Python", "python"],
             ["docs/tasks/javascript.md", "JavaScript, TypeScript", "javascript"],
             ["docs/tasks/agui-proxy.md", "An AG-UI agent behind the proxy", "agui-proxy"],
+            ["sdk/typescript/packages/client/README.md", "The TypeScript package", "typescript"],
             ["docs/tasks/own-ids.md", "Ids of your own system", "own-ids"],
         ],
     },
@@ -23,6 +24,7 @@ export const sections = [
         pages: [
             ["docs/tasks/share-a-run.md", "Share a run", "share-a-run"],
             ["docs/tasks/own-page.md", "A run in your own page", "own-page"],
+            ["sdk/typescript/packages/react/README.md", "React", "react"],
             ["docs/tasks/failed-runs.md", "Be told when a run fails", "failed-runs"],
             ["docs/tasks/slow-tools.md", "Which tool is slow", "slow-tools"],
         ],

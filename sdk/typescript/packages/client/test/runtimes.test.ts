@@ -44,3 +44,13 @@ test.each([
   expect(stdout).toBe("4 search 3 hits\n6 done\n");
   expect(stderr).toBe("");
 });
+
+test("the program of the guide's page for JavaScript prints its run", async () => {
+  const page = new URL("../../../../../docs/tasks/javascript.md", import.meta.url);
+  const [example = ""] = await examples(page, "runs with the package");
+  const env = { ...process.env, RUNREEL_URL: inject("url") };
+  const words = ["--input-type=module", "-e", example];
+  const { stdout } = await promisify(execFile)(process.execPath, words, { cwd: import.meta.dirname, env });
+  const types = ["run.created", "run.started", "tool.started", "tool.completed", "run.completed"];
+  expect(stdout.trim().split("\n")).toEqual(types.map((type, at) => `${at + 1} ${type}`));
+});

@@ -188,7 +188,8 @@ web-test: web
     cd web && npm test
 
 # The UI in a real Chromium, against the real server.
-browser: postgres chromium playwright web build
+browser: postgres chromium playwright node-packages web build
+    cd sdk/typescript && npm run -s build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test
 
 # Write `.sqlx` anew: after a query or a migration changed.

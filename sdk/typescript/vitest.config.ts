@@ -6,6 +6,8 @@ export default defineConfig({
     globalSetup: ["testing/global.ts"],
     environment: "node",
     retry: 0,
+    // More than there are cores: tests wait for servers, cuts and clocks.
+    maxWorkers: 4,
     // For a busy machine; what a test waits for comes at once.
     testTimeout: 30_000,
     hookTimeout: 90_000,

@@ -38,16 +38,18 @@ describe("what a stream shows", () => {
   test("a thread with the runs that come later, until its reader leaves", async () => {
     const thread_id = `t-${Date.now()}`;
     const seen: string[] = [];
+    const created: Promise<unknown>[] = [];
     const stream = client.streamThread(thread_id);
     stream.status.subscribe(() => {
-      if (stream.status.getSnapshot().state === "live")
-        void client.runs.create({ thread_id, title: "later" });
+      const isLive = stream.status.getSnapshot().state === "live";
+      if (isLive) created.push(client.runs.create({ thread_id, title: "later" }));
     });
     for await (const event of stream) {
       if (isEvent(event)) seen.push(event.type);
       if (event.type === "run.started") break;
     }
     expect(seen).toEqual(["run.created", "run.started"]);
+    await Promise.all(created);
     expect((await client.threads.runs(thread_id)).runs).toHaveLength(1);
   });
 
@@ -82,20 +84,6 @@ describe("what a stream shows", () => {
       [5, "run.completed"],
     ]);
     await wire.close();
-  });
-
-  test("an aborted signal throws its reason to the reader, and the server's stream is closed", async () => {
-    const { run_id } = await client.runs.create();
-    const before = await streamsOpen(url);
-    const abort = new AbortController();
-    const stream = client.stream(run_id, { signal: abort.signal });
-    const read = collect(stream);
-    await until("it is live", () => stream.status.getSnapshot().state === "live");
-    expect(await streamsOpen(url)).toBe(before + 1);
-    abort.abort(new Error("enough"));
-    await expect(read).rejects.toThrow("enough");
-    expect(stream.status.getSnapshot().state).toBe("closed");
-    await until("the server has closed it", async () => (await streamsOpen(url)) === before);
   });
 
   test.each([503, 429])(
@@ -152,7 +140,7 @@ describe("what a stream shows", () => {
   });
 });
 
-describe("credentials", () => {
+describe("a server of its own, which wants credentials", () => {
   let server: Server;
 
   beforeAll(async () => {
@@ -191,6 +179,20 @@ describe("credentials", () => {
     await owner().runs.emit(run_id, [end]);
     expect(durable(await read).map(({ seq }) => seq)).toEqual([1, 2, 3]);
     expect(refused).toEqual([null, first.token]);
+  });
+
+  test("an aborted signal throws its reason to the reader, and the server's stream is closed", async () => {
+    const { run_id } = await owner().runs.create();
+    const before = await streamsOpen(server.url);
+    const abort = new AbortController();
+    const stream = owner().stream(run_id, { signal: abort.signal });
+    const read = collect(stream);
+    await until("it is live", () => stream.status.getSnapshot().state === "live");
+    expect(await streamsOpen(server.url)).toBe(before + 1);
+    abort.abort(new Error("enough"));
+    await expect(read).rejects.toThrow("enough");
+    expect(stream.status.getSnapshot().state).toBe("closed");
+    await until("the server has closed it", async () => (await streamsOpen(server.url)) === before);
   });
 
   test("a source that has nothing better fails the stream, and so does a plain token", async () => {

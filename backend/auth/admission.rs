@@ -42,6 +42,11 @@ impl Admission {
         users.is_none_or(|users| users.contains(owner))
     }
 
+    /// Whether the configuration has the agent: it then continues from its thread's checkpoint, and needs only what is new.
+    pub fn remembers(&self, agent: &Name) -> bool {
+        self.agents.contains_key(agent)
+    }
+
     /// Whether `asker` may answer for a run of this agent that belongs to `owner`.
     pub fn may_answer(&self, asker: &OwnerId, agent: Option<&Name>, owner: &OwnerId) -> bool {
         let rules = agent.and_then(|agent| self.agents.get(agent));

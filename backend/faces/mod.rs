@@ -24,6 +24,7 @@ use bytes::Bytes;
 
 use crate::timeline::follow::StreamItem;
 
+pub mod agui;
 pub mod conversation;
 pub mod position;
 pub mod sse;

@@ -144,7 +144,7 @@ fn hashed(hash: u32, text: &str) -> u32 {
 
 /// 1 to 63.
 fn tag_of(span: &SpanId) -> u8 {
-    (hashed(EMPTY_HASH, span.as_str()) % 63 + 1) as u8
+    u8::try_from(hashed(EMPTY_HASH, span.as_str()) % 63 + 1).unwrap_or(1)
 }
 
 impl Position {
@@ -183,8 +183,9 @@ impl Position {
     /// The position that has this number. A live text is a message: a stream with numbers shows no other.
     pub fn from_number(number: u64) -> Result<Self, Malformed> {
         const RULE: Malformed = Malformed("this is not the number of anything in a stream of this run");
-        let (seq, tag) = (number >> 31, (number >> 25 & 63) as u8);
-        let (progress, sub) = ((number >> 5) as u32 & (PROGRESS_END - 1), (number & 31) as u8);
+        let low = |from: u32, bits: u32| u32::try_from(number >> from & ((1 << bits) - 1)).unwrap_or(0);
+        let byte = |part: u32| u8::try_from(part).unwrap_or(0);
+        let (seq, tag, progress, sub) = (number >> 31, byte(low(25, 6)), low(5, 20), byte(low(0, 5)));
         let seq = i64::try_from(seq).ok().filter(|seq| *seq < NUMBERED_SEQ_END).and_then(Seq::new).ok_or(RULE)?;
         let live = match (tag, progress) {
             (0, 0) => Vec::new(),
@@ -232,7 +233,7 @@ impl FromStr for Position {
         let cursor: RunCursor = words.next().unwrap_or_default().parse()?;
         let mut position = Self::after(cursor);
         if let Some(sub) = words.next() {
-            position.sub = number(sub, u32::from(WHOLE) + 1)? as u8;
+            position.sub = u8::try_from(number(sub, u32::from(WHOLE) + 1)?).map_err(|_| RULE)?;
         }
         for word in words {
             position.live.push(live(word)?);

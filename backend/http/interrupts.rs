@@ -77,7 +77,7 @@ async fn resume(
 }
 
 /// A run for which `asker` may answer: one of its own, or of an agent whose approver it is.
-async fn answerable(server: &Server, asker: &OwnerId, run: RunId) -> Result<Arc<RunContext>, Problem> {
+pub(super) async fn answerable(server: &Server, asker: &OwnerId, run: RunId) -> Result<Arc<RunContext>, Problem> {
     let admission = server.authenticator.admission();
     let may = |context: &RunContext| admission.may_answer(asker, context.agent.as_ref(), &context.owner_id);
     if let Some(own) = server.timeline.context(asker, run).await? {

@@ -6,6 +6,7 @@
 //!
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
+mod agui;
 mod artifacts;
 mod body;
 mod caller;
@@ -186,6 +187,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
+        .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{id}
         .merge(tokens::routes()) //      /api/tokens, /api/tokens/{token_id}, /api/runs/{run_id}/tokens, /api/threads/…/tokens
         .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics

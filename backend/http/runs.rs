@@ -121,7 +121,12 @@ fn created_or_found(server: &Server, record: RunRecord, is_new: bool) -> Respons
 }
 
 /// Creates a run whose bounds were checked; `false` if the same request created it before.
-async fn open(server: &Server, caller: &Caller, trace: Trace, request: CreateRun) -> Result<(RunId, bool), Problem> {
+pub(super) async fn open(
+    server: &Server,
+    caller: &Caller,
+    trace: Trace,
+    request: CreateRun,
+) -> Result<(RunId, bool), Problem> {
     let owner = caller.owner();
     server
         .creations

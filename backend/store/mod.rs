@@ -41,6 +41,7 @@ mod pieces;
 pub mod prune;
 pub mod query;
 pub mod retention;
+mod run_aliases;
 pub mod runs;
 pub mod sessions;
 mod shares;

@@ -25,6 +25,8 @@ use crate::{
 pub enum Begin {
     /// After this id, as sent by a stream.
     After(String),
+    /// At the start, for a reader that is after this id and whose protocol needs to know what was before.
+    Again(String),
     /// With this many of the latest events.
     Tail(i64),
     Start,
@@ -83,7 +85,7 @@ impl Timeline {
         let record = self.run(owner, run).await?.ok_or(ResumeError::NotFound)?;
         let (status, last_seq) = (record.head.status, record.head.last_seq);
         let after = match begin {
-            Begin::After(cursor) => {
+            Begin::After(cursor) | Begin::Again(cursor) => {
                 let cursor: RunCursor = cursor.parse()?;
                 if cursor.seq > last_seq || !self.admits(owner, run, cursor, &histories).await? {
                     self.check_history(owner, &histories).await?;
@@ -95,10 +97,11 @@ impl Timeline {
             Begin::Start => Seq::ZERO,
         };
         let has_all = after == last_seq && status.is_terminal();
-        if has_all && matches!(begin, Begin::After(_)) {
+        if has_all && matches!(begin, Begin::After(_) | Begin::Again(_)) {
             self.check_history(owner, &histories).await?;
             return Ok(Resumed::Ended);
         }
+        let after = if matches!(begin, Begin::Again(_)) { Seq::ZERO } else { after };
         let contexts = &self.shared.contexts;
         let context = contexts.known(run, owner.as_str()).unwrap_or_else(|| contexts.remember(record.context));
         let mut follower = self.follow_run(context, after, histories, options);
@@ -167,7 +170,7 @@ impl Timeline {
         histories: &Histories,
     ) -> Result<FeedCursor, ResumeError> {
         match begin {
-            Begin::After(cursor) => {
+            Begin::After(cursor) | Begin::Again(cursor) => {
                 let cursor: FeedCursor = cursor.parse()?;
                 let tail = self.store().feeds().tail(owner).await?;
                 check_current(tail.history(), histories)?;

@@ -10,8 +10,10 @@ use crate::{
     domain::{
         id::{Seq, SpanId},
         json::Json,
+        open::Closes,
         run::Status,
     },
+    faces::position::Live,
 };
 
 /// A durable event, with what it means. Members that its producer left out are empty.
@@ -98,12 +100,26 @@ impl Event {
         let span = self.frame.span_id.clone().unwrap_or_else(|| SpanId::trusted(&format!("event-{seq}")));
         let role = self.payload.member("role").unwrap_or_else(|| "assistant".to_owned());
         let text = Text { parent: self.frame.parent_span_id.clone(), role, ..Text::new(span, kind) };
-        Some((text, text_of(&self.payload)))
+        Some((text, self.content()))
+    }
+
+    /// The text of a message or of reasoning, as [`Event::text`] has it.
+    pub fn content(&self) -> Option<String> {
+        content_of(&self.payload)
+    }
+
+    /// Whether an open text ends with this event, although this is not its own durable event.
+    pub(super) fn cuts(&self, live: &Live) -> bool {
+        match Closes::of(&self.frame.event_type, self.frame.span_id.as_ref()) {
+            _ if self.pauses() => true,
+            Closes::Span(span) => live.span() == Some(span),
+            Closes::Run | Closes::Nothing => false,
+        }
     }
 }
 
 /// The text of a durable payload: of `content`, a text or a list of parts, else `text`.
-fn text_of(payload: &Json) -> Option<String> {
+pub fn content_of(payload: &Json) -> Option<String> {
     #[derive(Deserialize)]
     #[serde(untagged)]
     enum Content {

@@ -21,7 +21,7 @@ use std::{sync::Arc, vec};
 use bytes::{Bytes, BytesMut};
 
 pub use self::{
-    event::{Event, What},
+    event::{Event, What, content_of},
     texts::Text,
 };
 use super::{
@@ -265,10 +265,10 @@ impl<D: Dialect> Conversation<D> {
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
         if let Some((text, whole)) = event.text(seq) {
             let live = if is_seen { None } else { self.take_live(&text) };
-            self.say_text(&text, whole.as_deref(), live, &event, &mut numbered);
+            self.say_text(&text, whole.as_deref(), live.as_ref(), &event, &mut numbered);
         } else {
-            if event.pauses() && !is_seen {
-                self.cut_off(&mut numbered);
+            if !is_seen {
+                self.cut_off(&event, &mut numbered);
             }
             self.number(&Part::Event(&event), OWN, &mut numbered);
         }
@@ -294,9 +294,18 @@ impl<D: Dialect> Conversation<D> {
 
     fn reach(&mut self, event: &Event, seq: Seq, sub: u8) {
         (self.at.seq, self.at.history, self.at.sub) = (seq, event.frame.history, sub);
-        if sub == WHOLE && event.pauses() {
-            self.at.live.clear();
-            self.texts = texts::Texts::new(0);
+        if sub == WHOLE {
+            self.forget_cut(event);
+        }
+    }
+
+    /// Removes the texts that an event has cut off.
+    fn forget_cut(&mut self, event: &Event) {
+        for index in (0..self.at.live.len()).rev().filter(|_| event.what != What::Text) {
+            if event.cuts(&self.at.live[index]) {
+                self.at.live.remove(index);
+                self.texts.remove(index);
+            }
         }
     }
 
@@ -312,11 +321,11 @@ impl<D: Dialect> Conversation<D> {
         &mut self,
         text: &Text,
         whole: Option<&str>,
-        live: Option<(Live, texts::State)>,
+        live: Option<&(Live, texts::State)>,
         event: &Event,
         numbered: &mut Vec<(u8, D::Said)>,
     ) {
-        let (opened, rest) = match &live {
+        let (opened, rest) = match live {
             None => (0, Some(0)),
             Some((live, _)) => {
                 let rest =
@@ -324,7 +333,7 @@ impl<D: Dialect> Conversation<D> {
                 (live.progress, rest)
             }
         };
-        if live.as_ref().is_none_or(|(_, state)| !state.has_begun()) {
+        if live.is_none_or(|(_, state)| !state.has_begun()) {
             self.number(&Part::Opened(text), 1, numbered);
             numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
         }
@@ -338,14 +347,18 @@ impl<D: Dialect> Conversation<D> {
         self.number(&Part::Closed(text, Some(event)), OWN, numbered);
     }
 
-    /// Ends the live texts, which the event leaves incomplete.
-    fn cut_off(&mut self, numbered: &mut Vec<(u8, D::Said)>) {
+    /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
+    fn cut_off(&mut self, event: &Event, numbered: &mut Vec<(u8, D::Said)>) {
         let live = self.at.live.clone();
-        for live in &live {
+        for live in live.iter().filter(|live| event.cuts(live)) {
             let Some(span) = live.span() else { continue };
             let text = Text::new(span.clone(), live.kind);
             let first = numbered.last().map_or(1, |(number, _)| number + 1);
             self.number(&Part::Closed(&text, None), first, numbered);
+        }
+        if self.shown.texts_max == 1 {
+            // Numbers would decrease when the text leaves the position.
+            self.forget_cut(event);
         }
     }
 }

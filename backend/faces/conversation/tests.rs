@@ -207,9 +207,9 @@ fn cut_off(world: &World, cuts: &[(usize, usize)], numbers: bool) -> (Vec<String
     (said, ids)
 }
 
-fn acts(changes: bool) -> impl Strategy<Value = Vec<Act>> {
-    let changed = if changes { prop::option::weighted(0.3, "[a-c]{0,4}").boxed() } else { Just(None).boxed() };
-    let restart = if changes { 1 } else { 0 };
+fn acts(may_change: bool) -> impl Strategy<Value = Vec<Act>> {
+    let changed = if may_change { prop::option::weighted(0.3, "[a-c]{0,4}").boxed() } else { Just(None).boxed() };
+    let restart = u32::from(may_change);
     let act = prop_oneof![
         6 => (0usize..3, "[a-cé]{1,3}").prop_map(|(index, text)| Act::Token(index, text)),
         2 => (0usize..3, changed).prop_map(|(index, text)| Act::Complete(index, text)),

@@ -1,0 +1,175 @@
+//! What a client asks: a `RunAgentInput`.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::domain::{
+    id::{ExternalId, Malformed, SpanId, ThreadId},
+    interrupt::{Answer, Decision},
+    json::Json,
+    limits::AGUI_RESUME_MAX,
+};
+
+/// A request as it is understood here.
+#[derive(Debug)]
+pub struct Input {
+    pub thread_id: ThreadId,
+    /// The client's id of the run of AG-UI.
+    pub run_id: ExternalId,
+    /// The answers it brings.
+    pub answers: Vec<Answer>,
+    /// The request as it was sent.
+    whole: Json,
+    members: Value,
+}
+
+/// What is wrong with a request: the member and the rule it breaks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Flaw {
+    pub field: &'static str,
+    pub rule: &'static str,
+}
+
+impl Flaw {
+    fn new(field: &'static str, rule: &'static str) -> Self {
+        Self { field, rule }
+    }
+}
+
+/// One answer.
+#[derive(Debug, Deserialize)]
+#[serde(rename_all = "camelCase")]
+struct Entry {
+    interrupt_id: SpanId,
+    status: String,
+    payload: Option<Json>,
+}
+
+impl Input {
+    /// Reads a request. Members that AG-UI may add later pass.
+    pub fn read(whole: Json) -> Result<Self, Flaw> {
+        let members: Value = serde_json::from_str(whole.as_str()).map_err(|_| Flaw::new("", "this is not JSON"))?;
+        let text = |name: &'static str| members[name].as_str().ok_or(Flaw::new(name, "a RunAgentInput has this text"));
+        let broken = |field: &'static str| move |Malformed(rule): Malformed| Flaw { field, rule };
+        let thread_id = text("threadId")?.parse().map_err(broken("threadId"))?;
+        let run_id = text("runId")?.parse().map_err(broken("runId"))?;
+        if !members["messages"].is_array() {
+            return Err(Flaw::new("messages", "a RunAgentInput has a list of messages"));
+        }
+        let entries: Option<Vec<Entry>> = match members.get("resume") {
+            None | Some(Value::Null) => Some(Vec::new()),
+            Some(_) => whole.member("resume"),
+        };
+        let entries = entries.filter(|entries| entries.len() <= AGUI_RESUME_MAX);
+        let rule = Flaw::new("resume", "resume is a list of at most 64 answers: interruptId, status, payload");
+        let answers =
+            entries.ok_or(rule)?.into_iter().map(|entry| answer(entry).ok_or(rule)).collect::<Result<_, _>>()?;
+        Ok(Self { thread_id, run_id, answers, whole, members })
+    }
+
+    /// The input of a run whose agent has no other memory than what its client sends: the whole request.
+    pub fn whole(&self) -> Json {
+        self.whole.clone()
+    }
+
+    /// The input of a run whose agent knows its thread: the messages after the agent's last one, without the ids of the
+    /// request, so that it is not taken for the whole.
+    pub fn news(&self) -> Json {
+        let messages = self.members["messages"].as_array().map_or(&[][..], Vec::as_slice);
+        let said = messages.iter().rposition(|message| message["role"] == "assistant");
+        let is_said = |message: &&Value| matches!(message["role"].as_str(), Some("user" | "tool"));
+        let mut news: Vec<Value> = messages[said.map_or(0, |at| at + 1)..].iter().filter(is_said).cloned().collect();
+        for message in &mut news {
+            if let Some(call) = message["toolCallId"].as_str().and_then(|id| id.split_once('/')) {
+                message["toolCallId"] = json!(call.1);
+            }
+        }
+        let mut input = json!({"messages": news});
+        for name in ["tools", "context", "state", "forwardedProps"] {
+            if let Some(value) = self.members.get(name).filter(|value| !value.is_null()) {
+                input[name] = value.clone();
+            }
+        }
+        Json::of(&input)
+    }
+}
+
+/// An entry of `resume`. An object with nothing but `approved`, and a `reason` or `value`, decides; anything else is the
+/// answer itself. `None` if its status is unknown.
+fn answer(Entry { interrupt_id, status, payload }: Entry) -> Option<Answer> {
+    let of = |decision, value| Some(Answer { interrupt_id: interrupt_id.clone(), decision, value });
+    match status.as_str() {
+        "cancelled" => return of(Decision::Reject, None),
+        "resolved" => {}
+        _ => return None,
+    }
+    let value: Value = payload.as_ref().and_then(|payload| serde_json::from_str(payload.as_str()).ok())?;
+    let only = |names: &[&str]| {
+        value.as_object().is_some_and(|members| members.keys().all(|name| names.contains(&name.as_str())))
+    };
+    let part = |name: &str| payload.as_ref().and_then(|payload| payload.raw_member(name));
+    match value["approved"].as_bool() {
+        Some(true) if only(&["approved", "value"]) => of(Decision::Approve, part("value")),
+        Some(false) if only(&["approved", "reason"]) => of(Decision::Reject, part("reason")),
+        Some(true) => of(Decision::Approve, payload.clone()),
+        Some(false) => of(Decision::Reject, payload.clone()),
+        None => of(Decision::Respond, payload.clone()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn input(members: Value) -> Result<Input, Flaw> {
+        let mut whole = json!({"threadId": "t", "runId": "r", "messages": []});
+        for (name, value) in members.as_object().unwrap() {
+            whole[name] = value.clone();
+        }
+        Input::read(Json::of(&whole))
+    }
+
+    #[test]
+    fn what_is_new_comes_after_the_agents_last_message() {
+        let messages = json!([
+            {"id": "1", "role": "user", "content": "a"}, {"id": "2", "role": "assistant", "content": "b"},
+            {"id": "3", "role": "tool", "content": "c", "toolCallId": "0198/s1.tools.0"},
+            {"id": "4", "role": "user", "content": "d"},
+        ]);
+        let input = input(json!({"messages": messages, "tools": [{"name": "x"}], "state": null})).unwrap();
+        let news: Value = serde_json::from_str(input.news().as_str()).unwrap();
+        assert_eq!(news["messages"][0]["toolCallId"], "s1.tools.0");
+        assert_eq!(news["messages"][1]["id"], "4");
+        assert_eq!((news["tools"].clone(), news.get("state")), (json!([{"name": "x"}]), None));
+        assert_eq!(input.whole().member::<Value>("messages").unwrap(), messages);
+    }
+
+    #[test]
+    fn an_answer_decides_or_is_the_value() {
+        let decided = |payload: Value| {
+            let entry = json!({"interruptId": "i", "status": "resolved", "payload": payload});
+            let answer = input(json!({"resume": [entry]})).unwrap().answers.remove(0);
+            (answer.decision, answer.value.map_or(Value::Null, |value| serde_json::from_str(value.as_str()).unwrap()))
+        };
+        assert_eq!(decided(json!({"approved": true})), (Decision::Approve, Value::Null));
+        assert_eq!(decided(json!({"approved": false, "reason": "no"})), (Decision::Reject, json!("no")));
+        let edited = json!({"approved": true, "editedArgs": {"a": 1}});
+        assert_eq!(decided(edited.clone()), (Decision::Approve, edited));
+        assert_eq!(decided(json!("blue")), (Decision::Respond, json!("blue")));
+        let cancelled = input(json!({"resume": [{"interruptId": "i", "status": "cancelled"}]})).unwrap();
+        assert_eq!(cancelled.answers[0].decision, Decision::Reject);
+    }
+
+    #[test]
+    fn what_is_wrong_is_named() {
+        for (members, field) in [
+            (json!({"threadId": "a b"}), "threadId"),
+            (json!({"runId": 5}), "runId"),
+            (json!({"messages": {}}), "messages"),
+            (json!({"resume": [{"interruptId": "i", "status": "maybe"}]}), "resume"),
+            (json!({"resume": vec![json!({"interruptId": "i", "status": "cancelled"}); 65]}), "resume"),
+        ] {
+            assert_eq!(input(members).unwrap_err().field, field);
+        }
+    }
+}

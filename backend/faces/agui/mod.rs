@@ -1,0 +1,464 @@
+//! AG-UI 1.0: a run as the event stream that chat front ends of many frameworks read.
+//!
+//! The mapping, and what is lost, is in `docs/protocols/ag-ui.md`. Agents that speak AG-UI themselves are recorded by the
+//! inverse of it, so what they said comes out as it went in.
+//!
+//! A run of AG-UI ends where a person has to answer; the answer begins another run of AG-UI, which continues the same run
+//! here. Each is a part of one log.
+//!
+//! Invariants: every event of a run's own log is said at most once, each opening has its end before `RUN_FINISHED`, and
+//! the ids of messages and calls are unique in their thread. Start reading at [`AgUi`]; [`history`] has what a reader
+//! that joins is told, [`input`] what a client asks.
+
+mod history;
+pub mod input;
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Value, json};
+
+pub use self::history::Earlier;
+use self::history::History;
+use super::{
+    conversation::{Dialect, Event, Part, Text, What},
+    position::{Kind, Position},
+    sse,
+};
+use crate::domain::{
+    id::{RunId, SpanId},
+    json::Json,
+    limits::AGUI_STEPS_MAX,
+    run::Status,
+};
+
+/// The version of the protocol.
+const VERSION: &str = "1.0";
+
+/// One event of AG-UI.
+#[derive(Debug)]
+pub struct Said {
+    json: String,
+    /// It ends the run of AG-UI.
+    is_last: bool,
+}
+
+impl Said {
+    fn new(event: &Value) -> Self {
+        Self { json: event.to_string(), is_last: false }
+    }
+
+    fn last(event: &Value) -> Self {
+        Self { json: event.to_string(), is_last: true }
+    }
+}
+
+/// What a client calls a run, and the run's own id.
+#[derive(Clone, Debug)]
+pub struct Names {
+    pub thread_id: String,
+    pub run_id: String,
+    pub run: RunId,
+}
+
+/// How a run's conversation is said in AG-UI.
+pub struct AgUi {
+    names: Names,
+    /// Whether the agent's ids are unique in its thread; otherwise the run's id stands before them.
+    has_own_ids: bool,
+    /// Whether `RUN_STARTED` is the first thing said.
+    announces: bool,
+    is_joining: bool,
+    is_over: bool,
+    history: History,
+    /// Open steps by name: how many have it.
+    steps: BTreeMap<String, usize>,
+    /// The message of each call that its message announced.
+    parents: HashMap<String, SpanId>,
+    calls: HashSet<String>,
+    /// Calls that the client is to make.
+    pending: Vec<String>,
+    /// Questions without an answer, in order, by their ids.
+    asked: Vec<(String, Value)>,
+    usage: Option<Value>,
+    /// How the run ended, until it is said.
+    finish: Option<Said>,
+    is_interrupted: bool,
+}
+
+impl AgUi {
+    /// For a reader that begins a run, at its start or after an answer.
+    pub fn beginning(names: Names, earlier: Earlier) -> Self {
+        Self {
+            names,
+            has_own_ids: false,
+            announces: true,
+            is_joining: false,
+            is_over: false,
+            history: History::new(earlier),
+            steps: BTreeMap::new(),
+            parents: HashMap::new(),
+            calls: HashSet::new(),
+            pending: Vec::new(),
+            asked: Vec::new(),
+            usage: None,
+            finish: None,
+            is_interrupted: false,
+        }
+    }
+
+    /// For a reader that joins in the middle and has nothing of the run.
+    pub fn joining(names: Names, earlier: Earlier) -> Self {
+        Self { is_joining: true, ..Self::beginning(names, earlier) }
+    }
+
+    /// For a reader that was cut off.
+    pub fn resuming(names: Names, earlier: Earlier) -> Self {
+        Self { announces: false, ..Self::beginning(names, earlier) }
+    }
+
+    /// Whether the reader joins.
+    pub fn is_joining(&self) -> bool {
+        self.is_joining
+    }
+
+    fn started(&self) -> Value {
+        let Names { thread_id, run_id, .. } = &self.names;
+        json!({"type": "RUN_STARTED", "threadId": thread_id, "runId": run_id, "protocolVersion": VERSION})
+    }
+
+    fn finished(&self, outcome: &Value) -> Value {
+        let Names { thread_id, run_id, .. } = &self.names;
+        json!({"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "outcome": outcome})
+    }
+
+    /// An id of the run as its client knows it.
+    fn id(&self, id: &str) -> String {
+        if self.has_own_ids { id.to_owned() } else { format!("{}/{id}", self.names.run) }
+    }
+
+    fn text(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
+        let (Part::Opened(text) | Part::Delta(text, _) | Part::Replaced(text, _) | Part::Closed(text, _)) = part else {
+            return;
+        };
+        if let Part::Closed(text, Some(event)) = part {
+            self.remember(text, event);
+        }
+        // What people and tools said came from the client.
+        if matches!(text.role.as_str(), "user" | "tool") {
+            return;
+        }
+        let id = self.id(text.span.as_str());
+        if let Part::Replaced(text, whole) = part {
+            self.history.message(&id, history::message(&id, role(text), whole));
+            return out.push(Said::new(&self.history.messages_snapshot()));
+        }
+        let events = match (text.kind, part) {
+            (Kind::Message, Part::Opened(_)) => {
+                vec![json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": role(text)})]
+            }
+            (Kind::Message, Part::Delta(_, delta)) => {
+                vec![json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta})]
+            }
+            (Kind::Message, _) => vec![json!({"type": "TEXT_MESSAGE_END", "messageId": id})],
+            (Kind::Reasoning, Part::Opened(_)) => vec![
+                json!({"type": "REASONING_START", "messageId": id}),
+                json!({"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}),
+            ],
+            (Kind::Reasoning, Part::Delta(_, delta)) => {
+                vec![json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": delta})]
+            }
+            (Kind::Reasoning, _) => vec![
+                json!({"type": "REASONING_MESSAGE_END", "messageId": id}),
+                json!({"type": "REASONING_END", "messageId": id}),
+            ],
+        };
+        out.extend(events.iter().map(Said::new));
+    }
+
+    /// Keeps a complete text for readers that join, and the calls that its message announces.
+    fn remember(&mut self, text: &Text, event: &Event) {
+        let id = self.id(text.span.as_str());
+        if text.kind == Kind::Message {
+            let calls: Vec<Json> = event.payload.member("tool_calls").unwrap_or_default();
+            let ids = calls.iter().filter_map(|call| call.member::<String>("id"));
+            self.parents.extend(ids.map(|call| (call, text.span.clone())));
+        }
+        let content = event.content().unwrap_or_default();
+        self.history.text(&id, role(text), &content, &event.payload);
+    }
+
+    fn event(&mut self, event: &Event, out: &mut Vec<Said>) {
+        match &event.what {
+            What::RunCreated => self.has_own_ids = self.history.begin(self.names.run, &event.payload),
+            What::RunResumed => {
+                self.is_interrupted = false;
+                // The first reader after an answer was told so before anything else.
+                if !std::mem::take(&mut self.announces) {
+                    out.push(Said::new(&self.started()));
+                }
+            }
+            What::RunPaused(Status::Interrupted) => {
+                self.is_interrupted = true;
+                out.extend(self.interrupted());
+            }
+            What::RunCompleted { .. } | What::RunFailed { .. } | What::RunCancelled { .. } => self.end(event, out),
+            What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.tool(event, out),
+            What::StepStarted { name } => {
+                let is_new = self.steps.len() < AGUI_STEPS_MAX && !self.steps.contains_key(name);
+                if is_new {
+                    out.push(Said::new(&json!({"type": "STEP_STARTED", "stepName": name})));
+                }
+                if is_new || self.steps.contains_key(name) {
+                    *self.steps.entry(name.clone()).or_default() += 1;
+                }
+            }
+            What::StepEnded { name, .. } => {
+                let Some(count) = self.steps.get_mut(name) else { return };
+                *count -= 1;
+                if *count == 0 {
+                    self.steps.remove(name);
+                    out.push(Said::new(&json!({"type": "STEP_FINISHED", "stepName": name})));
+                }
+            }
+            What::InterruptRequested { interrupt_id } => self.ask(interrupt_id, event, out),
+            What::InterruptResolved { interrupt_id } => self.asked.retain(|(id, _)| id != interrupt_id),
+            What::Other => self.other(event, out),
+            What::RunStarted | What::RunPaused(_) | What::Checkpointed | What::Text => {}
+        }
+    }
+
+    fn tool(&mut self, event: &Event, out: &mut Vec<Said>) {
+        match &event.what {
+            What::ToolStarted { tool_call_id, name, args, is_client } => {
+                self.call(tool_call_id, name, args.as_ref(), event.frame.parent_span_id.as_ref(), out);
+                if *is_client {
+                    self.pending.push(self.id(tool_call_id));
+                }
+            }
+            What::ToolCompleted { tool_call_id, result, .. } => {
+                let content = result.as_ref().map(plain).unwrap_or_default();
+                self.result(tool_call_id, &content, event, out);
+            }
+            What::ToolFailed { tool_call_id, error, .. } => {
+                let message = error.as_ref().map(|error| error.member("message").unwrap_or_else(|| plain(error)));
+                self.result(tool_call_id, &message.unwrap_or_else(|| "the call failed".to_owned()), event, out);
+            }
+            _ => {}
+        }
+    }
+
+    /// A call with its arguments, unless it was said when a person was asked about it.
+    fn call(&mut self, call: &str, name: &str, args: Option<&Json>, parent: Option<&SpanId>, out: &mut Vec<Said>) {
+        if !self.calls.insert(call.to_owned()) {
+            return;
+        }
+        let id = self.id(call);
+        let parent = self.parents.get(call).or(parent).map(|span| self.id(span.as_str()));
+        let parent = parent.filter(|parent| self.has_own_ids || self.history.has(parent));
+        let args = args.map_or_else(|| "{}".to_owned(), plain);
+        let mut start = json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name});
+        if let Some(parent) = &parent {
+            start["parentMessageId"] = json!(parent);
+        }
+        self.history.call(&id, name, &args, parent.as_deref());
+        out.push(Said::new(&start));
+        if !args.is_empty() {
+            out.push(Said::new(&json!({"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": args})));
+        }
+        out.push(Said::new(&json!({"type": "TOOL_CALL_END", "toolCallId": id})));
+    }
+
+    fn result(&mut self, call: &str, content: &str, event: &Event, out: &mut Vec<Said>) {
+        let id = self.id(call);
+        let message: Option<String> = event.payload.member("message_id");
+        let message = message.unwrap_or_else(|| format!("{id}/result"));
+        self.pending.retain(|pending| *pending != id);
+        self.history.result(&message, &id, content);
+        out.push(Said::new(&json!({
+            "type": "TOOL_CALL_RESULT", "messageId": message, "toolCallId": id, "content": content, "role": "tool",
+        })));
+    }
+
+    fn ask(&mut self, interrupt_id: &str, event: &Event, out: &mut Vec<Said>) {
+        let payload = &event.payload;
+        let text = |name: &str| payload.member::<String>(name);
+        let call = text("tool_call_id");
+        if let (Some(call), Some(tool)) = (&call, text("tool")) {
+            // The log has the call once it is made; its question comes before.
+            self.call(call, &tool, payload.raw_member("args").as_ref(), None, out);
+        }
+        let kind = text("kind").unwrap_or_default();
+        let reason = text("reason").unwrap_or_else(|| match (kind.as_str(), &call) {
+            ("approval", Some(_)) => "tool_call".to_owned(),
+            ("approval", None) => "confirmation".to_owned(),
+            ("question" | "", _) => "input_required".to_owned(),
+            _ => kind,
+        });
+        let mut interrupt = json!({"id": interrupt_id, "reason": reason});
+        let parts = [
+            ("message", text("prompt").map(|text| json!(text))),
+            ("toolCallId", call.map(|call| json!(self.id(&call)))),
+            ("responseSchema", payload.member("response_schema")),
+            ("expiresAt", text("expires_at").map(|text| json!(text))),
+            ("metadata", payload.member("metadata")),
+        ];
+        for (name, value) in parts {
+            if let Some(value) = value {
+                interrupt[name] = value;
+            }
+        }
+        self.asked.push((interrupt_id.to_owned(), interrupt));
+    }
+
+    /// The end of the run of AG-UI, if somebody has to answer.
+    fn interrupted(&self) -> Vec<Said> {
+        let interrupts: Vec<&Value> = self.asked.iter().map(|(_, interrupt)| interrupt).collect();
+        if !self.is_interrupted || interrupts.is_empty() {
+            return Vec::new();
+        }
+        let outcome = json!({"type": "interrupt", "interrupts": interrupts});
+        let mut said: Vec<Said> = self.open_steps("STEP_FINISHED").collect();
+        said.push(Said::last(&self.finished(&outcome)));
+        said
+    }
+
+    fn open_steps(&self, word: &str) -> impl Iterator<Item = Said> {
+        self.steps.keys().map(move |name| Said::new(&json!({"type": word, "stepName": name})))
+    }
+
+    fn end(&mut self, event: &Event, out: &mut Vec<Said>) {
+        let mut finish = match &event.what {
+            What::RunFailed { error } => {
+                let text = |name: &str| error.as_ref().and_then(|error| error.member::<String>(name));
+                let message = text("message").or_else(|| error.as_ref().map(plain));
+                let mut said =
+                    json!({"type": "RUN_ERROR", "message": message.unwrap_or_else(|| "the run failed".into())});
+                if let Some(code) = text("code") {
+                    said["code"] = json!(code);
+                }
+                said
+            }
+            What::RunCancelled { .. } => self.finished(&json!({"type": "cancelled"})),
+            What::RunCompleted { output } => {
+                let mut outcome = json!({"type": "success"});
+                if !self.pending.is_empty() {
+                    outcome["pendingToolCallIds"] = json!(self.pending);
+                }
+                let mut said = self.finished(&outcome);
+                if let Some(output) = output {
+                    said["result"] = json!(output);
+                }
+                said
+            }
+            _ => return,
+        };
+        if let Some(usage) = &self.usage {
+            finish["usage"] = usage.clone();
+        }
+        let is_error = finish["type"] == "RUN_ERROR";
+        let finish = Said::last(&finish);
+        if self.is_joining {
+            self.finish = Some(finish);
+        } else {
+            out.extend(self.open_steps("STEP_FINISHED").filter(|_| !is_error));
+            out.push(finish);
+        }
+    }
+
+    /// Events that AG-UI has another word for, or none.
+    fn other(&mut self, event: &Event, out: &mut Vec<Said>) {
+        let (name, payload) = (event.frame.event_type.as_str(), &event.payload);
+        let Some(word) = name.strip_prefix("agui.") else {
+            return out.push(Said::new(&json!({"type": "CUSTOM", "name": name, "value": payload})));
+        };
+        let said = match word {
+            "usage" => return self.usage = payload.member("usage"),
+            "custom" => json!({
+                "type": "CUSTOM", "name": payload.member::<String>("name").unwrap_or_default(),
+                "value": payload.member::<Value>("value"),
+            }),
+            "messages_snapshot" => {
+                self.history.replace(payload.member("messages").unwrap_or_default());
+                json!({"type": "MESSAGES_SNAPSHOT", "messages": payload.member::<Value>("messages")})
+            }
+            "state_snapshot" => json!({"type": "STATE_SNAPSHOT", "snapshot": payload.member::<Value>("snapshot")}),
+            "state_delta" => json!({"type": "STATE_DELTA", "delta": payload.member::<Value>("delta")}),
+            "raw"
+            | "activity_snapshot"
+            | "activity_delta"
+            | "reasoning_encrypted_value"
+            | "subagent_started"
+            | "subagent_finished"
+            | "subagent_error" => history::renamed(word, payload),
+            _ => json!({"type": "CUSTOM", "name": name, "value": payload}),
+        };
+        self.history.note(word, &said);
+        out.push(Said::new(&said));
+    }
+
+    /// What one that joins is told: the state, the messages, the open steps, and the end if there is one.
+    fn prelude(&mut self, out: &mut Vec<Said>) {
+        out.extend(self.history.prelude().iter().map(Said::new));
+        let finish = self.finish.take();
+        let interrupted = self.interrupted();
+        if finish.is_none() && interrupted.is_empty() {
+            out.extend(self.open_steps("STEP_STARTED"));
+        }
+        out.extend(finish);
+        out.extend(interrupted.into_iter().filter(|said| said.is_last));
+    }
+}
+
+/// A JSON value as the text that it is for people: a string without its quotes.
+fn plain(json: &Json) -> String {
+    serde_json::from_str(json.as_str()).unwrap_or_else(|_| json.as_str().to_owned())
+}
+
+/// The role of a text in AG-UI.
+fn role(text: &Text) -> &str {
+    match (text.kind, text.role.as_str()) {
+        (Kind::Reasoning, _) => "reasoning",
+        (_, role @ ("user" | "system" | "developer" | "tool")) => role,
+        _ => "assistant",
+    }
+}
+
+impl Dialect for AgUi {
+    type Said = Said;
+
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
+        match part {
+            Part::Event(event) => self.event(event, out),
+            Part::CaughtUp => {
+                if std::mem::take(&mut self.is_joining) {
+                    self.prelude(out);
+                }
+            }
+            Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
+            text => self.text(text, out),
+        }
+    }
+
+    fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
+        self.is_over |= said.is_last;
+        if let Some(at) = at {
+            chunk.put_slice(format!("id: {at}\n").as_bytes());
+        }
+        chunk.put_slice(b"data: ");
+        chunk.put_slice(said.json.as_bytes());
+        chunk.put_slice(b"\n\n");
+    }
+
+    fn is_over(&self) -> bool {
+        self.is_over
+    }
+
+    fn opening(&self) -> Bytes {
+        let mut opening = BytesMut::from(&*sse::opening());
+        if self.announces {
+            opening.put_slice(format!("data: {}\n\n", self.started()).as_bytes());
+        }
+        opening.freeze()
+    }
+}

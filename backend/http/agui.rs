@@ -1,0 +1,257 @@
+//! AG-UI: a request begins a run or continues it, and answers with its stream.
+
+use axum::{
+    extract::{Extension, Path, State},
+    http::{HeaderMap, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    extract::{Body, Caller, Trace},
+    interrupts::answerable,
+    model::CreateRun,
+    problem::{Code, Problem},
+    runs,
+    stream::{Refused, jitter, place, stream},
+};
+use crate::{
+    domain::{
+        id::{ExternalId, Name, RunId, Seq},
+        interrupt::Answer,
+        json::Json,
+        limits::{DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAGE_ROWS_MAX},
+        principal::{OwnerId, Scope},
+    },
+    faces::{
+        agui::{
+            AgUi, Earlier, Names,
+            input::{Flaw, Input},
+        },
+        conversation::{Conversation, Shown},
+        position::{Position, WHOLE},
+    },
+    paced::Outflow,
+    store::{
+        page::Page,
+        runs::{RunFilter, RunRecord},
+    },
+    timeline::{
+        follow::StreamOptions,
+        resume::{Begin, Resumed},
+    },
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(post)).routes(routes!(join))
+}
+
+/// How a reader of AG-UI comes to a run.
+enum Reading {
+    /// It has just created the run, or answered its questions; it has everything up to here.
+    Beginning(Seq),
+    /// It has nothing of it.
+    Joining,
+    /// It was cut off here.
+    Resuming(Position),
+}
+
+/// Run an agent by AG-UI.
+///
+/// `runId` is the run's external id: the same one again joins the run. With `resume`, answers the questions of the
+/// interrupted run of the thread and continues it under the new `runId`. docs/protocols/ag-ui.md has what maps to what.
+#[utoipa::path(post, operation_id = "run_agui_agent", path = "/api/agui/agents/{agent}", tag = "ag-ui", params(("agent" = String, Path)),
+    request_body(content = serde_json::Value, description = "A `RunAgentInput` of AG-UI 1.0"), responses(
+    (status = 200, description = "Events of AG-UI; see docs/protocols/ag-ui.md", content_type = "text/event-stream"),
+    (status = 400, body = Problem, description = "Not a RunAgentInput"), (status = 403, body = Problem, description = "The principal may not use the agent, or not answer for it"),
+    (status = 404, body = Problem, description = "No run of the thread has asked what is answered"),
+    (status = 409, body = Problem, description = "`interrupt_closed`: answered differently before")))]
+async fn post(
+    State(server): State<Server>,
+    caller: Caller,
+    trace: Trace,
+    Path(agent): Path<String>,
+    headers: HeaderMap,
+    Extension(outflow): Extension<Outflow>,
+    body: Body,
+) -> Result<Response, Refused> {
+    let owner = caller.needs_all(Scope::Emit)?.needs(Scope::Read)?.owner().clone();
+    let agent: Name = agent
+        .parse()
+        .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("agent"))?;
+    let place = place(&server, &owner, &headers)?;
+    let input = Input::read(body.json::<Json>()?)?;
+    let (run, reading) = match known(&server, &owner, &input.run_id).await? {
+        Some(run) => (run, Reading::Joining),
+        None if input.answers.is_empty() => {
+            (create(&server, &caller, trace, agent, &input).await?, Reading::Beginning(Seq::ZERO))
+        }
+        None => {
+            let (run, after) = answer(&server, &caller, &input).await?;
+            (run, Reading::Beginning(after))
+        }
+    };
+    follow(&server, &caller, (run, input.run_id.as_str()), reading, (place, outflow)).await
+}
+
+/// Follow a run by AG-UI.
+///
+/// Joins it: the state, the messages, and then what happens; or continues after `Last-Event-ID`.
+#[utoipa::path(get, operation_id = "follow_agui_run", path = "/api/agui/runs/{id}", tag = "ag-ui", params(
+    ("id" = String, Path, description = "The `runId` of AG-UI, or a `run_id`"),
+    ("Last-Event-ID" = Option<String>, Header, description = "Continue after this id")), responses(
+    (status = 200, description = "Events of AG-UI; see docs/protocols/ag-ui.md", content_type = "text/event-stream"),
+    (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
+async fn join(
+    State(server): State<Server>,
+    caller: Caller,
+    Path(id): Path<String>,
+    headers: HeaderMap,
+    Extension(outflow): Extension<Outflow>,
+) -> Result<Response, Refused> {
+    let owner = caller.needs(Scope::Read)?.owner().clone();
+    let external = id.parse::<ExternalId>().ok();
+    let named = match &external {
+        Some(external) => known(&server, &owner, external).await?,
+        None => None,
+    };
+    let run = named.or_else(|| id.parse().ok()).ok_or_else(Problem::not_found)?;
+    caller.needs_run(&server, Scope::Read, run).await?;
+    let place = place(&server, &owner, &headers)?;
+    let last = headers.get("last-event-id").map(|value| value.to_str().unwrap_or("?"));
+    let reading = match last.filter(|id| !id.is_empty()) {
+        None => Reading::Joining,
+        Some(last) => Reading::Resuming(last.parse().map_err(crate::timeline::resume::ResumeError::Invalid)?),
+    };
+    follow(&server, &caller, (run, &id), reading, (place, outflow)).await
+}
+
+/// The run of this owner that a client calls so.
+async fn known(server: &Server, owner: &OwnerId, id: &ExternalId) -> Result<Option<RunId>, Problem> {
+    let runs = server.timeline.store().runs();
+    if let Some(run) = runs.with_external_id(owner, id).await? {
+        return Ok(Some(run));
+    }
+    Ok(runs.with_alias(owner, id).await?.map(|(run, _)| run))
+}
+
+async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, input: &Input) -> Result<RunId, Problem> {
+    let remembers = server.authenticator.admission().remembers(&agent);
+    let given = if remembers { input.news() } else { input.whole() };
+    let request = CreateRun {
+        external_id: Some(input.run_id.clone()),
+        thread_id: Some(input.thread_id.clone()),
+        agent: Some(agent),
+        input: Some(given),
+        start: Some(false),
+        ..CreateRun::default()
+    };
+    request.check()?;
+    match runs::open(server, caller, trace, request).await {
+        Ok((run, _)) => Ok(run),
+        Err(problem) if problem.code() == Code::ExternalIdTaken => {
+            // The same request was made twice at the same time, and the other was faster.
+            known(server, caller.owner(), &input.run_id).await?.ok_or(problem)
+        }
+        Err(problem) => Err(problem),
+    }
+}
+
+/// Answers the questions of a run, and gives it the new id. The run, and the last event that its reader has.
+async fn answer(server: &Server, caller: &Caller, input: &Input) -> Result<(RunId, Seq), Problem> {
+    let owner = caller.needs(Scope::Approve)?.owner();
+    let (run, answers) = asker(server, owner, input).await?;
+    let timeline = &server.timeline;
+    let context = answerable(server, owner, run).await?;
+    let mut after = Seq::ZERO;
+    for answer in &answers {
+        timeline.answer_interrupt(&context, answer).await?;
+        let known = timeline.store().events().interrupt(owner, run, answer.interrupt_id.as_str()).await?;
+        after = known.iter().filter_map(|event| event.seq).fold(after, Ord::max);
+    }
+    timeline.store().runs().add_alias(owner, &input.run_id, run, after).await?;
+    match timeline.store().runs().with_alias(owner, &input.run_id).await? {
+        Some((named, after)) if named == run => Ok((run, after)),
+        _ => Err(Problem::new(Code::Busy, "the run has too many ids").field("runId")),
+    }
+}
+
+/// The run of the thread that has asked what a request answers, and the answers.
+async fn asker(server: &Server, owner: &OwnerId, input: &Input) -> Result<(RunId, Vec<Answer>), Problem> {
+    let store = server.timeline.store();
+    let filter = RunFilter { thread_id: Some(input.thread_id.clone()), ..RunFilter::default() };
+    let page = Page { after: None, limit: PAGE_ROWS_MAX };
+    let (runs, _) = store.runs().list(owner, &filter, &page).await?;
+    let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
+    let asked = store.interrupts().asked(owner, &ids).await?;
+    let has_asked = |run: &&RunId| {
+        let of = |id| asked.iter().any(|asked| asked.run_id == **run && asked.interrupt_id == id);
+        input.answers.iter().all(|answer| of(answer.interrupt_id.clone()))
+    };
+    let run = ids.iter().find(has_asked).copied().ok_or_else(Problem::not_found)?;
+    Ok((run, input.answers.clone()))
+}
+
+async fn follow(
+    server: &Server,
+    caller: &Caller,
+    (run, name): (RunId, &str),
+    reading: Reading,
+    connection: (crate::quota::Share, Outflow),
+) -> Result<Response, Refused> {
+    let owner = caller.owner();
+    let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
+    let thread_id = record.context.thread_id.as_ref().map_or_else(|| run.to_string(), ToString::to_string);
+    let names = Names { thread_id, run_id: name.to_owned(), run };
+    let earlier = match &reading {
+        Reading::Joining => earlier(server, owner, &record).await?,
+        _ => Earlier::default(),
+    };
+    let options = StreamOptions { tokens: true, ..StreamOptions::default() };
+    let begin = match &reading {
+        Reading::Resuming(at) => Begin::Again(at.cursor().to_string()),
+        _ => Begin::Start,
+    };
+    let follower = match server.timeline.resume_run(owner, run, &begin, options).await? {
+        Resumed::Stream(follower) => *follower,
+        Resumed::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
+    };
+    let (dialect, at) = match reading {
+        Reading::Beginning(seq) => {
+            (AgUi::beginning(names, earlier), Position { seq, sub: WHOLE, ..Position::default() })
+        }
+        Reading::Joining => (AgUi::joining(names, earlier), Position { sub: WHOLE, ..Position::default() }),
+        Reading::Resuming(at) => (AgUi::resuming(names, earlier), at),
+    };
+    let is_joining = dialect.is_joining();
+    let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true };
+    let conversation = Conversation::new(dialect, at, shown, jitter(server, DRAINED_RETRY_MS));
+    let conversation = if is_joining { conversation.joining() } else { conversation };
+    Ok(stream(server, caller, connection, follower, conversation))
+}
+
+/// The messages of the thread before a run whose input does not bring them.
+async fn earlier(server: &Server, owner: &OwnerId, record: &RunRecord) -> Result<Earlier, Problem> {
+    let (mut earlier, mut after) = (Earlier::default(), None);
+    let is_whole = record.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
+    let Some(thread) = record.context.thread_id.as_ref().filter(|_| !is_whole) else { return Ok(earlier) };
+    loop {
+        let wanted = Page { after, limit: PAGE_ROWS_MAX };
+        let (messages, more) = server.timeline.store().threads().messages(owner, thread, &wanted).await?;
+        after = messages.last().map(|message| (message.run_id, message.seq));
+        let before = messages.iter().take_while(|message| message.run_id < record.context.run_id);
+        before.for_each(|message| earlier.push(message));
+        if !more || after.is_none_or(|(run, _)| run >= record.context.run_id) {
+            return Ok(earlier);
+        }
+    }
+}
+
+impl From<Flaw> for Problem {
+    fn from(Flaw { field, rule }: Flaw) -> Self {
+        Self::new(Code::InvalidRequest, rule).field(field)
+    }
+}

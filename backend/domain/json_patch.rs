@@ -5,20 +5,20 @@ use serde_json::Value;
 /// Why a patch was not applied. Nothing of it was.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
 #[error("operation {at} of the patch: {what}")]
-pub struct Unfit {
+pub struct PatchError {
     /// The operation, counted from 0.
     pub at: usize,
     pub what: &'static str,
 }
 
 /// Applies all operations of a patch, or none. `bytes_max` bounds the result's JSON: copies can grow it without end.
-pub fn apply(document: &Value, patch: &Value, bytes_max: usize) -> Result<Value, Unfit> {
-    let operations = patch.as_array().ok_or(Unfit { at: 0, what: "a patch is a list" })?;
+pub fn apply(document: &Value, patch: &Value, bytes_max: usize) -> Result<Value, PatchError> {
+    let operations = patch.as_array().ok_or(PatchError { at: 0, what: "a patch is a list" })?;
     let (mut patched, mut bytes) = (document.clone(), document.to_string().len());
     for (at, operation) in operations.iter().enumerate() {
-        bytes += apply_one(&mut patched, operation).map_err(|what| Unfit { at, what })?;
+        bytes += apply_one(&mut patched, operation).map_err(|what| PatchError { at, what })?;
         if bytes > bytes_max {
-            return Err(Unfit { at, what: "the result would be too large" });
+            return Err(PatchError { at, what: "the result would be too large" });
         }
     }
     Ok(patched)
@@ -112,8 +112,8 @@ mod tests {
 
     use super::*;
 
-    fn patched(document: Value, patch: Value) -> Result<Value, &'static str> {
-        apply(&document, &patch, 1_000).map_err(|unfit| unfit.what)
+    fn patched(document: &Value, patch: &Value) -> Result<Value, &'static str> {
+        apply(document, patch, 1_000).map_err(|error| error.what)
     }
 
     #[test]
@@ -129,7 +129,7 @@ mod tests {
             (json!([{"op": "test", "path": "/a/0", "value": 1}]), document.clone()),
             (json!([]), document.clone()),
         ] {
-            assert_eq!(patched(document.clone(), patch.clone()), Ok(expected), "{patch}");
+            assert_eq!(patched(&document, &patch), Ok(expected), "{patch}");
         }
     }
 
@@ -150,9 +150,9 @@ mod tests {
             json!([{"op": "jump", "path": ""}]),
             json!([1]),
         ] {
-            assert!(patched(document.clone(), patch.clone()).is_err(), "{patch}");
+            assert!(patched(&document, &patch).is_err(), "{patch}");
         }
         let double = json!({"op": "copy", "from": "", "path": "/x"});
-        assert_eq!(patched(document, json!(vec![double; 12])), Err("the result would be too large"));
+        assert_eq!(patched(&document, &json!(vec![double; 12])), Err("the result would be too large"));
     }
 }

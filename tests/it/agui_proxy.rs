@@ -24,7 +24,7 @@ async fn before(answers: Vec<Answer>, more: &str) -> (Server, ModelServer) {
 
 /// A whole answer: these events between the start and the end of a run.
 fn whole(said: &[Value]) -> Answer {
-    stream_of("text/event-stream", begun(said) + &events(&[finished(Value::Null)]))
+    stream_of("text/event-stream", begun(said) + &events(&[finished(&Value::Null)]))
 }
 
 /// The beginning of an answer.
@@ -32,7 +32,7 @@ fn begun(said: &[Value]) -> String {
     events(&[&[json!({"type": "RUN_STARTED", "threadId": "t", "runId": "r"})], said].concat())
 }
 
-fn finished(outcome: Value) -> Value {
+fn finished(outcome: &Value) -> Value {
     json!({"type": "RUN_FINISHED", "threadId": "t", "runId": "r", "outcome": outcome})
 }
 
@@ -62,9 +62,9 @@ async fn error(api: &Api, run: &str) -> Value {
     api.run(run).await["error"].clone()
 }
 
-#[tokio::test]
-async fn everything_an_endpoint_says_is_in_the_log_under_its_own_ids() {
-    let said_by = [
+/// Something of every kind.
+fn everything() -> Vec<Value> {
+    [
         vec![json!({"type": "STEP_STARTED", "stepName": "plan"})],
         vec![
             json!({"type": "REASONING_START", "messageId": "think"}),
@@ -90,8 +90,12 @@ async fn everything_an_endpoint_says_is_in_the_log_under_its_own_ids() {
         ],
         vec![result("c2", "r2", "")],
     ]
-    .concat();
-    let (server, endpoint) = before(vec![whole(&said_by)], "").await;
+    .concat()
+}
+
+#[tokio::test]
+async fn everything_an_endpoint_says_is_in_the_log_under_its_own_ids() {
+    let (server, endpoint) = before(vec![whole(&everything())], "").await;
     let run = ask(&server, "far", "hello", json!({"thread_id": "talk"})).await;
     assert_eq!(response(&server, &run).await, "done");
     let events = log(&server, &run).await;

@@ -19,13 +19,15 @@ async fn a_build_without_the_demo_names_the_feature_that_contains_it() {
 
 #[cfg(not(feature = "agents"))]
 #[tokio::test]
-async fn a_build_without_agents_refuses_a_providers_model_when_it_starts() {
+async fn a_build_without_agents_refuses_a_providers_model_and_an_endpoint_when_it_starts() {
     let db = crate::support::cluster::Db::new().await;
     let config = db.artifacts.path().join("runreel.toml");
-    std::fs::write(&config, "[agents.writer]\nmodel = \"ollama:small\"\n").unwrap();
-    let config = config.to_str().unwrap();
-    let said = refused(&["serve", "--listen", "127.0.0.1:0", "--database-url", &db.url(), "--config", config]).await;
-    assert!(said.contains("feature `agents`"), "{said}");
+    for agent in ["model = \"ollama:small\"", "kind = \"agui\"\nurl = \"http://127.0.0.1:9/\""] {
+        std::fs::write(&config, format!("[agents.writer]\n{agent}\n")).unwrap();
+        let words = ["serve", "--listen", "127.0.0.1:0", "--database-url", &db.url(), "--config"];
+        let said = refused(&[&words[..], &[config.to_str().unwrap()]].concat()).await;
+        assert!(said.contains("feature `agents`"), "{said}");
+    }
 }
 
 #[cfg(not(feature = "s3"))]

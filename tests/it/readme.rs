@@ -6,6 +6,7 @@ use serde_json::json;
 use tokio::process::Command;
 
 use crate::support::{
+    models::{ModelServer, events, stream_of},
     page::{shell, task},
     process::run,
     server::{Server, setup},
@@ -65,13 +66,22 @@ const TASKS: &[(&str, &[&str])] = &[
     ("first-run", &["log.info", "run.completed"]),
     ("frameworks", &["\"last_seq\":5"]),
     ("javascript", &["5 run.completed"]),
+    #[cfg(feature = "agents")]
+    ("agui-proxy", &["Rome it is", "event: run.completed"]),
     ("backup", &["the file is complete", "already present"]),
     ("retention", &["nightly", "nothing was removed"]),
 ];
 
 #[tokio::test]
 async fn the_tasks_commands_do_what_they_say() {
-    let server = setup().jwt().start().await;
+    let answer = [
+        json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": "m", "delta": "Rome it is"}),
+        json!({"type": "RUN_FINISHED", "threadId": "trip", "runId": "r"}),
+    ];
+    let endpoint = ModelServer::start(vec![stream_of("text/event-stream", events(&answer))]).await;
+    let travel = format!("[agents.travel]\nkind = \"agui\"\nurl = \"{}/\"\n", endpoint.base);
+    let config = if cfg!(feature = "agents") { travel.as_str() } else { "" };
+    let server = setup().config(config).jwt().start().await;
     let alice = server.as_subject("alice");
     let run = alice.create(json!({ "title": "Monday's trip" })).await;
     alice.emit(&run, json!([{ "type": "tool.started", "span_id": "t", "payload": { "name": "book" } }])).await;
@@ -90,6 +100,8 @@ fn every_page_of_tasks_with_commands_to_run_is_run() {
     let pages = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path());
     let names = pages.map(|path| path.file_stem().unwrap().to_string_lossy().into_owned());
     let with_commands: BTreeSet<String> = names.filter(|name| !blocks(&task(name)).is_empty()).collect();
-    let run: BTreeSet<String> = TASKS.iter().map(|(page, _)| (*page).to_owned()).collect();
+    let mut run: BTreeSet<String> = TASKS.iter().map(|(page, _)| (*page).to_owned()).collect();
+    // A build without agents reaches no endpoint.
+    run.insert("agui-proxy".to_owned());
     assert_eq!(with_commands, run);
 }

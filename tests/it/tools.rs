@@ -82,10 +82,15 @@ fn the_configuration_file_of_the_guide_is_accepted() {
     let section = guide.split("## The configuration file").nth(1).unwrap();
     let example = section.split("```toml").nth(1).unwrap().split("```").next().unwrap();
     let file = File::parse(example, std::path::Path::new("/etc/runreel")).unwrap();
-    assert_eq!(file.sections.agents.len(), 3);
+    assert_eq!(file.sections.agents.len(), 4);
     // Every key that can be written is shown.
     let shown: Vec<String> = file.effective().into_iter().map(|(key, _)| key).collect();
-    for key in ["models.smart.reasoning", "tools.fetch.allow_private", "mcp.search.headers_env.Authorization"] {
+    for key in [
+        "models.smart.reasoning",
+        "tools.fetch.allow_private",
+        "mcp.search.headers_env.Authorization",
+        "agents.travel.retry",
+    ] {
         assert!(shown.iter().any(|name| name == key), "{key}");
     }
 }

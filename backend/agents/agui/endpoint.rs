@@ -29,9 +29,12 @@ const ERROR_CHARS_MAX: usize = 500;
 /// Events that are recorded together, if they have arrived together.
 const EVENTS_TOGETHER: usize = 64;
 
+/// The stable name of what is over a bound.
+pub(super) const TOO_LARGE: &str = "agui_too_large";
+
 /// Why there is no answer, or no more of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) struct Trouble {
+pub(super) struct Failure {
     /// The stable name.
     pub code: &'static str,
     /// For the person who runs the endpoint. It contains no header.
@@ -42,7 +45,7 @@ pub(super) struct Trouble {
     pub retry_after: Option<Duration>,
 }
 
-impl Trouble {
+impl Failure {
     fn new(code: &'static str, message: String, is_temporary: bool) -> Self {
         Self { code, message, is_temporary, retry_after: None }
     }
@@ -58,12 +61,12 @@ impl Trouble {
     }
 
     pub(super) fn too_large(message: impl Into<String>) -> Self {
-        Self::new("agui_too_large", message.into(), false)
+        Self::new(TOO_LARGE, message.into(), false)
     }
 }
 
 /// The `data` of the events of an answer, those together that arrived together.
-pub(super) type Events = BoxStream<'static, Vec<Result<String, Trouble>>>;
+pub(super) type Events = BoxStream<'static, Vec<Result<String, Failure>>>;
 
 /// An AG-UI endpoint. Its headers are in no error and no `Debug`.
 pub(in crate::agents) struct Endpoint {
@@ -102,20 +105,20 @@ impl Endpoint {
     }
 
     /// Posts a request and waits for the head of the answer. Dropping the events closes the connection.
-    pub(super) async fn post(&self, request: &Value) -> Result<Events, Trouble> {
+    pub(super) async fn post(&self, request: &Value) -> Result<Events, Failure> {
         let body = request.to_string();
         if body.len() > AGUI_REQUEST_BYTES_MAX {
             let message = format!("the request would have {} bytes of at most {AGUI_REQUEST_BYTES_MAX}", body.len());
-            return Err(Trouble::too_large(message));
+            return Err(Failure::too_large(message));
         }
         let sent = self.client.post(self.url.clone()).headers(self.headers.clone());
         let sent = sent.header(ACCEPT, "text/event-stream").header(CONTENT_TYPE, "application/json").body(body).send();
         let answer = match tokio::time::timeout(self.silence_max, sent).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(error)) => {
-                return Err(Trouble::away(format!("the endpoint cannot be reached: {}", describe(&error))));
+                return Err(Failure::away(format!("the endpoint cannot be reached: {}", describe(&error))));
             }
-            Err(_) => return Err(Trouble::away(format!("the endpoint was silent for {:?}", self.silence_max))),
+            Err(_) => return Err(Failure::away(format!("the endpoint was silent for {:?}", self.silence_max))),
         };
         let media_type = answer.headers().get(CONTENT_TYPE).and_then(|value| value.to_str().ok()).unwrap_or_default();
         let is_stream =
@@ -125,17 +128,17 @@ impl Endpoint {
             StatusCode::OK => {
                 let media_type: String = media_type.chars().take(ERROR_CHARS_MAX).collect();
                 let message = format!("the endpoint answered with {media_type:?} instead of text/event-stream");
-                Err(Trouble::new("agui_not_a_stream", message, false))
+                Err(Failure::new("agui_not_a_stream", message, false))
             }
             _ => Err(self.refused(answer).await),
         }
     }
 
-    async fn refused(&self, answer: Response) -> Trouble {
+    async fn refused(&self, answer: Response) -> Failure {
         let status = answer.status();
         if status.is_redirection() {
             let message = format!("the endpoint answered {status}; redirects are not followed: configure its own url");
-            return Trouble::new("agui_refused", message, false);
+            return Failure::new("agui_refused", message, false);
         }
         let passes =
             status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
@@ -146,7 +149,7 @@ impl Endpoint {
         let colon = if said.is_empty() { "" } else { ": " };
         let message = format!("the endpoint answered {status}{colon}{said}");
         let code = if passes { "agui_unreachable" } else { "agui_refused" };
-        Trouble { retry_after: told.map(Duration::from_secs), ..Trouble::new(code, message, passes) }
+        Failure { retry_after: told.map(Duration::from_secs), ..Failure::new(code, message, passes) }
     }
 
     fn events(&self, answer: Response) -> Events {
@@ -158,17 +161,17 @@ impl Endpoint {
             Ok(block) => block.data.map(Ok),
             Err(sse_stream::Error::Body(error)) => Some(Err(match error.downcast::<Broken>() {
                 Ok(broken) => broken.0,
-                Err(error) => Trouble::cut(error.to_string()),
+                Err(error) => Failure::cut(error.to_string()),
             })),
-            Err(error) => Some(Err(Trouble::cut(format!("the stream is not one of events: {error}")))),
+            Err(error) => Some(Err(Failure::cut(format!("the stream is not one of events: {error}")))),
         });
         data.ready_chunks(EVENTS_TOGETHER).boxed()
     }
 }
 
-/// [`Trouble`] as the error of a body.
+/// [`Failure`] as the error of a body.
 #[derive(Debug)]
-struct Broken(Trouble);
+struct Broken(Failure);
 
 impl std::fmt::Display for Broken {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
@@ -190,9 +193,9 @@ fn counted(
         async move {
             let (mut bytes, all) = state?;
             let chunk = match tokio::time::timeout(silence_max, bytes.next()).await {
-                Err(_) => Err(Trouble::cut(format!("the endpoint was silent for {silence_max:?}"))),
+                Err(_) => Err(Failure::cut(format!("the endpoint was silent for {silence_max:?}"))),
                 Ok(None) => return None,
-                Ok(Some(Err(error))) => Err(Trouble::cut(describe(&error))),
+                Ok(Some(Err(error))) => Err(Failure::cut(describe(&error))),
                 Ok(Some(Ok(chunk))) => Ok(chunk),
             };
             let fits = chunk.and_then(|chunk| {
@@ -200,17 +203,17 @@ fn counted(
                 let waiting = pending.fetch_add(chunk.len(), Ordering::Relaxed) + chunk.len();
                 if waiting > AGUI_EVENT_BYTES_MAX {
                     let message = format!("an event of the endpoint is larger than {AGUI_EVENT_BYTES_MAX} bytes");
-                    return Err(Trouble::too_large(message));
+                    return Err(Failure::too_large(message));
                 }
                 if all > AGUI_STREAM_BYTES_MAX {
                     let message = format!("the endpoint's answer is larger than {AGUI_STREAM_BYTES_MAX} bytes");
-                    return Err(Trouble::too_large(message));
+                    return Err(Failure::too_large(message));
                 }
                 Ok((chunk, all))
             });
             match fits {
                 Ok((chunk, all)) => Some((Ok(chunk), Some((bytes, all)))),
-                Err(trouble) => Some((Err(Broken(trouble)), None)),
+                Err(failure) => Some((Err(Broken(failure)), None)),
             }
         }
     })

@@ -33,6 +33,16 @@ pub(super) enum Out {
     Entry(Entry),
 }
 
+impl Out {
+    /// What is recorded of it.
+    pub(super) fn entry(&self) -> Option<&Entry> {
+        match self {
+            Self::Entry(entry) => Some(entry),
+            Self::Piece { .. } => None,
+        }
+    }
+}
+
 /// A text that has begun.
 struct Text {
     id: String,
@@ -376,9 +386,9 @@ impl<'a> Live<'a> {
 
     fn other(&mut self, talk: &mut Talk, kind: &str, event: &Value) {
         if kind == "STATE_DELTA"
-            && let Err(unfit) = json_patch::apply(&talk.state, &event["delta"], AGUI_EVENT_BYTES_MAX)
+            && let Err(error) = json_patch::apply(&talk.state, &event["delta"], AGUI_EVENT_BYTES_MAX)
         {
-            let message = format!("a change of the state does not fit the state: {unfit}");
+            let message = format!("a change of the state does not fit the state: {error}");
             self.put(talk, Entry::Warned { message });
         }
         match noted(kind, event) {

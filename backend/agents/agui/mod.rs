@@ -105,3 +105,6 @@ fn graph(work: &Arc<Work>) -> Result<Graph<Talk>, InvalidGraph> {
         .edge("ask", Next::To("post"))
         .build()
 }
+
+#[cfg(test)]
+mod tests;

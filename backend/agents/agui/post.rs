@@ -8,7 +8,7 @@ use serde_json::json;
 
 use super::{
     Work,
-    endpoint::Trouble,
+    endpoint::{Failure, TOO_LARGE},
     entry::Entry,
     live::{Live, Out},
     reading,
@@ -40,7 +40,7 @@ enum Went {
     /// The run has ended, or asks.
     Through,
     /// `has_begun`: after an event of its answer.
-    Wrong { trouble: Trouble, has_begun: bool },
+    Wrong { failure: Failure, has_begun: bool },
 }
 
 pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -> Result<Talk, Stop> {
@@ -48,7 +48,7 @@ pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -
     post.replay().await?;
     let endpoint = &work.endpoint;
     if post.talk.turn.is_posting {
-        post.cut(&Trouble::cut("the process that read it has ended")).await?;
+        post.cut(&Failure::cut("the process that read it has ended")).await?;
     }
     let mut backoff = Backoff::default();
     while post.talk.turn.end.is_none() && post.talk.turn.asked.is_empty() {
@@ -57,23 +57,23 @@ pub(super) async fn post(work: std::sync::Arc<Work>, visit: NodeContext<Talk>) -
             post.fail("agui_too_many_requests", message).await?;
             break;
         }
-        let Went::Wrong { trouble, has_begun } = post.request().await? else { break };
+        let Went::Wrong { failure, has_begun } = post.request().await? else { break };
         if has_begun {
-            post.cut(&trouble).await?;
+            post.cut(&failure).await?;
         } else {
-            post.again(&trouble).await?;
+            post.again(&failure).await?;
         }
         if post.talk.turn.end.is_some() {
             break;
         }
         if post.talk.turn.failures > endpoint.retries {
-            let message = format!("{} (request {})", trouble.message, post.talk.turn.failures);
-            post.fail(trouble.code, message).await?;
+            let message = format!("{} (request {})", failure.message, post.talk.turn.failures);
+            post.fail(failure.code, message).await?;
         } else {
             if post.talk.turn.failures <= 1 {
                 backoff.reset();
             }
-            let wait = backoff.next(trouble.retry_after, SystemPace.jitter());
+            let wait = backoff.next(failure.retry_after, SystemPace.jitter());
             SystemPace.wait(wait).await;
         }
     }
@@ -106,7 +106,7 @@ impl Post<'_> {
         let request = self.work.given.request(&self.talk);
         let mut events = match self.work.endpoint.post(&request).await {
             Ok(events) => events,
-            Err(trouble) => return Ok(Went::Wrong { trouble, has_begun: false }),
+            Err(failure) => return Ok(Went::Wrong { failure, has_begun: false }),
         };
         let mut live = Live::new(&self.work.given.tools, self.talk.turn.requests);
         let mut has_begun = false;
@@ -117,7 +117,7 @@ impl Post<'_> {
                     has_begun = true;
                     let event = reading::event(&data);
                     live.take(&mut self.talk, &event);
-                    live.too_much.take().map_or(Ok(()), |why| Err(Trouble::too_large(why)))
+                    live.too_much.take().map_or(Ok(()), |why| Err(Failure::too_large(why)))
                 });
                 wrong = read.err();
                 let is_over = self.talk.turn.end.is_some() || !self.talk.turn.asked.is_empty();
@@ -125,36 +125,36 @@ impl Post<'_> {
                     break;
                 }
             }
-            if let Some(trouble) = &wrong {
-                live.cut(&mut self.talk, &trouble.message);
+            if let Some(failure) = &wrong {
+                live.cut(&mut self.talk, &failure.message);
             }
             self.keep(std::mem::take(&mut live.out)).await?;
             if !self.talk.turn.is_posting {
                 return Ok(Went::Through);
             }
-            if let Some(trouble) = wrong {
-                return Ok(Went::Wrong { trouble, has_begun });
+            if let Some(failure) = wrong {
+                return Ok(Went::Wrong { failure, has_begun });
             }
         }
-        let trouble = Trouble::cut("the stream ended before the run did");
-        live.cut(&mut self.talk, &trouble.message);
+        let failure = Failure::cut("the stream ended before the run did");
+        live.cut(&mut self.talk, &failure.message);
         self.keep(std::mem::take(&mut live.out)).await?;
-        Ok(Went::Wrong { trouble, has_begun })
+        Ok(Went::Wrong { failure, has_begun })
     }
 
     /// A request that got no event is made again, as it was.
-    async fn again(&mut self, trouble: &Trouble) -> Result<(), Stop> {
-        if !trouble.is_temporary {
-            return self.fail(trouble.code, trouble.message.clone()).await;
+    async fn again(&mut self, failure: &Failure) -> Result<(), Stop> {
+        if !failure.is_temporary {
+            return self.fail(failure.code, failure.message.clone()).await;
         }
         self.talk.turn.failures += 1;
-        let message = format!("{}; nothing was received, try {}", trouble.message, self.talk.turn.failures);
+        let message = format!("{}; nothing was received, try {}", failure.message, self.talk.turn.failures);
         self.record_all(vec![Entry::Warned { message }]).await
     }
 
     /// Records what was lost with a stream, and fails the run if it must not continue.
-    async fn cut(&mut self, trouble: &Trouble) -> Result<(), Stop> {
-        let (mut lost, mut entries, why) = (Vec::new(), Vec::new(), &trouble.message);
+    async fn cut(&mut self, failure: &Failure) -> Result<(), Stop> {
+        let (mut lost, mut entries, why) = (Vec::new(), Vec::new(), &failure.message);
         let mut first: Option<SpanId> = None;
         for (span, is_reasoning) in self.talk.turn.open.clone() {
             lost.push(format!("the message {span}"));
@@ -171,7 +171,7 @@ impl Post<'_> {
             entries.push(Entry::StepCut { span, name, why: why.clone() });
         }
         let lost = if lost.is_empty() { "nothing that was begun".to_owned() } else { lost.join(", ") };
-        let (continues, is_final) = (self.work.endpoint.continues, !trouble.is_temporary);
+        let (continues, is_final) = (self.work.endpoint.continues, !failure.is_temporary);
         let then = match (is_final, continues) {
             (true, _) => "the run fails",
             (false, true) => "the request is made again with the messages that were complete",
@@ -181,7 +181,7 @@ impl Post<'_> {
         entries.push(Entry::Cut { message, span: first });
         if is_final || !continues {
             let message = format!("the endpoint's stream was cut: {why}");
-            entries.push(Entry::Ended { end: End::Failed { code: trouble.code.to_owned(), message } });
+            entries.push(Entry::Ended { end: End::Failed { code: failure.code.to_owned(), message } });
         }
         self.record_all(entries).await
     }
@@ -197,27 +197,24 @@ impl Post<'_> {
         self.keep(entries.into_iter().map(Out::Entry).collect()).await
     }
 
-    /// Stores what was recorded, then emits it.
-    async fn keep(&mut self, out: Vec<Out>) -> Result<(), Stop> {
+    /// Stores what was recorded, then emits it. What is over the bound ends the run instead.
+    async fn keep(&mut self, mut out: Vec<Out>) -> Result<(), Stop> {
+        let mut recorded = json!(entries(&out));
+        self.bytes += recorded.to_string().len();
+        if self.bytes > AGUI_RECORD_BYTES_MAX && self.talk.turn.end.is_none() {
+            let message =
+                format!("the endpoint said more than {AGUI_RECORD_BYTES_MAX} bytes before the run asked or ended");
+            let end = Entry::Ended { end: End::Failed { code: TOO_LARGE.to_owned(), message } };
+            self.talk.record(&end);
+            out = vec![Out::Entry(end)];
+            recorded = json!(entries(&out));
+        }
         if out.is_empty() {
             return Ok(());
         }
-        let entries: Vec<&Entry> = out
-            .iter()
-            .filter_map(|out| match out {
-                Out::Entry(entry) => Some(entry),
-                Out::Piece { .. } => None,
-            })
-            .collect();
         let at = self.next;
-        if !entries.is_empty() {
-            let entries = json!(entries);
-            self.bytes += entries.to_string().len();
-            if self.bytes > AGUI_RECORD_BYTES_MAX {
-                let message = format!("the endpoint said more than {AGUI_RECORD_BYTES_MAX} bytes in one step");
-                return Err(Stop::failed(message));
-            }
-            self.visit.keep(&at.to_string(), entries).await?;
+        if recorded.as_array().is_some_and(|recorded| !recorded.is_empty()) {
+            self.visit.keep(&at.to_string(), recorded).await?;
             self.next += 1;
         }
         self.emit(at, out).await
@@ -239,4 +236,8 @@ impl Post<'_> {
         }
         Ok(())
     }
+}
+
+fn entries(out: &[Out]) -> Vec<&Entry> {
+    out.iter().filter_map(Out::entry).collect()
 }

@@ -94,3 +94,32 @@ fn the_effective_values_have_the_defaults_and_no_secret() {
     assert_eq!(find("agents.a.max_steps"), Some("32"));
     assert!(rows.iter().all(|(_, value)| !value.contains("t0ken")) && find("channels.c.secret").is_none());
 }
+
+#[test]
+fn an_endpoint_of_ag_ui_has_its_own_settings_and_no_secret_in_the_file() {
+    let with = |more: &str| parse(&format!("[agents.far]\nkind = \"agui\"\n{more}"));
+    let file = with("url = \"https://agents.example/run\"\nheaders_env = { Authorization = \"FAR_AUTH\" }").unwrap();
+    let endpoint = file.endpoint(&file.sections.agents["far"]).unwrap();
+    assert_eq!(endpoint.url.as_str(), "https://agents.example/run", "no slash is added");
+    assert_eq!((endpoint.retries, endpoint.continues, endpoint.silence_max.as_secs()), (5, true, 120));
+    let url = "url = \"http://a/\"\n";
+    for (text, expected) in [
+        (String::new(), "line 1: [agents.far] url: is missing"),
+        ("url = \"ftp://a/\"".to_owned(), "line 3: [agents.far] url: must begin with http:// or https://"),
+        ("url = \"https://me:pw@a/\"".to_owned(), "url: must not contain a user name or password"),
+        ("url = \"https://a/?key=1\"".to_owned(), "url: must have a host, and must not contain ? or #"),
+        (format!("{url}headers_env = {{ Authorization = \"Bearer abc\" }}"), "line 4: [agents.far] headers_env: Auth"),
+        (format!("{url}headers_env = {{ Host = \"A\" }}"), "headers_env: \"Host\" is not a header that can be set"),
+        (format!("{url}silence_s = 0"), "line 4: [agents.far] silence_s: must be 1 to 86400 seconds"),
+        (format!("{url}retries = 21"), "retries: must be 0 to 20"),
+        (format!("{url}retry = \"maybe\""), "agents.far.retry"),
+        (format!("{url}model = \"echo\""), "model: only an agent with kind = \"assistant\" has this setting"),
+        (format!("{url}tools = [\"files\"]"), "tools: only an agent with kind = \"assistant\""),
+    ] {
+        let said = with(&text).unwrap_err();
+        assert!(said.contains(expected), "{text}: {said}");
+        assert!(!said.contains("abc"), "{said}");
+    }
+    let said = parse("[agents.a]\nmodel = \"echo\"\nretries = 1").unwrap_err();
+    assert!(said.contains("line 3: [agents.a] retries: only an agent with kind = \"agui\""), "{said}");
+}

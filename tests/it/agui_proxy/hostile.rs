@@ -71,7 +71,7 @@ async fn what_is_no_event_of_ag_ui_is_kept_as_it_came_and_harms_nothing() {
     ]
     .concat();
     let body = begun(&[]) + &odd + &format!("data: {deep}\n\n") + &events(&text("m", &["fine"]));
-    let body = body + &events(&[super::finished(json!({"type": "success"}))]) + &events(&text("late", &["ignored"]));
+    let body = body + &events(&[super::finished(&json!({"type": "success"}))]) + &events(&text("late", &["ignored"]));
     let (server, _endpoint) = before(vec![stream_of("text/event-stream", body)], "").await;
     let run = ask(&server, "far", "go", json!({})).await;
     assert_eq!(response(&server, &run).await, "fine");

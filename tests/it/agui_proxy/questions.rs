@@ -8,9 +8,9 @@ use crate::{
     support::models::{events, stream_of},
 };
 
-fn interrupting(said: &[Value], interrupts: Value) -> crate::support::models::Answer {
+fn interrupting(said: &[Value], interrupts: &Value) -> crate::support::models::Answer {
     let outcome = json!({"type": "interrupt", "interrupts": interrupts});
-    stream_of("text/event-stream", begun(said) + &events(&[finished(outcome)]))
+    stream_of("text/event-stream", begun(said) + &events(&[finished(&outcome)]))
 }
 
 #[tokio::test]
@@ -20,8 +20,8 @@ async fn the_answers_of_people_go_back_to_the_endpoint_that_asked() {
         {"id": "int-c1", "reason": "tool_call", "message": "Delete it?", "toolCallId": "c1", "responseSchema": schema},
         {"id": "name", "reason": "input_required", "message": "Which name?", "metadata": {"hint": "short"}},
     ]);
-    let first = interrupting(&call("c1", "delete", &["{\"file\":\"a\"}"], "m1"), interrupts);
-    let asks_again = interrupting(&[result("c1", "r1", "deleted")], json!([{"id": "name", "reason": "confirmation"}]));
+    let first = interrupting(&call("c1", "delete", &["{\"file\":\"a\"}"], "m1"), &interrupts);
+    let asks_again = interrupting(&[result("c1", "r1", "deleted")], &json!([{"id": "name", "reason": "confirmation"}]));
     let (server, endpoint) = before(vec![first, asks_again, whole(&text("m2", &["done"]))], "").await;
     let run = ask(&server, "far", "delete a", json!({"thread_id": "t"})).await;
     let asked = questions(&server, &run).await;
@@ -79,7 +79,7 @@ async fn the_answers_of_people_go_back_to_the_endpoint_that_asked() {
 #[tokio::test]
 async fn a_question_that_nobody_answers_in_time_is_cancelled_towards_the_endpoint() {
     let past = json!([{"id": "q", "reason": "confirmation", "expiresAt": "2020-01-01T00:00:00Z"}]);
-    let (server, endpoint) = before(vec![interrupting(&[], past), whole(&text("m", &["too late"]))], "").await;
+    let (server, endpoint) = before(vec![interrupting(&[], &past), whole(&text("m", &["too late"]))], "").await;
     let run = ask(&server, "far", "go", json!({})).await;
     assert_eq!(response(&server, &run).await, "too late");
     assert_eq!(endpoint.asked()[1].body["resume"], json!([{"interruptId": "q", "status": "cancelled"}]));

@@ -127,10 +127,19 @@ chaos-release scenario *args: postgres faults
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
 sdk *args: postgres build python
-    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk benches packaging
-    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk benches packaging
+    .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
+    .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
     cd sdk/python && ../../.tools/python/bin/mypy
     cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
+
+# The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
+recipes *args: postgres build python
+    for name in adk agno crewai; do \
+        if ! cmp -s tests/recipes/requirements-$name.txt .tools/recipes/$name/requirements.txt; then \
+            echo "installing $name" >&2; rm -rf .tools/recipes/$name; python3 -m venv .tools/recipes/$name; \
+            .tools/recipes/$name/bin/pip install -q --disable-pip-version-check -r tests/recipes/requirements-$name.txt; \
+            cp tests/recipes/requirements-$name.txt .tools/recipes/$name/requirements.txt; fi; done
+    cd tests/recipes && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
 
 # Write the Python package's `_sync` folders anew: after something in an `_async` one changed.
 unasync: python

@@ -74,7 +74,7 @@ class Server:
         return runreel.Client(self.url, **settings)
 
 
-def _serving(*flags: str, **environment: str) -> Iterator[Server]:
+def serving(*flags: str, **environment: str) -> Iterator[Server]:
     # Short: the path of the database's socket has a bound of a hundred bytes.
     folder = Path(tempfile.mkdtemp(prefix="runreel-"))
     server = Server(folder, *flags, **environment)
@@ -89,7 +89,7 @@ def _serving(*flags: str, **environment: str) -> Iterator[Server]:
 @pytest.fixture(scope="session")
 def server() -> Iterator[Server]:
     """A server that asks nobody who they are."""
-    yield from _serving()
+    yield from serving()
 
 
 @dataclass
@@ -111,14 +111,14 @@ class JwtServer:
 
 @pytest.fixture(scope="session")
 def jwt_server() -> Iterator[JwtServer]:
-    for started in _serving("--auth", "jwt", RUNREEL_JWT_SECRET=JWT_SECRET):
+    for started in serving("--auth", "jwt", RUNREEL_JWT_SECRET=JWT_SECRET):
         yield JwtServer(started.url)
 
 
 @pytest.fixture
 def restartable() -> Iterator[Server]:
     """A server of the test's own: `kill()`, `stop()`, `start()` on the same data and the same port."""
-    yield from _serving()
+    yield from serving()
 
 
 @pytest.fixture

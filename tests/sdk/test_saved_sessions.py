@@ -13,7 +13,7 @@ from langchain_core.messages import AIMessage, AnyMessage, HumanMessage
 from langgraph.graph import START, MessagesState, StateGraph
 from typing_extensions import TypedDict
 
-from conftest import Server, _serving
+from conftest import Server, serving
 from runreel.langgraph import RunreelSaver
 
 
@@ -84,7 +84,7 @@ def test_a_graph_goes_on_from_a_session_that_was_written_by_hand(server: Server,
 @pytest.fixture
 def elsewhere() -> Iterator[Server]:
     """Another server, with a database and a folder of its own."""
-    yield from _serving()
+    yield from serving()
 
 
 def joining(saver: RunreelSaver) -> Any:

@@ -13,6 +13,7 @@ export const sections = [
         pages: [
             ["docs/tasks/frameworks.md", "Which framework, how", "frameworks"],
             ["sdk/python/README.md", "Python", "python"],
+            ["docs/tasks/frameworks-python.md", "Google ADK, CrewAI, Agno", "frameworks-python"],
             ["docs/tasks/javascript.md", "JavaScript, TypeScript", "javascript"],
             ["docs/tasks/agui-proxy.md", "An AG-UI agent behind the proxy", "agui-proxy"],
             ["sdk/typescript/packages/client/README.md", "The TypeScript package", "typescript"],

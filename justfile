@@ -171,6 +171,11 @@ bench-message *args: postgres python
     .tools/python/bin/python benches/message.py --server target/release/runreel {{ args }}
     RUNREEL_POSTGRES_LIBRARIES=pg_stat_statements tests/default-postgres bash -c '.tools/python/bin/python benches/message.py --server target/release/runreel --database-url "$DATABASE_URL" {{ args }}'
 
+# Reading a run in each protocol, side by side (release build; two minutes).
+bench-faces *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/faces.py --server target/release/runreel {{ args }}
+
 # The end of one owner's feed beside 10 000 000 events of another (release build; then under two minutes).
 bench-tail *args: postgres python
     cargo build --release --bin runreel

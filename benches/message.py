@@ -156,7 +156,7 @@ def started(program: Path, database_url: str | None) -> Iterator[Server]:
                 database = embedded(data)
                 with psycopg.connect(database, autocommit=True) as connection:
                     connection.execute("alter system set shared_preload_libraries = 'pg_stat_statements'")
-        with running(program, data, config, environment) as port:
+        with running(program, data, config, environment) as (port, _):
             database = database_url or embedded(data)
             with psycopg.connect(database, autocommit=True) as connection:
                 connection.execute("create extension if not exists pg_stat_statements")
@@ -169,7 +169,8 @@ def embedded(data: Path) -> str:
 
 
 @contextmanager
-def running(program: Path, data: Path, config: Path, environment: dict[str, str]) -> Iterator[int]:
+def running(program: Path, data: Path, config: Path, environment: dict[str, str]) -> Iterator[tuple[int, int]]:
+    """A server: its port, and the id of its process."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
@@ -189,7 +190,7 @@ def running(program: Path, data: Path, config: Path, environment: dict[str, str]
             except OSError:
                 pass
             time.sleep(0.1)
-        yield port
+        yield port, server.pid
     finally:
         server.terminate()
         server.wait()

@@ -42,7 +42,7 @@ def main() -> int:
         Path(folder).chmod(0o711)
         config = Path(folder) / "runreel.toml"
         config.touch()
-        with running(options.server.resolve(), Path(folder) / "data", config, environment) as port:
+        with running(options.server.resolve(), Path(folder) / "data", config, environment) as (port, _):
             for _ in range(5):
                 write(port, "reader", 300, 300)
             began = time.perf_counter()

@@ -134,7 +134,7 @@ sdk *args: postgres build python
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
 recipes *args: postgres build python
-    for name in adk agno crewai pydantic-ai; do \
+    for name in adk agno crewai; do \
         if ! cmp -s tests/recipes/requirements-$name.txt .tools/recipes/$name/requirements.txt; then \
             echo "installing $name" >&2; rm -rf .tools/recipes/$name; python3 -m venv .tools/recipes/$name; \
             .tools/recipes/$name/bin/pip install -q --disable-pip-version-check -r tests/recipes/requirements-$name.txt; \

@@ -21,6 +21,10 @@ export const sections = [
         ],
     },
     {
+        title: "Protocols",
+        pages: [["docs/protocols/README.md", "Which one do I take", "protocols"]],
+    },
+    {
         title: "Read runs",
         pages: [
             ["docs/tasks/share-a-run.md", "Share a run", "share-a-run"],

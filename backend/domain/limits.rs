@@ -2,11 +2,12 @@
 
 mod agui;
 mod artifacts;
+mod chats;
 mod retention;
 mod saved;
 mod shares;
 
-pub use self::{agui::*, artifacts::*, retention::*, saved::*, shares::*};
+pub use self::{agui::*, artifacts::*, chats::*, retention::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

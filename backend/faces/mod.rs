@@ -25,8 +25,11 @@ use bytes::Bytes;
 use crate::timeline::follow::StreamItem;
 
 pub mod agui;
+pub mod ai_sdk;
+pub mod asked;
 pub mod conversation;
 pub mod position;
+pub mod responses;
 pub mod sse;
 
 /// Writes a stream in a protocol, a chunk at a time.

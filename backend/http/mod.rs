@@ -7,10 +7,12 @@
 //! Start reading at [`router`], then [`extract`] (what every request passes), [`events`] (in) and [`stream`] (out).
 
 mod agui;
+mod ai_sdk;
 mod artifacts;
 mod body;
 mod caller;
 mod channels;
+mod chats;
 mod checkpoints;
 mod compression;
 mod cors;
@@ -26,6 +28,7 @@ mod page;
 pub mod problem;
 mod refusals;
 mod replies;
+mod responses;
 mod runners;
 mod runs;
 mod saved_sessions;
@@ -188,6 +191,8 @@ fn api() -> OpenApiRouter<Server> {
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
         .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{id}
+        .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
+        .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items
         .merge(tokens::routes()) //      /api/tokens, /api/tokens/{token_id}, /api/runs/{run_id}/tokens, /api/threads/…/tokens
         .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics
@@ -219,6 +224,7 @@ pub fn router(server: Server) -> Router {
         .layer(CatchPanicLayer::custom(panicked))
         .layer(from_fn_with_state(server.clone(), replies::count))
         .layer(map_response(plain_errors_are_problems))
+        .layer(from_fn(responses::errors_in_its_words))
         .layer(from_fn(refuse_ambiguous))
         .layer(map_response(move |response: axum::response::Response| {
             refusals.note(&response);

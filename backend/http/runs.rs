@@ -285,10 +285,16 @@ async fn in_full(server: &Server, owner: &OwnerId, run: RunId) -> Result<Reply<R
               (status = 409, body = Problem, description = "`run_not_ended`")))]
 async fn delete(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<StatusCode, Problem> {
     let owner = caller.needs_run(&server, Scope::Admin, run).await?.owner();
+    remove(&server, owner, run).await?;
+    Ok(StatusCode::NO_CONTENT)
+}
+
+/// Deletes an ended run of this owner.
+pub(super) async fn remove(server: &Server, owner: &OwnerId, run: RunId) -> Result<(), Problem> {
     match server.timeline.delete_run(owner, run).await? {
         Removal::Done => {
             server.threads.forget_own(owner, &[run]).await?;
-            Ok(StatusCode::NO_CONTENT)
+            Ok(())
         }
         Removal::Absent => Err(Problem::not_found()),
         Removal::StillLive => Err(Problem::new(Code::RunNotEnded, "only a run that has ended may be deleted")
@@ -317,13 +323,24 @@ async fn cancel(
 ) -> Result<(StatusCode, Reply<Run>), Problem> {
     let owner = caller.needs_run(&server, Scope::Emit, run).await?.owner();
     let Cancel { reason } = body.json()?;
+    let record = cancelled(&server, owner, run, reason.as_ref()).await?;
+    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, server.timeline.clock().now()))))
+}
+
+/// Cancels a run of this owner and its descendants; one that had ended otherwise is an error.
+pub(super) async fn cancelled(
+    server: &Server,
+    owner: &OwnerId,
+    run: RunId,
+    reason: Option<&Title>,
+) -> Result<RunRecord, Problem> {
     let timeline = &server.timeline;
-    timeline.cancel_run(owner, run, reason.as_ref()).await?;
+    timeline.cancel_run(owner, run, reason).await?;
     let record = timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     if record.head.status != Status::Cancelled {
         return Err(EmitError::Refused(Refusal::Ended { status: record.head.status }).into());
     }
-    Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+    Ok(record)
 }
 
 /// Renew the lease of a run's producer.

@@ -1,18 +1,33 @@
 //! The table of bounds in `docs/protocol.md` against the program's constants, number by number.
 
 mod agents;
+mod protocols;
 mod spelled;
 
 use std::{collections::BTreeMap, fs};
 
 use runreel::domain::limits::*;
 
-use self::spelled::{bytes, days, hours, kib, min, minutes, n, s, years};
+use self::{
+    protocols::protocols,
+    spelled::{bytes, days, hours, kib, min, minutes, n, s, years},
+};
 
 /// What each row has to say, in this order. What stands in backticks, and the status of a refusal, is not compared.
 fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
     let mut rows: BTreeMap<&'static str, Vec<Vec<String>>> = BTreeMap::new();
-    let all = [requests(), threads(), channels(), sessions(), agents::agents(), reads(), writes(), runners(), moves()];
+    let all = [
+        requests(),
+        threads(),
+        channels(),
+        sessions(),
+        agents::agents(),
+        reads(),
+        writes(),
+        runners(),
+        moves(),
+        protocols::protocols(),
+    ];
     for (row, values) in all.into_iter().flatten() {
         rows.entry(row).or_default().push(values);
     }

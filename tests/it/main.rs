@@ -16,6 +16,7 @@ mod agents;
 mod aging;
 #[cfg(feature = "agents")]
 mod agui_proxy;
+mod ai_sdk;
 mod artifacts;
 mod auth;
 mod bounds;
@@ -60,6 +61,7 @@ mod providers;
 mod read_tokens;
 mod readme;
 mod refusals;
+mod responses;
 mod retention;
 mod runners;
 mod runs;

@@ -29,7 +29,9 @@ async fn said(server: &Server, text: &str, token: &str) -> Vec<String> {
             "sh" => shell(&block),
             "js" => {
                 let mut node = Command::new("node");
+                // The packages that a page names are installed there.
                 node.args(["--input-type=module", "-e", &block]);
+                node.current_dir(Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers"));
                 node
             }
             _ => panic!("nothing runs {language}: {block}"),
@@ -89,6 +91,21 @@ async fn the_tasks_commands_do_what_they_say() {
     let token = alice.token.as_ref().expect("alice has a token");
     for (page, expected) in TASKS {
         let said = said(&server, &task(page), token).await.concat();
+        let missing: Vec<_> = expected.iter().filter(|words| !said.contains(**words)).collect();
+        assert!(missing.is_empty(), "{page} does not print {missing:?}: {said}");
+    }
+}
+
+/// The pages of protocols with programs of Node.js, and what these print. `docs/protocols/openai-responses.md` is run by
+/// `tests/sdk/test_responses.py`.
+const PROTOCOLS: &[(&str, &[&str])] = &[("ai-sdk", &["echo: Hello! completed", "null"])];
+
+#[tokio::test]
+async fn the_protocols_programs_do_what_they_say() {
+    let server = setup().config("[agents.parrot]\nmodel = \"echo\"\n").start().await;
+    for (page, expected) in PROTOCOLS {
+        let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/protocols").join(page).with_extension("md");
+        let said = said(&server, &std::fs::read_to_string(path).unwrap(), "").await.concat();
         let missing: Vec<_> = expected.iter().filter(|words| !said.contains(**words)).collect();
         assert!(missing.is_empty(), "{page} does not print {missing:?}: {said}");
     }

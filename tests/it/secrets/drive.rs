@@ -53,9 +53,22 @@ fn body(route: &str) -> Option<Value> {
         "post /api/tokens" => json!({ "name": "ci", "scopes": ["read"], "ttl_s": 60 }),
         "post /api/runs/{run_id}/tokens" => json!({ "ttl_s": 60, "tree": true }),
         "post /api/threads/{thread_id}/tokens" => json!({ "ttl_s": 60 }),
+        "post /api/ai-sdk/agents/{agent}" => json!({ "id": "chat", "trigger": "submit-message",
+            "messages": [{ "id": "m", "role": "user", "parts": [{ "type": "text", "text": "x" }] }] }),
+        "post /v1/responses" => json!({ "model": "a", "input": "x", "background": true, "metadata": { "a": "b" } }),
         "post /api/checkpoints/delete-for-runs" => json!({ "run_ids": ["nobody"] }),
         _ => return None,
     })
+}
+
+/// An error in the form of the route.
+#[track_caller]
+fn refused(reply: &Reply, route: &str, status: u16, code: &str) {
+    if route.starts_with("/v1/") {
+        assert_eq!((reply.status, &reply.json()["error"]["code"]), (status, &json!(code)), "{}", reply.text);
+    } else {
+        reply.refused(status, code);
+    }
 }
 
 struct Driver<'a> {
@@ -99,6 +112,9 @@ impl Driver<'_> {
             .replace("{channel}", "web")
             .replace("{session_id}", &self.session)
             .replace("{user_id}", "5")
+            .replace("{agent}", "a")
+            .replace("{chat_id}", run)
+            .replace("{response_id}", &format!("resp_{run}"))
             .replace("{token_id}", run);
         if path.contains("{name}") {
             self.api.post("/api/saved-sessions", json!({ "name": "kept", "thread_id": run })).await;
@@ -122,7 +138,8 @@ impl Driver<'_> {
         let right = self.filled(path, &run).await;
         let reply = self.send(self.request(method, &right, body)).await;
         // The webhook wants another secret than the request's own.
-        let may_be_refused = method == Method::DELETE && path == "/api/runs/{run_id}"
+        let may_be_refused = method == Method::DELETE
+            && ["/api/runs/{run_id}", "/v1/responses/{response_id}"].contains(&path)
             || ["/api/channels/telegram/webhook", "/api/runners/connect"].contains(&path)
             || path == "/api/tokens/{token_id}"
             // Nobody has given the channel a code.
@@ -132,7 +149,7 @@ impl Driver<'_> {
         assert!(reply.status < 300 || may_be_refused, "{method} {right}: {} {}", reply.status, reply.text);
         let run = self.prepare().await;
         let right = self.filled(path, &run).await;
-        if path.starts_with("/api/") {
+        if path.starts_with("/api/") || path.starts_with("/v1/") {
             self.in_the_url(method, path, &right, &run, body).await;
             self.in_headers(method, &right, body).await;
         }
@@ -194,12 +211,22 @@ impl Driver<'_> {
         let secret = encoded(self.secret);
         for query in ["token=", "access_token=", "x=", "q=", "cursor=", "after=", "ns=", "run_id=", "%74oken="] {
             let reply = self.send(self.request(method, &format!("{right}?{query}{secret}"), body)).await;
-            reply.refused(400, "token_in_url");
+            refused(&reply, right, 400, "token_in_url");
         }
         let filter = encoded(&json!({ "a": self.secret }).to_string());
         self.send(self.request(method, &format!("{right}?filter={filter}"), body)).await;
         let every = encoded_throughout(self.secret);
-        for place in ["{run_id}", "{thread_id}", "{checkpoint_id}", "{channel}", "{session_id}", "{user_id}"] {
+        for place in [
+            "{run_id}",
+            "{thread_id}",
+            "{checkpoint_id}",
+            "{channel}",
+            "{session_id}",
+            "{user_id}",
+            "{agent}",
+            "{chat_id}",
+            "{response_id}",
+        ] {
             if !path.contains(place) {
                 continue;
             }
@@ -207,7 +234,7 @@ impl Driver<'_> {
                 let path = path.replacen(place, held, 1);
                 let path = self.filled(&path, run).await;
                 let reply = self.send(self.request(method, &path, body)).await;
-                reply.refused(400, "token_in_url");
+                refused(&reply, right, 400, "token_in_url");
             }
         }
     }
@@ -238,7 +265,8 @@ impl Driver<'_> {
         ] {
             let request = bare.request(method.clone(), right).header("authorization", authorization);
             let request = if let Some(body) = body { request.json(body) } else { request };
-            self.send(request).await.refused(401, "unauthorized");
+            let reply = self.send(request).await;
+            refused(&reply, right, 401, "unauthorized");
         }
     }
 
@@ -276,7 +304,7 @@ impl Driver<'_> {
             for media_type in ["application/json", "application/merge-patch+json", "application/x-ndjson"] {
                 let request = self.request(method, right, None).header("content-type", media_type).body(body.clone());
                 let reply = self.send(request).await;
-                reply.refused(400, "credential_in_body");
+                refused(&reply, right, 400, "credential_in_body");
             }
             let request = self.request(method, right, None).header("content-type", "text/plain").body(body);
             assert!(matches!(self.send(request).await.status, 400 | 415));
@@ -293,7 +321,8 @@ impl Driver<'_> {
             let large = format!("\"{}{secret}\"", "x".repeat(most - secret.len() - 1));
             let request = self.request(method, right, None).header("content-type", "application/json").body(large);
             let (status, code) = if is_upload { (400, "credential_in_body") } else { (413, "too_large") };
-            self.send(request).await.refused(status, code);
+            let reply = self.send(request).await;
+            refused(&reply, right, status, code);
         }
     }
 
@@ -309,7 +338,7 @@ impl Driver<'_> {
                 if poisoned.to_string().contains(&format!("\"b\":\"{held}\"")) {
                     tried += 1;
                     let reply = self.send(self.request(method, right, Some(&poisoned))).await;
-                    reply.refused(400, "credential_in_body");
+                    refused(&reply, right, 400, "credential_in_body");
                 }
             }
         }

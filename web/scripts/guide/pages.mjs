@@ -35,6 +35,13 @@ export const sections = [
         ],
     },
     {
+        title: "Protocols",
+        pages: [
+            ["docs/protocols/ai-sdk.md", "Vercel AI SDK", "ai-sdk"],
+            ["docs/protocols/openai-responses.md", "OpenAI Responses", "openai-responses"],
+        ],
+    },
+    {
         title: "Operate",
         pages: [
             ["docs/tasks/docker.md", "Docker", "docker"],

@@ -1,0 +1,330 @@
+//! The Vercel AI SDK: a run as a UI message stream, version 1.
+//!
+//! A stream is one message of the assistant, from its beginning: the client rebuilds the message from the chunks. So a
+//! reader that comes back gets the whole message again and replaces what it has. The message ends where the client has
+//! to do something: with the run, or when the run waits for a person.
+//!
+//! `docs/protocols/ai-sdk.md` has what maps to what.
+
+pub mod request;
+
+use std::collections::{BTreeMap, HashSet};
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+use super::{
+    conversation::{Dialect, Event, Part, Text, What},
+    position::{Kind, Position},
+};
+use crate::domain::{id::SpanId, interrupt::Decision, json::Json, run::Status};
+
+/// The name of the header that every response has, and its value.
+pub const HEADER: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
+
+/// What the last run of a message says in the end, when the client has nothing more to expect.
+const DONE: &str = "[DONE]";
+
+/// A person's question that is not an approval, or a call that needs one.
+#[derive(Debug)]
+enum Question {
+    Approval { tool_call_id: String },
+    Other(Value),
+}
+
+/// Where a stream is. A wait that is read in the log may be over already.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stage {
+    Replaying,
+    Live,
+    /// The run waits for a person, and so does the stream's client.
+    Over,
+}
+
+/// How a run's conversation is said in the AI SDK's protocol.
+#[derive(Debug)]
+pub struct AiSdk {
+    message_id: String,
+    /// What the message's metadata says of the run.
+    metadata: Map<String, Value>,
+    /// Whether the message ends with this run.
+    is_last: bool,
+    /// Texts that have begun and not ended; those that began again under another id are marked.
+    texts: BTreeMap<SpanId, bool>,
+    /// Calls whose input was said and whose output was not.
+    calls: HashSet<String>,
+    denied: HashSet<String>,
+    open: BTreeMap<String, Question>,
+    is_interrupted: bool,
+    stage: Stage,
+    /// What earlier runs of the message said.
+    before: Bytes,
+}
+
+impl AiSdk {
+    /// For a run of this message.
+    pub fn new(message_id: &str, metadata: Map<String, Value>) -> Self {
+        Self {
+            message_id: message_id.to_owned(),
+            metadata,
+            is_last: true,
+            texts: BTreeMap::new(),
+            calls: HashSet::new(),
+            denied: HashSet::new(),
+            open: BTreeMap::new(),
+            is_interrupted: false,
+            stage: Stage::Replaying,
+            before: Bytes::new(),
+        }
+    }
+
+    /// After what earlier runs of the message said.
+    #[must_use]
+    pub fn after(self, before: Bytes) -> Self {
+        Self { before, ..self }
+    }
+
+    /// For a run with which the message does not end: another goes on with it.
+    #[must_use]
+    pub fn continued(self) -> Self {
+        Self { is_last: false, ..self }
+    }
+
+    fn text(&mut self, part: &Part<'_>, out: &mut Chunks) {
+        match part {
+            Part::Opened(text) if text.role == "assistant" => {
+                self.texts.insert(text.span.clone(), false);
+                out.push(json!({"type": kinds(text).0, "id": text.span}));
+            }
+            Part::Delta(text, delta) => {
+                if let Some(again) = self.texts.get(&text.span) {
+                    out.push(json!({"type": kinds(text).1, "id": id_of(text, *again), "delta": delta}));
+                }
+            }
+            // There is no word for it: the text that was sent ends, and another begins.
+            Part::Replaced(text, whole) => {
+                if let Some(again) = self.texts.get_mut(&text.span) {
+                    let (start, delta, end) = kinds(text);
+                    out.push(json!({"type": end, "id": id_of(text, *again)}));
+                    *again = true;
+                    out.push(json!({"type": start, "id": id_of(text, true)}));
+                    out.push(json!({"type": delta, "id": id_of(text, true), "delta": whole}));
+                }
+            }
+            Part::Closed(text, _) => {
+                if let Some(again) = self.texts.remove(&text.span) {
+                    out.push(json!({"type": kinds(text).2, "id": id_of(text, again)}));
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn event(&mut self, event: &Event, out: &mut Chunks) {
+        match &event.what {
+            What::RunCreated => {
+                out.push(json!({"type": "start", "messageId": self.message_id, "messageMetadata": self.metadata}));
+            }
+            What::RunResumed => self.is_interrupted = false,
+            What::RunPaused(status) => {
+                self.is_interrupted = *status == Status::Interrupted;
+                self.pause(out);
+            }
+            What::RunCompleted { output } => {
+                let calls: Option<Vec<Value>> = output.as_ref().and_then(|output| output.member("tool_calls"));
+                let reason = if calls.is_some_and(|calls| !calls.is_empty()) { "tool-calls" } else { "stop" };
+                self.finish(reason, "completed", out);
+            }
+            What::RunFailed { error } => {
+                out.push(json!({"type": "error", "errorText": message_of(error.as_ref(), "the run failed")}));
+                self.finish("error", "failed", out);
+            }
+            What::RunCancelled { reason } => {
+                out.push(json!({"type": "abort", "reason": reason.as_deref().unwrap_or("the run was cancelled")}));
+                self.finish("other", "cancelled", out);
+            }
+            What::StepStarted { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "start-step"})),
+            What::StepEnded { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "finish-step"})),
+            What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.tool(event, out),
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, &event.payload, out),
+            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, &event.payload, out),
+            What::Other => data_part(event, out),
+            _ => {}
+        }
+    }
+
+    fn tool(&mut self, event: &Event, out: &mut Chunks) {
+        match &event.what {
+            What::ToolStarted { tool_call_id, name, args, is_client } => {
+                self.call(tool_call_id, name, args.as_ref(), !is_client, out);
+            }
+            What::ToolCompleted { tool_call_id, name, result } => {
+                self.call(tool_call_id, name, None, true, out);
+                let output = result.as_ref().unwrap_or(&event.payload);
+                out.push(json!({"type": "tool-output-available", "toolCallId": tool_call_id, "output": output,
+                    "providerExecuted": true, "dynamic": true}));
+                self.calls.remove(tool_call_id);
+            }
+            What::ToolFailed { tool_call_id, name, error } => {
+                self.call(tool_call_id, name, None, true, out);
+                out.push(if self.denied.remove(tool_call_id) {
+                    json!({"type": "tool-output-denied", "toolCallId": tool_call_id})
+                } else {
+                    json!({"type": "tool-output-error", "toolCallId": tool_call_id, "providerExecuted": true,
+                        "dynamic": true, "errorText": message_of(error.as_ref(), "the call failed")})
+                });
+                self.calls.remove(tool_call_id);
+            }
+            _ => {}
+        }
+    }
+
+    /// Says a call's input, unless it was said. A call that the client does not make is marked as made by the provider:
+    /// the client neither makes it nor sends its result back.
+    fn call(&mut self, id: &str, name: &str, args: Option<&Json>, is_ours: bool, out: &mut Chunks) {
+        if !self.calls.insert(id.to_owned()) {
+            return;
+        }
+        let mut input = json!({"type": "tool-input-available", "toolCallId": id, "toolName": name,
+            "input": args.map_or_else(|| json!({}), |args| json!(args))});
+        if is_ours {
+            input["providerExecuted"] = json!(true);
+            input["dynamic"] = json!(true);
+        }
+        out.push(input);
+    }
+
+    fn asked(&mut self, id: &str, payload: &Json, out: &mut Chunks) {
+        if payload.member::<String>("kind").as_deref() != Some("approval") {
+            let data = json!({"status": "open", "request": payload});
+            out.push(json!({"type": "data-interrupt", "id": id, "data": data}));
+            self.open.insert(id.to_owned(), Question::Other(data));
+            return;
+        }
+        let tool_call_id: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
+        let tool: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
+        self.call(&tool_call_id, &tool, payload.raw_member("args").as_ref(), true, out);
+        let mut request = json!({"type": "tool-approval-request", "approvalId": id, "toolCallId": tool_call_id});
+        if let Some(prompt) = payload.member::<String>("prompt") {
+            request["reason"] = json!(prompt);
+        }
+        out.push(request);
+        self.open.insert(id.to_owned(), Question::Approval { tool_call_id });
+    }
+
+    fn answered(&mut self, id: &str, payload: &Json, out: &mut Chunks) {
+        let decision: Decision = payload.member("decision").unwrap_or(Decision::Cancelled);
+        match self.open.remove(id) {
+            Some(Question::Approval { tool_call_id }) => {
+                let is_approved = matches!(decision, Decision::Approve | Decision::Respond);
+                let mut response = json!({"type": "tool-approval-response", "approvalId": id, "approved": is_approved});
+                if let Some(reason) = payload.member::<String>("value").filter(|_| !is_approved) {
+                    response["reason"] = json!(reason);
+                }
+                out.push(response);
+                if !is_approved {
+                    self.denied.insert(tool_call_id);
+                }
+            }
+            Some(Question::Other(mut data)) => {
+                data["status"] = json!("resolved");
+                data["decision"] = json!(decision);
+                data["value"] = json!(payload.raw_member("value"));
+                out.push(json!({"type": "data-interrupt", "id": id, "data": data}));
+            }
+            None => {}
+        }
+    }
+
+    /// Ends the message if the run waits for a person who has not answered.
+    fn pause(&mut self, out: &mut Chunks) {
+        if self.stage == Stage::Live && self.is_interrupted && !self.open.is_empty() {
+            self.finish("tool-calls", "interrupted", out);
+            self.stage = Stage::Over;
+        }
+    }
+
+    fn finish(&mut self, reason: &str, status: &str, out: &mut Chunks) {
+        if self.is_last {
+            let metadata = json!({"status": status});
+            out.push(json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}));
+            out.push(Value::from(DONE));
+        }
+    }
+}
+
+/// The chunks that are said of a part: they are written together.
+pub type Chunks = Vec<Value>;
+
+impl Dialect for AiSdk {
+    type Said = Chunks;
+
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<Chunks>) {
+        let mut chunks = Chunks::new();
+        match part {
+            Part::Event(event) => self.event(event, &mut chunks),
+            Part::CaughtUp => {
+                self.stage = Stage::Live;
+                self.pause(&mut chunks);
+            }
+            Part::SentAway { .. } => {
+                let what = "the server closes this stream; the run goes on, resume it";
+                chunks.push(json!({"type": "error", "errorText": what}));
+            }
+            Part::Gap | Part::Ended(_) => {}
+            text => self.text(text, &mut chunks),
+        }
+        if !chunks.is_empty() {
+            out.push(chunks);
+        }
+    }
+
+    fn write(&mut self, chunk: &mut BytesMut, said: Chunks, _: Option<&Position>) {
+        for value in said {
+            match value.as_str() {
+                Some(text) => chunk.put_slice(format!("data: {text}\n\n").as_bytes()),
+                None => chunk.put_slice(format!("data: {value}\n\n").as_bytes()),
+            }
+        }
+    }
+
+    fn is_over(&self) -> bool {
+        self.stage == Stage::Over
+    }
+
+    fn opening(&self) -> Bytes {
+        self.before.clone()
+    }
+}
+
+/// The chunks' types of a text: its start, a delta, its end.
+fn kinds(text: &Text) -> (&'static str, &'static str, &'static str) {
+    match text.kind {
+        Kind::Message => ("text-start", "text-delta", "text-end"),
+        Kind::Reasoning => ("reasoning-start", "reasoning-delta", "reasoning-end"),
+    }
+}
+
+fn id_of(text: &Text, is_again: bool) -> String {
+    if is_again { format!("{}~", text.span) } else { text.span.to_string() }
+}
+
+/// What went wrong, in words.
+fn message_of(error: Option<&Json>, otherwise: &str) -> String {
+    let Some(error) = error else { return otherwise.to_owned() };
+    let text: Option<String> = serde_json::from_str(error.as_str()).ok();
+    text.or_else(|| error.member("message")).unwrap_or_else(|| error.to_string())
+}
+
+/// An event of the application's own: two of one type and span are one part, which the later one updates.
+fn data_part(event: &Event, out: &mut Chunks) {
+    let event_type = event.frame.event_type.as_str();
+    if event_type.starts_with("log.") || event_type.starts_with("state.") {
+        return;
+    }
+    let mut part = json!({"type": format!("data-{event_type}"), "data": event.payload});
+    if let Some(span) = &event.frame.span_id {
+        part["id"] = json!(span);
+    }
+    out.push(part);
+}

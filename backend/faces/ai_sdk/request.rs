@@ -1,0 +1,222 @@
+//! What `DefaultChatTransport` posts: the whole chat as the browser has it, and why it is sent.
+//!
+//! The server's agents continue from their thread, so of the messages only those count that are new: the user's after
+//! the last answer, or, if the last message is an answer, what the user added to its tool parts.
+
+use serde::Deserialize;
+use serde_json::{Value, json};
+
+use crate::{
+    domain::{id::ThreadId, limits::AI_SDK_MESSAGE_ID_BYTES_MAX},
+    faces::asked::{Decided, Flaw, client_tools},
+};
+
+/// The body of a post. Members that an application adds are ignored.
+#[derive(Debug, Deserialize)]
+pub struct ChatRequest {
+    /// The chat's id, which is the thread's.
+    pub id: ThreadId,
+    messages: Vec<UiMessage>,
+    #[serde(default)]
+    tools: Value,
+}
+
+#[derive(Debug, Deserialize)]
+struct UiMessage {
+    #[serde(default)]
+    id: String,
+    role: Role,
+    #[serde(default)]
+    parts: Vec<Value>,
+}
+
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+enum Role {
+    System,
+    User,
+    Assistant,
+}
+
+/// What a post is about.
+#[derive(Debug, PartialEq)]
+pub enum Turn {
+    /// The user wrote: the messages of a run's input.
+    Wrote(Vec<Value>),
+    /// The user answered questions of the last answer, or ran its tools.
+    Continued(Continued),
+}
+
+/// What the user added to an answer.
+#[derive(Debug, Default, PartialEq)]
+pub struct Continued {
+    /// The message that goes on.
+    pub message_id: String,
+    pub decided: Vec<Decided>,
+    pub outputs: Vec<Output>,
+}
+
+/// The result of a call that the client made.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Output {
+    pub tool_call_id: String,
+    /// A text, or the JSON of another value.
+    pub content: String,
+}
+
+impl Output {
+    /// The message of the next run's input.
+    pub fn message(&self) -> Value {
+        json!({"role": "tool", "tool_call_id": self.tool_call_id, "content": self.content})
+    }
+}
+
+impl ChatRequest {
+    /// What is new in it.
+    pub fn turn(&self) -> Result<Turn, Flaw> {
+        let last = self.messages.last().ok_or_else(|| Flaw::new("messages", "there must be at least one message"))?;
+        if last.role == Role::Assistant {
+            return self.continued(last).map(Turn::Continued);
+        }
+        let is_answer = |message: &UiMessage| message.role == Role::Assistant;
+        let from = self.messages.iter().rposition(is_answer).map_or(0, |at| at + 1);
+        let new = self.messages.iter().enumerate().skip(from);
+        new.map(|(n, message)| written(n, message)).collect::<Result<_, _>>().map(Turn::Wrote)
+    }
+
+    /// The tools that the client executes, as a run's input has them.
+    pub fn tools(&self) -> Result<Vec<Value>, Flaw> {
+        client_tools("tools", &self.tools)
+    }
+
+    fn continued(&self, message: &UiMessage) -> Result<Continued, Flaw> {
+        let at = format!("messages[{}]", self.messages.len() - 1);
+        if !(1..=AI_SDK_MESSAGE_ID_BYTES_MAX).contains(&message.id.len()) {
+            let rule = format!("a message's id has 1 to {AI_SDK_MESSAGE_ID_BYTES_MAX} bytes");
+            return Err(Flaw::new(format!("{at}.id"), rule));
+        }
+        let mut continued = Continued { message_id: message.id.clone(), ..Continued::default() };
+        for (n, part) in message.parts.iter().enumerate().filter(|(_, part)| is_tool(part)) {
+            let flaw = |what: &str, rule: &str| Flaw::new(format!("{at}.parts[{n}].{what}"), rule);
+            let call = || part["toolCallId"].as_str().ok_or_else(|| flaw("toolCallId", "must be a text"));
+            match part["state"].as_str() {
+                Some("approval-responded") => {
+                    let id = part["approval"]["id"].as_str().and_then(|id| id.parse().ok());
+                    let approved = part["approval"]["approved"].as_bool();
+                    continued.decided.push(Decided {
+                        interrupt_id: id.ok_or_else(|| flaw("approval.id", "must be a span id"))?,
+                        approved: approved.ok_or_else(|| flaw("approval.approved", "must be true or false"))?,
+                        reason: part["approval"]["reason"].as_str().map(str::to_owned),
+                    });
+                }
+                Some("output-available") => {
+                    let content = part["output"].as_str().map_or_else(|| part["output"].to_string(), str::to_owned);
+                    continued.outputs.push(Output { tool_call_id: call()?.to_owned(), content });
+                }
+                Some("output-error") => {
+                    let content = format!("error: {}", part["errorText"].as_str().unwrap_or("the tool failed"));
+                    continued.outputs.push(Output { tool_call_id: call()?.to_owned(), content });
+                }
+                _ => {}
+            }
+        }
+        Ok(continued)
+    }
+}
+
+fn is_tool(part: &Value) -> bool {
+    part["type"].as_str().is_some_and(|kind| kind.starts_with("tool-") || kind == "dynamic-tool")
+}
+
+/// A user's message, as a run's input has it.
+fn written(n: usize, message: &UiMessage) -> Result<Value, Flaw> {
+    if message.role == Role::System {
+        let rule = "system messages come from the agent's configuration; send the user's";
+        return Err(Flaw::new(format!("messages[{n}].role"), rule));
+    }
+    let content: Vec<Value> = message.parts.iter().map(content_part).collect();
+    if content.is_empty() {
+        return Err(Flaw::new(format!("messages[{n}].parts"), "a message has at least one part"));
+    }
+    Ok(json!({"role": "user", "content": content}))
+}
+
+/// Texts and images are what the server's agents read; anything else is passed as it is, for others.
+fn content_part(part: &Value) -> Value {
+    let media_type = part["mediaType"].as_str().unwrap_or_default();
+    match part["type"].as_str() {
+        Some("text") => json!({"type": "text", "text": part["text"].as_str().unwrap_or_default()}),
+        Some("file") if media_type.starts_with("image/") => {
+            json!({"type": "image", "media_type": media_type, "url": part["url"]})
+        }
+        _ => part.clone(),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn turn(messages: &Value) -> Result<Turn, Flaw> {
+        let body = json!({"id": "chat", "messages": messages, "trigger": "submit-message", "messageId": null});
+        serde_json::from_value::<ChatRequest>(body).unwrap().turn()
+    }
+
+    fn text(role: &str, text: &str) -> Value {
+        json!({"id": "m", "role": role, "parts": [{"type": "text", "text": text}]})
+    }
+
+    #[test]
+    fn only_what_the_user_wrote_after_the_last_answer_is_new() {
+        let said = turn(&json!([text("user", "a"), text("assistant", "b"), text("user", "c"), text("user", "d")]));
+        let user = |said: &str| json!({"role": "user", "content": [{"type": "text", "text": said}]});
+        assert_eq!(said, Ok(Turn::Wrote(vec![user("c"), user("d")])));
+        assert_eq!(turn(&json!([text("user", "a")])), Ok(Turn::Wrote(vec![user("a")])));
+    }
+
+    #[test]
+    fn a_picture_becomes_an_image_and_other_files_stay_as_they_are() {
+        let file = json!({"type": "file", "mediaType": "application/pdf", "url": "data:application/pdf;base64,QQ=="});
+        let image = json!({"type": "file", "mediaType": "image/png", "url": "data:image/png;base64,QQ=="});
+        let Ok(Turn::Wrote(messages)) = turn(&json!([{"role": "user", "parts": [image, file]}])) else {
+            panic!("a user wrote")
+        };
+        let shown = json!({"type": "image", "media_type": "image/png", "url": "data:image/png;base64,QQ=="});
+        assert_eq!(messages[0]["content"], json!([shown, file]));
+    }
+
+    #[test]
+    fn an_answer_with_decisions_and_outputs_goes_on() {
+        let parts = json!([
+            {"type": "step-start"},
+            {"type": "tool-shell", "toolCallId": "s2.tools.0", "state": "approval-responded", "input": {},
+             "approval": {"id": "s2.tools.0", "approved": false, "reason": "no"}},
+            {"type": "dynamic-tool", "toolName": "weather", "toolCallId": "c1", "state": "output-available",
+             "output": {"sun": true}},
+            {"type": "tool-weather", "toolCallId": "c2", "state": "output-available", "output": "rain"},
+            {"type": "tool-weather", "toolCallId": "c3", "state": "output-error", "errorText": "offline"},
+            {"type": "tool-weather", "toolCallId": "c4", "state": "input-available", "input": {}},
+        ]);
+        let said = turn(&json!([text("user", "a"), {"id": "m1", "role": "assistant", "parts": parts}]));
+        let output = |id: &str, content: &str| Output { tool_call_id: id.to_owned(), content: content.to_owned() };
+        let interrupt_id = "s2.tools.0".parse().unwrap();
+        let decided = vec![Decided { interrupt_id, approved: false, reason: Some("no".to_owned()) }];
+        let outputs = vec![output("c1", r#"{"sun":true}"#), output("c2", "rain"), output("c3", "error: offline")];
+        assert_eq!(said, Ok(Turn::Continued(Continued { message_id: "m1".to_owned(), decided, outputs })));
+    }
+
+    #[test]
+    fn what_cannot_be_used_is_named() {
+        let field = |messages: Value| turn(&messages).unwrap_err().field;
+        assert_eq!(field(json!([])), "messages");
+        assert_eq!(field(json!([text("system", "x"), text("user", "y")])), "messages[0].role");
+        assert_eq!(field(json!([{"role": "user", "parts": []}])), "messages[0].parts");
+        assert_eq!(field(json!([{"role": "assistant", "parts": []}])), "messages[0].id");
+        let undecided =
+            json!({"type": "tool-x", "toolCallId": "c", "state": "approval-responded", "approval": {"id": "c"}});
+        assert_eq!(
+            field(json!([{"id": "m", "role": "assistant", "parts": [undecided]}])),
+            "messages[0].parts[0].approval.approved"
+        );
+    }
+}

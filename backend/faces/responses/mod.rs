@@ -1,0 +1,352 @@
+//! `OpenAI` Responses: a run as a response, and as the stream of events that makes one.
+//!
+//! The number of an event is its [`Position`]: a function of the run's log and of the characters delivered, the same on
+//! every server. Numbers increase and are not consecutive. A stream that begins after one says exactly what follows it,
+//! so a response that goes on in the background can be read in pieces.
+//!
+//! `docs/protocols/openai-responses.md` has what maps to what. Start reading at [`Responses`]; `output.rs` keeps the
+//! items, `request.rs` reads what clients send.
+
+mod output;
+pub mod request;
+pub mod whole;
+
+use std::collections::BTreeMap;
+
+use bytes::{BufMut as _, Bytes, BytesMut};
+use serde_json::{Map, Value, json};
+
+use self::output::Output;
+use super::{
+    conversation::{Dialect, Event, Part, Text, What},
+    position::{Kind, Position},
+};
+use crate::domain::{id::SpanId, json::Json};
+
+/// Who makes the calls of an agent's own tools, in the words of the protocol.
+const SERVER_LABEL: &str = "runreel";
+
+/// A text that has begun: its item, and what was said of it.
+#[derive(Debug)]
+struct Begun {
+    index: usize,
+    so_far: String,
+}
+
+/// How a run's conversation is said as a response.
+#[derive(Debug)]
+pub struct Responses {
+    /// The response without its output, status, error and usage.
+    head: Map<String, Value>,
+    status: &'static str,
+    error: Value,
+    completed_at: Value,
+    usage: Usage,
+    output: Output,
+    texts: BTreeMap<SpanId, Begun>,
+    /// The items of calls without an end.
+    calls: BTreeMap<String, usize>,
+    /// The approvals of calls that have not begun.
+    approvals: BTreeMap<String, String>,
+    is_caught_up: bool,
+}
+
+#[derive(Clone, Copy, Debug, Default)]
+struct Usage {
+    input: u64,
+    cached: u64,
+    output: u64,
+    any: bool,
+}
+
+/// An event without its number.
+pub type Said = Map<String, Value>;
+
+impl Responses {
+    /// For the response with these members: `id`, `created_at`, `model` and what else the request determined.
+    pub fn new(head: Map<String, Value>) -> Self {
+        Self {
+            head,
+            status: "queued",
+            error: Value::Null,
+            completed_at: Value::Null,
+            usage: Usage::default(),
+            output: Output::default(),
+            texts: BTreeMap::new(),
+            calls: BTreeMap::new(),
+            approvals: BTreeMap::new(),
+            is_caught_up: false,
+        }
+    }
+
+    /// The response as it stands.
+    pub fn response(&self) -> Value {
+        let mut response = self.head.clone();
+        response.insert("status".to_owned(), json!(self.status));
+        response.insert("error".to_owned(), self.error.clone());
+        response.insert("completed_at".to_owned(), self.completed_at.clone());
+        response.insert("output".to_owned(), json!(self.output.items()));
+        response.insert("usage".to_owned(), self.usage.json());
+        if self.output.left_out() > 0 {
+            let note = json!(format!("{} items are left out: the output is too large", self.output.left_out()));
+            if let Some(Value::Object(metadata)) = response.get_mut("metadata") {
+                metadata.insert("runreel_output".to_owned(), note);
+            }
+        }
+        Value::Object(response)
+    }
+
+    fn about(&self, event_type: &str, out: &mut Vec<Said>) {
+        out.push(said(json!({"type": event_type, "response": self.response()})));
+    }
+
+    fn text_begins(&mut self, text: &Text, out: &mut Vec<Said>) {
+        if text.role != "assistant" {
+            return;
+        }
+        let id = id_of(text);
+        let (item, part) = match text.kind {
+            Kind::Message => (
+                json!({"id": id, "type": "message", "role": "assistant", "status": "in_progress", "content": []}),
+                output_text(""),
+            ),
+            Kind::Reasoning => (
+                json!({"id": id, "type": "reasoning", "status": "in_progress", "summary": [], "content": []}),
+                json!({"type": "reasoning_text", "text": ""}),
+            ),
+        };
+        let index = self.output.add(item, out);
+        out.push(said(json!({"type": "response.content_part.added", "item_id": id, "output_index": index,
+            "content_index": 0, "part": part})));
+        self.texts.insert(text.span.clone(), Begun { index, so_far: String::new() });
+    }
+
+    fn text_goes_on(&mut self, text: &Text, delta: &str, out: &mut Vec<Said>) {
+        let Some(begun) = self.texts.get_mut(&text.span) else { return };
+        begun.so_far.push_str(delta);
+        let mut event = said(json!({"type": format!("{}.delta", kind(text)), "item_id": id_of(text),
+            "output_index": begun.index, "content_index": 0, "delta": delta}));
+        if text.kind == Kind::Message {
+            event.insert("logprobs".to_owned(), json!([]));
+        }
+        out.push(event);
+    }
+
+    fn text_ends(&mut self, text: &Text, whole: Option<String>, status: &str, out: &mut Vec<Said>) {
+        let Some(Begun { index, so_far }) = self.texts.remove(&text.span) else { return };
+        let (whole, id) = (whole.unwrap_or(so_far), id_of(text));
+        let mut done = said(json!({"type": format!("{}.done", kind(text)), "item_id": id, "output_index": index,
+            "content_index": 0, "text": whole}));
+        let (part, item) = match text.kind {
+            Kind::Message => {
+                done.insert("logprobs".to_owned(), json!([]));
+                let part = output_text(&whole);
+                let item = json!({"id": id, "type": "message", "role": "assistant", "status": status,
+                    "content": [part]});
+                (part, item)
+            }
+            Kind::Reasoning => {
+                let part = json!({"type": "reasoning_text", "text": whole});
+                let item = json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": [part]});
+                (part, item)
+            }
+        };
+        out.push(done);
+        out.push(said(json!({"type": "response.content_part.done", "item_id": id, "output_index": index,
+            "content_index": 0, "part": part})));
+        self.output.done(index, item, out);
+    }
+
+    fn event(&mut self, event: &Event, out: &mut Vec<Said>) {
+        match &event.what {
+            What::RunCreated => {
+                self.about("response.created", out);
+                self.about("response.queued", out);
+            }
+            What::RunStarted => {
+                self.status = "in_progress";
+                self.about("response.in_progress", out);
+            }
+            What::RunCompleted { .. } => self.ended(event, "completed", "response.completed", out),
+            What::RunFailed { error } => {
+                self.error = json!({"code": "server_error", "message": words(error.as_ref(), "the run failed")});
+                self.ended(event, "failed", "response.failed", out);
+            }
+            // The protocol has no event of its own for it.
+            What::RunCancelled { .. } => self.ended(event, "cancelled", "response.incomplete", out),
+            What::ToolStarted { tool_call_id, name, args, is_client } => {
+                let args = args.as_ref().map_or_else(|| "{}".to_owned(), ToString::to_string);
+                if *is_client {
+                    self.client_call(tool_call_id, name, &args, out);
+                } else {
+                    self.call(tool_call_id, name, &args, out);
+                }
+            }
+            What::ToolCompleted { tool_call_id, name, result } => {
+                let result = result.as_ref().unwrap_or(&event.payload);
+                self.call_ends(tool_call_id, name, Ok(&words(Some(result), "")), out);
+            }
+            What::ToolFailed { tool_call_id, name, error } => {
+                self.call_ends(tool_call_id, name, Err(&words(error.as_ref(), "the call failed")), out);
+            }
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, &event.payload, out),
+            _ => {}
+        }
+    }
+
+    fn ended(&mut self, event: &Event, status: &'static str, event_type: &str, out: &mut Vec<Said>) {
+        self.status = status;
+        self.completed_at = if status == "completed" { json!(event.frame.at.timestamp()) } else { Value::Null };
+        self.about(event_type, out);
+    }
+
+    /// A call that the client makes: its result comes with the next response.
+    fn client_call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
+        let item_id = format!("fc_{id}");
+        let item = |status: &str, args: &str| {
+            json!({"id": item_id, "type": "function_call", "call_id": id, "name": name, "arguments": args,
+                "status": status})
+        };
+        let index = self.output.add(item("in_progress", ""), out);
+        out.push(said(json!({"type": "response.function_call_arguments.delta", "item_id": item_id,
+            "output_index": index, "delta": args})));
+        out.push(said(json!({"type": "response.function_call_arguments.done", "item_id": item_id, "name": name,
+            "output_index": index, "arguments": args})));
+        self.output.done(index, item("completed", args), out);
+    }
+
+    /// A call that the agent makes itself.
+    fn call(&mut self, id: &str, name: &str, args: &str, out: &mut Vec<Said>) {
+        let item_id = format!("mcp_{id}");
+        let item = json!({"id": item_id, "type": "mcp_call", "server_label": SERVER_LABEL, "name": name,
+            "arguments": args, "status": "in_progress", "output": null, "error": null,
+            "approval_request_id": self.approvals.remove(id)});
+        let index = self.output.add(item, out);
+        out.push(said(json!({"type": "response.mcp_call.in_progress", "item_id": item_id, "output_index": index})));
+        out.push(said(json!({"type": "response.mcp_call_arguments.done", "item_id": item_id, "output_index": index,
+            "arguments": args})));
+        self.calls.insert(id.to_owned(), index);
+    }
+
+    fn call_ends(&mut self, id: &str, name: &str, result: Result<&str, &str>, out: &mut Vec<Said>) {
+        if !self.calls.contains_key(id) {
+            self.call(id, name, "{}", out);
+        }
+        let Some(index) = self.calls.remove(id) else { return };
+        let mut item = self.output.item(index).cloned().unwrap_or_else(|| json!({"id": format!("mcp_{id}")}));
+        let word = if result.is_ok() { "completed" } else { "failed" };
+        item["status"] = json!(word);
+        match result {
+            Ok(output) => item["output"] = json!(output),
+            Err(error) => {
+                item["error"] =
+                    json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": error}]});
+            }
+        }
+        out.push(said(json!({"type": format!("response.mcp_call.{word}"), "item_id": format!("mcp_{id}"),
+            "output_index": index})));
+        self.output.done(index, item, out);
+    }
+
+    fn asked(&mut self, id: &str, payload: &Json, out: &mut Vec<Said>) {
+        if payload.member::<String>("kind").as_deref() != Some("approval") {
+            return;
+        }
+        let name: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
+        let args = payload.raw_member("args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
+        let call: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
+        self.approvals.insert(call, id.to_owned());
+        let item = json!({"id": id, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": name,
+            "arguments": args});
+        let index = self.output.add(item.clone(), out);
+        self.output.done(index, item, out);
+    }
+}
+
+impl Usage {
+    fn add(&mut self, usage: Option<&Json>) {
+        let Some(usage) = usage else { return };
+        let number = |names: &[&str]| names.iter().find_map(|name| usage.member::<u64>(name)).unwrap_or(0);
+        self.input += number(&["input_tokens", "prompt_tokens"]);
+        self.cached += number(&["cached_tokens", "cache_read_tokens"]);
+        self.output += number(&["output_tokens", "completion_tokens"]);
+        self.any = true;
+    }
+
+    fn json(self) -> Value {
+        if !self.any {
+            return Value::Null;
+        }
+        json!({"input_tokens": self.input, "output_tokens": self.output, "total_tokens": self.input + self.output,
+            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
+            "output_tokens_details": {"reasoning_tokens": 0}})
+    }
+}
+
+impl Dialect for Responses {
+    type Said = Said;
+
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
+        match part {
+            Part::Opened(text) => self.text_begins(text, out),
+            Part::Delta(text, delta) => self.text_goes_on(text, delta, out),
+            // There is no word for it: the event that ends the text has the right one.
+            Part::Replaced(..) | Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
+            Part::Closed(text, Some(event)) => {
+                self.usage.add(event.payload.raw_member("usage").as_ref());
+                let seq = event.frame.place.map(|place| place.seq).unwrap_or_default();
+                let whole = event.text(seq).and_then(|(_, whole)| whole);
+                self.text_ends(text, whole, "completed", out);
+            }
+            Part::Closed(text, None) => self.text_ends(text, None, "incomplete", out),
+            Part::Event(event) => self.event(event, out),
+            Part::CaughtUp => self.is_caught_up = true,
+        }
+    }
+
+    fn write(&mut self, chunk: &mut BytesMut, mut said: Said, at: Option<&Position>) {
+        let Some(number) = at.and_then(Position::number) else { return };
+        said.insert("sequence_number".to_owned(), json!(number));
+        let event_type = said.get("type").and_then(Value::as_str).unwrap_or_default();
+        chunk.put_slice(format!("event: {event_type}\ndata: ").as_bytes());
+        chunk.put_slice(Value::Object(said).to_string().as_bytes());
+        chunk.put_slice(b"\n\n");
+    }
+
+    fn opening(&self) -> Bytes {
+        Bytes::new()
+    }
+}
+
+/// The members of an event.
+fn said(event: Value) -> Said {
+    match event {
+        Value::Object(members) => members,
+        _ => Map::new(),
+    }
+}
+
+fn kind(text: &Text) -> &'static str {
+    match text.kind {
+        Kind::Message => "response.output_text",
+        Kind::Reasoning => "response.reasoning_text",
+    }
+}
+
+fn id_of(text: &Text) -> String {
+    match text.kind {
+        Kind::Message => format!("msg_{}", text.span),
+        Kind::Reasoning => format!("rs_{}", text.span),
+    }
+}
+
+fn output_text(text: &str) -> Value {
+    json!({"type": "output_text", "text": text, "annotations": [], "logprobs": []})
+}
+
+/// A text as it is, an error's message, or JSON.
+fn words(value: Option<&Json>, otherwise: &str) -> String {
+    let Some(value) = value else { return otherwise.to_owned() };
+    let text: Option<String> = serde_json::from_str(value.as_str()).ok();
+    text.or_else(|| value.member("message")).unwrap_or_else(|| value.to_string())
+}

@@ -1,0 +1,291 @@
+//! The Vercel AI SDK: a chat's posts, and the stream of its current message. Translation is in [`faces::ai_sdk`].
+
+use axum::{
+    extract::{Extension, Path, State},
+    http::{HeaderName, HeaderValue, StatusCode},
+    response::{IntoResponse as _, Response},
+};
+use bytes::BytesMut;
+use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value, json};
+use utoipa_axum::{router::OpenApiRouter, routes};
+
+use super::{
+    Server,
+    chats::{decide, follow, place},
+    extract::{Body, Caller, Query, Trace},
+    model::CreateRun,
+    problem::{Code, Problem},
+    runs,
+    stream::{jitter, stream},
+};
+use crate::{
+    domain::{
+        context::Role,
+        cursor::RunCursor,
+        event::timestamp,
+        history::Tag,
+        id::{Malformed, Name, RunId, Seq, ThreadId, Title},
+        json::Json,
+        limits::{AI_SDK_MESSAGE_RUNS_MAX, AI_SDK_REPLAY_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX},
+        principal::{OwnerId, Scope},
+        run::Status,
+    },
+    faces::{
+        Encoder,
+        ai_sdk::{
+            AiSdk, HEADER,
+            request::{ChatRequest, Continued, Output, Turn},
+        },
+        conversation::{Conversation, Shown},
+        position::Position,
+    },
+    paced::Outflow,
+    store::{
+        page::Page,
+        runs::{RunFilter, RunRecord},
+    },
+};
+
+/// The routes of this file.
+pub(super) fn routes() -> OpenApiRouter<Server> {
+    OpenApiRouter::new().routes(routes!(post)).routes(routes!(resume))
+}
+
+/// Texts that are shown while they are written: all that the client may see, since it keeps no position.
+const SHOWN: Shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true };
+
+/// Whose chat it is, and with whom.
+struct Chat<'a> {
+    server: &'a Server,
+    caller: &'a Caller,
+    agent: Name,
+    thread: ThreadId,
+}
+
+/// Send what is new in a chat, and follow the answer.
+///
+/// Takes what `DefaultChatTransport` posts. A new message of the user starts a run of the agent on the chat's thread;
+/// answers to approvals and results of the client's tools continue the last message.
+#[utoipa::path(post, operation_id = "ai_sdk_chat", path = "/api/ai-sdk/agents/{agent}", tag = "protocols", params(("agent" = String, Path)),
+    request_body(content = Object, description = "`{id, messages, trigger, messageId, tools?}`; other members are ignored"),
+    responses((status = 200, description = "A UI message stream, version 1", content_type = "text/event-stream"),
+    (status = 400, body = Problem, description = "Invalid"), (status = 403, body = Problem, description = "The principal may not use the agent"),
+    (status = 409, body = Problem, description = "`interrupt_closed`")))]
+async fn post(
+    State(server): State<Server>,
+    caller: Caller,
+    trace: Trace,
+    Path(agent): Path<String>,
+    Extension(outflow): Extension<Outflow>,
+    body: Body,
+) -> Result<Response, Problem> {
+    caller.needs_all(Scope::Emit)?.needs(Scope::Read)?;
+    let place = place(&server, caller.owner())?;
+    let request: ChatRequest = body.json()?;
+    let tools = request.tools()?;
+    let turn = request.turn()?;
+    let chat = Chat { server: &server, caller: &caller, agent: named(&agent)?, thread: request.id };
+    let (run, message_id, after) = match turn {
+        Turn::Wrote(messages) => chat.written(trace, messages, tools).await?,
+        Turn::Continued(continued) => chat.continued(trace, continued, tools).await?,
+    };
+    let record = server.timeline.run(caller.owner(), run).await?.ok_or_else(Problem::not_found)?;
+    let dialect = AiSdk::new(&message_id, metadata(&record));
+    let after = after.map_or_else(Position::default, |seq| Position::after(RunCursor { seq, history: Tag::FIRST }));
+    let follower = follow(&server, caller.owner(), run).await?;
+    let encoder = Conversation::new(dialect, after, SHOWN, jitter(&server, DRAINED_RETRY_MS));
+    Ok(in_its_words(stream(&server, &caller, (place, outflow), follower, encoder)))
+}
+
+/// Resume a chat's current message: all of it, from its beginning.
+///
+/// 204 when no run of the chat is active; with `ended=true` the message of one that has ended is replayed too.
+#[utoipa::path(get, operation_id = "ai_sdk_resume", path = "/api/ai-sdk/agents/{agent}/{chat_id}/stream", tag = "protocols", params(
+    ("agent" = String, Path), ("chat_id" = String, Path),
+    ("ended" = Option<bool>, Query, description = "`true` replays a message that is complete")),
+    responses((status = 200, description = "A UI message stream, version 1", content_type = "text/event-stream"),
+    (status = 204, description = "No run of the chat is active"), (status = 400, body = Problem, description = "Invalid")))]
+async fn resume(
+    State(server): State<Server>,
+    caller: Caller,
+    Path((agent, chat_id)): Path<(String, String)>,
+    query: Query,
+    Extension(outflow): Extension<Outflow>,
+) -> Result<Response, Problem> {
+    let thread: ThreadId =
+        chat_id.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("chat_id"))?;
+    caller.needs_thread(Scope::Read, &thread)?;
+    let place = place(&server, caller.owner())?;
+    let with_ended = query.parsed::<bool>("ended")?.unwrap_or_default();
+    let chat = Chat { server: &server, caller: &caller, agent: named(&agent)?, thread };
+    let latest = chat.latest().await?.filter(|record| with_ended || !record.head.status.is_terminal());
+    let Some(record) = latest else { return Ok(StatusCode::NO_CONTENT.into_response()) };
+    let own = Own::of(&record);
+    let before = chat.replayed(&own).await?;
+    let dialect = AiSdk::new(&own.message_id, metadata(&record)).after(before);
+    let follower = follow(&server, caller.owner(), record.context.run_id).await?;
+    let encoder = Conversation::new(dialect, Position::default(), SHOWN, jitter(&server, DRAINED_RETRY_MS));
+    Ok(in_its_words(stream(&server, &caller, (place, outflow), follower, encoder)))
+}
+
+/// What a run's metadata keeps under `ai_sdk`: the message that it goes on with, and the runs before it.
+#[derive(Debug, Deserialize, Serialize)]
+struct Own {
+    message_id: String,
+    continues: Vec<RunId>,
+}
+
+impl Own {
+    fn of(record: &RunRecord) -> Self {
+        let first = || Self { message_id: record.context.run_id.to_string(), continues: Vec::new() };
+        record.metadata.member("ai_sdk").unwrap_or_else(first)
+    }
+}
+
+impl Chat<'_> {
+    fn owner(&self) -> &OwnerId {
+        self.caller.owner()
+    }
+
+    /// The newest run of the agent in this thread; those that work for others do not count.
+    async fn latest(&self) -> Result<Option<RunRecord>, Problem> {
+        let filter = RunFilter {
+            thread_id: Some(self.thread.clone()),
+            agent: Some(self.agent.clone()),
+            roles: vec![Role::Agent, Role::Supervisor],
+            ..RunFilter::default()
+        };
+        let page = Page { after: None, limit: 1 };
+        let (runs, _) = self.server.timeline.store().runs().list(self.owner(), &filter, &page).await?;
+        Ok(runs.into_iter().next())
+    }
+
+    /// Starts a run for what the user wrote. A run that waits for an answer will not get it, and is cancelled.
+    async fn written(
+        &self,
+        trace: Trace,
+        messages: Vec<Value>,
+        tools: Vec<Value>,
+    ) -> Result<(RunId, String, Option<Seq>), Problem> {
+        self.caller.may_use(self.server, &self.agent)?;
+        if let Some(latest) = self.latest().await?.filter(|latest| latest.head.status == Status::Interrupted) {
+            let reason = Title::trusted("the user wrote instead of answering");
+            runs::cancelled(self.server, self.owner(), latest.context.run_id, Some(&reason)).await?;
+        }
+        let run = self.start(trace, messages, tools, None).await?;
+        Ok((run, run.to_string(), None))
+    }
+
+    async fn start(
+        &self,
+        trace: Trace,
+        messages: Vec<Value>,
+        tools: Vec<Value>,
+        own: Option<Own>,
+    ) -> Result<RunId, Problem> {
+        let mut input = json!({"messages": messages});
+        if !tools.is_empty() {
+            input["tools"] = Value::Array(tools);
+        }
+        let request = CreateRun {
+            agent: Some(self.agent.clone()),
+            thread_id: Some(self.thread.clone()),
+            input: Some(Json::of(&input)),
+            metadata: own.map(|own| Json::of(&json!({"ai_sdk": own}))),
+            start: Some(false),
+            ..CreateRun::default()
+        };
+        request.check()?;
+        Ok(runs::open(self.server, self.caller, trace, request).await?.0)
+    }
+
+    /// Goes on with the last message: with the run that waits for the answers, or with another that gets the results of
+    /// the calls that the client made.
+    async fn continued(
+        &self,
+        trace: Trace,
+        continued: Continued,
+        tools: Vec<Value>,
+    ) -> Result<(RunId, String, Option<Seq>), Problem> {
+        let nothing = "the last message is the agent's, and nothing in it waits for an answer";
+        let latest =
+            self.latest().await?.ok_or_else(|| Problem::new(Code::InvalidRequest, nothing).field("messages"))?;
+        let run = latest.context.run_id;
+        let asked: Vec<Value> =
+            latest.head.output.as_ref().and_then(|output| output.member("tool_calls")).unwrap_or_default();
+        if !continued.decided.is_empty() {
+            let after = decide(self.server, self.caller, run, &continued.decided).await?;
+            return Ok((run, continued.message_id, Some(after)));
+        }
+        if !latest.head.status.is_terminal() || asked.is_empty() {
+            return Err(Problem::new(Code::InvalidRequest, nothing).field("messages"));
+        }
+        let result = |call: &Value| {
+            let id = call["id"].as_str().unwrap_or_default();
+            let output = continued.outputs.iter().find(|output| output.tool_call_id == id);
+            let missing =
+                || Problem::new(Code::InvalidRequest, format!("the call {id} has no output")).field("messages");
+            output.map(Output::message).ok_or_else(missing)
+        };
+        let messages = asked.iter().map(result).collect::<Result<_, _>>()?;
+        let before = Own::of(&latest);
+        let mut earlier = if before.message_id == continued.message_id { before.continues } else { Vec::new() };
+        earlier.push(run);
+        if earlier.len() >= AI_SDK_MESSAGE_RUNS_MAX {
+            let detail = format!("a message may go on for {AI_SDK_MESSAGE_RUNS_MAX} runs; send a new message");
+            return Err(Problem::new(Code::TooLarge, detail).field("messages"));
+        }
+        let own = Own { message_id: continued.message_id.clone(), continues: earlier };
+        let next = self.start(trace, messages, tools, Some(own)).await?;
+        Ok((next, continued.message_id, None))
+    }
+
+    /// What the earlier runs of a message said; one that is not there any more is left out. The metadata may be anybody's,
+    /// so it is checked again: a run that has not ended would be waited for.
+    async fn replayed(&self, own: &Own) -> Result<bytes::Bytes, Problem> {
+        let mut said = BytesMut::new();
+        for run in own.continues.iter().take(AI_SDK_MESSAGE_RUNS_MAX) {
+            let record = self.server.timeline.run(self.owner(), *run).await?;
+            let is_of_chat = |record: &RunRecord| record.context.thread_id.as_ref() == Some(&self.thread);
+            let record = record.filter(|record| is_of_chat(record) && record.head.status.is_terminal());
+            let Some(record) = record else { continue };
+            let dialect = AiSdk::new(&own.message_id, metadata(&record)).continued();
+            let mut encoder = Conversation::new(dialect, Position::default(), SHOWN, 0);
+            let mut follower = follow(self.server, self.owner(), *run).await?;
+            while let Some(items) = follower.next().await {
+                encoder.take(items);
+                while let Some(chunk) = encoder.chunk() {
+                    said.extend_from_slice(&chunk);
+                }
+                if said.len() > AI_SDK_REPLAY_BYTES_MAX {
+                    let detail = "the earlier runs of this message say too much to be replayed";
+                    return Err(Problem::new(Code::TooLarge, detail));
+                }
+            }
+        }
+        Ok(said.freeze())
+    }
+}
+
+fn named(agent: &str) -> Result<Name, Problem> {
+    agent.parse().map_err(|rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("agent"))
+}
+
+/// What a message's metadata says of its run.
+fn metadata(record: &RunRecord) -> Map<String, Value> {
+    let context = &record.context;
+    let members = [
+        ("runId", json!(context.run_id)),
+        ("threadId", json!(context.thread_id)),
+        ("agent", json!(context.agent)),
+        ("createdAt", json!(timestamp(record.head.created_at))),
+    ];
+    members.into_iter().map(|(name, value)| (name.to_owned(), value)).collect()
+}
+
+fn in_its_words(mut response: Response) -> Response {
+    let (name, value) = HEADER;
+    response.headers_mut().insert(HeaderName::from_static(name), HeaderValue::from_static(value));
+    response
+}

@@ -1,0 +1,64 @@
+//! What the protocols of chat clients have in common: a run's stream from its beginning, a person's answers, and a place.
+
+use super::{
+    Server,
+    extract::Caller,
+    interrupts::answerable,
+    problem::{Code, Problem},
+};
+use crate::{
+    domain::{
+        id::{RunId, Seq},
+        interrupt::{Answer, Decision},
+        json::Json,
+        principal::{OwnerId, Scope},
+    },
+    faces::asked::{Decided, Flaw},
+    quota::Share,
+    timeline::{
+        follow::{Follower, StreamOptions},
+        interrupts::AnswerError,
+        resume::{Begin, Resumed},
+    },
+};
+
+impl From<Flaw> for Problem {
+    fn from(flaw: Flaw) -> Self {
+        Self::new(Code::InvalidRequest, flaw.rule).field(flaw.field)
+    }
+}
+
+/// Records a person's answers to a run's interrupts; returns the seq of the last one's question. An interrupt of an
+/// earlier run is passed over, if another is found.
+pub(super) async fn decide(server: &Server, caller: &Caller, run: RunId, decided: &[Decided]) -> Result<Seq, Problem> {
+    let asker = caller.needs_run(server, Scope::Approve, run).await?.owner();
+    let context = answerable(server, asker, run).await?;
+    let mut after = None;
+    for Decided { interrupt_id, approved, reason } in decided {
+        let decision = if *approved { Decision::Approve } else { Decision::Reject };
+        let value = reason.as_ref().filter(|_| !approved).map(Json::of);
+        let answer = Answer { interrupt_id: interrupt_id.clone(), decision, value };
+        match server.timeline.answer_interrupt(&context, &answer).await {
+            Err(AnswerError::NotFound) => continue,
+            answered => answered?,
+        }
+        let known = server.timeline.store().events().interrupt(&context.owner_id, run, interrupt_id.as_str()).await?;
+        let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
+        after = after.max(requested.and_then(|event| event.seq));
+    }
+    after.ok_or_else(Problem::not_found)
+}
+
+/// A run's stream from its beginning.
+pub(super) async fn follow(server: &Server, owner: &OwnerId, run: RunId) -> Result<Follower, Problem> {
+    let options = StreamOptions { tokens: true, ..StreamOptions::default() };
+    match server.timeline.resume_run(owner, run, &Begin::Start, options).await? {
+        Resumed::Stream(follower) => Ok(*follower),
+        Resumed::Ended => Err(Problem::not_found()),
+    }
+}
+
+/// A share for one more stream. The client would not read why there is none in a stream.
+pub(super) fn place(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
+    server.streams.try_take(owner, 1).map_err(|full| Problem::busy(full, "streams"))
+}

@@ -18,6 +18,8 @@ export interface Way {
   bytesAtOnce?: number;
   /** The server's answer never gets out of here, and the connection breaks. */
   isLost?: boolean;
+  /** It does not pass on that the server has closed. */
+  staysOpen?: boolean;
   /** Instead of asking the server. */
   answer?: (to: http.ServerResponse) => void;
 }
@@ -48,7 +50,7 @@ export class Proxy {
           if (how.chunk) how.chunk(data, response, passed);
           else response.write(data);
         });
-        answer.on("end", () => response.end());
+        answer.on("end", () => how.staysOpen || response.end());
         answer.on("error", () => response.destroy());
       });
       asked.on("error", () => response.destroy());

@@ -12,13 +12,14 @@ export function backoff(attempt: number, base_ms: number, random: number, retryA
   return Math.max(floor_ms + random * (top - floor_ms), retryAfter_ms);
 }
 
-/** `Retry-After` in seconds or as a date; 0 when there is none. */
+/** A day: a timer of more than 24 days would ring at once. */
+const wait_ms_max = 86_400_000;
+
+/** `Retry-After` in seconds or as a date, at most a day; 0 when there is none. */
 export function retryAfterMs(header: string | null, now: number): number {
-  if (header === null || header.trim() === "") return 0;
   const seconds = Number(header);
-  if (Number.isFinite(seconds)) return Math.max(0, seconds * 1000);
-  const date = Date.parse(header);
-  return Number.isNaN(date) ? 0 : Math.max(0, date - now);
+  const wait_ms = Number.isFinite(seconds) ? seconds * 1000 : Date.parse(header ?? "") - now;
+  return Math.min(Math.max(0, wait_ms || 0), wait_ms_max);
 }
 
 /** Whether a request that got this status may be answered otherwise later; 0 is no answer at all. */

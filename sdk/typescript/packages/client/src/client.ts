@@ -113,14 +113,16 @@ export class Client {
 
   /**
    * Tells of a new run: events go into a queue and are sent in batches. It never throws into its host and never makes it
-   * wait; what could not be sent is counted in `dropped`.
+   * wait; what could not be sent is counted in `dropped`. With `lease_ms` it renews the run's lease until the run has ended:
+   * one whose program was killed reads `stalled`.
    */
   run({ parent, ...members }: NewRun = {}): RunEmitter {
     const run_id = members.run_id ?? newRunId();
     const parent_run_id = typeof parent === "object" ? parent?.run_id : parent;
     const creation = encoded({ ...members, run_id, parent_run_id, at: new Date().toISOString() });
     const before = typeof parent === "object" && parent !== null ? this.#outboxes.get(parent) : undefined;
-    return this.#emitter(new Outbox(this.transport, run_id, this.#room, creation, before ?? null));
+    const outbox = new Outbox(this.transport, run_id, this.#room, creation, before ?? null);
+    return this.#emitter(outbox, members.lease_ms);
   }
 
   /** Goes on telling of a run that exists. */
@@ -128,8 +130,10 @@ export class Client {
     return this.#emitter(new Outbox(this.transport, run_id, this.#room, null, null));
   }
 
-  #emitter(outbox: Outbox): RunEmitter {
-    const emitter = new RunEmitter(outbox);
+  #emitter(outbox: Outbox, lease_ms?: number | null): RunEmitter {
+    // One that fails is made up for by the next, and by every event.
+    const beat = () => void this.runs.heartbeat(outbox.run_id).catch(() => undefined);
+    const emitter = new RunEmitter(outbox, beat, lease_ms);
     this.#outboxes.set(emitter, outbox);
     return emitter;
   }

@@ -146,8 +146,12 @@ export class RunEmitter extends Scope {
   #hasEnded = false;
 
   /** @internal */
-  constructor(outbox: Outbox) {
+  constructor(outbox: Outbox, beat: () => void, lease_ms: number | null = null) {
     super(outbox, outbox.run_id, null);
+    if (lease_ms === null) return;
+    // The server takes 0 for a minute.
+    const timer = setInterval(() => (this.ended ? clearInterval(timer) : beat()), (lease_ms || 60_000) / 3);
+    (timer as { unref?: () => void }).unref?.();
   }
 
   /** Durable events of this run that were given up: the queue was full, or the server refused them. */

@@ -49,10 +49,11 @@ export class Room {
   }
 }
 
-interface Waiter {
-  order: number;
-  done: (hasLanded: boolean) => void;
-}
+/** Who waits until so many items have landed. */
+type Waiter = readonly [order: number, done: (hasLanded: boolean) => void];
+
+/** What the server said against a request, and how long to wait before a repeat; null where none would help. */
+type Refusal = readonly [error: RunreelError, wait_ms: number | null];
 
 /**
  * What one run has yet to tell the server, in order. Putting never waits and never throws; batches are sent one after the
@@ -113,7 +114,7 @@ export class Outbox {
         clearTimeout(timer);
         resolve(hasLanded);
       };
-      this.#waiters.push({ order: this.#order, done });
+      this.#waiters.push([this.#order, done]);
       this.#wake?.();
       void this.#send();
     });
@@ -142,15 +143,14 @@ export class Outbox {
 
   /** Waits until the run exists, or will not. */
   async #created(): Promise<void> {
-    if (this.#creation !== null)
-      await new Promise<void>((resolve) => this.#waiters.push({ order: 0, done: () => resolve() }));
+    if (this.#creation !== null) await new Promise((resolve) => this.#waiters.push([0, resolve]));
   }
 
   async #create(body: string): Promise<number | null> {
     const refused = await this.#post("/api/runs", body);
     if (refused === null) this.#creation = null;
-    else if (refused.wait_ms !== null) return refused.wait_ms;
-    else this.#end(refused.error);
+    else if (refused[1] !== null) return refused[1];
+    else this.#end(refused[0]);
     this.#settle();
     return null;
   }
@@ -170,7 +170,7 @@ export class Outbox {
       this.#remove(0, batch.length);
       return null;
     }
-    const { error, wait_ms } = refused;
+    const [error, wait_ms] = refused;
     if (wait_ms !== null) {
       // What came of it is unknown, and the server does not know a delta again.
       for (let at = batch.length - 1; at >= 0; at -= 1) if (batch[at]?.isDelta) this.#remove(at, 1);
@@ -184,8 +184,8 @@ export class Outbox {
     return null;
   }
 
-  /** Null when it was stored; otherwise the refusal, and how long to wait before a repeat, null where none would help. */
-  async #post(path: string, body: string): Promise<{ error: RunreelError; wait_ms: number | null } | null> {
+  /** Null when it was stored. */
+  async #post(path: string, body: string): Promise<Refusal | null> {
     const late = new AbortController();
     const timer = setTimeout(() => late.abort(), answer_ms);
     let error: RunreelError;
@@ -212,10 +212,10 @@ export class Outbox {
     }
     const { status } = error;
     // A credential may be renewed meanwhile.
-    if (!isPassing(status) && status !== 401) return { error, wait_ms: null };
+    if (!isPassing(status) && status !== 401) return [error, null];
     if (status !== 429) this.#room.say(error);
     this.#attempt += 1;
-    return { error, wait_ms: backoff(this.#attempt - 1, 1000, Math.random(), after_ms) };
+    return [error, backoff(this.#attempt - 1, 1000, Math.random(), after_ms)];
   }
 
   /** A program that has nothing else to do ends here, rather than wait for a server that is away. */
@@ -262,8 +262,8 @@ export class Outbox {
 
   #settle(): void {
     if (this.#creation !== null) return;
-    const isDone = (waiter: Waiter) => this.#landed >= waiter.order;
-    for (const { done } of this.#waiters.filter(isDone)) done(true);
+    const isDone = ([order]: Waiter) => this.#landed >= order;
+    for (const [, done] of this.#waiters.filter(isDone)) done(true);
     this.#waiters = this.#waiters.filter((waiter) => !isDone(waiter));
   }
 }

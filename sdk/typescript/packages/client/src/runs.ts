@@ -127,30 +127,17 @@ export class Threads {
     this.#transport = transport;
   }
 
-  /** A page of messages, oldest first. */
+  /** A page of messages, oldest first. Its runs are `runs.list({ thread_id })`. */
   messages(
     thread_id: string,
-    page: { cursor?: string; limit?: number } = {},
+    query: { cursor?: string; limit?: number } = {},
     signal?: AbortSignal,
   ): Promise<wire.MessagePage> {
-    return this.#page(thread_id, "messages", page, signal);
-  }
-
-  /** A page of runs, newest first. */
-  runs(
-    thread_id: string,
-    page: { cursor?: string; limit?: number } = {},
-    signal?: AbortSignal,
-  ): Promise<wire.RunPage> {
-    return this.#page(thread_id, "runs", page, signal);
+    return this.#transport.json(`${threadPath(thread_id)}/messages`, { query, signal });
   }
 
   /** A token that reads this thread, its runs (later ones too) and nothing else. */
   createReadToken(thread_id: string, wanted: Pick<ReadToken, "ttl_s"> = {}): Promise<wire.NewToken> {
     return this.#transport.json(`${threadPath(thread_id)}/tokens`, { method: "POST", body: wanted });
-  }
-
-  #page<T>(thread_id: string, of: string, query: Query, signal?: AbortSignal): Promise<T> {
-    return this.#transport.json(`${threadPath(thread_id)}/${of}`, { query, signal });
   }
 }

@@ -3,11 +3,11 @@ export type OnFrame = (type: string, id: string | null, data: string) => void;
 
 /**
  * Reads `text/event-stream` by the WHATWG rules from chunks that are cut anywhere. `id` is that of the frame itself, since
- * a frame without one cannot be resumed from. `onRetry` gets what `retry:` asks for, milliseconds.
+ * a frame without one cannot be resumed from. A byte order mark is gone already: `TextDecoder` takes it. `onRetry` gets
+ * what `retry:` asks for, milliseconds.
  */
 export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void): (chunk: string) => void {
   let rest = "";
-  let isFirst = true;
   let type = "";
   let id: string | null = null;
   let data: string[] = [];
@@ -30,10 +30,6 @@ export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void)
   };
 
   return (chunk) => {
-    if (isFirst && chunk !== "") {
-      isFirst = false;
-      if (chunk.startsWith("\uFEFF")) chunk = chunk.slice(1);
-    }
     const text = rest + chunk;
     let from = 0;
     // A long line arrives in many chunks: only what is new is searched. A CR at the end may have its LF in the next one.

@@ -73,7 +73,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
 
   /** The same as it arrives, chunk by chunk, each event once and in order. */
   async *batches(): AsyncGenerator<Received[], void, undefined> {
-    if (this.#isRead) throw new Error("a stream can be read once: make another one, after its lastEventId");
+    if (this.#isRead) throw new Error("a stream can be read once");
     this.#isRead = true;
     const { signal } = this.#options;
     const stop = () => this.close();
@@ -173,7 +173,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     const wait_ms = retryAfterMs(response.headers.get("retry-after"), Date.now());
     const problem = await problemOf(response);
     // Something in between answered in the server's place (a login page, a proxy's notice): try again.
-    if (response.ok) problem.title = "Something that is not the server answered";
+    if (response.ok) problem.title = "Something else answered";
     const error = new RunreelError(problem);
     return response.ok || isPassing(response.status) ? cut(wait_ms, error) : error;
   }
@@ -203,13 +203,14 @@ export class EventStream implements AsyncIterable<StreamEvent> {
   }
 
   /** Waits for the peer; one that is silent for too long is dead. A reader that takes its time is not counted. */
-  async #heard<T>(said: Promise<T>): Promise<T> {
-    const timer = setTimeout(() => this.#abort?.abort(), idle_ms);
-    try {
-      return await said;
-    } finally {
-      clearTimeout(timer);
-    }
+  #heard<T>(said: Promise<T>): Promise<T> {
+    const abort = this.#abort as AbortController;
+    return new Promise((resolve, reject) => {
+      const timer = setTimeout(() => abort.abort(), idle_ms);
+      // Not every `fetch`, and no source of tokens, listens to the signal.
+      abort.signal.onabort = () => reject(abort.signal.reason);
+      said.then(resolve, reject).finally(() => clearTimeout(timer));
+    });
   }
 
   /** Orders one chunk's frames and puts into `batch` what is handed on; an outcome ends the connection. */

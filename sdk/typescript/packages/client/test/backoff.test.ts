@@ -32,5 +32,8 @@ describe("waiting before a reconnect", () => {
     expect(retryAfterMs("Thu, 01 Jan 1970 00:00:09 GMT", 4000)).toBe(5000);
     expect(retryAfterMs("soon", 0)).toBe(0);
     expect(retryAfterMs(null, 0)).toBe(0);
+    expect(retryAfterMs(" ", 0)).toBe(0);
+    expect(retryAfterMs("-1", 0)).toBe(0);
+    expect(retryAfterMs("99999999999", 0)).toBe(86_400_000);
   });
 });

@@ -71,7 +71,9 @@ test("a server that stays away for many tries is told in the status, and taken u
 test("a peer that falls silent without closing is left after 25 seconds, and nothing is missed", async () => {
   impatient();
   vi.useFakeTimers({ toFake: ["setTimeout", "clearTimeout"] });
-  const { proxy, client } = await behind((_, count) => (count === 1 ? { chunk: holdAfter(3) } : {}));
+  const { proxy, client } = await behind((_, count) =>
+    count === 1 ? { chunk: holdAfter(3), staysOpen: true } : {},
+  );
   const { run_id } = await direct.runs.create();
   const stream = client.stream(run_id);
   const read = collect(stream);

@@ -229,6 +229,25 @@ test("a child is created after its parent, and another process may go on with a 
   expect(await direct.runs.get(parent.run_id)).toMatchObject({ status: "completed", output: "both" });
 });
 
+test("a lease is renewed while the program works on the run, and no longer", async () => {
+  const { proxy, client } = await behind();
+  const run = client.run({ title: "Leased", lease_ms: 300 });
+  const beats = () => proxy.passed.filter(({ path }) => path.endsWith("/heartbeat")).length;
+  await until("it was renewed five times", () => beats() >= 5);
+  expect(await direct.runs.get(run.run_id)).toMatchObject({
+    status: "running",
+    stalled: false,
+    lease_ms: 300,
+  });
+  await run.complete();
+  const renewed = beats();
+  await until("a run that nobody renews has stalled", async () => {
+    const other = await direct.runs.getOrCreate("leased beside it", { lease_ms: 300 });
+    return other.stalled;
+  });
+  expect(beats()).toBe(renewed);
+});
+
 test("a program ends when it has nothing else to do, although the server is away", async () => {
   const program = `
     import { Client } from "@runreel/client";

@@ -50,7 +50,7 @@ describe("what a stream shows", () => {
     }
     expect(seen).toEqual(["run.created", "run.started"]);
     await Promise.all(created);
-    expect((await client.threads.runs(thread_id)).runs).toHaveLength(1);
+    expect((await client.runs.list({ thread_id })).runs).toHaveLength(1);
   });
 
   test("everything the credential may read, from the end of a list on", async () => {

@@ -63,10 +63,6 @@ test("a stream is read as eventsource-parser reads it, however it is cut into ch
   );
 });
 
-test("a byte order mark at the beginning is no part of the first line", () => {
-  expect(ours(["", "\uFEFF", "data: x\n\n"]).frames).toEqual([{ type: "message", id: null, data: "x" }]);
-});
-
 test("a frame that was cut off before its blank line is not handed on", () => {
   expect(ours(["id: 1\ndata: {}\n"]).frames).toEqual([]);
 });

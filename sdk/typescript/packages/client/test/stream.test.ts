@@ -232,6 +232,26 @@ describe("following a stream", () => {
     expect(run.cursors).toEqual([null, "1"]);
   });
 
+  test("a byte order mark at the beginning is no part of the first line", async () => {
+    const run = follow([() => stream(["\uFEFF", ...events(1, 1), end(1)])]);
+    await settle();
+    expect(run.seqs).toEqual([1]);
+  });
+
+  test("a source of tokens that never answers is not waited for longer than a silent server", async () => {
+    const opened: number[] = [];
+    const open = () => {
+      opened.push(Date.now());
+      return new Promise<Response>(() => undefined);
+    };
+    const waiting = new EventStream({ order: new RunOrder(), random: () => 0, open });
+    const read = waiting[Symbol.asyncIterator]().next();
+    await settle(idle_ms + 250);
+    expect(opened).toHaveLength(2);
+    waiting.close();
+    expect(await read).toEqual({ done: true, value: undefined });
+  });
+
   test("a control frame of a later version is skipped", async () => {
     const run = follow([() => stream([frame("stream.unheard", {}), ...events(1, 1), end(1)])]);
     await settle();

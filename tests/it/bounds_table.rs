@@ -26,7 +26,7 @@ fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
         writes(),
         runners(),
         moves(),
-        protocols::protocols(),
+        protocols(),
     ];
     for (row, values) in all.into_iter().flatten() {
         rows.entry(row).or_default().push(values);

@@ -6,7 +6,8 @@ import { once } from "node:events";
 import { createInterface } from "node:readline";
 import { fileURLToPath } from "node:url";
 import { lastValueFrom, toArray } from "rxjs";
-import { afterEach, beforeEach, expect, inject, test, vi } from "vitest";
+import { afterEach, beforeEach, expect, inject, test } from "vitest";
+import { eventually } from "../../../testing/eventually.ts";
 import { serve } from "./runtime.mjs";
 
 const client = new Client({ url: inject("url") });
@@ -106,11 +107,11 @@ test("a page that comes in the middle has the text so far and then the rest, fro
   const first = page();
   const running = ask(first, "talk");
   const other = await serve(inject("url"), 30_000);
-  await vi.waitFor(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
-  await vi.waitFor(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(1));
+  await eventually(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
+  await eventually(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(1));
   const second = page(other.url);
   const following = second.connectAgent();
-  await vi.waitFor(() => expect(second.messages.at(-1)).toMatchObject({ content: "Hello, " }));
+  await eventually(() => expect(second.messages.at(-1)).toMatchObject({ content: "Hello, " }));
   expect(await other.runner.isRunning({ threadId })).toBe(true);
   runtime.gate.open();
   await Promise.all([running, following]);
@@ -123,7 +124,7 @@ test("a page that comes in the middle has the text so far and then the rest, fro
 test("a run goes on when its page leaves", async () => {
   const first = page();
   const running = ask(first, "talk").catch(() => undefined);
-  await vi.waitFor(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
+  await eventually(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
   await first.detachActiveRun();
   await running;
   runtime.gate.open();
@@ -149,7 +150,7 @@ test("a runtime killed in the middle leaves a run that the next one ends, and th
   }
   child.kill("SIGKILL");
   await once(child, "exit");
-  await vi.waitFor(async () => expect(await runtime.runner.isRunning({ threadId })).toBe(false), 10_000);
+  await eventually(async () => expect(await runtime.runner.isRunning({ threadId })).toBe(false));
   const { run } = await logged();
   expect(run).toMatchObject({ status: "failed", error: { code: "RUNTIME_LOST" } });
   const second = page();
@@ -180,7 +181,7 @@ test("a tool of the page is asked for, answered, and both are there when it come
 test("a run is stopped through any runtime, and the log says so", async () => {
   const first = page();
   const running = ask(first, "talk").catch(() => undefined);
-  await vi.waitFor(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
+  await eventually(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
   expect(await runtime.runner.stop({ threadId, runId: "another" })).toBe(false);
   expect(await runtime.runner.stop({ threadId })).toBe(true);
   expect(await runtime.runner.stop({ threadId })).toBe(false);
@@ -189,7 +190,7 @@ test("a run is stopped through any runtime, and the log says so", async () => {
   expect((await connected()).messages.at(-1)).toMatchObject({ content: "Hello, " });
 
   const again = ask(first, "talk").catch(() => undefined);
-  await vi.waitFor(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(2));
+  await eventually(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(2));
   const other = await serve(inject("url"), 30_000);
   expect(await other.runner.stop({ threadId })).toBe(true);
   expect((await logged()).run).toMatchObject({ status: "cancelled" });
@@ -201,7 +202,7 @@ test("a run is stopped through any runtime, and the log says so", async () => {
 test("an agent that breaks leaves what it had said, closed, and a failed run", async () => {
   const agent = page();
   const running = ask(agent, "break").catch(() => undefined);
-  await vi.waitFor(() => expect(agent.messages.at(-1)).toMatchObject({ content: "So fa" }));
+  await eventually(() => expect(agent.messages.at(-1)).toMatchObject({ content: "So fa" }));
   runtime.gate.open();
   await running;
   const { run, events } = await logged();
@@ -222,7 +223,7 @@ test("an agent that breaks leaves what it had said, closed, and a failed run", a
 test("a thread has one run at a time, whichever runtime is asked", async () => {
   const first = page();
   const running = ask(first, "talk");
-  await vi.waitFor(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(1));
+  await eventually(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
   const agent = { agentId: "scripted", runAgent: () => expect.unreachable() } as never;
   const request = {
     threadId,

@@ -1,0 +1,46 @@
+import type { UIMessageChunk } from "ai";
+
+/** The server says something every 10 s; two and a half silent periods mean a dead peer. */
+const idle_ms = 25_000;
+
+/**
+ * The chunks of a response as they come. Returns true when the message was said to its end. Throws when the connection
+ * breaks or falls silent; a body that just ends was cut off, too, and returns false.
+ */
+export async function* chunksOf(
+  body: ReadableStream<Uint8Array>,
+): AsyncGenerator<UIMessageChunk, boolean, undefined> {
+  const reader = body.getReader();
+  const decoder = new TextDecoder();
+  let text = "";
+  try {
+    for (;;) {
+      const { done, value } = await within(idle_ms, reader.read());
+      if (done) return false;
+      text += decoder.decode(value, { stream: true });
+      const frames = text.split("\n\n");
+      text = frames.pop() ?? "";
+      for (const frame of frames) {
+        if (!frame.startsWith("data: ")) continue;
+        const data = frame.slice("data: ".length);
+        if (data === "[DONE]") return true;
+        yield JSON.parse(data) as UIMessageChunk;
+      }
+    }
+  } finally {
+    // Also when nobody reads on, and when it broke by itself.
+    await reader.cancel().catch(() => undefined);
+  }
+}
+
+async function within<T>(ms: number, wanted: Promise<T>): Promise<T> {
+  let timer: ReturnType<typeof setTimeout> | undefined;
+  const silence = new Promise<never>((_, reject) => {
+    timer = setTimeout(() => reject(new Error(`nothing came for ${ms} ms`)), ms);
+  });
+  try {
+    return await Promise.race([wanted, silence]);
+  } finally {
+    clearTimeout(timer);
+  }
+}

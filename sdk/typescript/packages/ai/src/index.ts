@@ -1,0 +1,1 @@
+export { RunreelChatTransport, type RunreelChatOptions } from "./transport.js";

@@ -13,7 +13,8 @@ const options = { params: { [constants.BROTLI_PARAM_QUALITY]: 11 } };
 /** Bytes of one entry with everything that is in it, but for what its user has already and is weighed by itself. */
 async function weigh(input, manifest) {
     const others = Object.keys({ ...manifest.dependencies, ...manifest.peerDependencies });
-    const external = (id) => id.startsWith("node:") || others.some((other) => id === other || id.startsWith(`${other}/`));
+    const external = (id) =>
+        id.startsWith("node:") || others.some((other) => id === other || id.startsWith(`${other}/`));
     const bundle = await rolldown({ input, external, platform: "neutral" });
     const { output } = await bundle.generate({ format: "esm", minify: true });
     return brotliCompressSync(output.map((chunk) => chunk.code ?? "").join(""), options).length;

@@ -77,7 +77,7 @@ async def test_a_person_answers_in_runreel_and_the_run_goes_on(capability: Runre
         "c4": "external",
     }
     assert (requests["c1"]["prompt"], requests["c1"]["args"]) == ("Approve the call of delete", {"path": "a"})
-    assert requests["c3"]["details"] == {"to": "attic"}
+    assert (requests["c3"]["tool"], requests["c3"]["metadata"]) == ("move", {"to": "attic"})
 
     client.resume(run_id, open_ids["c1"], "approve")
     client.resume(run_id, open_ids["c2"], "reject", "not that one")

@@ -267,9 +267,9 @@ class Recording(AbstractCapability[Any]):
                     "kind": kind,
                     "prompt": f"{asks} of {call.tool_name}",
                     "tool_call_id": call.tool_call_id,
-                    "name": call.tool_name,
+                    "tool": call.tool_name,
                     "args": args_of(call),
-                    "details": jsonable(requests.metadata.get(call.tool_call_id)),
+                    "metadata": jsonable(requests.metadata.get(call.tool_call_id)),
                 }
                 told = {name: value for name, value in payload.items() if value is not None}
                 run.event("interrupt.requested", told, span_id=interrupt_id)

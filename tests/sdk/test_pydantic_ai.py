@@ -142,6 +142,43 @@ async def test_an_agent_that_a_tool_calls_is_a_child_run_in_that_tool(
     assert newest(client, "clerk alone")[0]["parent_run_id"] is None
 
 
+async def test_agents_that_tools_call_at_the_same_time_are_children_of_their_own_calls(
+    capability: RunreelCapability, client: Client
+) -> None:
+    both, arrived = asyncio.Event(), []
+
+    async def answer(messages: Any, info: AgentInfo) -> AsyncIterator[str]:
+        arrived.append(messages)
+        if len(arrived) == 2:
+            both.set()
+        await both.wait()
+        yield "sunny"
+
+    clerk = Agent(FunctionModel(stream_function=answer), name="clerks", capabilities=[capability])
+    desk = Agent(
+        scripted([calls("ask", '{"city":"Rome"}', "c1"), calls("ask", '{"city":"Bari"}', "c2")], ["so be it"]),
+        name="busy desk",
+        capabilities=[capability],
+    )
+
+    @desk.tool_plain
+    async def ask(city: str) -> str:
+        return (await clerk.run(city)).output
+
+    result = await desk.run("go")
+    run, _ = recorded(client, result.run_id)
+    spans = {span["span_id"]: span.get("parent_span_id") for span in client.timeline(run["run_id"])["spans"]}
+    children = {str(child["input"]): child["run_id"] for child in client.list_runs(parent_run_id=run["run_id"])}
+    assert {city: spans[run_id] for city, run_id in children.items()} == {"Rome": "c1", "Bari": "c2"}
+
+
+async def test_a_run_id_of_ones_own_finds_the_run(capability: RunreelCapability, client: Client) -> None:
+    result = await Agent(scripted(["done"]), name="named", capabilities=[capability]).run("go", run_id="job 7/a")
+    run, _ = recorded(client, capability.run_id(result))
+    assert (run["external_id"], run["status"]) == (result.run_id, "completed") == ("job 7/a", "completed")
+    assert client.run_by_external_id("job 7/a")["run_id"] == run["run_id"]
+
+
 async def test_two_users_at_once_have_their_runs_with_their_own_tokens(jwt_server: JwtServer) -> None:
     both, arrived = asyncio.Event(), []
 

@@ -21,10 +21,6 @@ export const sections = [
         ],
     },
     {
-        title: "Protocols",
-        pages: [["docs/protocols/README.md", "Which one do I take", "protocols"]],
-    },
-    {
         title: "Read runs",
         pages: [
             ["docs/tasks/share-a-run.md", "Share a run", "share-a-run"],
@@ -37,6 +33,7 @@ export const sections = [
     {
         title: "Protocols",
         pages: [
+            ["docs/protocols/README.md", "Which one do I take", "protocols"],
             ["docs/protocols/ai-sdk.md", "Vercel AI SDK", "ai-sdk"],
             ["docs/protocols/openai-responses.md", "OpenAI Responses", "openai-responses"],
         ],

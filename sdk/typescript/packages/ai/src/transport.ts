@@ -169,7 +169,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
           const { done, value } = await chunks.next().catch(() => brokenOff);
           if (done && value) yield* held;
           if (done && value) return;
-          if (done) break;
+          if (done || message.isReplacement(value)) break;
           const isError = value.type === "error";
           const passed = isError ? held : [...held, value];
           held = isError ? [value] : [];

@@ -50,8 +50,12 @@ async function read(chunks: UIMessageChunk[]): Promise<UIMessage> {
   return last as UIMessage;
 }
 
-/** In no order: a text that is said while something else happens has its place where its reader first heard of it. */
-const parts = (message: UIMessage) => message.parts.map((part) => JSON.stringify(part)).sort();
+/**
+ * In no order: a text that is said while something else happens has its place where its reader first heard of it. Without
+ * the steps, of which a reader sees none that begins in the middle of a text.
+ */
+const parts = (message: UIMessage) =>
+  message.parts.flatMap((part) => (part.type === "step-start" ? [] : [JSON.stringify(part)])).sort();
 
 const call = (n: number): Op[] => [
   {
@@ -116,79 +120,54 @@ test("a message that was cut any number of times, anywhere, is the message", asy
 const taken = (message: Message, ...chunks: UIMessageChunk[]) =>
   chunks.flatMap((chunk) => message.take(chunk));
 
-test("a text that turned out to be another one ends, and the other begins", () => {
+const step = { type: "start-step" } as UIMessageChunk;
+const reset = { type: "reset-step" } as UIMessageChunk;
+
+test("a text that its writer gave up is taken back", () => {
   const message = new Message();
-  taken(message, start, begin("t"), more("t", "Hello wor"));
+  taken(message, start, step, begin("t"), more("t", "Hello wor"));
   message.again();
-  const again = taken(message, start, begin("t"), more("t", "Goodbye"), end("t"), finish);
-  expect(again).toEqual([end("t"), begin("t~"), more("t~", "Goodbye"), end("t~"), finish]);
-  message.again();
-  expect(taken(message, start, begin("t"), more("t", "Goodbye"), end("t"))).toEqual([]);
+  const again = taken(message, start, step, begin("u"), more("u", "Goodbye"), end("u"), finish);
+  expect(again).toEqual([reset, begin("u"), more("u", "Goodbye"), end("u"), finish]);
 });
 
-test("a text that is shorter than what was shown of it is said anew", () => {
-  const message = new Message();
-  taken(message, start, begin("t"), more("t", "Hello wor"));
-  message.again();
-  const again = taken(message, start, begin("t"), more("t", "Hello"), end("t"), finish);
-  expect(again).toEqual([end("t"), begin("t~"), more("t~", "Hello"), end("t~"), finish]);
-});
-
-test("a server's own way to say a text anew is understood, and remembered", () => {
-  const message = new Message();
-  taken(message, start, begin("t"), more("t", "Hello wor"));
-  const anew = taken(message, end("t"), begin("t~"), more("t~", "Goodbye"), end("t~"), finish);
-  expect(anew).toEqual([end("t"), begin("t~"), more("t~", "Goodbye"), end("t~"), finish]);
-  message.again();
-  expect(taken(message, start, begin("t"), more("t", "Goodbye"), end("t"))).toEqual([]);
-});
-
-test("pieces of a server that forgot how a text began are not shown: the whole text goes on with what is there", () => {
-  const message = new Message();
-  taken(message, start, begin("t"), more("t", "I lo"));
-  message.again();
-  expect(taken(message, start, begin("t"), more("t", "ok"), end("t"), begin("t~"))).toEqual([]);
-  expect(taken(message, more("t~", "I look"), end("t~"))).toEqual([more("t", "ok"), end("t")]);
-});
-
-test("a message that goes on is not said again from before the answer", () => {
+test("a message that goes on is taken back to its last step, with the results of the page's own tools", () => {
   const had = {
     id: "m",
     role: "assistant",
-    metadata: { runId: "r" },
     parts: [
       { type: "step-start" },
       { type: "text", text: "OK", state: "done" },
-      {
-        type: "dynamic-tool",
-        toolName: "rm",
-        toolCallId: "c",
-        state: "approval-responded",
-        input: {},
-        approval: { id: "c", approved: true },
-      },
+      { type: "step-start" },
+      { type: "tool-where", toolCallId: "c", state: "output-available", input: {}, output: "Rome" },
     ],
   } as UIMessage;
   const asked = {
     type: "tool-input-available",
     toolCallId: "c",
-    toolName: "rm",
+    toolName: "where",
     input: {},
   } as UIMessageChunk;
-  const request = { type: "tool-approval-request", approvalId: "c", toolCallId: "c" } as UIMessageChunk;
-  const output = { type: "tool-output-available", toolCallId: "c", output: 1 } as UIMessageChunk;
-  const step = [{ type: "start-step" }, { type: "finish-step" }] as UIMessageChunk[];
+  const output = { type: "tool-output-available", toolCallId: "c", output: "Rome" } as UIMessageChunk;
   const message = new Message(had);
-  expect(taken(message, output, begin("t2"), more("t2", "O"))).toEqual([
-    output,
-    begin("t2"),
-    more("t2", "O"),
-  ]);
+  expect(taken(message, start, begin("u"), more("u", "S"))).toEqual([start, begin("u"), more("u", "S")]);
   message.again();
-  const before = [start, step[0]!, begin("t1"), more("t1", "OK"), end("t1"), asked, request, step[1]!];
-  expect(taken(message, ...before)).toEqual([]);
-  const rest = taken(message, output, ...step, begin("t2"), more("t2", "OK"), end("t2"), finish);
-  expect(rest).toEqual([...step, more("t2", "K"), end("t2"), finish]);
+  const before = [start, step, begin("t"), more("t", "OK"), end("t"), step, asked];
+  expect(taken(message, ...before)).toEqual([reset, asked, output]);
+  const rest = [step, begin("u"), more("u", "Sunny"), end("u"), finish];
+  expect(taken(message, ...rest)).toEqual(rest);
+  message.again();
+  expect(taken(message, ...before, ...rest)).toEqual([reset, ...rest.slice(1)]);
+});
+
+test("a text that is said anew is asked for once", () => {
+  const message = new Message();
+  taken(message, start, begin("t"), more("t", "ok"), end("t"));
+  expect([begin("t"), begin("t~"), begin("t~")].map((chunk) => message.isReplacement(chunk))).toEqual([
+    false,
+    true,
+    false,
+  ]);
 });
 
 test("a message that began elsewhere is not mixed into this one", () => {

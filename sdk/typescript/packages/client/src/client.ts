@@ -119,7 +119,9 @@ export class Client {
   run({ parent, ...members }: NewRun = {}): RunEmitter {
     const run_id = members.run_id ?? newRunId();
     const parent_run_id = typeof parent === "object" ? parent?.run_id : parent;
-    const creation = encoded({ ...members, run_id, parent_run_id, at: new Date().toISOString() });
+    // A line of at most so many characters; titles are made of what people write.
+    const title = members.title?.replace(/\p{Cc}/gu, " ").slice(0, 512);
+    const creation = encoded({ ...members, title, run_id, parent_run_id, at: new Date().toISOString() });
     const before = typeof parent === "object" && parent !== null ? this.#outboxes.get(parent) : undefined;
     const outbox = new Outbox(this.transport, run_id, this.#room, creation, before ?? null);
     return this.#emitter(outbox, members.lease_ms);

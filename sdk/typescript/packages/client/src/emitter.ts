@@ -121,9 +121,9 @@ export class Message {
     this.#role = role;
   }
 
-  /** The next piece, as the model says it. */
-  token(text: string): void {
-    if (this.#hasEnded) return;
+  /** The next piece, as the model says it; nothing, when it says nothing. */
+  token(text: string | null | undefined): void {
+    if (this.#hasEnded || !text) return;
     this.#text += text;
     // The server takes 64 KiB in a delta.
     const pieces = text.match(/[^]{1,8000}/gu) ?? [];

@@ -28,7 +28,7 @@ export class RunOrder implements Order {
 
   constructor(after: string | null = null, isSparse = false) {
     this.#cursor = after;
-    this.#last = Number.parseInt(after ?? "0", 10) || 0;
+    this.#last = parseInt(after ?? "0") || 0;
     this.#isSparse = isSparse;
   }
 
@@ -40,7 +40,7 @@ export class RunOrder implements Order {
     if (event.seq <= this.#last) return "seen";
     if (event.seq > this.#last + 1 && !this.#isSparse) return "hole";
     this.#last = event.seq;
-    this.#cursor = id === null || id === "" ? String(event.seq) : id;
+    this.#cursor = id || String(event.seq);
     const tag = this.#cursor.slice(String(event.seq).length);
     if (tag !== (this.#tags.at(-1)?.tag ?? "")) this.#tags.push({ from: event.seq, tag });
     return "new";
@@ -83,7 +83,7 @@ export class FeedOrder implements Order {
   }
 
   take(event: RunEvent, id: string | null): Taken {
-    if (id !== null && id !== "") this.#cursor = id;
+    if (id) this.#cursor = id;
     if (event.seq <= (this.#lastSeq.get(event.run_id) ?? 0)) return "seen";
     // Re-inserted, so that the map's order is the order of last use and its first key the one to forget.
     this.#lastSeq.delete(event.run_id);

@@ -127,17 +127,30 @@ export class Threads {
     this.#transport = transport;
   }
 
-  /** A page of messages, oldest first. Its runs are `runs.list({ thread_id })`. */
+  /** A page of messages, oldest first. */
   messages(
     thread_id: string,
-    query: { cursor?: string; limit?: number } = {},
+    page: { cursor?: string; limit?: number } = {},
     signal?: AbortSignal,
   ): Promise<wire.MessagePage> {
-    return this.#transport.json(`${threadPath(thread_id)}/messages`, { query, signal });
+    return this.#page(thread_id, "messages", page, signal);
+  }
+
+  /** A page of runs, newest first. */
+  runs(
+    thread_id: string,
+    page: { cursor?: string; limit?: number } = {},
+    signal?: AbortSignal,
+  ): Promise<wire.RunPage> {
+    return this.#page(thread_id, "runs", page, signal);
   }
 
   /** A token that reads this thread, its runs (later ones too) and nothing else. */
   createReadToken(thread_id: string, wanted: Pick<ReadToken, "ttl_s"> = {}): Promise<wire.NewToken> {
     return this.#transport.json(`${threadPath(thread_id)}/tokens`, { method: "POST", body: wanted });
+  }
+
+  #page<T>(thread_id: string, of: string, query: Query, signal?: AbortSignal): Promise<T> {
+    return this.#transport.json(`${threadPath(thread_id)}/${of}`, { query, signal });
   }
 }

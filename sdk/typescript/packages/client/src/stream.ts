@@ -248,7 +248,7 @@ export class EventStream implements AsyncIterable<StreamEvent> {
     // The server itself has nothing in between: told as a gap, since silence would be a lie.
     const gap: Gap = {
       type: "stream.gap",
-      requested_after: Number.parseInt(order.cursor ?? "0", 10),
+      requested_after: parseInt(order.cursor ?? "0"),
       first_seq: event.seq,
     };
     this.#lost(gap);

@@ -33,7 +33,7 @@ export interface CallOptions {
 export function withQuery(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
-    if (value !== null && value !== undefined && value !== "") search.set(name, String(value));
+    if ((value ?? "") !== "") search.set(name, String(value));
   }
   const text = search.toString();
   return text === "" ? path : `${path}?${text}`;
@@ -76,8 +76,11 @@ export class Transport {
   /** A success; every other answer is a `RunreelError`. An abort throws the signal's reason. */
   async call(path: string, options: CallOptions = {}): Promise<Response> {
     const { method = "GET", query, body, signal } = options;
-    const headers = { accept: "application/json", ...options.headers };
-    if (body !== undefined) Object.assign(headers, { "content-type": "application/json" });
+    const headers = {
+      accept: "application/json",
+      ...(body !== undefined && { "content-type": "application/json" }),
+      ...options.headers,
+    };
     let response: Response;
     try {
       const text = body === undefined ? null : JSON.stringify(body);

@@ -1,6 +1,6 @@
 /** What users of comparable packages complain of, each against the real server and over real sockets. */
 
-import { Client, isEvent, RunreelError, type Connection, type StreamEvent } from "@runreel/client";
+import { Client, isDelta, isEvent, RunreelError, type Connection, type StreamEvent } from "@runreel/client";
 import { Texts } from "@runreel/client/fold";
 import { afterEach, expect, inject, test, vi } from "vitest";
 import { Wire } from "../../../../../tests/browser/wire.ts";
@@ -158,7 +158,7 @@ test("who comes back to a message that went on meanwhile sees what is so, not wh
     for await (const event of stream) {
       if (isEvent(event)) texts.event(event);
       else if (event.type === "message.snapshot") texts.snapshot(event);
-      else if (event.type.endsWith(".delta")) texts.delta(event as Parameters<Texts["delta"]>[0]);
+      else if (isDelta(event)) texts.delta(event);
     }
   })();
   const say = (span_id: string, text: string) =>

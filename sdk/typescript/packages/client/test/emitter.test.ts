@@ -161,7 +161,7 @@ test("the queue is bounded: what does not fit is counted, and the end of the run
 
 test("anything may be a payload, and nothing throws", async () => {
   const { client, errors } = telling({ url });
-  const run = client.run({ title: "Any\0thing", metadata: { big: 1n } as object as Record<string, never> });
+  const run = client.run({ title: "Any\0\nthing", metadata: { big: 1n } as object as Record<string, never> });
   const cycle: Record<string, unknown> = { name: "cycle" };
   cycle["self"] = cycle;
   let deep: unknown = "bottom";
@@ -198,10 +198,10 @@ test("anything may be a payload, and nothing throws", async () => {
   const events = await logOf(direct, run.run_id);
   const payloads = events.filter(({ type }) => type === "custom.any").map(({ payload }) => payload);
   expect(payloads).toHaveLength(hostile.length + 2);
-  expect(payloads.at(-2)).toEqual({ when: "1970-01-01T00:00:00.000Z", set: [1], map: { a: 1 }, nan: null });
+  expect(payloads.at(-2)).toEqual({ when: "1970-01-01T00:00:00.000Z", set: [1], map: [["a", 1]], nan: null });
   expect(payloads.at(-1)).toMatchObject({ $truncated: true });
   const run_failed = { status: "failed", error: { type: "TypeError", message: "that was it" } };
-  expect(await direct.runs.get(run.run_id)).toMatchObject({ ...run_failed, title: "Anything" });
+  expect(await direct.runs.get(run.run_id)).toMatchObject({ ...run_failed, title: "Any  thing" });
   expect([client.dropped, errors]).toEqual([0, []]);
 });
 

@@ -50,7 +50,7 @@ describe("what a stream shows", () => {
     }
     expect(seen).toEqual(["run.created", "run.started"]);
     await Promise.all(created);
-    expect((await client.runs.list({ thread_id })).runs).toHaveLength(1);
+    expect((await client.threads.runs(thread_id)).runs).toHaveLength(1);
   });
 
   test("everything the credential may read, from the end of a list on", async () => {
@@ -61,6 +61,24 @@ describe("what a stream shows", () => {
       expect(event).toMatchObject({ run_id, type: "run.created", role: "worker" });
       break;
     }
+  });
+
+  test("what was deleted before it was read is told, and stays in the status", async () => {
+    const { stream_cursor } = await client.runs.list({ limit: 1 });
+    const { run_id } = await client.runs.create({ title: "to be deleted" });
+    await client.runs.emit(run_id, [end]);
+    await client.runs.delete(run_id);
+    const stream = client.streamAll({ after: stream_cursor });
+    const types: string[] = [];
+    for await (const event of stream) {
+      if (event.type.startsWith("stream.")) types.push(event.type);
+      if (event.type === "stream.caught_up") break;
+    }
+    expect(types).toEqual(["stream.gap", "stream.caught_up"]);
+    expect(stream.status.getSnapshot()).toMatchObject({
+      state: "closed",
+      gap: { type: "stream.gap", requested_after: stream_cursor },
+    });
   });
 
   test("some types, without tokens, and what came while a tail had nothing to show", async () => {

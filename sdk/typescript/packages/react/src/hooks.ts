@@ -9,7 +9,7 @@ import {
   type ReactNode,
 } from "react";
 import type { Message, ToolCall } from "./conversation.js";
-import { storeOf, type RunState } from "./store.js";
+import { noRun, storeOf, type RunState } from "./store.js";
 
 const Context = createContext<Client | null>(null);
 
@@ -25,7 +25,10 @@ export function useClient(): Client {
   return client;
 }
 
-const useStore = (run_id: string) => storeOf(useClient(), run_id);
+function useStore(run_id: string | null | undefined): typeof noRun {
+  const client = useClient();
+  return run_id ? storeOf(client, run_id) : noRun;
+}
 
 /** {@link useRun}: the run, and a way to ask the server now. */
 export interface FollowedRun extends RunState {
@@ -34,16 +37,16 @@ export interface FollowedRun extends RunState {
 }
 
 /**
- * A run as its events tell it: status, output, and what the connection is doing. Components that look at the same run share
+ * A run as its events tell it: status, output, and what the connection is doing. Without an id nothing is followed. Components that look at the same run share
  * one stream, which is closed when the last of them has left.
  */
-export function useRun(run_id: string): FollowedRun {
+export function useRun(run_id: string | null | undefined): FollowedRun {
   const store = useStore(run_id);
   return { ...useSyncExternalStore(store.subscribe, store.run, store.run), retry: store.retry };
 }
 
 /** The messages of a run, with their text as it is written, and its tool calls, in the order of the log. */
-export function useMessages(run_id: string): readonly (Message | ToolCall)[] {
+export function useMessages(run_id: string | null | undefined): readonly (Message | ToolCall)[] {
   const store = useStore(run_id);
   return useSyncExternalStore(store.subscribe, store.messages, store.messages);
 }
@@ -60,11 +63,12 @@ export interface OpenInterrupts {
 }
 
 /** What a run asks of a person. */
-export function useInterrupts(run_id: string): OpenInterrupts {
+export function useInterrupts(run_id: string | null | undefined): OpenInterrupts {
   const client = useClient();
   const store = useStore(run_id);
   const answer = useCallback(
     async (interrupt_id: string, decision: Decision, value?: unknown) => {
+      if (!run_id) throw new Error("there is no run whose interrupt could be answered");
       await client.runs.answer(run_id, { interrupt_id, decision, value });
     },
     [client, run_id],

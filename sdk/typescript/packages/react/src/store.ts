@@ -12,7 +12,8 @@ import { Conversation } from "./conversation.js";
 
 /** A run as its events tell it. */
 export interface RunState {
-  run_id: string;
+  /** Null while there is none to follow. */
+  run_id: string | null;
   /** Null until the first event is here. */
   status: RunStatus | null;
   title: string | null;
@@ -27,6 +28,19 @@ export interface RunState {
   connection: Connection;
 }
 
+const nothing: RunState = {
+  run_id: null,
+  status: null,
+  title: null,
+  agent: null,
+  output: null,
+  error: null,
+  last_seq: 0,
+  isCaughtUp: false,
+  connection: { state: "idle", gap: null },
+};
+const none: readonly never[] = [];
+
 /** How long a run that nobody looks at any more keeps its stream: StrictMode and routers come back at once. */
 export const linger_ms = 500;
 
@@ -36,6 +50,7 @@ export const linger_ms = 500;
  */
 export class RunStore {
   readonly #client: Client;
+  readonly #run_id: string;
   readonly #forget: () => void;
   readonly #listeners = new Set<() => void>();
   readonly #conversation = new Conversation();
@@ -44,14 +59,13 @@ export class RunStore {
   #cursor: string | null = null;
   #leaving: ReturnType<typeof setTimeout> | null = null;
   #run: RunState;
-  #open: readonly Interrupt[] = [];
+  #open: readonly Interrupt[] = none;
 
   constructor(client: Client, run_id: string, forget: () => void) {
     this.#client = client;
+    this.#run_id = run_id;
     this.#forget = forget;
-    const connection: Connection = { state: "idle", gap: null };
-    const nothing = { status: null, title: null, agent: null, output: null, error: null };
-    this.#run = { run_id, ...nothing, last_seq: 0, isCaughtUp: false, connection };
+    this.#run = { ...nothing, run_id };
     // A render that is thrown away never subscribes.
     this.#leave();
   }
@@ -89,7 +103,7 @@ export class RunStore {
   }
 
   #follow(): void {
-    const stream = this.#client.stream(this.#run.run_id, { after: this.#cursor });
+    const stream = this.#client.stream(this.#run_id, { after: this.#cursor });
     this.#stream = stream;
     stream.status.subscribe(() => {
       if (this.#stream !== stream) return;
@@ -133,6 +147,15 @@ export class RunStore {
     for (const listener of [...this.#listeners]) listener();
   }
 }
+
+/** What the hooks follow while there is no run. */
+export const noRun: Pick<RunStore, "subscribe" | "run" | "messages" | "interrupts" | "retry"> = {
+  subscribe: () => () => undefined,
+  run: () => nothing,
+  messages: () => none,
+  interrupts: () => none,
+  retry: () => undefined,
+};
 
 const stores = new WeakMap<Client, Map<string, RunStore>>();
 

@@ -205,6 +205,35 @@ test("an interrupt is shown while it is open, and goes when the log has its answ
   expect(answered?.payload).toMatchObject({ decision: "approve" });
 });
 
+test("without an id nothing is followed, and another id is another run", async () => {
+  const { run_id } = await direct.runs.create({ title: "Found later" });
+  const proxy = await Proxy.to(server.url);
+  closing.push(proxy);
+  const client = new Client({ url: proxy.url });
+  function Title({ id }: { id: string | null }): ReactElement {
+    const { title, connection } = useRun(id);
+    return (
+      <p>
+        {title ?? "none"} {connection.state} {useMessages(id).length} {useInterrupts(id).open.length}
+      </p>
+    );
+  }
+  const app = (id: string | null) => (
+    <StrictMode>
+      <RunreelProvider client={client}>
+        <Title id={id} />
+      </RunreelProvider>
+    </StrictMode>
+  );
+  const { container, rerender } = render(app(null));
+  expect(container.textContent).toBe("none idle 0 0");
+  expect(proxy.passed).toEqual([]);
+  rerender(app(run_id));
+  await waitFor(() => expect(container.textContent).toBe("Found later live 0 0"));
+  rerender(app(null));
+  expect(container.textContent).toBe("none idle 0 0");
+});
+
 test("a run that does not exist is shown as failed with the server's words, not as loading for ever", async () => {
   const states: unknown[] = [];
   function Trouble({ run_id }: { run_id: string }): ReactElement {

@@ -3,11 +3,12 @@
 mod agui;
 mod artifacts;
 mod chats;
+mod conversations;
 mod retention;
 mod saved;
 mod shares;
 
-pub use self::{agui::*, artifacts::*, chats::*, retention::*, saved::*, shares::*};
+pub use self::{agui::*, artifacts::*, chats::*, conversations::*, retention::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;
@@ -83,18 +84,6 @@ pub const OPEN_SPAN_BYTES: usize = 4 * 1024;
 pub const OPEN_TOTAL_BYTES_MAX: usize = 256 * 1024 * 1024;
 /// Pieces an open text is stored and read in, bytes: six times as much, if all of it is escaped, still fits a chunk.
 pub const OPEN_PIECE_BYTES: usize = 8 * 1024;
-/// Texts that a stream for chat clients shows at a time while they are written.
-pub const LIVE_TEXTS_MAX: usize = 4;
-/// Steps that are open at a time for a reader of AG-UI.
-pub const AGUI_STEPS_MAX: usize = 8;
-/// Messages that a reader of AG-UI who joins is told, bytes; the newest.
-pub const AGUI_HISTORY_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Answers in one request of AG-UI.
-pub const AGUI_RESUME_MAX: usize = 64;
-/// Further ids that clients gave to what follows the answers of one run.
-pub const RUN_ALIASES_MAX: i64 = 1_000;
-/// Longest position of such a stream, as text, bytes.
-pub const POSITION_BYTES_MAX: usize = 8 * 1024;
 /// Emit requests that may wait for one writer lane.
 pub const LANE_QUEUE_MAX: usize = 4_096;
 /// Events one commit takes at most (a single larger request is committed alone). Whoever emits while a commit is under

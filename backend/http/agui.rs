@@ -99,8 +99,8 @@ async fn post(
 /// Follow a run by AG-UI.
 ///
 /// Joins it: the state, the messages, and then what happens; or continues after `Last-Event-ID`.
-#[utoipa::path(get, operation_id = "follow_agui_run", path = "/api/agui/runs/{id}", tag = "ag-ui", params(
-    ("id" = String, Path, description = "The `runId` of AG-UI, or a `run_id`"),
+#[utoipa::path(get, operation_id = "follow_agui_run", path = "/api/agui/runs/{run_id}", tag = "ag-ui", params(
+    ("run_id" = String, Path, description = "The `runId` of AG-UI, or a `run_id`"),
     ("Last-Event-ID" = Option<String>, Header, description = "Continue after this id")), responses(
     (status = 200, description = "Events of AG-UI; see docs/protocols/ag-ui.md", content_type = "text/event-stream"),
     (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),

@@ -190,7 +190,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
-        .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{id}
+        .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{run_id}
         .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
         .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items
         .merge(tokens::routes()) //      /api/tokens, /api/tokens/{token_id}, /api/runs/{run_id}/tokens, /api/threads/…/tokens

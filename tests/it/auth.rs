@@ -136,6 +136,11 @@ fn rows() -> Vec<Row> {
         row("post", "/api/runs/{run_id}/tokens", [201, 404, 403, 403, 401]),
         row("post", "/api/threads/{thread_id}/tokens", [201, 201, 403, 403, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
+        body(
+            row("post", "/api/agui/agents/{agent}", [200, 200, 403, 403, 401]),
+            json!({ "threadId": "t", "runId": "r", "messages": [] }),
+        ),
+        row("get", "/api/agui/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
         // Without an upgrade whoever may connect is told so.
@@ -193,7 +198,7 @@ async fn call(api: &Api, row: &Row, run: &str) -> Reply {
         Some(body) => request.json(body),
         None => request,
     };
-    if row.path.starts_with("/api/stream") || row.path.starts_with("/api/ai-sdk") {
+    if ["/api/stream", "/api/agui", "/api/ai-sdk"].iter().any(|streams| row.path.starts_with(streams)) {
         // A stream that opens does not end by itself: its head is the answer.
         let response = request.send().await.unwrap();
         let (status, headers) = (response.status().as_u16(), response.headers().clone());

@@ -1,6 +1,7 @@
 //! The table of bounds in `docs/protocol.md` against the program's constants, number by number.
 
 mod agents;
+mod conversations;
 mod protocols;
 mod spelled;
 
@@ -28,7 +29,7 @@ fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
         moves(),
         protocols(),
     ];
-    for (row, values) in all.into_iter().flatten() {
+    for (row, values) in all.into_iter().flatten().chain(conversations::rows()) {
         rows.entry(row).or_default().push(values);
     }
     rows

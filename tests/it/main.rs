@@ -14,6 +14,7 @@
 mod admission;
 mod agents;
 mod aging;
+mod agui;
 #[cfg(feature = "agents")]
 mod agui_proxy;
 mod ai_sdk;

@@ -98,7 +98,10 @@ async fn the_tasks_commands_do_what_they_say() {
 
 /// The pages of protocols with programs of Node.js, and what these print. `docs/protocols/openai-responses.md` is run by
 /// `tests/sdk/test_responses.py`.
-const PROTOCOLS: &[(&str, &[&str])] = &[("ai-sdk", &["echo: Hello! completed", "null"])];
+const PROTOCOLS: &[(&str, &[&str])] = &[
+    ("ag-ui", &["echo: Hello!", "RUN_STARTED", "MESSAGES_SNAPSHOT", "RUN_FINISHED"]),
+    ("ai-sdk", &["echo: Hello! completed", "null"]),
+];
 
 #[tokio::test]
 async fn the_protocols_programs_do_what_they_say() {

@@ -4,7 +4,7 @@ use serde::Deserialize;
 use serde_json::{Value, json};
 
 use crate::domain::{
-    id::{ExternalId, Malformed, SpanId, ThreadId},
+    id::{ExternalId, Malformed, RunId, SpanId, ThreadId},
     interrupt::{Answer, Decision},
     json::Json,
     limits::AGUI_RESUME_MAX,
@@ -80,8 +80,9 @@ impl Input {
         let is_said = |message: &&Value| matches!(message["role"].as_str(), Some("user" | "tool"));
         let mut news: Vec<Value> = messages[said.map_or(0, |at| at + 1)..].iter().filter(is_said).cloned().collect();
         for message in &mut news {
-            if let Some(call) = message["toolCallId"].as_str().and_then(|id| id.split_once('/')) {
-                message["toolCallId"] = json!(call.1);
+            let call = message["toolCallId"].as_str().and_then(|id| id.split_once('/'));
+            if let Some((_, span)) = call.filter(|(run, _)| run.parse::<RunId>().is_ok()) {
+                message["toolCallId"] = json!(span);
             }
         }
         let mut input = json!({"messages": news});
@@ -133,13 +134,13 @@ mod tests {
     fn what_is_new_comes_after_the_agents_last_message() {
         let messages = json!([
             {"id": "1", "role": "user", "content": "a"}, {"id": "2", "role": "assistant", "content": "b"},
-            {"id": "3", "role": "tool", "content": "c", "toolCallId": "0198/s1.tools.0"},
-            {"id": "4", "role": "user", "content": "d"},
+            {"id": "3", "role": "tool", "content": "c", "toolCallId": "0198c0de-0000-7000-8000-000000000001/s1.tools.0"},
+            {"id": "4", "role": "user", "content": "d"}, {"id": "5", "role": "tool", "content": "e", "toolCallId": "a/b"},
         ]);
         let input = input(json!({"messages": messages, "tools": [{"name": "x"}], "state": null})).unwrap();
         let news: Value = serde_json::from_str(input.news().as_str()).unwrap();
         assert_eq!(news["messages"][0]["toolCallId"], "s1.tools.0");
-        assert_eq!(news["messages"][1]["id"], "4");
+        assert_eq!((&news["messages"][1]["id"], &news["messages"][2]["toolCallId"]), (&json!("4"), &json!("a/b")));
         assert_eq!((news["tools"].clone(), news.get("state")), (json!([{"name": "x"}]), None));
         assert_eq!(input.whole().member::<Value>("messages").unwrap(), messages);
     }

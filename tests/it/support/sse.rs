@@ -45,9 +45,15 @@ pub struct Parser {
     event: Option<String>,
     data: Option<String>,
     lines: usize,
+    is_unnamed: bool,
 }
 
 impl Parser {
+    /// For a protocol whose frames have no `event:`.
+    pub fn without_names() -> Self {
+        Self { is_unnamed: true, ..Self::default() }
+    }
+
     pub fn push(&mut self, bytes: &[u8]) -> Vec<Item> {
         assert!(!bytes.contains(&b'\r'), "a carriage return: {:?}", String::from_utf8_lossy(bytes));
         self.rest.extend_from_slice(bytes);
@@ -75,7 +81,8 @@ impl Parser {
                 assert!(id.is_none() && event.is_none(), "a frame without data: {id:?} {event:?}");
                 return None;
             };
-            return Some(Item::Frame(Frame { id, event: event.expect("every frame names its event"), data }));
+            assert_eq!(event.is_none(), self.is_unnamed, "every frame names its event, or none does: {event:?} {data}");
+            return Some(Item::Frame(Frame { id, event: event.unwrap_or_default(), data }));
         }
         if let Some(comment) = line.strip_prefix(':') {
             return Some(Item::Comment(comment.strip_prefix(' ').unwrap_or(comment).to_owned()));

@@ -24,6 +24,7 @@ export const sections = [
         title: "Read runs",
         pages: [
             ["docs/tasks/share-a-run.md", "Share a run", "share-a-run"],
+            ["docs/protocols/ag-ui.md", "AG-UI", "ag-ui"],
             ["docs/tasks/own-page.md", "A run in your own page", "own-page"],
             ["sdk/typescript/packages/react/README.md", "React", "react"],
             ["docs/tasks/failed-runs.md", "Be told when a run fails", "failed-runs"],

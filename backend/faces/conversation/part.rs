@@ -1,0 +1,69 @@
+//! The parts of a conversation, and who says them.
+
+use bytes::{Bytes, BytesMut};
+
+use super::{Event, Text};
+use crate::{
+    domain::run::Status,
+    faces::{position::Position, sse},
+};
+
+/// One part of a conversation.
+#[derive(Debug)]
+pub enum Part<'a> {
+    /// A text begins. Its role is `assistant` as long as its durable event does not say otherwise.
+    Opened(&'a Text),
+    /// The text goes on.
+    Delta(&'a Text, &'a str),
+    /// The text is this, and what was sent of it is not how it begins.
+    Replaced(&'a Text, &'a str),
+    /// The text is complete. `None`: it was cut off, by the run's end or by an interrupt.
+    Closed(&'a Text, Option<&'a Event>),
+    /// A durable event that is not a text.
+    Event(&'a Event),
+    /// Everything stored has been said. It comes once.
+    CaughtUp,
+    /// Events after the position were deleted.
+    Gap,
+    /// The run has ended, and all of it was said.
+    Ended(Status),
+    /// The reader has to reconnect after this time, because the server shuts down or the log was set back.
+    SentAway { retry_ms: u64 },
+}
+
+/// How the parts of a conversation are said in a protocol.
+pub trait Dialect: Send {
+    /// One event of the protocol.
+    type Said: Send;
+
+    /// Appends the protocol's events for a part: for an opening at most 14, for a delta and a replacement at most one,
+    /// for an end and for any other event at most 14. What is said of a part may depend on the parts before it.
+    fn say(&mut self, part: &Part<'_>, out: &mut Vec<Self::Said>);
+
+    /// Writes an event. `at` is the position after it; `None` where no reader can resume.
+    fn write(&mut self, chunk: &mut BytesMut, said: Self::Said, at: Option<&Position>);
+
+    /// Whether nothing more is to be said, although the run has not ended.
+    fn is_over(&self) -> bool {
+        false
+    }
+
+    /// The first bytes of the response.
+    fn opening(&self) -> Bytes {
+        sse::opening()
+    }
+
+    /// What keeps an idle connection open.
+    fn ping(&self) -> Bytes {
+        sse::ping()
+    }
+}
+
+/// Which texts are shown while they are written.
+#[derive(Clone, Copy, Debug)]
+pub struct Shown {
+    /// How many at a time; at most [`LIVE_TEXTS_MAX`](crate::domain::limits::LIVE_TEXTS_MAX), and 1 for positions that
+    /// are numbers.
+    pub texts_max: usize,
+    pub reasoning: bool,
+}

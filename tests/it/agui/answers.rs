@@ -1,0 +1,103 @@
+//! Questions to people: a run of AG-UI ends with them, and another one brings the answers.
+
+use serde_json::{Value, json};
+
+use super::{Client, Stream, request, texts, user};
+use crate::{
+    agents::{log, of, with},
+    support::server::{Server, Setup},
+};
+
+/// An agent that asks before it runs a command.
+fn asker() -> Setup {
+    let config = "[tools.shell]\nroot = \".\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
+    let script = r#"
+        [[turns]]
+        text = "I would like to run it."
+        tool_calls = [{ name = "shell", args = { command = "echo done" } }]
+        [[turns]]
+        text = "It said: {tool}"
+    "#;
+    with(config, &[("admin.toml", script)])
+}
+
+#[tokio::test]
+async fn an_answer_begins_another_run_of_ag_ui_which_continues_the_same_one() {
+    let server = asker().start().await;
+    let mut client = Client::start().await;
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-1", "messages": [user("u", "do it")]});
+    let asked = client.run(&server, order.clone()).await;
+    let interrupt = asked["interrupts"][0].clone();
+    assert_eq!(interrupt["reason"], "tool_call", "{asked}");
+    let calls: Vec<&Value> =
+        asked["messages"].as_array().unwrap().iter().filter(|m| m["toolCalls"].is_array()).collect();
+    assert_eq!(calls[0]["toolCalls"][0]["id"], interrupt["toolCallId"], "what is asked about was shown");
+    // Asking again changes nothing.
+    let again = client.run(&server, order).await;
+    assert_eq!(again["interrupts"], asked["interrupts"]);
+    let resume = json!([{"interruptId": interrupt["id"], "status": "resolved", "payload": {"approved": true}}]);
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-2", "messages": asked["messages"],
+                       "pendingInterrupts": asked["interrupts"], "resume": resume});
+    let answered = client.run(&server, order.clone()).await;
+    assert_eq!((&answered["error"], &answered["interrupts"]), (&Value::Null, &json!([])), "{answered}");
+    let said = texts(&answered["messages"]);
+    assert!(said.last().unwrap().1.contains("done"), "{said:?}");
+    let kinds: Vec<&str> = said.iter().map(|(role, _)| role.as_str()).collect();
+    assert_eq!(kinds, ["user", "assistant", "tool", "assistant"]);
+    // One run, one log, and two names of it.
+    let run = server.get("/api/runs/by-external-id/r-1").await.expect(200)["run_id"].as_str().unwrap().to_owned();
+    let events = log(&server, &run).await;
+    assert_eq!((of(&events, "interrupt.resolved").len(), of(&events, "tool.completed").len()), (1, 1));
+    assert_eq!(server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len(), 1);
+    // The second name is durable: the request again joins, and so does a reader.
+    let rejoined = client.run(&server, order).await;
+    assert_eq!(texts(&rejoined["messages"]), said);
+    let joined = Stream::join(&server, "r-2", None).await.rest().await;
+    assert_eq!(joined.last().unwrap().event["outcome"], json!({"type": "success"}));
+    assert_eq!(joined[0].event["runId"], "r-2");
+    // With the run, its names go.
+    server.delete(&format!("/api/runs/{run}")).await.expect(204);
+    server.get("/api/agui/runs/r-2").await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn a_refusal_is_told_to_the_agent_and_another_answer_is_refused() {
+    let server = asker().start().await;
+    let mut client = Client::start().await;
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-1", "messages": [user("u", "do it")]});
+    let asked = client.run(&server, order).await;
+    let entry = |payload: Value| json!([{"interruptId": asked["interrupts"][0]["id"], "status": "resolved", "payload": payload}]);
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-2", "messages": asked["messages"],
+                       "resume": entry(json!({"approved": false, "reason": "too risky"}))});
+    let refused = client.run(&server, order).await;
+    assert!(texts(&refused["messages"]).iter().any(|(role, text)| role == "tool" && text.contains("too risky")));
+    let mut other = request("t", "r-3", &[]);
+    other["resume"] = entry(json!({"approved": true}));
+    server.post("/api/agui/agents/admin", other).await.refused(409, "interrupt_closed");
+}
+
+#[tokio::test]
+async fn questions_that_are_answered_elsewhere_let_the_reader_go_on() {
+    let server = Server::start().await;
+    let mut stream = Stream::post(&server, "elsewhere", &request("t", "r", &[])).await;
+    let run = server.get("/api/runs/by-external-id/r").await.expect(200)["run_id"].as_str().unwrap().to_owned();
+    let question = json!({"kind": "question", "prompt": "Which colour?"});
+    server
+        .emit(
+            &run,
+            json!([{"type": "run.started"}, {"type": "interrupt.requested", "span_id": "q", "payload": question},
+                   {"type": "run.interrupted"}]),
+        )
+        .await;
+    stream.expect("RUN_STARTED").await;
+    let finished = stream.expect("RUN_FINISHED").await;
+    let interrupts = &finished.event["outcome"]["interrupts"];
+    assert_eq!(*interrupts, json!([{"id": "q", "reason": "input_required", "message": "Which colour?"}]));
+    assert!(stream.next().await.is_none(), "a run of AG-UI ends with a question");
+    let answer = json!({"interrupt_id": "q", "decision": "respond", "value": "blue"});
+    server.post(&format!("/api/runs/{run}/resume"), answer).await.expect(202);
+    let mut back = Stream::join(&server, "r", finished.id.as_deref()).await;
+    server.emit(&run, json!({"type": "run.completed"})).await;
+    back.expect("RUN_STARTED").await;
+    assert_eq!(back.expect("RUN_FINISHED").await.event["outcome"], json!({"type": "success"}));
+}

@@ -1,0 +1,25 @@
+//! The bounds of protocols of chat clients.
+
+use runreel::domain::limits::*;
+
+use super::{
+    Rows,
+    spelled::{bytes, n},
+};
+
+pub fn rows() -> Rows {
+    vec![
+        (
+            "texts that a stream for chat clients shows at a time; its position as text",
+            vec![n(LIVE_TEXTS_MAX), bytes(POSITION_BYTES_MAX)],
+        ),
+        (
+            "open steps, messages and answers of AG-UI",
+            vec![n(AGUI_STEPS_MAX), bytes(AGUI_HISTORY_BYTES_MAX), n(AGUI_RESUME_MAX)],
+        ),
+        (
+            "further ids that clients gave to what follows the answers of a run",
+            vec![n(usize::try_from(RUN_ALIASES_MAX).unwrap_or_default())],
+        ),
+    ]
+}

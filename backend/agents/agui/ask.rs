@@ -2,7 +2,7 @@
 
 use serde_json::{Value, json};
 
-use super::talk::{Asked, Talk};
+use super::talk::{Asked, Resume, Talk};
 use crate::{
     domain::{
         interrupt::Decision,
@@ -14,9 +14,11 @@ use crate::{
 
 pub(super) async fn ask(visit: NodeContext<Talk>) -> Result<Talk, Stop> {
     let (mut talk, mut open) = ((*visit.state).clone(), Vec::new());
-    for Asked { span, id, payload } in std::mem::take(&mut talk.turn.asked) {
+    for Asked { span, id, call, payload } in std::mem::take(&mut talk.turn.asked) {
         match visit.env.host.answer(&span).await? {
-            Some(answered) if answered.is_of(&payload) => talk.turn.resume.push(entry(&id, answered)),
+            Some(answered) if answered.is_of(&payload) => {
+                talk.turn.resume.push(Resume { entry: entry(&id, answered), call });
+            }
             Some(_) => return Err(Stop::failed("a question changed after it was asked")),
             None => {
                 let call = payload["tool_call_id"].as_str().and_then(|call| call.parse().ok());
@@ -61,7 +63,8 @@ pub(super) fn questions(talk: &Talk, interrupts: &Value) -> Result<Vec<Asked>, S
             talk.turn.questions.contains(span) || asked.iter().any(|earlier| earlier.span.as_str() == span)
         };
         let span = super::live::unused(&fitted, is_taken);
-        asked.push(Asked { span, id: id.to_owned(), payload: payload(talk, interrupt) });
+        let call = interrupt["toolCallId"].as_str().map(str::to_owned);
+        asked.push(Asked { span, id: id.to_owned(), call, payload: payload(talk, interrupt) });
     }
     Ok(asked)
 }

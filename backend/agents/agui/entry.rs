@@ -164,7 +164,7 @@ impl Entry {
             }
             Self::TextCut { span, is_reasoning, text, why } => {
                 let what = if *is_reasoning { "reasoning" } else { "message" };
-                let mut payload = json!({"what": what, "error": cut(why)});
+                let mut payload = json!({"what": what, "message_id": span, "error": cut(why)});
                 if let Some(text) = text {
                     payload["text"] = json!(text);
                 }

@@ -127,8 +127,9 @@ impl Given {
             let first = self.request["runId"].as_str().unwrap_or_default();
             request.insert("runId".to_owned(), json!(format!("{first}~{}", talk.turn.requests)));
         }
-        if !talk.turn.resume.is_empty() {
-            request.insert("resume".to_owned(), json!(talk.turn.resume));
+        let resume: Vec<&Value> = talk.resume().map(|resume| &resume.entry).collect();
+        if !resume.is_empty() {
+            request.insert("resume".to_owned(), json!(resume));
         }
         Value::Object(request)
     }

@@ -161,8 +161,7 @@ impl Post<'_> {
             first = first.or(Some(span.clone()));
             entries.push(Entry::TextCut { span, is_reasoning, text: None, why: why.clone() });
         }
-        let calls: Vec<_> = self.talk.open_calls().map(|(id, called)| (id.clone(), called.clone())).collect();
-        for (id, called) in calls {
+        for (id, called) in self.talk.lost_calls() {
             lost.push(format!("the result of the call {} ({})", called.span, called.name));
             first = first.or(Some(called.span.clone()));
             entries.push(Entry::CallCut { span: called.span, id, name: called.name, why: why.clone() });

@@ -44,8 +44,8 @@ pub(super) struct Turn {
     pub asked: Vec<Asked>,
     /// Spans of all questions so far.
     pub questions: BTreeSet<String>,
-    /// The answers that the next request carries.
-    pub resume: Vec<Value>,
+    /// The answers of people since the last request that went through.
+    pub resume: Vec<Resume>,
     pub end: Option<End>,
 }
 
@@ -65,7 +65,17 @@ pub(super) struct Asked {
     pub span: SpanId,
     /// The endpoint's id.
     pub id: String,
+    /// The call that it is about, by the endpoint's id.
+    pub call: Option<String>,
     pub payload: Value,
+}
+
+/// An answer of a person, as a request carries it.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+pub(super) struct Resume {
+    pub entry: Value,
+    /// The call that it lets go on, by the endpoint's id.
+    pub call: Option<String>,
 }
 
 /// How a run ended.
@@ -140,6 +150,19 @@ impl Talk {
     /// Calls of this run without a result.
     pub(super) fn open_calls(&self) -> impl Iterator<Item = (&String, &Called)> {
         self.turn.calls.iter().filter(|(_, called)| !called.is_answered)
+    }
+
+    /// The answers that the next request carries: not those about calls that have a result already.
+    pub(super) fn resume(&self) -> impl Iterator<Item = &Resume> {
+        let waits = |call: &String| self.turn.calls.get(call).is_none_or(|called| !called.is_answered);
+        self.turn.resume.iter().filter(move |resume| resume.call.as_ref().is_none_or(waits))
+    }
+
+    /// Calls that were made and whose result is lost with a stream: not those that go on with the next request.
+    pub(super) fn lost_calls(&self) -> Vec<(String, Called)> {
+        let goes_on = |id: &String| self.turn.resume.iter().any(|resume| resume.call.as_ref() == Some(id));
+        let lost = self.open_calls().filter(|(id, _)| !goes_on(id));
+        lost.map(|(id, called)| (id.clone(), called.clone())).collect()
     }
 
     /// The message with this id, newest first.

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 use super::{before, begun, call, finished, result, text, whole};
 use crate::{
     agents::{answer, ask, kinds, log, of, questions, response},
-    support::models::{events, stream_of},
+    support::models::{Answer, events, stream_of},
 };
 
-fn interrupting(said: &[Value], interrupts: &Value) -> crate::support::models::Answer {
+fn interrupting(said: &[Value], interrupts: &Value) -> Answer {
     let outcome = json!({"type": "interrupt", "interrupts": interrupts});
     stream_of("text/event-stream", begun(said) + &events(&[finished(&outcome)]))
 }
@@ -74,6 +74,32 @@ async fn the_answers_of_people_go_back_to_the_endpoint_that_asked() {
     assert_eq!(of(&events, "tool.started").len(), 1);
     assert_eq!(of(&events, "tool.completed")[0]["span_id"], "c1");
     assert_eq!(of(&events, "log.warn").len(), 0, "{:?}", kinds(&events));
+}
+
+#[tokio::test]
+async fn a_stream_that_breaks_after_an_answer_takes_the_answer_along_while_its_call_has_no_result() {
+    let asks = json!([{"id": "int-c1", "reason": "tool_call", "toolCallId": "c1"}]);
+    let first = interrupting(&call("c1", "delete", &["{}"], "m1"), &asks);
+    let answers = vec![
+        first,
+        Answer::Cut(begun(&text("m2", &["deleting"]))),
+        Answer::Cut(begun(&[result("c1", "r1", "deleted")])),
+        whole(&text("m3", &["done"])),
+    ];
+    let (server, endpoint) = before(answers, "").await;
+    let run = ask(&server, "far", "delete", json!({})).await;
+    let asked = questions(&server, &run).await;
+    answer(&server, &run, &asked[0], "approve", Value::Null).await;
+    assert_eq!(response(&server, &run).await, "done");
+    let requests = endpoint.asked();
+    let resume = json!([{"interruptId": "int-c1", "status": "resolved", "payload": {"approved": true}}]);
+    let resumes: Vec<&Value> = requests.iter().map(|asked| &asked.body["resume"]).collect();
+    assert_eq!(resumes, [&Value::Null, &resume, &resume, &Value::Null]);
+    let last = requests[3].body["messages"].as_array().unwrap();
+    assert!(last.iter().any(|message| message["toolCallId"] == "c1"), "{last:?}");
+    let events = log(&server, &run).await;
+    let counts = ["tool.started", "tool.completed", "tool.failed", "log.warn"].map(|kind| of(&events, kind).len());
+    assert_eq!(counts, [1, 1, 0, 2], "{:?}", kinds(&events));
 }
 
 #[tokio::test]

@@ -6,7 +6,7 @@ use std::{
 };
 
 use crate::{
-    config::sections::{Agent, Named, Subject},
+    config::sections::{Agent, AgentKind, Named, Subject},
     domain::{id::Name, principal::OwnerId},
 };
 
@@ -22,16 +22,25 @@ struct Rules {
     users: Option<HashSet<OwnerId>>,
     /// `None`: the run's owner.
     approvers: Option<HashSet<OwnerId>>,
+    /// It continues from its thread's checkpoint, whatever its client sends.
+    remembers: bool,
 }
 
+/// Derives a principal's key from its issuer and subject.
+pub(super) type KeyOf<'a> = dyn Fn(&str, &str) -> OwnerId + 'a;
+
 impl Admission {
-    /// The rules of the configuration's agents; `owner` derives the key of a subject.
-    pub(super) fn of(agents: &Named<Agent>, owner: impl Fn(&str, &str) -> OwnerId) -> Self {
+    /// The rules of the configuration's agents; `owner` derives the key of a subject, and without one every agent is open.
+    pub(super) fn of(agents: &Named<Agent>, owner: Option<&KeyOf<'_>>) -> Self {
         let keys = |subjects: &Option<Vec<Subject>>| {
-            let key = |subject: &Subject| owner(subject.iss(), subject.sub());
-            subjects.as_ref().map(|subjects| subjects.iter().map(key).collect())
+            let (subjects, owner) = (subjects.as_ref()?, owner?);
+            Some(subjects.iter().map(|subject| owner(subject.iss(), subject.sub())).collect())
         };
-        let rules = |agent: &Agent| Rules { users: keys(&agent.allow), approvers: keys(&agent.approvers) };
+        let rules = |agent: &Agent| Rules {
+            users: keys(&agent.allow),
+            approvers: keys(&agent.approvers),
+            remembers: agent.kind == AgentKind::Assistant,
+        };
         let rules = agents.iter().filter_map(|(name, agent)| Some((name.parse().ok()?, rules(agent))));
         Self { agents: Arc::new(rules.collect()) }
     }
@@ -42,9 +51,10 @@ impl Admission {
         users.is_none_or(|users| users.contains(owner))
     }
 
-    /// Whether the configuration has the agent: it then continues from its thread's checkpoint, and needs only what is new.
+    /// Whether the agent continues from its thread's checkpoint and needs only what is new: one of the configuration,
+    /// unless it is an endpoint elsewhere.
     pub fn remembers(&self, agent: &Name) -> bool {
-        self.agents.contains_key(agent)
+        self.agents.get(agent).is_some_and(|rules| rules.remembers)
     }
 
     /// Whether `asker` may answer for a run of this agent that belongs to `owner`.

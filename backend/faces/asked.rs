@@ -9,13 +9,13 @@ use crate::domain::{
 
 /// What is wrong with a request: the member, and the rule it breaks.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct InvalidMember {
     /// Such as `messages[2].parts[0]`.
     pub field: String,
     pub rule: String,
 }
 
-impl Flaw {
+impl InvalidMember {
     pub fn new(field: impl Into<String>, rule: impl Into<String>) -> Self {
         Self { field: field.into(), rule: rule.into() }
     }
@@ -33,8 +33,8 @@ pub struct Decided {
 ///
 /// Takes a list of `{name, description?, parameters?}` or an object of the same by name; a schema may also be called
 /// `inputSchema`.
-pub fn client_tools(field: &str, tools: &Value) -> Result<Vec<Value>, Flaw> {
-    let specs: Vec<Result<Value, Flaw>> = match tools {
+pub fn client_tools(field: &str, tools: &Value) -> Result<Vec<Value>, InvalidMember> {
+    let specs: Vec<Result<Value, InvalidMember>> = match tools {
         Value::Null => Vec::new(),
         Value::Array(list) => list
             .iter()
@@ -44,21 +44,22 @@ pub fn client_tools(field: &str, tools: &Value) -> Result<Vec<Value>, Flaw> {
         Value::Object(by_name) => {
             by_name.iter().map(|(name, tool)| client_tool(&format!("{field}.{name}"), Some(name), tool)).collect()
         }
-        _ => return Err(Flaw::new(field, "tools are a list, or an object by name")),
+        _ => return Err(InvalidMember::new(field, "tools are a list, or an object by name")),
     };
     let specs: Vec<Value> = specs.into_iter().collect::<Result<_, _>>()?;
     if specs.len() > CLIENT_TOOLS_MAX || json!(specs).to_string().len() > CLIENT_TOOLS_BYTES_MAX {
         let rule = format!("there may be at most {CLIENT_TOOLS_MAX} tools of {CLIENT_TOOLS_BYTES_MAX} bytes together");
-        return Err(Flaw::new(field, rule));
+        return Err(InvalidMember::new(field, rule));
     }
     Ok(specs)
 }
 
 /// One tool that the client executes.
-pub fn client_tool(field: &str, name: Option<&str>, tool: &Value) -> Result<Value, Flaw> {
+pub fn client_tool(field: &str, name: Option<&str>, tool: &Value) -> Result<Value, InvalidMember> {
     let fits = |c: char| c.is_ascii_alphanumeric() || c == '_' || c == '-';
     let name = name.filter(|name| (1..=TOOL_NAME_CHARS_MAX).contains(&name.len()) && name.chars().all(fits));
-    let rule = || Flaw::new(field, format!("a tool's name is 1 to {TOOL_NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -"));
+    let rule =
+        || InvalidMember::new(field, format!("a tool's name is 1 to {TOOL_NAME_CHARS_MAX} of A-Z, a-z, 0-9, _ and -"));
     let name = name.ok_or_else(rule)?;
     let schema = [&tool["parameters"], &tool["inputSchema"]].into_iter().find(|schema| schema.is_object());
     let parameters = schema.cloned().unwrap_or_else(|| json!({"type": "object", "properties": Map::new()}));

@@ -13,7 +13,7 @@ use crate::{
         json::Json,
         principal::{OwnerId, Scope},
     },
-    faces::asked::{Decided, Flaw},
+    faces::asked::{Decided, InvalidMember},
     quota::Share,
     timeline::{
         follow::{Follower, StreamOptions},
@@ -22,9 +22,9 @@ use crate::{
     },
 };
 
-impl From<Flaw> for Problem {
-    fn from(flaw: Flaw) -> Self {
-        Self::new(Code::InvalidRequest, flaw.rule).field(flaw.field)
+impl From<InvalidMember> for Problem {
+    fn from(invalid: InvalidMember) -> Self {
+        Self::new(Code::InvalidRequest, invalid.rule).field(invalid.field)
     }
 }
 

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     domain::{id::ThreadId, limits::AI_SDK_MESSAGE_ID_BYTES_MAX},
-    faces::asked::{Decided, Flaw, client_tools},
+    faces::asked::{Decided, InvalidMember, client_tools},
 };
 
 /// The body of a post. Members that an application adds are ignored.
@@ -73,8 +73,9 @@ impl Output {
 
 impl ChatRequest {
     /// What is new in it.
-    pub fn turn(&self) -> Result<Turn, Flaw> {
-        let last = self.messages.last().ok_or_else(|| Flaw::new("messages", "there must be at least one message"))?;
+    pub fn turn(&self) -> Result<Turn, InvalidMember> {
+        let last =
+            self.messages.last().ok_or_else(|| InvalidMember::new("messages", "there must be at least one message"))?;
         if last.role == Role::Assistant {
             return self.continued(last).map(Turn::Continued);
         }
@@ -85,27 +86,27 @@ impl ChatRequest {
     }
 
     /// The tools that the client executes, as a run's input has them.
-    pub fn tools(&self) -> Result<Vec<Value>, Flaw> {
+    pub fn tools(&self) -> Result<Vec<Value>, InvalidMember> {
         client_tools("tools", &self.tools)
     }
 
-    fn continued(&self, message: &UiMessage) -> Result<Continued, Flaw> {
+    fn continued(&self, message: &UiMessage) -> Result<Continued, InvalidMember> {
         let at = format!("messages[{}]", self.messages.len() - 1);
         if !(1..=AI_SDK_MESSAGE_ID_BYTES_MAX).contains(&message.id.len()) {
             let rule = format!("a message's id has 1 to {AI_SDK_MESSAGE_ID_BYTES_MAX} bytes");
-            return Err(Flaw::new(format!("{at}.id"), rule));
+            return Err(InvalidMember::new(format!("{at}.id"), rule));
         }
         let mut continued = Continued { message_id: message.id.clone(), ..Continued::default() };
         for (n, part) in message.parts.iter().enumerate().filter(|(_, part)| is_tool(part)) {
-            let flaw = |what: &str, rule: &str| Flaw::new(format!("{at}.parts[{n}].{what}"), rule);
-            let call = || part["toolCallId"].as_str().ok_or_else(|| flaw("toolCallId", "must be a text"));
+            let invalid = |what: &str, rule: &str| InvalidMember::new(format!("{at}.parts[{n}].{what}"), rule);
+            let call = || part["toolCallId"].as_str().ok_or_else(|| invalid("toolCallId", "must be a text"));
             match part["state"].as_str() {
                 Some("approval-responded") => {
                     let id = part["approval"]["id"].as_str().and_then(|id| id.parse().ok());
                     let approved = part["approval"]["approved"].as_bool();
                     continued.decided.push(Decided {
-                        interrupt_id: id.ok_or_else(|| flaw("approval.id", "must be a span id"))?,
-                        approved: approved.ok_or_else(|| flaw("approval.approved", "must be true or false"))?,
+                        interrupt_id: id.ok_or_else(|| invalid("approval.id", "must be a span id"))?,
+                        approved: approved.ok_or_else(|| invalid("approval.approved", "must be true or false"))?,
                         reason: part["approval"]["reason"].as_str().map(str::to_owned),
                     });
                 }
@@ -129,14 +130,14 @@ fn is_tool(part: &Value) -> bool {
 }
 
 /// A user's message, as a run's input has it.
-fn written(n: usize, message: &UiMessage) -> Result<Value, Flaw> {
+fn written(n: usize, message: &UiMessage) -> Result<Value, InvalidMember> {
     if message.role == Role::System {
         let rule = "system messages come from the agent's configuration; send the user's";
-        return Err(Flaw::new(format!("messages[{n}].role"), rule));
+        return Err(InvalidMember::new(format!("messages[{n}].role"), rule));
     }
     let content: Vec<Value> = message.parts.iter().map(content_part).collect();
     if content.is_empty() {
-        return Err(Flaw::new(format!("messages[{n}].parts"), "a message has at least one part"));
+        return Err(InvalidMember::new(format!("messages[{n}].parts"), "a message has at least one part"));
     }
     Ok(json!({"role": "user", "content": content}))
 }
@@ -157,7 +158,7 @@ fn content_part(part: &Value) -> Value {
 mod tests {
     use super::*;
 
-    fn turn(messages: &Value) -> Result<Turn, Flaw> {
+    fn turn(messages: &Value) -> Result<Turn, InvalidMember> {
         let body = json!({"id": "chat", "messages": messages, "trigger": "submit-message", "messageId": null});
         serde_json::from_value::<ChatRequest>(body).unwrap().turn()
     }

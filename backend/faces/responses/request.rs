@@ -8,7 +8,7 @@ use crate::{
         id::{Name, RunId, ThreadId},
         limits::{RESPONSE_METADATA_MAX, RESPONSE_METADATA_NAME_CHARS_MAX, RESPONSE_METADATA_TEXT_CHARS_MAX},
     },
-    faces::asked::{Decided, Flaw, client_tool},
+    faces::asked::{Decided, InvalidMember, client_tool},
 };
 
 /// Before a run's id in a response's.
@@ -67,10 +67,12 @@ pub struct CreateResponse {
 
 impl CreateResponse {
     /// Reads a body.
-    pub fn read(body: &Map<String, Value>) -> Result<Self, Flaw> {
-        let agent =
-            body.get("model").and_then(Value::as_str).ok_or_else(|| Flaw::new("model", "must name an agent"))?;
-        let agent = agent.parse().map_err(|_| Flaw::new("model", "must name an agent"))?;
+    pub fn read(body: &Map<String, Value>) -> Result<Self, InvalidMember> {
+        let agent = body
+            .get("model")
+            .and_then(Value::as_str)
+            .ok_or_else(|| InvalidMember::new("model", "must name an agent"))?;
+        let agent = agent.parse().map_err(|_| InvalidMember::new("model", "must name an agent"))?;
         let mut new = Self {
             agent,
             messages: Vec::new(),
@@ -87,15 +89,15 @@ impl CreateResponse {
             new.take(name, value)?;
         }
         if new.messages.is_empty() && new.decided.is_empty() {
-            return Err(Flaw::new("input", "must be a text, or a list of at least one item"));
+            return Err(InvalidMember::new("input", "must be a text, or a list of at least one item"));
         }
         if new.previous.is_some() && new.conversation.is_some() {
-            return Err(Flaw::new("conversation", "cannot be given beside previous_response_id"));
+            return Err(InvalidMember::new("conversation", "cannot be given beside previous_response_id"));
         }
         Ok(new)
     }
 
-    fn take(&mut self, name: &str, value: &Value) -> Result<(), Flaw> {
+    fn take(&mut self, name: &str, value: &Value) -> Result<(), InvalidMember> {
         match name {
             "model" => {}
             "input" => self.take_input(value)?,
@@ -106,12 +108,12 @@ impl CreateResponse {
             "metadata" => self.metadata = metadata(value)?,
             "previous_response_id" => {
                 let id = value.as_str().and_then(run_of);
-                self.previous = Some(id.ok_or_else(|| Flaw::new(name, "must be the id of a response"))?);
+                self.previous = Some(id.ok_or_else(|| InvalidMember::new(name, "must be the id of a response"))?);
             }
             "conversation" => {
                 let id = value.as_str().or_else(|| value["id"].as_str()).and_then(|id| id.parse().ok());
                 let rule = "must be the id of a thread: 1 to 255 characters of A-Z a-z 0-9 . _ : @ + -";
-                self.conversation = Some(id.ok_or_else(|| Flaw::new(name, rule))?);
+                self.conversation = Some(id.ok_or_else(|| InvalidMember::new(name, rule))?);
             }
             "text" if is_plain_text(value) => {}
             "tool_choice" if value == "auto" => {}
@@ -119,18 +121,18 @@ impl CreateResponse {
             name => {
                 let refused = REFUSED.iter().find(|(refused, _)| *refused == name);
                 let rule = refused.map_or("is not a parameter", |(_, rule)| *rule);
-                return Err(Flaw::new(name, format!("{name}: {rule}")));
+                return Err(InvalidMember::new(name, format!("{name}: {rule}")));
             }
         }
         Ok(())
     }
 
-    fn take_input(&mut self, input: &Value) -> Result<(), Flaw> {
+    fn take_input(&mut self, input: &Value) -> Result<(), InvalidMember> {
         if let Some(text) = input.as_str() {
             self.messages.push(json!({"role": "user", "content": [{"type": "text", "text": text}]}));
             return Ok(());
         }
-        let items = input.as_array().ok_or_else(|| Flaw::new("input", "must be a text or a list of items"))?;
+        let items = input.as_array().ok_or_else(|| InvalidMember::new("input", "must be a text or a list of items"))?;
         for (n, item) in items.iter().enumerate() {
             let at = format!("input[{n}]");
             match item["type"].as_str().unwrap_or("message") {
@@ -140,9 +142,9 @@ impl CreateResponse {
                 // What the thread has already: a client may send the last response's output back.
                 "reasoning" | "function_call" | "mcp_call" | "mcp_approval_request" | "item_reference" => {
                     let rule = "the agent continues from its thread; send previous_response_id and only what is new";
-                    return Err(Flaw::new(at, rule));
+                    return Err(InvalidMember::new(at, rule));
                 }
-                _ => return Err(Flaw::new(format!("{at}.type"), "this kind of item is not supported")),
+                _ => return Err(InvalidMember::new(format!("{at}.type"), "this kind of item is not supported")),
             }
         }
         Ok(())
@@ -154,8 +156,8 @@ pub fn run_of(id: &str) -> Option<RunId> {
     id.strip_prefix(ID_PREFIX)?.parse().ok()
 }
 
-fn flag(name: &str, value: &Value) -> Result<bool, Flaw> {
-    value.as_bool().ok_or_else(|| Flaw::new(name, format!("{name} must be true or false")))
+fn flag(name: &str, value: &Value) -> Result<bool, InvalidMember> {
+    value.as_bool().ok_or_else(|| InvalidMember::new(name, format!("{name} must be true or false")))
 }
 
 fn is_plain_text(text: &Value) -> bool {
@@ -163,13 +165,13 @@ fn is_plain_text(text: &Value) -> bool {
     text.as_object().is_some_and(|members| members.iter().all(is_plain))
 }
 
-fn tools(value: &Value) -> Result<Vec<Value>, Flaw> {
-    let list = value.as_array().ok_or_else(|| Flaw::new("tools", "must be a list"))?;
+fn tools(value: &Value) -> Result<Vec<Value>, InvalidMember> {
+    let list = value.as_array().ok_or_else(|| InvalidMember::new("tools", "must be a list"))?;
     let tool = |(n, tool): (usize, &Value)| {
         let at = format!("tools[{n}]");
         if tool["type"] != "function" {
             let rule = "only function tools, which the client executes; the agent has its own";
-            return Err(Flaw::new(format!("{at}.type"), rule));
+            return Err(InvalidMember::new(format!("{at}.type"), rule));
         }
         client_tool(&at, tool["name"].as_str(), tool)
     };
@@ -177,7 +179,7 @@ fn tools(value: &Value) -> Result<Vec<Value>, Flaw> {
     crate::faces::asked::client_tools("tools", &Value::Array(specs))
 }
 
-fn metadata(value: &Value) -> Result<Map<String, Value>, Flaw> {
+fn metadata(value: &Value) -> Result<Map<String, Value>, InvalidMember> {
     let fits = |(name, value): (&String, &Value)| {
         name.chars().count() <= RESPONSE_METADATA_NAME_CHARS_MAX
             && value.as_str().is_some_and(|text| text.chars().count() <= RESPONSE_METADATA_TEXT_CHARS_MAX)
@@ -187,17 +189,17 @@ fn metadata(value: &Value) -> Result<Map<String, Value>, Flaw> {
         let (name, text) = (RESPONSE_METADATA_NAME_CHARS_MAX, RESPONSE_METADATA_TEXT_CHARS_MAX);
         format!("at most {RESPONSE_METADATA_MAX} pairs: names of at most {name} characters, texts of at most {text}")
     };
-    pairs.cloned().ok_or_else(|| Flaw::new("metadata", rule()))
+    pairs.cloned().ok_or_else(|| InvalidMember::new("metadata", rule()))
 }
 
-fn message(at: &str, item: &Value) -> Result<Value, Flaw> {
+fn message(at: &str, item: &Value) -> Result<Value, InvalidMember> {
     let role = item["role"].as_str().unwrap_or_default();
     if matches!(role, "system" | "developer") {
         let why = "an agent's instructions are those of its configuration; send the user's messages";
-        return Err(Flaw::new(format!("{at}.role"), why));
+        return Err(InvalidMember::new(format!("{at}.role"), why));
     }
     if !matches!(role, "user" | "assistant") {
-        return Err(Flaw::new(format!("{at}.role"), "must be user or assistant"));
+        return Err(InvalidMember::new(format!("{at}.role"), "must be user or assistant"));
     }
     let content = match &item["content"] {
         Value::String(text) => vec![json!({"type": "text", "text": text})],
@@ -206,12 +208,12 @@ fn message(at: &str, item: &Value) -> Result<Value, Flaw> {
             .enumerate()
             .map(|(n, part)| content_part(&format!("{at}.content[{n}]"), part))
             .collect::<Result<_, _>>()?,
-        _ => return Err(Flaw::new(format!("{at}.content"), "must be a text or a list of parts")),
+        _ => return Err(InvalidMember::new(format!("{at}.content"), "must be a text or a list of parts")),
     };
     Ok(json!({"role": role, "content": content}))
 }
 
-fn content_part(at: &str, part: &Value) -> Result<Value, Flaw> {
+fn content_part(at: &str, part: &Value) -> Result<Value, InvalidMember> {
     match part["type"].as_str() {
         Some("input_text" | "output_text") => {
             Ok(json!({"type": "text", "text": part["text"].as_str().unwrap_or_default()}))
@@ -221,29 +223,29 @@ fn content_part(at: &str, part: &Value) -> Result<Value, Flaw> {
             let media_type =
                 url.strip_prefix("data:").and_then(|rest| rest.split_once(";base64,")).map(|(kind, _)| kind);
             let rule = "an image is a data URI in base64";
-            let media_type = media_type.ok_or_else(|| Flaw::new(format!("{at}.image_url"), rule))?;
+            let media_type = media_type.ok_or_else(|| InvalidMember::new(format!("{at}.image_url"), rule))?;
             Ok(json!({"type": "image", "media_type": media_type, "url": url}))
         }
-        _ => Err(Flaw::new(format!("{at}.type"), "must be input_text or input_image")),
+        _ => Err(InvalidMember::new(format!("{at}.type"), "must be input_text or input_image")),
     }
 }
 
-fn tool_output(at: &str, item: &Value) -> Result<Value, Flaw> {
-    let id = item["call_id"].as_str().ok_or_else(|| Flaw::new(format!("{at}.call_id"), "must be a text"))?;
+fn tool_output(at: &str, item: &Value) -> Result<Value, InvalidMember> {
+    let id = item["call_id"].as_str().ok_or_else(|| InvalidMember::new(format!("{at}.call_id"), "must be a text"))?;
     let content = match &item["output"] {
         Value::String(text) => text.clone(),
-        Value::Null => return Err(Flaw::new(format!("{at}.output"), "must be a text or a list of parts")),
+        Value::Null => return Err(InvalidMember::new(format!("{at}.output"), "must be a text or a list of parts")),
         other => other.to_string(),
     };
     Ok(json!({"role": "tool", "tool_call_id": id, "content": content}))
 }
 
-fn decided(at: &str, item: &Value) -> Result<Decided, Flaw> {
+fn decided(at: &str, item: &Value) -> Result<Decided, InvalidMember> {
     let id = item["approval_request_id"].as_str().and_then(|id| id.parse().ok());
     let approved = item["approve"].as_bool();
     Ok(Decided {
-        interrupt_id: id.ok_or_else(|| Flaw::new(format!("{at}.approval_request_id"), "must be a span id"))?,
-        approved: approved.ok_or_else(|| Flaw::new(format!("{at}.approve"), "must be true or false"))?,
+        interrupt_id: id.ok_or_else(|| InvalidMember::new(format!("{at}.approval_request_id"), "must be a span id"))?,
+        approved: approved.ok_or_else(|| InvalidMember::new(format!("{at}.approve"), "must be true or false"))?,
         reason: item["reason"].as_str().map(str::to_owned),
     })
 }
@@ -252,7 +254,7 @@ fn decided(at: &str, item: &Value) -> Result<Decided, Flaw> {
 mod tests {
     use super::*;
 
-    fn read(more: &Value) -> Result<CreateResponse, Flaw> {
+    fn read(more: &Value) -> Result<CreateResponse, InvalidMember> {
         let mut body = json!({"model": "helper", "input": "hi"});
         body.as_object_mut().unwrap().extend(more.as_object().unwrap().clone());
         CreateResponse::read(body.as_object().unwrap())
@@ -276,8 +278,8 @@ mod tests {
         assert!(read(&json!({"user": "u", "truncation": "auto", "instructions": null, "tool_choice": "auto"})).is_ok());
         assert!(read(&json!({"text": {"format": {"type": "text"}}})).is_ok());
         for name in ["instructions", "temperature", "max_output_tokens", "reasoning", "text", "tool_choice", "typo"] {
-            let flaw = read(&json!({name: {"format": {"type": "json_schema"}}})).unwrap_err();
-            assert_eq!(flaw.field, name);
+            let invalid = read(&json!({name: {"format": {"type": "json_schema"}}})).unwrap_err();
+            assert_eq!(invalid.field, name);
         }
         assert_eq!(read(&json!({"tools": [{"type": "web_search"}]})).unwrap_err().field, "tools[0].type");
         assert_eq!(read(&json!({"input": []})).unwrap_err().field, "input");

@@ -99,12 +99,17 @@ impl Stream {
         Self::of(api.request(reqwest::Method::POST, &format!("/api/agui/agents/{agent}")).json(input)).await
     }
 
+    /// The next event; pings do not count.
     async fn next(&mut self) -> Option<Said> {
+        patiently("an event", self.read()).await
+    }
+
+    async fn read(&mut self) -> Option<Said> {
         loop {
             if let Some(said) = self.waiting.pop_front() {
                 return Some(said);
             }
-            let chunk = patiently("an event", self.response.chunk()).await.unwrap()?;
+            let chunk = self.response.chunk().await.unwrap()?;
             let items = self.parser.push(&chunk).into_iter();
             self.waiting.extend(items.filter_map(|item| match item {
                 crate::support::sse::Item::Frame(frame) => Some(Said { id: frame.id.clone(), event: frame.json() }),

@@ -93,8 +93,9 @@ def test_the_validator_has_nothing_to_say(server: Server, agent: str, tmp_path: 
     command = [sys.executable, "-m", "ag_ui_validate.cli", *words]
     done = subprocess.run(command, check=False, capture_output=True, text=True, timeout=60)
     assert done.returncode == 0, done.stdout + done.stderr
-    summary = json.loads(report.read_text())
-    assert not summary["diagnostics"], summary
+    said = json.loads(report.read_text())
+    assert (said["summary"]["errors"], said["summary"]["warnings"], said["internalErrors"]) == (0, 0, []), said
+    assert said["features"]["backend-tool-rendering"] == "exercised", said
 
 
 @pytest.mark.parametrize("agent", ["speaker", "asker"])

@@ -10,7 +10,7 @@ use crate::{
 
 /// An agent that asks before it runs a command.
 fn asker() -> Setup {
-    let config = "[tools.shell]\nroot = \".\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
+    let config = "[tools.shell]\nroot = \"work\"\n[agents.admin]\nmodel = \"script:admin.toml\"\ntools = [\"shell\"]\n";
     let script = r#"
         [[turns]]
         text = "I would like to run it."

@@ -11,7 +11,7 @@ use crate::{
 /// An agent that thinks, calls a tool of its own, and answers.
 fn speaker() -> Setup {
     let config =
-        "[tools.files]\nroot = \".\"\n[agents.speaker]\nmodel = \"script:speaker.toml\"\ntools = [\"files\"]\n";
+        "[tools.files]\nroot = \"work\"\n[agents.speaker]\nmodel = \"script:speaker.toml\"\ntools = [\"files\"]\n";
     let script = r#"
         repeat = true
         [[turns]]
@@ -21,7 +21,11 @@ fn speaker() -> Setup {
         [[turns]]
         text = "There is one file: héllo. 🐘"
     "#;
-    with(config, &[("speaker.toml", script)])
+    let setup = with(config, &[("speaker.toml", script)]);
+    let work = setup.folder().path().join("work");
+    std::fs::create_dir(&work).unwrap();
+    std::fs::write(work.join("one.txt"), "1").unwrap();
+    setup
 }
 
 #[tokio::test]
@@ -46,7 +50,7 @@ async fn the_client_has_the_messages_of_the_log_without_a_warning() {
         .collect();
     let mut had = texts(&result["messages"]);
     let tool = had.iter().position(|(role, _)| role == "tool").unwrap();
-    assert!(had.remove(tool).1.contains("speaker.toml"));
+    assert!(had.remove(tool).1.contains("one.txt"));
     assert_eq!(had, said);
     let call = of(&events, "tool.started")[0];
     let calls: Vec<&Value> =

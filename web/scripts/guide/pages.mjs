@@ -24,7 +24,6 @@ export const sections = [
         title: "Read runs",
         pages: [
             ["docs/tasks/share-a-run.md", "Share a run", "share-a-run"],
-            ["docs/protocols/ag-ui.md", "AG-UI", "ag-ui"],
             ["docs/tasks/own-page.md", "A run in your own page", "own-page"],
             ["sdk/typescript/packages/react/README.md", "React", "react"],
             ["docs/tasks/failed-runs.md", "Be told when a run fails", "failed-runs"],
@@ -35,6 +34,7 @@ export const sections = [
         title: "Protocols",
         pages: [
             ["docs/protocols/README.md", "Which one do I take", "protocols"],
+            ["docs/protocols/ag-ui.md", "AG-UI", "ag-ui"],
             ["docs/protocols/ai-sdk.md", "Vercel AI SDK", "ai-sdk"],
             ["docs/protocols/openai-responses.md", "OpenAI Responses", "openai-responses"],
         ],

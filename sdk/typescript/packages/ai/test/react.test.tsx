@@ -53,7 +53,7 @@ test("useChat shows an answer as it is written; a page that is loaded anew goes 
   const first = shown(id, new RunreelChatTransport(options));
   await act(async () => void send({ text: "Hello?" }));
   const run = await eventually(async () => {
-    const [newest] = (await client.threads.runs(id)).runs;
+    const [newest] = (await client.runs.list({ thread_id: id })).runs;
     expect(newest).toBeDefined();
     return newest!;
   });

@@ -65,7 +65,7 @@ function cutting(cuts: (number | null)[], broken: () => unknown = () => undefine
 /** The run that the newest message of the chat is, once the server has it; and what it says. */
 async function runOf(from = client) {
   const run = await eventually(async () => {
-    const [newest] = (await from.threads.runs(id)).runs;
+    const [newest] = (await from.runs.list({ thread_id: id })).runs;
     expect(newest).toBeDefined();
     return newest!;
   });

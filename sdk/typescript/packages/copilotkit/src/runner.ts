@@ -1,5 +1,5 @@
 import { AgentRunner, createRunEventFinalizer } from "@copilotkit/runtime/v2";
-import { Client, isEvent, RunreelError, type Fields, type Run, type StreamEvent } from "@runreel/client";
+import { Client, isEvent, type Fields, type Run, type StreamEvent } from "@runreel/client";
 import { Observable, ReplaySubject } from "rxjs";
 import { Recorder } from "./recorder.js";
 import { Replay } from "./replay.js";
@@ -205,13 +205,8 @@ export class RunreelRunner extends AgentRunner {
   }
 
   /** Newest first. */
-  async #runs(threadId: string, limit: number): Promise<Run[]> {
-    try {
-      return (await this.#client.threads.runs(threadId, { limit })).runs;
-    } catch (error) {
-      if (error instanceof RunreelError && error.code === "not_found") return [];
-      throw error;
-    }
+  async #runs(thread_id: string, limit: number): Promise<Run[]> {
+    return (await this.#client.runs.list({ thread_id, limit })).runs;
   }
 
   async #running(threadId: string): Promise<Run | undefined> {

@@ -42,7 +42,7 @@ const said = async () =>
 
 /** The newest run of the thread, and its log. */
 async function logged() {
-  const [run] = (await client.threads.runs(threadId)).runs;
+  const [run] = (await client.runs.list({ thread_id: threadId })).runs;
   const { events } = await client.runs.events(run!.run_id);
   return { run: run!, events };
 }
@@ -108,7 +108,9 @@ test("a page that comes in the middle has the text so far and then the rest, fro
   const running = ask(first, "talk");
   const other = await serve(inject("url"), 30_000);
   await eventually(() => expect(first.messages.at(-1)).toMatchObject({ content: "Hello, " }));
-  await eventually(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(1));
+  await eventually(async () =>
+    expect((await client.runs.list({ thread_id: threadId })).runs).toHaveLength(1),
+  );
   const second = page(other.url);
   const following = second.connectAgent();
   await eventually(() => expect(second.messages.at(-1)).toMatchObject({ content: "Hello, " }));
@@ -190,7 +192,9 @@ test("a run is stopped through any runtime, and the log says so", async () => {
   expect((await connected()).messages.at(-1)).toMatchObject({ content: "Hello, " });
 
   const again = ask(first, "talk").catch(() => undefined);
-  await eventually(async () => expect((await client.threads.runs(threadId)).runs).toHaveLength(2));
+  await eventually(async () =>
+    expect((await client.runs.list({ thread_id: threadId })).runs).toHaveLength(2),
+  );
   const other = await serve(inject("url"), 30_000);
   expect(await other.runner.stop({ threadId })).toBe(true);
   expect((await logged()).run).toMatchObject({ status: "cancelled" });

@@ -1,11 +1,12 @@
 """What it costs to read a run in each protocol, side by side in one run against one server.
 
     python benches/faces.py --server target/release/runreel
-    python benches/faces.py --server … --readers 100 --turns 200 --rounds 5
+    python benches/faces.py --server … --readers 1 10 100 --turns 200 --rounds 5
 
 A producer writes turns, each 20 tokens, their message, and a call of a tool with its result, as one run; so many
 readers follow it from its beginning in one protocol. What the log has, tokens included, counts as delivered once each
-reader has the last call, whatever the protocol makes of it. Rounds of the protocols alternate. CPU is that of the
+reader has the last call, whatever the protocol makes of it. Alone, a reader pays for the producer as well; of many,
+the own stream shares each frame, which was encoded once. Rounds of the protocols alternate. CPU is that of the
 server's process, the producer's requests included, without Postgres. For the latency one reader follows, and a call of
 a tool is emitted every 5 ms: from the request to its name in the reader's socket.
 
@@ -25,7 +26,6 @@ import sys
 import tempfile
 import threading
 import time
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -43,16 +43,6 @@ PATHS = {
     "Responses": "/v1/responses/resp_{run}?stream=true",
 }
 TICKS = os.sysconf("SC_CLK_TCK")
-
-
-@dataclass
-class Measured:
-    """What the rounds of one protocol gave."""
-
-    deliveries_s: list[float] = field(default_factory=list)
-    cpu_us: list[float] = field(default_factory=list)
-    kib: list[float] = field(default_factory=list)
-    latency_ms: list[float] = field(default_factory=list)
 
 
 class Producer:
@@ -134,37 +124,39 @@ class Readers:
         self._selector.close()
 
 
-def throughput(server: tuple[int, int], path: str, thread: str, options: argparse.Namespace, into: Measured) -> None:
+def throughput(server: tuple[int, int], path: str, thread: str, count: int, turns: int) -> tuple[float, float, float]:
+    """Deliveries a second, microseconds of CPU for each, and how many KiB a reader got."""
     port, pid = server
     producer = Producer(port, thread)
-    readers = Readers(port, path.format(run=producer.run, thread=thread), options.readers)
-    following = threading.Thread(target=readers.until, args=(mark(options.turns - 1),))
+    readers = Readers(port, path.format(run=producer.run, thread=thread), count)
+    following = threading.Thread(target=readers.until, args=(mark(turns - 1),))
     cpu, began = cpu_seconds(pid), time.perf_counter()
     following.start()
-    for first in range(0, options.turns, TURNS_A_REQUEST):
-        last = min(first + TURNS_A_REQUEST, options.turns)
+    for first in range(0, turns, TURNS_A_REQUEST):
+        last = min(first + TURNS_A_REQUEST, turns)
         producer.emit([event for n in range(first, last) for event in turn(n)])
     following.join()
     took, used = time.perf_counter() - began, cpu_seconds(pid) - cpu
-    delivered = options.turns * ITEMS * options.readers
-    into.deliveries_s.append(delivered / took)
-    into.cpu_us.append(used / delivered * 1e6)
-    into.kib.append(readers.bytes / options.readers / 1_024)
+    delivered = turns * ITEMS * count
     readers.close()
     producer.emit([{"type": "run.completed"}])
+    return delivered / took, used / delivered * 1e6, readers.bytes / count / 1_024
 
 
-def latency(port: int, path: str, thread: str, samples: int, measured: Measured) -> None:
+def latency(port: int, path: str, thread: str, samples: int) -> list[float]:
+    """Milliseconds from a request to its event in the reader's socket."""
+    times = []
     producer = Producer(port, thread)
     readers = Readers(port, path.format(run=producer.run, thread=thread), 1)
     for n in range(samples):
         began = time.perf_counter()
         producer.emit(call(n))
         readers.until(mark(n))
-        measured.latency_ms.append((time.perf_counter() - began) * 1_000)
+        times.append((time.perf_counter() - began) * 1_000)
         time.sleep(0.005)
     readers.close()
     producer.emit([{"type": "run.completed"}])
+    return times
 
 
 def cpu_seconds(pid: int) -> float:
@@ -175,44 +167,45 @@ def cpu_seconds(pid: int) -> float:
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0] if __doc__ else None)
     parser.add_argument("--server", required=True, type=Path, help="the runreel binary")
-    parser.add_argument("--readers", type=int, default=100)
+    parser.add_argument("--readers", type=int, nargs="+", default=[1, 100], help="how many follow a run")
     parser.add_argument("--turns", type=int, default=200)
     parser.add_argument("--rounds", type=int, default=5)
     parser.add_argument("--samples", type=int, default=300, help="of the latency")
     parser.add_argument("--protocols", nargs="+", choices=PATHS, default=list(PATHS), help="the first is compared with")
     options = parser.parse_args()
-    found = {name: Measured() for name in options.protocols}
     with tempfile.TemporaryDirectory(prefix="runreel-faces-") as folder:
         Path(folder).chmod(0o711)
         config = Path(folder) / "runreel.toml"
         config.write_text('[agents.bench]\nmodel = "echo"\n')
         environment = {name: value for name, value in os.environ.items() if name != "DATABASE_URL"}
         with running(options.server.resolve(), Path(folder) / "data", config, environment) as server:
-            for n in range(-1, options.rounds):
-                for name, measured in found.items():
-                    # The first round warms up.
-                    into = measured if n >= 0 else Measured()
-                    throughput(server, PATHS[name], f"round-{n}-{name.replace(' ', '-')}", options, into)
-            for name, measured in found.items():
-                latency(server[0], PATHS[name], f"latency-{name.replace(' ', '-')}", options.samples, measured)
-    return report(found)
-
-
-def report(found: dict[str, Measured]) -> int:
-    own = statistics.median(next(iter(found.values())).deliveries_s)
-    below = []
-    print(f"{'':12}{'deliveries/s':>14}{'ratio':>7}{'CPU µs':>9}{'KiB':>8}{'p50 ms':>9}{'p99 ms':>9}")
-    for name, measured in found.items():
-        each = statistics.median(measured.deliveries_s)
-        hundredths = statistics.quantiles(measured.latency_ms, n=100)
-        if each < BAR * own:
-            below.append(name)
-        print(
-            f"{name:12}{each:14,.0f}{each / own:7.2f}{statistics.median(measured.cpu_us):9.2f}"
-            f"{statistics.median(measured.kib):8.0f}{hundredths[49]:9.2f}{hundredths[98]:9.2f}"
-        )
+            below = [name for count in options.readers for name in compared(server, count, options)]
+            print(f"{'latency':12}{'p50 ms':>14}{'p99 ms':>9}")
+            for name in options.protocols:
+                times = latency(server[0], PATHS[name], f"latency-{name.replace(' ', '-')}", options.samples)
+                hundredths = statistics.quantiles(times, n=100)
+                print(f"{name:12}{hundredths[49]:14.2f}{hundredths[98]:9.2f}")
     print(f"\nbelow {BAR} of the first: {', '.join(below)}" if below else f"\neach has at least {BAR} of the first")
     return bool(below)
+
+
+def compared(server: tuple[int, int], count: int, options: argparse.Namespace) -> list[str]:
+    """Measures each protocol with so many readers; returns those below the bar."""
+    found: dict[str, list[tuple[float, float, float]]] = {name: [] for name in options.protocols}
+    # The first round warms up.
+    for n in range(options.rounds + 1):
+        for name, rounds in found.items():
+            thread = f"{count}-{n}-{name.replace(' ', '-')}"
+            rounds.append(throughput(server, PATHS[name], thread, count, options.turns))
+    print(f"{count:>4} readers{'deliveries/s':>14}{'ratio':>7}{'CPU µs':>9}{'KiB':>8}")
+    medians = {
+        name: [statistics.median(column) for column in zip(*rounds[1:], strict=True)] for name, rounds in found.items()
+    }
+    own = next(iter(medians.values()))[0]
+    for name, (deliveries_s, cpu_us, kib) in medians.items():
+        print(f"{name:12}{deliveries_s:14,.0f}{deliveries_s / own:7.2f}{cpu_us:9.2f}{kib:8.0f}")
+    print()
+    return [f"{name} with {count}" for name, row in medians.items() if row[0] < BAR * own]
 
 
 if __name__ == "__main__":

@@ -27,7 +27,7 @@ use crate::{
     faces::{
         agui::{
             AgUi, Earlier, Names,
-            input::{Flaw, Input},
+            input::{Input, InvalidInput},
         },
         conversation::{Conversation, Shown},
         position::{Position, WHOLE},
@@ -250,8 +250,8 @@ async fn earlier(server: &Server, owner: &OwnerId, record: &RunRecord) -> Result
     }
 }
 
-impl From<Flaw> for Problem {
-    fn from(Flaw { field, rule }: Flaw) -> Self {
+impl From<InvalidInput> for Problem {
+    fn from(InvalidInput { field, rule }: InvalidInput) -> Self {
         Self::new(Code::InvalidRequest, rule).field(field)
     }
 }

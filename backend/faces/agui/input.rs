@@ -25,12 +25,12 @@ pub struct Input {
 
 /// What is wrong with a request: the member and the rule it breaks.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Flaw {
+pub struct InvalidInput {
     pub field: &'static str,
     pub rule: &'static str,
 }
 
-impl Flaw {
+impl InvalidInput {
     fn new(field: &'static str, rule: &'static str) -> Self {
         Self { field, rule }
     }
@@ -47,21 +47,23 @@ struct Entry {
 
 impl Input {
     /// Reads a request. Members that AG-UI may add later pass.
-    pub fn read(whole: Json) -> Result<Self, Flaw> {
-        let members: Value = serde_json::from_str(whole.as_str()).map_err(|_| Flaw::new("", "this is not JSON"))?;
-        let text = |name: &'static str| members[name].as_str().ok_or(Flaw::new(name, "a RunAgentInput has this text"));
-        let broken = |field: &'static str| move |Malformed(rule): Malformed| Flaw { field, rule };
+    pub fn read(whole: Json) -> Result<Self, InvalidInput> {
+        let members: Value =
+            serde_json::from_str(whole.as_str()).map_err(|_| InvalidInput::new("", "this is not JSON"))?;
+        let text =
+            |name: &'static str| members[name].as_str().ok_or(InvalidInput::new(name, "a RunAgentInput has this text"));
+        let broken = |field: &'static str| move |Malformed(rule): Malformed| InvalidInput { field, rule };
         let thread_id = text("threadId")?.parse().map_err(broken("threadId"))?;
         let run_id = text("runId")?.parse().map_err(broken("runId"))?;
         if !members["messages"].is_array() {
-            return Err(Flaw::new("messages", "a RunAgentInput has a list of messages"));
+            return Err(InvalidInput::new("messages", "a RunAgentInput has a list of messages"));
         }
         let entries: Option<Vec<Entry>> = match members.get("resume") {
             None | Some(Value::Null) => Some(Vec::new()),
             Some(_) => whole.member("resume"),
         };
         let entries = entries.filter(|entries| entries.len() <= AGUI_RESUME_MAX);
-        let rule = Flaw::new("resume", "resume is a list of at most 64 answers: interruptId, status, payload");
+        let rule = InvalidInput::new("resume", "resume is a list of at most 64 answers: interruptId, status, payload");
         let answers =
             entries.ok_or(rule)?.into_iter().map(|entry| answer(entry).ok_or(rule)).collect::<Result<_, _>>()?;
         Ok(Self { thread_id, run_id, answers, whole, members })
@@ -122,7 +124,7 @@ fn answer(Entry { interrupt_id, status, payload }: Entry) -> Option<Answer> {
 mod tests {
     use super::*;
 
-    fn input(members: Value) -> Result<Input, Flaw> {
+    fn input(members: Value) -> Result<Input, InvalidInput> {
         let mut whole = json!({"threadId": "t", "runId": "r", "messages": []});
         for (name, value) in members.as_object().unwrap() {
             whole[name] = value.clone();

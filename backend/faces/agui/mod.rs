@@ -193,9 +193,12 @@ impl AgUi {
         match &event.what {
             What::RunCreated => self.has_own_ids = self.history.begin(self.names.run, &event.payload),
             What::RunResumed => {
-                // The first reader after an answer was told so before anything else.
-                if std::mem::take(&mut self.is_interrupted) && !std::mem::take(&mut self.announces) {
-                    out.push(Said::new(&self.started()));
+                if std::mem::take(&mut self.is_interrupted) {
+                    // The first reader after an answer was told so before anything else.
+                    let is_told = std::mem::take(&mut self.announces);
+                    out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
+                    // They ended with the run of AG-UI that asked.
+                    out.extend(self.open_steps("STEP_STARTED"));
                 }
             }
             What::RunPaused(Status::Interrupted) => {

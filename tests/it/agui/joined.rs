@@ -53,6 +53,9 @@ async fn one_that_joins_is_told_the_state_the_messages_and_the_open_message_so_f
     }
     // The same request again joins as well, and begins nothing.
     let mut joined = Stream::post(&server, "elsewhere", &request("t", "r", &[user("u1", "go")])).await;
+    for kind in ["RUN_STARTED", "STATE_SNAPSHOT", "MESSAGES_SNAPSHOT", "STEP_STARTED", "TEXT_MESSAGE_START"] {
+        joined.expect(kind).await;
+    }
     server.emit(&run, token("m2", "o.")).await;
     server
         .emit(
@@ -137,8 +140,8 @@ async fn a_reader_that_is_cut_off_at_any_event_and_comes_back_at_any_time_is_tol
     // Another run for each place, at which the reader leaves; it comes back when more has happened.
     let mut places = 0;
     for (at, (said, n)) in whole.iter().enumerate().filter(|(_, (said, _))| said.id.is_some()) {
-        for later in [*n, (*n + 2).min(HAPPENINGS - 1), HAPPENINGS - 1] {
-            let name = format!("cut-{at}-{later}");
+        for (time, later) in [*n, (*n + 2).min(HAPPENINGS - 1), HAPPENINGS - 1].into_iter().enumerate() {
+            let name = format!("cut-{at}-{time}");
             drop(Stream::post(&server, "elsewhere", &request("t", &name, &[])).await);
             let run = server.get(&format!("/api/runs/by-external-id/{name}")).await.expect(200)["run_id"].clone();
             let run = run.as_str().unwrap();

@@ -34,10 +34,7 @@ fn body(route: &str) -> Option<Value> {
         "post /api/runs/{run_id}/events" => {
             json!([{ "type": "custom.x", "span_id": "s", "event_id": "e", "payload": { "a": ["b"] } }])
         }
-        "post /api/agui/agents/{agent}" => {
-            json!({ "threadId": "t", "runId": "r", "messages": [{ "role": "user", "id": "u", "content": "x" }],
-            "tools": [], "context": [], "forwardedProps": { "a": ["b"] } })
-        }
+        "post /api/agui/agents/{agent}" => json!({ "threadId": "t", "runId": "r", "messages": [], "state": ["x"] }),
         "post /api/runs/{run_id}/import" => json!({ "run": { "run_id": "x" } }),
         "post /api/runs/{run_id}/artifacts" | IMPORT_ARTIFACT => json!({ "any": "bytes" }),
         "put /api/threads/{thread_id}" => json!({ "metadata": { "a": "b" }, "ttl_s": 5 }),

@@ -13,7 +13,7 @@ import pytest
 from ag_ui.core import Event, RunAgentInput, RunFinishedEvent, UserMessage
 from pydantic import TypeAdapter
 
-from conftest import Server, _serving
+from conftest import Server, serving
 
 CONFIG = """
 [tools.files]
@@ -61,7 +61,7 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     folder = tmp_path_factory.mktemp("agents")
     for name, text in [("runreel.toml", CONFIG), ("speaker.toml", SPEAKER), ("asker.toml", ASKER)]:
         (folder / name).write_text(text)
-    yield from _serving("--config", str(folder / "runreel.toml"))
+    yield from serving("--config", str(folder / "runreel.toml"))
 
 
 def stream(server: Server, path: str, body: RunAgentInput | None = None) -> list[str]:

@@ -14,7 +14,7 @@ from ag_ui.core import Event
 from endpoints import WORDS, Endpoints, config
 from pydantic import TypeAdapter
 
-from conftest import Server, _serving
+from conftest import Server, serving
 
 PLACES = 20
 EVENTS: TypeAdapter[Any] = TypeAdapter(Event)
@@ -30,7 +30,7 @@ def endpoints() -> Iterator[Endpoints]:
 def proxy(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file: Path = tmp_path_factory.mktemp("config") / "runreel.toml"
     file.write_text(config(endpoints.url))
-    yield from _serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
+    yield from serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
 
 
 def given(thread: str, run: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:

@@ -12,7 +12,7 @@ import httpx
 import pytest
 from endpoints import WORDS, Endpoints, config
 
-from conftest import Server, _serving
+from conftest import Server, serving
 
 PLACES = 20
 
@@ -27,7 +27,7 @@ def endpoints() -> Iterator[Endpoints]:
 def proxy(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
     file: Path = tmp_path_factory.mktemp("config") / "runreel.toml"
     file.write_text(config(endpoints.url))
-    yield from _serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
+    yield from serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
 
 
 class Api:

@@ -13,7 +13,7 @@ import httpx2
 import openai
 import pytest
 
-from conftest import JwtServer, Server, _serving
+from conftest import JwtServer, Server, serving
 
 
 def client(url: str, key: str = "none") -> openai.OpenAI:
@@ -186,7 +186,7 @@ def test_the_pages_example_does_what_it_says(tmp_path: Path) -> None:
     page = Path(__file__).parent / "../../docs/protocols/openai-responses.md"
     example = page.read_text().split("<!-- runs -->\n```python\n")[1].split("\n```")[0]
     (tmp_path / "runreel.toml").write_text('[agents.parrot]\nmodel = "echo"\n')
-    for server in _serving("--config", str(tmp_path / "runreel.toml")):
+    for server in serving("--config", str(tmp_path / "runreel.toml")):
         environment = {**os.environ, "RUNREEL_URL": server.url}
         said = subprocess.run(
             [sys.executable, "-c", example], check=False, env=environment, capture_output=True, text=True

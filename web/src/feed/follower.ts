@@ -1,4 +1,11 @@
-import { EventStream, RunreelError, type Connection, type Order, type Received } from "@runreel/client";
+import {
+  EventStream,
+  RunreelError,
+  type Connection,
+  type Order,
+  type Received,
+  type StreamOptions,
+} from "@runreel/client";
 import { transport } from "../api/client";
 import { followVisibility } from "./visibility";
 
@@ -30,8 +37,7 @@ export function follow(options: FollowerOptions): { stream: EventStream; stop: (
     else requestAnimationFrame(commit);
   };
   const { order } = options;
-  const open: ConstructorParameters<typeof EventStream>[0]["open"] = (cursor, init) =>
-    transport.open(options.path(cursor), init);
+  const open: StreamOptions["open"] = (cursor, init) => transport.open(options.path(cursor), init);
   const stream = new EventStream({ open, order });
   const unsubscribe = stream.status.subscribe(() => options.changed(stream.status.getSnapshot()));
   const read = async () => {

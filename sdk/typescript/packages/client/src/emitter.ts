@@ -92,6 +92,7 @@ export class Span extends Scope {
     this.#end("completed", this.#family === "tool" ? { result } : result);
   }
 
+  /** The end, with what went wrong: an `Error`, a text, or anything. Only the first end counts. */
   fail(error: unknown): void {
     this.#end("failed", { error: described(error) });
   }

@@ -1,5 +1,6 @@
 import type { RunEvent } from "./events.js";
 
+/** What an event is to a stream: the next one, one that was handed on before, or one after events that are missing. */
 export type Taken = "new" | "seen" | "hole";
 
 /**

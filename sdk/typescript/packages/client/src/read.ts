@@ -6,6 +6,7 @@ export function fields(value: unknown): Fields {
   return typeof value === "object" && value !== null && !Array.isArray(value) ? (value as Fields) : {};
 }
 
+/** The value if it is a text, else null. */
 export function textOf(value: unknown): string | null {
   return typeof value === "string" ? value : null;
 }

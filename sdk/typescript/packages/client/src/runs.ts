@@ -57,6 +57,7 @@ export class Runs {
     return this.#send("PUT", `/api/runs/by-external-id/${segment(external_id)}`, run, signal);
   }
 
+  /** The run as it is now; 404 `not_found` when there is none, or it is another principal's. */
   get(run_id: string, signal?: AbortSignal): Promise<wire.Run> {
     return this.#transport.json(runPath(run_id), { signal });
   }
@@ -93,6 +94,7 @@ export class Runs {
     return this.#send("POST", `${runPath(run_id)}/events`, events, signal);
   }
 
+  /** Its spans and their sums. */
   timeline(run_id: string, signal?: AbortSignal): Promise<wire.Timeline> {
     return this.#transport.json(`${runPath(run_id)}/timeline`, { signal });
   }

@@ -4,7 +4,8 @@ export type OnFrame = (type: string, id: string | null, data: string) => void;
 /**
  * Reads `text/event-stream` by the WHATWG rules from chunks that are cut anywhere. `id` is that of the frame itself, since
  * a frame without one cannot be resumed from. A byte order mark is gone already: `TextDecoder` takes it. `onRetry` gets
- * what `retry:` asks for, milliseconds.
+ * what `retry:` asks for, milliseconds. A page would pay a kilobyte for the package that does this, with which the tests
+ * compare it.
  */
 export function sseParser(onFrame: OnFrame, onRetry: (retry_ms: number) => void): (chunk: string) => void {
   let rest = "";

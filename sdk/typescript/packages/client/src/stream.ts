@@ -5,6 +5,7 @@ import type { Order } from "./order.js";
 import { sseParser } from "./sse.js";
 import { Status } from "./status.js";
 
+/** What a stream is made of; `client.stream` and its like have them ready. */
 export interface StreamOptions {
   /** Asks the server; the cursor travels as `Last-Event-ID` and is null at the very beginning. */
   open: (cursor: string | null, init: RequestInit & { headers: Record<string, string> }) => Promise<Response>;

@@ -19,6 +19,7 @@ export interface SpanText {
   cut: boolean;
 }
 
+/** Characters of finished texts that are kept together, and of each that is shortened when there are more. */
 export const textLimits = { kept_chars_max: 8_000_000, preview_chars: 4_000 };
 
 /** The texts of one run. Durable ones in the log's order, then those that are open now. */
@@ -137,6 +138,7 @@ export function charCount(text: string): number {
   return count;
 }
 
+/** The first so many characters (code points) of a text. */
 export function firstChars(text: string, chars: number): string {
   let index = 0;
   for (let left = chars; left > 0 && index < text.length; left -= 1) index += isPairAt(text, index) ? 2 : 1;

@@ -13,6 +13,7 @@ export type TokenSource =
   | undefined
   | ((refused: string | null) => string | null | undefined | Promise<string | null | undefined>);
 
+/** Where the server is, and who asks. */
 export interface TransportOptions {
   /** The server's address without a path; "" is the page's own origin. */
   url: string;
@@ -21,7 +22,9 @@ export interface TransportOptions {
   fetch?: typeof fetch | undefined;
 }
 
+/** One request. */
 export interface CallOptions {
+  /** `GET` by default. */
   method?: string;
   query?: Query;
   /** Sent as JSON. */
@@ -30,6 +33,7 @@ export interface CallOptions {
   signal?: AbortSignal | undefined;
 }
 
+/** The path with these in its query; as it was when none is left. */
 export function withQuery(path: string, query: Query = {}): string {
   const search = new URLSearchParams();
   for (const [name, value] of Object.entries(query)) {
@@ -98,7 +102,7 @@ export class Transport {
     return response;
   }
 
-  /** The decoded JSON of a success. */
+  /** The decoded JSON of a success; otherwise as {@link call}. */
   async json<T>(path: string, options?: CallOptions): Promise<T> {
     return (await (await this.call(path, options)).json()) as T;
   }

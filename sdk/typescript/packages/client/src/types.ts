@@ -12,14 +12,19 @@ type Schemas = components["schemas"];
 export type Run = Schemas["Run"];
 /** `queued`, `running`, `waiting`, `interrupted`, or one of the terminal `completed`, `failed`, `cancelled`. */
 export type RunStatus = Schemas["Status"];
+/** What a run is among others: `agent`, `supervisor`, `worker`, or the server's own `router`. */
 export type Role = Schemas["Role"];
 /** A page of runs, newest first; `next_cursor` is null on the last one. */
 export type RunPage = Schemas["RunList"];
 /** A new run. Every member is optional. */
 export type CreateRun = Schemas["CreateRun"];
+/** The spans of a run and their sums, computed from the log when it is asked for. */
 export type Timeline = Schemas["RunTimeline"];
+/** A bar of the waterfall. Times are milliseconds since the start of the run. */
 export type TimelineSpan = Schemas["Span"];
+/** Sums over a run: milliseconds, counts by type, usage. */
 export type TimelineSummary = Schemas["Summary"];
+/** `running`, `completed` or `failed`. */
 export type SpanStatus = Schemas["SpanStatus"];
 /** What a person may say to an interrupt; the other decisions are the server's. */
 export type Decision = Exclude<Schemas["Decision"], "expired" | "cancelled">;
@@ -29,6 +34,7 @@ export type NewEvent = Schemas["EmitEvent"];
 export type EmitReply = Schemas["EmitReply"];
 /** A message of a thread. */
 export type ThreadMessage = Schemas["ThreadMessage"];
+/** A page of them, oldest first. */
 export type MessagePage = Schemas["MessageList"];
 /** An API token without its secret, and a new one with it. */
 export type Token = Schemas["Token"];

@@ -10,3 +10,7 @@ for (const [name, value] of Object.entries({
   IS_REACT_ACT_ENVIRONMENT: false,
 }))
   Object.defineProperty(globalThis, name, { value, configurable: true, writable: true });
+
+// React looks for the document when it is loaded. The time is for a busy machine; what is waited for comes at once.
+const { configure } = await import("@testing-library/react");
+configure({ asyncUtilTimeout: 20_000 });

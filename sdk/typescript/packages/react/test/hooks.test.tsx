@@ -129,7 +129,7 @@ test(
       await direct.runs.emit(run_id, [{ type: "tool.completed", span_id: `t${cut}` }, said(b, `b${cut}`)]);
       wire.heal();
       expected.push(a, `${a} completed`, b);
-      await waitFor(() => expect(rows()).toEqual(expected), { timeout: 5_000 });
+      await waitFor(() => expect(rows()).toEqual(expected));
     }
     await direct.runs.emit(run_id, [{ type: "run.completed" }]);
     await waitFor(() => expect(text()).toBe("Cut completed ended"));

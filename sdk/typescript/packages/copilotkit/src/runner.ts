@@ -20,6 +20,9 @@ export interface RunreelRunnerOptions {
   lease_ms?: number;
 }
 
+/** The server takes 64 KiB. */
+const input_bytes_max = 65_536;
+
 /** A heartbeat may be late twice. */
 const heartbeats = 3;
 
@@ -121,6 +124,7 @@ export class RunreelRunner extends AgentRunner {
       thread_id: threadId,
       agent: agent.agentId ?? "default",
       lease_ms: this.#lease_ms,
+      input: asInput(input),
     };
     const { run_id } = await this.#client.runs.create(created);
     const emitter = this.#client.attach(run_id);
@@ -231,6 +235,16 @@ export class RunreelRunner extends AgentRunner {
     const payload = await this.#client.request<Fields>(`/api/artifacts/${artifact.artifact_id}`);
     return { ...event, payload } as StreamEvent;
   }
+}
+
+/**
+ * The input that tells the readers of AG-UI that the run's ids are theirs. It is whole if it fits; what is new of its
+ * messages is in the log in any case.
+ */
+function asInput(input: Request<"run">["input"]): unknown {
+  const { threadId, runId } = input;
+  const bytes = Buffer.byteLength(JSON.stringify(input));
+  return bytes <= input_bytes_max ? input : { threadId, runId, messages: [] };
 }
 
 const isTerminal = (status: Run["status"]) => ["completed", "failed", "cancelled"].includes(status);

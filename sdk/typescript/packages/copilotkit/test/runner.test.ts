@@ -103,6 +103,25 @@ test("the log says what the agent said: the events of a connection are those of 
   expect(only("RUN_FINISHED")).toMatchObject({ threadId, result: { hits: 3 } });
 });
 
+test("a client of AG-UI that reads the run from the server has the same messages", async () => {
+  const agent = page();
+  await ask(agent, "work");
+  const { run } = await logged();
+  const joined = await client.transport.call(`/api/agui/runs/${run.external_id}`);
+  const events = [...(await joined.text()).matchAll(/^data: (.*)$/gm)].map(([, data]) => JSON.parse(data!));
+  const { messages } = events.find(({ type }) => type === "MESSAGES_SNAPSHOT");
+  const known = ({ id, role, content }: Message) => ({ id, role, content });
+  expect(messages.map(known)).toEqual(agent.messages.map(known));
+});
+
+test("an input that is too large for the run leaves its messages in the log", async () => {
+  const agent = page();
+  agent.setState({ note: "n".repeat(70_000) });
+  await ask(agent, "work");
+  expect((await logged()).run.input).toEqual({ threadId, runId: expect.any(String), messages: [] });
+  expect((await connected()).messages).toEqual(agent.messages);
+});
+
 test("a page that comes in the middle has the text so far and then the rest, from another runtime too", async () => {
   const first = page();
   const running = ask(first, "talk");

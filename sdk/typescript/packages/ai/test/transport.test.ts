@@ -126,19 +126,25 @@ test("an answer that breaks off after any of its frames goes on, each part once"
 
 test("an answer whose server is killed in the middle goes on when there is one again", async () => {
   const server = await Server.start();
-  const from = new Client({ url: server.url });
-  const chat = chatOf({ url: server.url });
-  const asking = chat.sendMessage({ text: "How many?" });
-  const { emit } = await runOf(from);
-  await emit(...script[0]!, token("m1", "I lo"));
-  await eventually(() => expect(answer(chat).at(-1)).toMatchObject({ text: "I lo" }));
-  await server.kill();
-  await server.up();
-  await emit(token("m1", "ok 🌍."), whole("m1", "I look 🌍."), ended);
-  await asking;
-  expect(answer(chat)).toEqual([{ type: "step-start" }, { type: "text", text: "I look 🌍.", state: "done" }]);
-  await server.stop();
-  await server.remove();
+  try {
+    const from = new Client({ url: server.url });
+    const chat = chatOf({ url: server.url });
+    const asking = chat.sendMessage({ text: "How many?" });
+    const { emit } = await runOf(from);
+    await emit(...script[0]!, token("m1", "I lo"));
+    await eventually(() => expect(answer(chat).at(-1)).toMatchObject({ text: "I lo" }));
+    await server.kill();
+    await server.up();
+    await emit(token("m1", "ok 🌍."), whole("m1", "I look 🌍."), ended);
+    await asking;
+    expect(answer(chat)).toEqual([
+      { type: "step-start" },
+      { type: "text", text: "I look 🌍.", state: "done" },
+    ]);
+    await server.stop();
+  } finally {
+    await server.remove();
+  }
 }, 120_000);
 
 test("stop leaves the run alone; cancel ends it, and the answer with it", async () => {

@@ -164,6 +164,26 @@ def test_a_response_is_cancelled_and_deleted(server: Server) -> None:
         ai.responses.retrieve(response.id)
 
 
+def test_a_response_that_is_cancelled_in_the_middle_of_a_text_keeps_what_was_written(server: Server) -> None:
+    ai = client(server.url)
+    response = ai.responses.create(model="helper", input="hi", background=True)
+    producer = Producer(server.url, run_of(response))
+    producer.emit(*begun())
+    seen: list[Any] = []
+    for event in ai.responses.retrieve(response.id, stream=True):
+        seen.append(event)
+        if event.type == "response.in_progress":
+            producer.emit(*list(pieces("m1", FIRST))[:1])
+        if event.type == "response.output_text.delta":
+            ai.responses.cancel(response.id)
+    numbers = [event.sequence_number for event in seen]
+    assert numbers == sorted(set(numbers))
+    assert [event.type for event in seen[-2:]] == ["response.output_item.done", "response.incomplete"]
+    assert seen[-2].item.status == "incomplete"
+    assert text_of(seen) == seen[-2].item.content[0].text == FIRST[0]
+    assert seen[-1].response.status == "cancelled"
+
+
 def test_a_run_that_fails_is_a_response_that_failed(server: Server) -> None:
     ai = client(server.url)
     response = ai.responses.create(model="helper", input="hi", background=True)

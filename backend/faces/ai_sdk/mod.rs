@@ -8,9 +8,13 @@
 
 pub mod request;
 
-use std::collections::{BTreeMap, HashSet};
+use std::{
+    borrow::Cow,
+    collections::{BTreeMap, HashSet},
+};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
@@ -98,7 +102,7 @@ impl AiSdk {
             }
             Part::Delta(text, delta) => {
                 if let Some(again) = self.texts.get(&text.span) {
-                    out.push(json!({"type": kinds(text).1, "id": id_of(text, *again), "delta": delta}));
+                    out.push(TextDelta { kind: kinds(text).1, id: id_of(text, *again), delta });
                 }
             }
             // There is no word for it: the text that was sent ends, and another begins.
@@ -108,7 +112,7 @@ impl AiSdk {
                     out.push(json!({"type": end, "id": id_of(text, *again)}));
                     *again = true;
                     out.push(json!({"type": start, "id": id_of(text, true)}));
-                    out.push(json!({"type": delta, "id": id_of(text, true), "delta": whole}));
+                    out.push(TextDelta { kind: delta, id: id_of(text, true), delta: whole });
                 }
             }
             Part::Closed(text, _) => {
@@ -248,19 +252,41 @@ impl AiSdk {
         if self.is_last {
             let metadata = json!({"status": status});
             out.push(json!({"type": "finish", "finishReason": reason, "messageMetadata": metadata}));
-            out.push(Value::from(DONE));
+            out.done();
         }
     }
 }
 
-/// The chunks that are said of a part: they are written together.
-pub type Chunks = Vec<Value>;
+/// The chunks that are said of a part, as they are written.
+#[derive(Debug, Default)]
+pub struct Chunks(String);
+
+impl Chunks {
+    fn push(&mut self, chunk: impl Serialize) {
+        // A chunk is made of what was JSON before.
+        let json = serde_json::to_string(&chunk).unwrap_or_default();
+        self.0.extend(["data: ", &json, "\n\n"]);
+    }
+
+    fn done(&mut self) {
+        self.0.extend(["data: ", DONE, "\n\n"]);
+    }
+}
+
+/// Most of what is said.
+#[derive(Serialize)]
+struct TextDelta<'a> {
+    #[serde(rename = "type")]
+    kind: &'static str,
+    id: Cow<'a, str>,
+    delta: &'a str,
+}
 
 impl Dialect for AiSdk {
     type Said = Chunks;
 
     fn say(&mut self, part: &Part<'_>, out: &mut Vec<Chunks>) {
-        let mut chunks = Chunks::new();
+        let mut chunks = Chunks::default();
         match part {
             Part::Event(event) => self.event(event, &mut chunks),
             Part::CaughtUp => {
@@ -274,18 +300,13 @@ impl Dialect for AiSdk {
             Part::Gap | Part::Ended(_) => {}
             text => self.text(text, &mut chunks),
         }
-        if !chunks.is_empty() {
+        if !chunks.0.is_empty() {
             out.push(chunks);
         }
     }
 
     fn write(&mut self, chunk: &mut BytesMut, said: Chunks, _: Option<&Position>) {
-        for value in said {
-            match value.as_str() {
-                Some(text) => chunk.put_slice(format!("data: {text}\n\n").as_bytes()),
-                None => chunk.put_slice(format!("data: {value}\n\n").as_bytes()),
-            }
-        }
+        chunk.put_slice(said.0.as_bytes());
     }
 
     fn is_over(&self) -> bool {
@@ -305,8 +326,8 @@ fn kinds(text: &Text) -> (&'static str, &'static str, &'static str) {
     }
 }
 
-fn id_of(text: &Text, is_again: bool) -> String {
-    if is_again { format!("{}~", text.span) } else { text.span.to_string() }
+fn id_of(text: &Text, is_again: bool) -> Cow<'_, str> {
+    if is_again { Cow::Owned(format!("{}~", text.span)) } else { Cow::Borrowed(text.span.as_str()) }
 }
 
 /// What went wrong, in words.

@@ -11,9 +11,10 @@ mod output;
 pub mod request;
 pub mod whole;
 
-use std::collections::BTreeMap;
+use std::{borrow::Cow, collections::BTreeMap};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use self::output::Output;
@@ -59,8 +60,25 @@ struct Usage {
     any: bool,
 }
 
-/// An event without its number.
-pub type Said = Map<String, Value>;
+/// An event without its number: its type, and the JSON of its members.
+#[derive(Debug)]
+pub struct Said {
+    event_type: Cow<'static, str>,
+    json: String,
+}
+
+/// Most of what is said.
+#[derive(Serialize)]
+struct TextDelta<'a> {
+    #[serde(rename = "type")]
+    event_type: &'static str,
+    item_id: String,
+    output_index: usize,
+    content_index: usize,
+    delta: &'a str,
+    #[serde(skip_serializing_if = "Option::is_none")]
+    logprobs: Option<[u8; 0]>,
+}
 
 impl Responses {
     /// For the response with these members: `id`, `created_at`, `model` and what else the request determined.
@@ -97,7 +115,7 @@ impl Responses {
     }
 
     fn about(&self, event_type: &str, out: &mut Vec<Said>) {
-        out.push(said(json!({"type": event_type, "response": self.response()})));
+        out.push(said(&json!({"type": event_type, "response": self.response()})));
     }
 
     fn text_begins(&mut self, text: &Text, out: &mut Vec<Said>) {
@@ -116,7 +134,7 @@ impl Responses {
             ),
         };
         let index = self.output.add(item, out);
-        out.push(said(json!({"type": "response.content_part.added", "item_id": id, "output_index": index,
+        out.push(said(&json!({"type": "response.content_part.added", "item_id": id, "output_index": index,
             "content_index": 0, "part": part})));
         self.texts.insert(text.span.clone(), Begun { index, so_far: String::new() });
     }
@@ -124,22 +142,24 @@ impl Responses {
     fn text_goes_on(&mut self, text: &Text, delta: &str, out: &mut Vec<Said>) {
         let Some(begun) = self.texts.get_mut(&text.span) else { return };
         begun.so_far.push_str(delta);
-        let mut event = said(json!({"type": format!("{}.delta", kind(text)), "item_id": id_of(text),
-            "output_index": begun.index, "content_index": 0, "delta": delta}));
-        if text.kind == Kind::Message {
-            event.insert("logprobs".to_owned(), json!([]));
-        }
-        out.push(event);
+        let (event_type, logprobs) = match text.kind {
+            Kind::Message => ("response.output_text.delta", Some([])),
+            Kind::Reasoning => ("response.reasoning_text.delta", None),
+        };
+        let (item_id, output_index) = (id_of(text), begun.index);
+        let event = TextDelta { event_type, item_id, output_index, content_index: 0, delta, logprobs };
+        let json = serde_json::to_string(&event).unwrap_or_default();
+        out.push(Said { event_type: Cow::Borrowed(event_type), json });
     }
 
     fn text_ends(&mut self, text: &Text, whole: Option<String>, status: &str, out: &mut Vec<Said>) {
         let Some(Begun { index, so_far }) = self.texts.remove(&text.span) else { return };
         let (whole, id) = (whole.unwrap_or(so_far), id_of(text));
-        let mut done = said(json!({"type": format!("{}.done", kind(text)), "item_id": id, "output_index": index,
-            "content_index": 0, "text": whole}));
+        let mut done = json!({"type": format!("{}.done", kind(text)), "item_id": id, "output_index": index,
+            "content_index": 0, "text": whole});
         let (part, item) = match text.kind {
             Kind::Message => {
-                done.insert("logprobs".to_owned(), json!([]));
+                done["logprobs"] = json!([]);
                 let part = output_text(&whole);
                 let item = json!({"id": id, "type": "message", "role": "assistant", "status": status,
                     "content": [part]});
@@ -151,8 +171,8 @@ impl Responses {
                 (part, item)
             }
         };
-        out.push(done);
-        out.push(said(json!({"type": "response.content_part.done", "item_id": id, "output_index": index,
+        out.push(said(&done));
+        out.push(said(&json!({"type": "response.content_part.done", "item_id": id, "output_index": index,
             "content_index": 0, "part": part})));
         self.output.done(index, item, out);
     }
@@ -208,9 +228,9 @@ impl Responses {
                 "status": status})
         };
         let index = self.output.add(item("in_progress", ""), out);
-        out.push(said(json!({"type": "response.function_call_arguments.delta", "item_id": item_id,
+        out.push(said(&json!({"type": "response.function_call_arguments.delta", "item_id": item_id,
             "output_index": index, "delta": args})));
-        out.push(said(json!({"type": "response.function_call_arguments.done", "item_id": item_id, "name": name,
+        out.push(said(&json!({"type": "response.function_call_arguments.done", "item_id": item_id, "name": name,
             "output_index": index, "arguments": args})));
         self.output.done(index, item("completed", args), out);
     }
@@ -222,8 +242,8 @@ impl Responses {
             "arguments": args, "status": "in_progress", "output": null, "error": null,
             "approval_request_id": self.approvals.remove(id)});
         let index = self.output.add(item, out);
-        out.push(said(json!({"type": "response.mcp_call.in_progress", "item_id": item_id, "output_index": index})));
-        out.push(said(json!({"type": "response.mcp_call_arguments.done", "item_id": item_id, "output_index": index,
+        out.push(said(&json!({"type": "response.mcp_call.in_progress", "item_id": item_id, "output_index": index})));
+        out.push(said(&json!({"type": "response.mcp_call_arguments.done", "item_id": item_id, "output_index": index,
             "arguments": args})));
         self.calls.insert(id.to_owned(), index);
     }
@@ -243,7 +263,7 @@ impl Responses {
                     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": error}]});
             }
         }
-        out.push(said(json!({"type": format!("response.mcp_call.{word}"), "item_id": format!("mcp_{id}"),
+        out.push(said(&json!({"type": format!("response.mcp_call.{word}"), "item_id": format!("mcp_{id}"),
             "output_index": index})));
         self.output.done(index, item, out);
     }
@@ -304,13 +324,14 @@ impl Dialect for Responses {
         }
     }
 
-    fn write(&mut self, chunk: &mut BytesMut, mut said: Said, at: Option<&Position>) {
+    fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
         let Some(number) = at.and_then(Position::number) else { return };
-        said.insert("sequence_number".to_owned(), json!(number));
-        let event_type = said.get("type").and_then(Value::as_str).unwrap_or_default();
-        chunk.put_slice(format!("event: {event_type}\ndata: ").as_bytes());
-        chunk.put_slice(Value::Object(said).to_string().as_bytes());
-        chunk.put_slice(b"\n\n");
+        let Said { event_type, json } = said;
+        let members = json.strip_suffix('}').unwrap_or_default();
+        for text in ["event: ", &event_type, "\ndata: ", members, ",\"sequence_number\":"] {
+            chunk.put_slice(text.as_bytes());
+        }
+        chunk.put_slice(format!("{number}}}\n\n").as_bytes());
     }
 
     fn opening(&self) -> Bytes {
@@ -318,12 +339,10 @@ impl Dialect for Responses {
     }
 }
 
-/// The members of an event.
-fn said(event: Value) -> Said {
-    match event {
-        Value::Object(members) => members,
-        _ => Map::new(),
-    }
+/// An event, which is an object with a type and other members.
+fn said(event: &Value) -> Said {
+    let event_type = event["type"].as_str().unwrap_or_default().to_owned();
+    Said { event_type: Cow::Owned(event_type), json: event.to_string() }
 }
 
 fn kind(text: &Text) -> &'static str {

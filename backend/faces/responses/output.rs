@@ -31,7 +31,7 @@ impl Output {
     /// Begins an item; returns its index.
     pub(super) fn add(&mut self, item: Value, out: &mut Vec<Said>) -> usize {
         let index = self.items.len();
-        out.push(said(json!({"type": "response.output_item.added", "output_index": index, "item": item})));
+        out.push(said(&json!({"type": "response.output_item.added", "output_index": index, "item": item})));
         self.items.push(None);
         self.keep(index, item);
         index
@@ -39,7 +39,7 @@ impl Output {
 
     /// Ends an item.
     pub(super) fn done(&mut self, index: usize, item: Value, out: &mut Vec<Said>) {
-        out.push(said(json!({"type": "response.output_item.done", "output_index": index, "item": item})));
+        out.push(said(&json!({"type": "response.output_item.done", "output_index": index, "item": item})));
         self.keep(index, item);
     }
 

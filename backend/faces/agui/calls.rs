@@ -36,7 +36,7 @@ impl AgUi {
         }
         let id = self.id(call);
         let parent = self.parents.get(call).or(parent).map(|span| self.id(span.as_str()));
-        let parent = parent.filter(|parent| self.has_own_ids || self.history.has(parent));
+        let parent = parent.filter(|parent| self.history.has_own_ids() || self.history.has(parent));
         let args = args.map_or_else(|| "{}".to_owned(), plain);
         let mut start = json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name});
         if let Some(parent) = &parent {

@@ -44,6 +44,7 @@ pub(super) struct History {
     /// The last snapshot of the state and the deltas since; other events that tell what is, by the entity they are of.
     state: Vec<Value>,
     activities: Vec<Value>,
+    has_own_ids: bool,
 }
 
 /// A message of the snapshot.
@@ -77,12 +78,18 @@ impl History {
             brought: Vec::new(),
             state: Vec::new(),
             activities: Vec::new(),
+            has_own_ids: false,
         }
     }
 
-    /// Reads the run's creation. True if its input is a whole `RunAgentInput`: then its agent's ids are those of the
-    /// client's conversation. An input with `messages` alone brings what is new.
-    pub(super) fn begin(&mut self, run: RunId, created: &Json) -> bool {
+    /// Whether the agent's ids are unique in its thread; otherwise the run's id stands before them.
+    pub(super) fn has_own_ids(&self) -> bool {
+        self.has_own_ids
+    }
+
+    /// Reads the run's creation. If its input is a whole `RunAgentInput`, its agent's ids are those of the client's
+    /// conversation. An input with `messages` alone brings what is new.
+    pub(super) fn begin(&mut self, run: RunId, created: &Json) {
         let input = created.raw_member("input");
         let member = |name: &str| input.as_ref().and_then(|input| input.member::<Value>(name));
         let is_whole = member("messages").is_some() && member("runId").is_some();
@@ -99,7 +106,7 @@ impl History {
             self.brought.push((message["role"].clone(), text_of(&message["content"])));
             self.push(message);
         }
-        is_whole
+        self.has_own_ids = is_whole;
     }
 
     fn push(&mut self, message: Value) {

@@ -124,7 +124,7 @@ fn answer(Entry { interrupt_id, status, payload }: Entry) -> Option<Answer> {
 mod tests {
     use super::*;
 
-    fn input(members: Value) -> Result<Input, InvalidInput> {
+    fn input(members: &Value) -> Result<Input, InvalidInput> {
         let mut whole = json!({"threadId": "t", "runId": "r", "messages": []});
         for (name, value) in members.as_object().unwrap() {
             whole[name] = value.clone();
@@ -139,7 +139,7 @@ mod tests {
             {"id": "3", "role": "tool", "content": "c", "toolCallId": "0198c0de-0000-7000-8000-000000000001/s1.tools.0"},
             {"id": "4", "role": "user", "content": "d"}, {"id": "5", "role": "tool", "content": "e", "toolCallId": "a/b"},
         ]);
-        let input = input(json!({"messages": messages, "tools": [{"name": "x"}], "state": null})).unwrap();
+        let input = input(&json!({"messages": messages, "tools": [{"name": "x"}], "state": null})).unwrap();
         let news: Value = serde_json::from_str(input.news().as_str()).unwrap();
         assert_eq!(news["messages"][0]["toolCallId"], "s1.tools.0");
         assert_eq!((&news["messages"][1]["id"], &news["messages"][2]["toolCallId"]), (&json!("4"), &json!("a/b")));
@@ -151,7 +151,7 @@ mod tests {
     fn an_answer_decides_or_is_the_value() {
         let decided = |payload: Value| {
             let entry = json!({"interruptId": "i", "status": "resolved", "payload": payload});
-            let answer = input(json!({"resume": [entry]})).unwrap().answers.remove(0);
+            let answer = input(&json!({"resume": [entry]})).unwrap().answers.remove(0);
             (answer.decision, answer.value.map_or(Value::Null, |value| serde_json::from_str(value.as_str()).unwrap()))
         };
         assert_eq!(decided(json!({"approved": true})), (Decision::Approve, Value::Null));
@@ -159,7 +159,7 @@ mod tests {
         let edited = json!({"approved": true, "editedArgs": {"a": 1}});
         assert_eq!(decided(edited.clone()), (Decision::Approve, edited));
         assert_eq!(decided(json!("blue")), (Decision::Respond, json!("blue")));
-        let cancelled = input(json!({"resume": [{"interruptId": "i", "status": "cancelled"}]})).unwrap();
+        let cancelled = input(&json!({"resume": [{"interruptId": "i", "status": "cancelled"}]})).unwrap();
         assert_eq!(cancelled.answers[0].decision, Decision::Reject);
     }
 
@@ -172,7 +172,7 @@ mod tests {
             (json!({"resume": [{"interruptId": "i", "status": "maybe"}]}), "resume"),
             (json!({"resume": vec![json!({"interruptId": "i", "status": "cancelled"}); 65]}), "resume"),
         ] {
-            assert_eq!(input(members).unwrap_err().field, field);
+            assert_eq!(input(&members).unwrap_err().field, field);
         }
     }
 }

@@ -62,14 +62,18 @@ pub struct Names {
     pub run: RunId,
 }
 
+/// How a reader comes to the run.
+struct Reader {
+    /// `RUN_STARTED` is the first thing that it is told.
+    announces: bool,
+    /// It has nothing of the run.
+    is_joining: bool,
+}
+
 /// How a run's conversation is said in AG-UI.
 pub struct AgUi {
     names: Names,
-    /// Whether the agent's ids are unique in its thread; otherwise the run's id stands before them.
-    has_own_ids: bool,
-    /// Whether `RUN_STARTED` is the first thing said.
-    announces: bool,
-    is_joining: bool,
+    reader: Reader,
     is_over: bool,
     history: History,
     /// Open steps by name: how many have it.
@@ -92,9 +96,7 @@ impl AgUi {
     pub fn beginning(names: Names, earlier: Earlier) -> Self {
         Self {
             names,
-            has_own_ids: false,
-            announces: true,
-            is_joining: false,
+            reader: Reader { announces: true, is_joining: false },
             is_over: false,
             history: History::new(earlier),
             steps: BTreeMap::new(),
@@ -110,17 +112,19 @@ impl AgUi {
 
     /// For a reader that joins in the middle and has nothing of the run.
     pub fn joining(names: Names, earlier: Earlier) -> Self {
-        Self { is_joining: true, ..Self::beginning(names, earlier) }
+        let reader = Reader { announces: true, is_joining: true };
+        Self { reader, ..Self::beginning(names, earlier) }
     }
 
     /// For a reader that was cut off.
     pub fn resuming(names: Names, earlier: Earlier) -> Self {
-        Self { announces: false, ..Self::beginning(names, earlier) }
+        let reader = Reader { announces: false, is_joining: false };
+        Self { reader, ..Self::beginning(names, earlier) }
     }
 
     /// Whether the reader joins.
     pub fn is_joining(&self) -> bool {
-        self.is_joining
+        self.reader.is_joining
     }
 
     fn started(&self) -> Value {
@@ -135,7 +139,7 @@ impl AgUi {
 
     /// An id of the run as its client knows it.
     fn id(&self, id: &str) -> String {
-        if self.has_own_ids { id.to_owned() } else { format!("{}/{id}", self.names.run) }
+        if self.history.has_own_ids() { id.to_owned() } else { format!("{}/{id}", self.names.run) }
     }
 
     fn text(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
@@ -191,11 +195,11 @@ impl AgUi {
 
     fn event(&mut self, event: &Event, out: &mut Vec<Said>) {
         match &event.what {
-            What::RunCreated => self.has_own_ids = self.history.begin(self.names.run, &event.payload),
+            What::RunCreated => self.history.begin(self.names.run, &event.payload),
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
                     // The first reader after an answer was told so before anything else.
-                    let is_told = std::mem::take(&mut self.announces);
+                    let is_told = std::mem::take(&mut self.reader.announces);
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
                     out.extend(self.open_steps("STEP_STARTED"));
@@ -279,7 +283,7 @@ impl AgUi {
         }
         let is_error = finish["type"] == "RUN_ERROR";
         let finish = Said::last(&finish);
-        if self.is_joining {
+        if self.reader.is_joining {
             self.finish = Some(finish);
         } else {
             out.extend(self.open_steps("STEP_FINISHED").filter(|_| !is_error));
@@ -347,7 +351,7 @@ impl Dialect for AgUi {
         match part {
             Part::Event(event) => self.event(event, out),
             Part::CaughtUp => {
-                if std::mem::take(&mut self.is_joining) {
+                if std::mem::take(&mut self.reader.is_joining) {
                     self.prelude(out);
                 }
             }
@@ -372,7 +376,7 @@ impl Dialect for AgUi {
 
     fn opening(&self) -> Bytes {
         let mut opening = BytesMut::from(&*sse::opening());
-        if self.announces {
+        if self.reader.announces {
             opening.put_slice(format!("data: {}\n\n", self.started()).as_bytes());
         }
         opening.freeze()

@@ -45,6 +45,8 @@ async fn follow(server: &Server, peer: &mut Peer, chat: &str, cut: Option<usize>
                 let state = peer.order(json!({"do": "rest"})).await;
                 assert_eq!((&state["status"], &state["error"]), (&json!("error"), &json!("network error")), "{state}");
                 peer.order(json!({"do": "resume"})).await;
+                // It is back before the run goes on, and so before its end.
+                peer.order(json!({"do": "chunks", "count": cut + 1})).await;
             }
         } else if cut.is_none() {
             peer.order(json!({"do": "chunks", "count": chunks})).await;
@@ -136,6 +138,8 @@ async fn a_tool_of_the_client_goes_there_and_back_and_the_message_is_one_whereve
     let state = peer.order(json!({"do": "rest"})).await;
     assert_eq!(state["error"], "network error", "{state}");
     peer.order(json!({"do": "resume"})).await;
+    let back = state["chunks"].as_array().unwrap().len() + 1;
+    peer.order(json!({"do": "chunks", "count": back})).await;
     server.emit(&second, json!([spoken("m2", "message", &["It ", "is sunny."])[1]])).await;
     server.emit(&second, json!([spoken("m2", "message", &["It ", "is sunny."])[2]])).await;
     server.emit(&second, json!([{"type": "run.completed", "payload": {"output": "sunny"}}])).await;

@@ -216,22 +216,13 @@ impl Driver<'_> {
         let filter = encoded(&json!({ "a": self.secret }).to_string());
         self.send(self.request(method, &format!("{right}?filter={filter}"), body)).await;
         let every = encoded_throughout(self.secret);
-        for place in [
-            "{run_id}",
-            "{thread_id}",
-            "{checkpoint_id}",
-            "{channel}",
-            "{session_id}",
-            "{user_id}",
-            "{agent}",
-            "{chat_id}",
-            "{response_id}",
-        ] {
-            if !path.contains(place) {
+        let chosen = "run_id thread_id checkpoint_id channel session_id user_id agent chat_id response_id";
+        for place in chosen.split(' ').map(|name| format!("{{{name}}}")) {
+            if !path.contains(&place) {
                 continue;
             }
             for held in [&secret, &every, &format!("x{secret}"), &format!("{secret}.y")] {
-                let path = path.replacen(place, held, 1);
+                let path = path.replacen(&place, held, 1);
                 let path = self.filled(&path, run).await;
                 let reply = self.send(self.request(method, &path, body)).await;
                 refused(&reply, right, 400, "token_in_url");

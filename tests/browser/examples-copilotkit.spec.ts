@@ -36,9 +36,11 @@ test("CopilotKit's chat goes on through a reload, and its thread through a runti
     await expect(question).toBeVisible();
     await expect(answer).toBeVisible();
     await expect(answer).toHaveText(whole);
-    const runs = await fetch(`${server.url}/api/runs?agent=guide`);
-    const statuses = ((await runs.json()) as { runs: { status: string }[] }).runs.map(({ status }) => status);
-    expect(statuses).toEqual(["completed"]);
+    const statuses = async () => {
+      const runs = await fetch(`${server.url}/api/runs?agent=guide`);
+      return ((await runs.json()) as { runs: { status: string }[] }).runs.map(({ status }) => status);
+    };
+    await expect.poll(statuses).toEqual(["completed"]);
     await runtime.stop();
     runtime = await Program.start(words, "copilotkit", page_url, env);
     await page.reload();

@@ -44,7 +44,7 @@ test:
     wait "$beside"
     lane unit integration
     # Each waits for its servers more than it works.
-    lane sdk typescript browser & beside=$!
+    lane sdk typescript browser examples & beside=$!
     lane chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"
@@ -205,6 +205,16 @@ web-test: web
 browser: postgres chromium playwright node-packages web build
     cd sdk/typescript && npm run -s build
     cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test
+
+# The examples, started as their READMEs say and driven in Chromium, against the real server.
+examples: postgres chromium playwright node-packages python web build
+    cd sdk/typescript && npm run -s build
+    for page in ai-sdk copilotkit langgraph-react/page; do ( \
+        cd "examples/$page"; \
+        if [ ! -e node_modules/.package-lock.json ] || [ package-lock.json -nt node_modules/.package-lock.json ]; then \
+            npm ci --no-audit --no-fund; fi; \
+        npm run -s build ); done
+    cd tests/browser && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm run -s examples
 
 # Write `.sqlx` anew: after a query or a migration changed.
 sqlx: postgres web

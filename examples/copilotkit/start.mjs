@@ -9,7 +9,7 @@ import { build } from "vite";
 import { Guide } from "./agent.mjs";
 
 const dist = join(import.meta.dirname, "dist");
-await access(dist).catch(() => build({ logLevel: "warn" }));
+await access(dist).catch(() => build({ logLevel: "error" }));
 
 const runner = new RunreelRunner();
 const runtime = new CopilotRuntime({ agents: { guide: new Guide({ agentId: "guide" }) }, runner });

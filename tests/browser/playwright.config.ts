@@ -3,6 +3,8 @@ import { defineConfig } from "@playwright/test";
 export default defineConfig({
   testDir: ".",
   testMatch: "*.spec.ts",
+  // They need packages of their own: `npm run examples`.
+  testIgnore: "examples*.spec.ts",
   // Each test has a server and a database of its own; a machine with two cores carries one at a time.
   workers: 1,
   retries: 0,

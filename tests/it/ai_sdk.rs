@@ -48,7 +48,7 @@ pub fn parts(state: &Value) -> Vec<Value> {
 #[tokio::test]
 async fn what_a_run_does_is_read_as_one_message() {
     let server = Server::start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&server, "helper", json!({"id": "c1"})).await;
     peer.order(json!({"do": "send", "text": "What is the weather?"})).await;
     let run = run_of(&server, "c1").await;
@@ -117,7 +117,7 @@ async fn what_a_run_does_is_read_as_one_message() {
 #[tokio::test]
 async fn a_run_that_fails_or_is_cancelled_ends_the_message_as_the_sdk_says_it() {
     let server = Server::start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&server, "helper", json!({"id": "fails"})).await;
     peer.order(json!({"do": "send", "text": "go"})).await;
     let run = run_of(&server, "fails").await;
@@ -139,7 +139,7 @@ async fn a_run_that_fails_or_is_cancelled_ends_the_message_as_the_sdk_says_it() 
 async fn another_principals_chat_is_as_if_it_were_not_there() {
     let server = setup().jwt().start().await;
     let (alice, bob) = (server.as_subject("alice"), server.as_subject("bob"));
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&alice, "helper", json!({"id": "c1"})).await;
     peer.order(json!({"do": "send", "text": "mine"})).await;
     let run = run_of(&alice, "c1").await;

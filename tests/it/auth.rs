@@ -68,6 +68,11 @@ fn protocol_rows() -> Vec<Row> {
             row("post", "/v1/responses", [200, 200, 403, 403, 401]),
             json!({ "model": "helper", "input": "hello", "background": true }),
         ),
+        body(
+            row("post", "/api/agui/agents/{agent}", [200, 200, 403, 403, 401]),
+            json!({ "threadId": "t", "runId": "r", "messages": [] }),
+        ),
+        row("get", "/api/agui/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/v1/responses/{response_id}", [200, 404, 200, 200, 401]),
         row("delete", "/v1/responses/{response_id}", [409, 404, 403, 403, 401]),
         row("post", "/v1/responses/{response_id}/cancel", [200, 404, 200, 403, 401]),
@@ -136,11 +141,6 @@ fn rows() -> Vec<Row> {
         row("post", "/api/runs/{run_id}/tokens", [201, 404, 403, 403, 401]),
         row("post", "/api/threads/{thread_id}/tokens", [201, 201, 403, 403, 401]),
         row("get", "/api/stream/runs/{run_id}", [200, 404, 200, 200, 401]),
-        body(
-            row("post", "/api/agui/agents/{agent}", [200, 200, 403, 403, 401]),
-            json!({ "threadId": "t", "runId": "r", "messages": [] }),
-        ),
-        row("get", "/api/agui/runs/{run_id}", [200, 404, 200, 200, 401]),
         row("get", "/api/stream/runs", [200, 200, 403, 200, 401]),
         row("get", "/api/stream/threads/{thread_id}", [200, 200, 403, 200, 401]),
         // Without an upgrade whoever may connect is told so.

@@ -1,4 +1,4 @@
-//! OpenAI Responses over raw HTTP: numbers, errors, owners. The official client is in `tests/sdk/test_responses.py`.
+//! `OpenAI` Responses over raw HTTP: numbers, errors, owners. The official client is in `tests/sdk/test_responses.py`.
 
 use serde_json::{Value, json};
 
@@ -31,7 +31,7 @@ fn run_of(response: &Value) -> String {
     response["id"].as_str().unwrap().strip_prefix("resp_").unwrap().to_owned()
 }
 
-/// An error in OpenAI's form.
+/// An error in `OpenAI`'s form.
 #[track_caller]
 fn refused(reply: &Reply, status: u16, code: &str) -> Value {
     assert_eq!(

@@ -25,7 +25,7 @@ const SCRIPT: &str = r#"
 #[tokio::test]
 async fn the_sdks_final_message_is_what_the_log_says() {
     let server = setup().config("[agents.parrot]\nmodel = \"echo\"\n").start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&server, "parrot", json!({"id": "c"})).await;
     let state = peer.order(json!({"do": "read", "text": "Polly wants — a crâcker 🦜"})).await;
     let run = run_of(&server, "c").await;
@@ -48,7 +48,7 @@ fn asked(state: &Value) -> Vec<String> {
 #[tokio::test]
 async fn calls_are_made_or_not_as_the_person_in_the_chat_decides_and_the_message_goes_on() {
     let server = with(CONFIG, &[("admin.toml", SCRIPT)]).start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&server, "admin", json!({"id": "c", "auto": true})).await;
     peer.order(json!({"do": "send", "text": "do it"})).await;
     let state = peer.order(json!({"do": "rest"})).await;
@@ -88,7 +88,7 @@ async fn calls_are_made_or_not_as_the_person_in_the_chat_decides_and_the_message
 #[tokio::test]
 async fn whoever_writes_instead_of_answering_gets_an_answer_to_that() {
     let server = with(CONFIG, &[("admin.toml", SCRIPT)]).start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&server, "admin", json!({"id": "c"})).await;
     peer.order(json!({"do": "send", "text": "do it"})).await;
     let state = peer.order(json!({"do": "rest"})).await;

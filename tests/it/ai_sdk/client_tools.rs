@@ -22,7 +22,7 @@ fn guide() -> Setup {
 #[tokio::test]
 async fn the_ai_sdk_makes_the_call_of_an_agent_and_the_same_message_goes_on_with_its_result() {
     let server = guide().start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     let tools = json!([{"name": "locate", "description": "where the user is", "parameters": {"type": "object"}}]);
     peer.open(&server, "guide", json!({"id": "c", "auto": true, "tools": tools})).await;
     peer.order(json!({"do": "send", "text": "where am I?"})).await;

@@ -18,7 +18,7 @@ pub struct Peer {
 }
 
 impl Peer {
-    pub async fn start() -> Self {
+    pub fn start() -> Self {
         let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/peers");
         assert!(folder.join("node_modules/ai").exists(), "the AI SDK is not installed: run ./just peers");
         let mut node = Command::new("node");

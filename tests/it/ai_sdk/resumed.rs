@@ -67,7 +67,7 @@ async fn follow(server: &Server, peer: &mut Peer, chat: &str, cut: Option<usize>
 #[tokio::test]
 async fn a_chat_that_is_cut_anywhere_has_the_same_message_when_it_has_come_back() {
     let server = Server::start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     let whole = follow(&server, &mut peer, "whole", None).await;
     let texts: Vec<_> = whole.iter().filter_map(|part| part["text"].as_str()).collect();
     assert_eq!(texts, ["Rome or Paris?", "Let me loök 😀.", "It is sunny in Rome."]);
@@ -81,7 +81,7 @@ async fn a_chat_that_is_cut_anywhere_has_the_same_message_when_it_has_come_back(
 async fn a_server_that_stops_says_so_and_the_chat_comes_back_to_the_next() {
     let first = Server::start().await;
     let second = setup().on(&first.db).start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     peer.open(&first, "helper", json!({"id": "c"})).await;
     peer.order(json!({"do": "send", "text": "go"})).await;
     let run = run_of(&first, "c").await;
@@ -105,7 +105,7 @@ async fn a_server_that_stops_says_so_and_the_chat_comes_back_to_the_next() {
 #[tokio::test]
 async fn a_tool_of_the_client_goes_there_and_back_and_the_message_is_one_wherever_it_is_cut() {
     let server = Server::start().await;
-    let mut peer = Peer::start().await;
+    let mut peer = Peer::start();
     let tools = json!({"locate": {"description": "where the user is", "parameters": {"type": "object"}}});
     peer.open(&server, "helper", json!({"id": "c", "auto": true, "tools": tools})).await;
     peer.order(json!({"do": "send", "text": "weather here?"})).await;

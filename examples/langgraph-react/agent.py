@@ -57,10 +57,10 @@ graph = (
 )
 
 
-def travel(run_id: str, question: str) -> None:
-    """One run: to the question, which the run waits for as long as it takes, and on to the end."""
+def travel(run_id: str, thread_id: str, question: str) -> None:
+    """One run: to the interrupt, whose answer it awaits as long as that takes, and on to the end."""
     with RunreelCallback(client=client, run_id=run_id) as callback:
-        config: RunnableConfig = {"callbacks": [callback], "configurable": {"thread_id": run_id}}
+        config: RunnableConfig = {"callbacks": [callback], "configurable": {"thread_id": thread_id}}
         run_to_end({"messages": [("user", question)]}, config)
         run_to_end(callback.wait_for_answers(run_id).command(), config)
 
@@ -74,8 +74,10 @@ def run_to_end(given: object, config: RunnableConfig) -> None:
 async def start(request: Request) -> JSONResponse:
     """Starts a run; the page gets its id and, where the server wants one, a token that reads this run alone."""
     question = (await request.json())["question"]
-    run = await run_in_threadpool(client.put_run, str(uuid.uuid4()), title="A trip", agent="travel")
-    threading.Thread(target=travel, args=(run["run_id"], question), daemon=True).start()
+    trip = str(uuid.uuid4())
+    # The graph continues the run of its own name on the thread.
+    run = await run_in_threadpool(client.put_run, trip, thread_id=trip, title="travel", agent="travel")
+    threading.Thread(target=travel, args=(run["run_id"], trip, question), daemon=True).start()
     return JSONResponse({"run_id": run["run_id"], "token": await read_token(run["run_id"]), "url": URL})
 
 

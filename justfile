@@ -42,9 +42,11 @@ test:
     # First the build that looks at a database: everything after it reuses that library.
     lane sqlx-check compile lint
     wait "$beside"
-    lane unit integration
     # Each waits for its servers more than it works.
-    lane sdk typescript browser & beside=$!
+    lane typescript & beside=$!
+    lane unit integration
+    wait "$beside"
+    lane sdk browser & beside=$!
     lane chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"

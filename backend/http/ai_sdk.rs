@@ -1,4 +1,4 @@
-//! The Vercel AI SDK: a chat's posts, and the stream of its current message. Translation is in [`faces::ai_sdk`].
+//! The Vercel AI SDK: a chat's posts, and the stream of its current message. Translation is in [`faces::ai_sdk`](crate::faces::ai_sdk).
 
 use axum::{
     extract::{Extension, Path, State},

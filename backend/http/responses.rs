@@ -1,4 +1,4 @@
-//! `OpenAI` Responses: create, retrieve, follow, cancel, delete. Translation is in [`faces::responses`].
+//! `OpenAI` Responses: create, retrieve, follow, cancel, delete. Translation is in [`faces::responses`](crate::faces::responses).
 
 mod errors;
 mod shown;

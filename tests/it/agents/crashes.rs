@@ -3,12 +3,7 @@
 use serde_json::json;
 
 use super::{ask, assert_once, kinds, log, of, response, said, with};
-use crate::support::{
-    api::Api,
-    cluster::Db,
-    process::{Served, program, serve},
-    until,
-};
+use crate::support::{api::Api, cluster::Db, process::serve_again, until};
 
 const CONFIG: &str = r#"
 [tools.files]
@@ -37,13 +32,7 @@ delay_ms = 150
 async fn an_agent_whose_process_is_killed_goes_on_in_the_next_and_does_nothing_twice() {
     let (db, folder) = (Db::new().await, with(CONFIG, &[("slow.toml", SLOW)]).folder());
     let (file, data) = (folder.path().join("runreel.toml"), folder.path().join("data"));
-    let start = async || -> Served {
-        let (config, data, url) = (file.to_str().unwrap(), data.to_str().unwrap(), db.url());
-        let words =
-            ["serve", "--listen", "127.0.0.1:0", "--database-url", &url, "--config", config, "--data-dir", data];
-        let more = ["--lease-ms", "500", "--poll-ms", "50", "--db-connections", "3"];
-        serve(program(&[&words[..], &more[..]].concat())).await
-    };
+    let start = async || serve_again(&db.url(), &file, &data).await;
     let mut served = start().await;
     let api = Api::new(served.base.clone());
     let run = ask(&api, "slow", "go", json!({ "thread_id": "t" })).await;

@@ -14,7 +14,7 @@ use crate::{
         cluster::Db,
         models::{Answer, ModelServer, refusal, stream_of},
         patiently,
-        process::{Served, program, serve},
+        process::{program, serve, serve_again},
         server::setup,
         until,
     },
@@ -196,13 +196,7 @@ async fn a_run_whose_process_is_killed_goes_on_in_the_next_and_says_what_was_los
     let (file, data) = (folder.path().join("runreel.toml"), folder.path().join("data"));
     std::fs::write(&file, format!("[agents.far]\nkind = \"agui\"\nurl = \"{}/\"\n", endpoint.base)).unwrap();
     let db = Db::new().await;
-    let start = async || -> Served {
-        let (config, data, url) = (file.to_str().unwrap(), data.to_str().unwrap(), db.url());
-        let words =
-            ["serve", "--listen", "127.0.0.1:0", "--database-url", &url, "--config", config, "--data-dir", data];
-        let more = ["--lease-ms", "500", "--poll-ms", "50", "--db-connections", "3"];
-        serve(program(&[&words[..], &more[..]].concat())).await
-    };
+    let start = async || serve_again(&db.url(), &file, &data).await;
     let mut served = start().await;
     let api = Api::new(served.base.clone());
     let run = ask(&api, "far", "go", json!({"thread_id": "t"})).await;

@@ -1,6 +1,6 @@
 //! The built program as a separate process.
 
-use std::process::Stdio;
+use std::{path::Path, process::Stdio};
 
 use tokio::{
     io::{AsyncBufReadExt, AsyncWriteExt, BufReader},
@@ -53,6 +53,15 @@ pub async fn ended(mut command: Command, stdin: &str) -> Said {
         stdout: String::from_utf8(output.stdout).unwrap(),
         stderr: String::from_utf8(output.stderr).unwrap(),
     }
+}
+
+/// Starts a server on a database, with a configuration and a data directory: one that is killed and started again. What it
+/// held is soon taken over.
+pub async fn serve_again(url: &str, config: &Path, data: &Path) -> Served {
+    let (config, data) = (config.to_str().unwrap(), data.to_str().unwrap());
+    let words = ["serve", "--listen", "127.0.0.1:0", "--database-url", url, "--config", config, "--data-dir", data];
+    let more = ["--lease-ms", "500", "--poll-ms", "50", "--db-connections", "3"];
+    serve(program(&[&words[..], &more[..]].concat())).await
 }
 
 /// A server in a separate process.

@@ -43,10 +43,10 @@ test:
     lane sqlx-check compile lint
     wait "$beside"
     # Each waits for its servers more than it works.
-    lane typescript & beside=$!
+    lane typescript sdk & beside=$!
     lane unit integration
     wait "$beside"
-    lane sdk browser & beside=$!
+    lane browser & beside=$!
     lane chaos-quick
     wait "$beside"
     printf '%5d s  in all\nevery test passed\n' "$SECONDS" >> "$took"

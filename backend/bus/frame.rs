@@ -1,6 +1,6 @@
 //! An event as readers get it: encoded once, shared by all of them, with the fields that protocols need as values.
 
-use std::sync::Arc;
+use std::sync::{Arc, OnceLock};
 
 use bytes::Bytes;
 use chrono::{DateTime, Utc};
@@ -11,6 +11,7 @@ use crate::domain::{
     event::{EventType, Recorded},
     history::Tag,
     id::{EventId, SpanId},
+    meaning::Meaning,
     run::Status,
     splice::LogPosition,
 };
@@ -38,6 +39,7 @@ pub struct Frame {
     json_at: usize,
     /// Where the payload begins, the last member of the JSON.
     payload_at: usize,
+    meaning: OnceLock<Meaning>,
 }
 
 impl Frame {
@@ -72,6 +74,7 @@ impl Frame {
             event_at,
             json_at,
             payload_at,
+            meaning: OnceLock::new(),
         }
     }
 
@@ -90,6 +93,14 @@ impl Frame {
         let span = |id: &Option<SpanId>| id.as_ref().map_or(0, |id| id.as_str().len());
         let key = self.event_id.as_ref().map_or(0, |id| id.as_str().len());
         self.block.len() + span(&self.span_id) + span(&self.parent_span_id) + key
+    }
+
+    /// What the event means in a conversation, read by the first reader that asks and shared by all.
+    pub fn meaning(&self) -> &Meaning {
+        self.meaning.get_or_init(|| {
+            let spans = (self.span_id.as_ref(), self.parent_span_id.as_ref());
+            Meaning::of(&self.event_type, spans, self.place.map(|place| place.seq), &self.payload())
+        })
     }
 
     /// The payload alone, as it was sent.

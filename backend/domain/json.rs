@@ -4,7 +4,7 @@
 //! it stays text. Only white space between its tokens is removed (one event is one line on the wire), and it is refused
 //! if it holds what some reader could not represent: `\u0000`, a lone surrogate, or too much nesting.
 
-use std::fmt;
+use std::{borrow::Cow, collections::HashMap, fmt};
 
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 use serde_json::value::RawValue;
@@ -59,15 +59,33 @@ impl Json {
 
     /// One member of an object, read into a type; absent, null and other shapes are `None`.
     pub fn member<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
-        let members: std::collections::HashMap<std::borrow::Cow<'_, str>, &RawValue> =
-            serde_json::from_str(&self.0).ok()?;
-        serde_json::from_str(members.get(name)?.get()).ok()
+        self.members().read(name)
     }
 
     /// One member of an object as the text it was sent as; absent and null are `None`.
     pub fn raw_member(&self, name: &str) -> Option<Self> {
-        let raw: Box<RawValue> = self.member(name)?;
-        (raw.get() != "null").then(|| Self(Box::from(raw.get())))
+        self.members().raw(name)
+    }
+
+    /// The members of an object, for who wants several; of what is not an object there are none.
+    pub fn members(&self) -> Members<'_> {
+        Members(serde_json::from_str(&self.0).unwrap_or_default())
+    }
+}
+
+/// The members of an object, unread.
+#[derive(Debug)]
+pub struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
+
+impl Members<'_> {
+    /// As [`Json::member`].
+    pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
+        serde_json::from_str(self.0.get(name)?.get()).ok()
+    }
+
+    /// As [`Json::raw_member`].
+    pub fn raw(&self, name: &str) -> Option<Json> {
+        self.0.get(name).map(|raw| raw.get()).filter(|raw| *raw != "null").map(|raw| Json(Box::from(raw)))
     }
 }
 

@@ -22,6 +22,7 @@ pub mod job;
 pub mod json;
 pub mod json_patch;
 pub mod limits;
+pub mod meaning;
 pub mod misread;
 pub mod open;
 pub mod pace;

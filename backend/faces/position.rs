@@ -25,6 +25,7 @@ use crate::domain::{
     history::Tag,
     id::{Malformed, Seq, SpanId},
     limits::{LIVE_TEXTS_MAX, POSITION_BYTES_MAX},
+    meaning::Kind,
 };
 
 /// All of an event was delivered.
@@ -37,13 +38,6 @@ pub const PROGRESS_END: u32 = 1 << 20;
 const NUMBERED_SEQ_END: i64 = 1 << 22;
 /// What a text's hash begins with.
 const EMPTY_HASH: u32 = 0x811c_9dc5;
-
-/// Two kinds of text: what an agent says, and what it thinks.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Kind {
-    Message,
-    Reasoning,
-}
 
 /// Which text is live: a number keeps only a tag of it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -116,9 +110,10 @@ impl Live {
     }
 
     /// What follows the delivered characters in a text given in pieces; `None` if the text does not begin with them.
-    pub fn rest(&self, pieces: impl Iterator<Item = String>) -> Option<Rest> {
+    pub fn rest(&self, pieces: impl Iterator<Item = impl AsRef<str>>) -> Option<Rest> {
         let (mut left, mut hash, mut bytes) = (self.chars(), EMPTY_HASH, 0);
         for piece in pieces {
+            let piece = piece.as_ref();
             if left == 0 {
                 break;
             }

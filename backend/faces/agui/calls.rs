@@ -2,28 +2,27 @@
 
 use serde_json::json;
 
-use super::{AgUi, Said};
+use super::{AgUi, Said, messages::result_id, words::Word};
 use crate::{
-    domain::{id::SpanId, json::Json},
-    faces::conversation::{Event, What},
+    domain::{id::SpanId, json::Json, meaning::What},
+    faces::conversation::Event,
 };
 
 impl AgUi {
-    pub(super) fn tool(&mut self, event: &Event, out: &mut Vec<Said>) {
-        match &event.what {
+    pub(super) fn tool(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
+        match event.what {
             What::ToolStarted { tool_call_id, name, args, is_client } => {
                 self.call(tool_call_id, name, args.as_ref(), event.frame.parent_span_id.as_ref(), out);
                 if *is_client {
-                    self.pending.push(self.id(tool_call_id));
+                    self.pending.push(self.history.id(tool_call_id));
                 }
             }
-            What::ToolCompleted { tool_call_id, result, .. } => {
+            What::ToolCompleted { tool_call_id, result, message_id, .. } => {
                 let content = result.as_ref().map(plain).unwrap_or_default();
-                self.result(tool_call_id, &content, event, out);
+                self.result(tool_call_id, message_id.as_deref(), &content, out);
             }
-            What::ToolFailed { tool_call_id, error, .. } => {
-                let message = error.as_ref().map(|error| error.member("message").unwrap_or_else(|| plain(error)));
-                self.result(tool_call_id, &message.unwrap_or_else(|| "the call failed".to_owned()), event, out);
+            What::ToolFailed { tool_call_id, error, message_id, .. } => {
+                self.result(tool_call_id, message_id.as_deref(), &failure(error.as_ref()), out);
             }
             _ => {}
         }
@@ -34,35 +33,26 @@ impl AgUi {
         if !self.calls.insert(call.to_owned()) {
             return;
         }
-        let id = self.id(call);
-        let parent = self.parents.get(call).or(parent).map(|span| self.id(span.as_str()));
-        let parent = parent.filter(|parent| self.history.has_own_ids() || self.history.has(parent));
+        let (id, parent) = (self.history.id(call), self.history.parent_of(call, parent));
+        let (tool_call_id, parent_message_id) = (id.as_str(), parent.as_deref());
+        out.push(Said::new(&Word::ToolCallStart { tool_call_id, tool_call_name: name, parent_message_id }));
         let args = args.map_or_else(|| "{}".to_owned(), plain);
-        let mut start = json!({"type": "TOOL_CALL_START", "toolCallId": id, "toolCallName": name});
-        if let Some(parent) = &parent {
-            start["parentMessageId"] = json!(parent);
-        }
-        self.history.call(&id, name, &args, parent.as_deref());
-        out.push(Said::new(&start));
         if !args.is_empty() {
-            out.push(Said::new(&json!({"type": "TOOL_CALL_ARGS", "toolCallId": id, "delta": args})));
+            out.push(Said::new(&Word::ToolCallArgs { tool_call_id, delta: &args }));
         }
-        out.push(Said::new(&json!({"type": "TOOL_CALL_END", "toolCallId": id})));
+        out.push(Said::new(&Word::ToolCallEnd { tool_call_id }));
     }
 
-    fn result(&mut self, call: &str, content: &str, event: &Event, out: &mut Vec<Said>) {
-        let id = self.id(call);
-        let message: Option<String> = event.payload.member("message_id");
-        let message = message.unwrap_or_else(|| format!("{id}/result"));
+    fn result(&mut self, call: &str, message: Option<&str>, content: &str, out: &mut Vec<Said>) {
+        let id = self.history.id(call);
         self.pending.retain(|pending| *pending != id);
-        self.history.result(&message, &id, content);
-        out.push(Said::new(&json!({
-            "type": "TOOL_CALL_RESULT", "messageId": message, "toolCallId": id, "content": content, "role": "tool",
-        })));
+        let message = message.map_or_else(|| result_id(&id), ToOwned::to_owned);
+        let (message_id, tool_call_id) = (message.as_str(), id.as_str());
+        out.push(Said::new(&Word::ToolCallResult { message_id, tool_call_id, content, role: "tool" }));
     }
 
-    pub(super) fn ask(&mut self, interrupt_id: &str, event: &Event, out: &mut Vec<Said>) {
-        let payload = &event.payload;
+    pub(super) fn ask(&mut self, interrupt_id: &str, event: &Event<'_>, out: &mut Vec<Said>) {
+        let payload = event.payload;
         let text = |name: &str| payload.member::<String>(name);
         let call = text("tool_call_id");
         if let (Some(call), Some(tool)) = (&call, text("tool")) {
@@ -79,7 +69,7 @@ impl AgUi {
         let mut interrupt = json!({"id": interrupt_id, "reason": reason});
         let parts = [
             ("message", text("prompt").map(|text| json!(text))),
-            ("toolCallId", call.map(|call| json!(self.id(&call)))),
+            ("toolCallId", call.map(|call| json!(self.history.id(&call)))),
             ("responseSchema", payload.member("response_schema")),
             ("expiresAt", text("expires_at").map(|text| json!(text))),
             ("metadata", payload.member("metadata")),
@@ -91,6 +81,12 @@ impl AgUi {
         }
         self.asked.push((interrupt_id.to_owned(), interrupt));
     }
+}
+
+/// What went wrong with a call, in words.
+pub(super) fn failure(error: Option<&Json>) -> String {
+    let message = error.map(|error| error.member("message").unwrap_or_else(|| plain(error)));
+    message.unwrap_or_else(|| "the call failed".to_owned())
 }
 
 /// A JSON value as the text that it is for people: a string without its quotes.

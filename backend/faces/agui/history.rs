@@ -1,15 +1,27 @@
-//! What a reader that joins is told of what was before: the state, and every complete message.
-//!
-//! `MESSAGES_SNAPSHOT` replaces what its client has, so it holds the whole conversation: what came with the run's input,
-//! or else the thread's earlier messages, and then those of the run.
+//! What a run said, for readers that join. It is kept as the frames that all readers share, and put together when somebody
+//! is told of it.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, HashSet, VecDeque},
+    sync::Arc,
+};
 
 use serde_json::{Map, Value, json};
 
+use super::{
+    Names,
+    calls::{failure, plain},
+    messages::Messages,
+};
 use crate::{
-    domain::{id::RunId, json::Json, limits::AGUI_HISTORY_BYTES_MAX},
-    faces::conversation::content_of,
+    bus::Frame,
+    domain::{
+        id::SpanId,
+        json::Json,
+        limits::AGUI_HISTORY_BYTES_MAX,
+        meaning::{What, content_of},
+    },
+    faces::conversation::Event,
     store::threads::Message,
 };
 
@@ -24,7 +36,7 @@ impl Earlier {
         let id = format!("{}/{span}", message.run_id);
         let role: String = message.payload.member("role").unwrap_or_else(|| "assistant".to_owned());
         let content = content_of(&message.payload).unwrap_or_default();
-        let mut said = self::message(&id, &role, &content);
+        let mut said = super::messages::message(&id, &role, &content);
         if let Some(call) = message.payload.member::<String>("tool_call_id") {
             said["toolCallId"] = json!(call);
         }
@@ -36,20 +48,20 @@ impl Earlier {
 
 #[derive(Debug)]
 pub(super) struct History {
-    earlier: Vec<Value>,
-    messages: VecDeque<Value>,
+    names: Names,
+    earlier: Earlier,
+    created: Option<Arc<Frame>>,
+    /// What messages are made of, the newest.
+    said: VecDeque<Arc<Frame>>,
     bytes: usize,
-    /// Role and text of the messages of the run's input that the log has not said yet.
-    brought: Vec<(Value, String)>,
-    /// The last snapshot of the state and the deltas since; other events that tell what is, by the entity they are of.
-    state: Vec<Value>,
-    activities: Vec<Value>,
+    /// The last snapshot of the state and the deltas since.
+    state: Vec<Arc<Frame>>,
+    activities: Vec<Arc<Frame>>,
+    /// Complete texts.
+    texts: HashSet<SpanId>,
+    /// The message of each call that a message announced.
+    announced: HashMap<String, SpanId>,
     has_own_ids: bool,
-}
-
-/// A message of the snapshot.
-pub(super) fn message(id: &str, role: &str, content: &str) -> Value {
-    json!({"id": id, "role": role, "content": content})
 }
 
 /// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`.
@@ -70,148 +82,140 @@ pub(super) fn renamed(word: &str, payload: &Json) -> Value {
 }
 
 impl History {
-    pub(super) fn new(Earlier(earlier): Earlier) -> Self {
+    pub(super) fn new(names: Names, earlier: Earlier) -> Self {
         Self {
+            names,
             earlier,
-            messages: VecDeque::new(),
+            created: None,
+            said: VecDeque::new(),
             bytes: 0,
-            brought: Vec::new(),
             state: Vec::new(),
             activities: Vec::new(),
+            texts: HashSet::new(),
+            announced: HashMap::new(),
             has_own_ids: false,
         }
     }
 
-    /// Whether the agent's ids are unique in its thread; otherwise the run's id stands before them.
-    pub(super) fn has_own_ids(&self) -> bool {
-        self.has_own_ids
+    /// An id of the run as its client knows it: its agent's own if the run's input is a whole `RunAgentInput`, whose
+    /// agent's ids are those of the client's conversation; otherwise the run's id stands before it.
+    pub(super) fn id(&self, id: &str) -> String {
+        if self.has_own_ids { id.to_owned() } else { format!("{}/{id}", self.names.run) }
     }
 
-    /// Reads the run's creation. If its input is a whole `RunAgentInput`, its agent's ids are those of the client's
-    /// conversation. An input with `messages` alone brings what is new.
-    pub(super) fn begin(&mut self, run: RunId, created: &Json) {
-        let input = created.raw_member("input");
-        let member = |name: &str| input.as_ref().and_then(|input| input.member::<Value>(name));
-        let is_whole = member("messages").is_some() && member("runId").is_some();
-        if !is_whole {
-            for message in std::mem::take(&mut self.earlier) {
-                self.push(message);
-            }
-        }
-        let messages = member("messages").and_then(|messages| messages.as_array().cloned()).unwrap_or_default();
-        for (n, mut message) in messages.into_iter().enumerate() {
-            if !message["id"].is_string() && message.is_object() {
-                message["id"] = json!(format!("{run}/input.{n}"));
-            }
-            self.brought.push((message["role"].clone(), text_of(&message["content"])));
-            self.push(message);
-        }
-        self.has_own_ids = is_whole;
-    }
-
-    fn push(&mut self, message: Value) {
-        self.bytes += message.to_string().len();
-        self.messages.push_back(message);
-        while self.bytes > AGUI_HISTORY_BYTES_MAX
-            && let Some(oldest) = self.messages.pop_front()
-        {
-            self.bytes = self.bytes.saturating_sub(oldest.to_string().len());
-        }
-    }
-
-    fn find(&mut self, id: &str) -> Option<&mut Value> {
-        self.messages.iter_mut().rev().find(|message| message["id"] == id)
-    }
-
-    pub(super) fn has(&self, id: &str) -> bool {
-        self.messages.iter().any(|message| message["id"] == id)
-    }
-
-    /// A message, in place of the one with its id.
-    pub(super) fn message(&mut self, id: &str, message: Value) {
-        match self.find(id) {
-            Some(known) => *known = message,
-            None => self.push(message),
-        }
-    }
-
-    /// A complete text. What the client sent stays as the client sent it.
-    pub(super) fn text(&mut self, id: &str, role: &str, content: &str, payload: &Json) {
-        if let Some(known) = self.find(id) {
-            if known["role"] == role && matches!(role, "assistant" | "reasoning") {
-                known["content"] = json!(content);
-            }
-            return;
-        }
-        if matches!(role, "user" | "tool") && self.is_brought(role, content) {
-            return;
-        }
-        let mut message = message(id, role, content);
-        if role == "tool" {
-            message["toolCallId"] = json!(payload.member::<String>("tool_call_id").unwrap_or_default());
-        }
-        self.push(message);
-    }
-
-    /// Whether the run's input brought this message, under its client's id.
-    fn is_brought(&mut self, role: &str, content: &str) -> bool {
-        let found = self.brought.iter().position(|(of, text)| of == role && text == content);
-        found.map(|index| self.brought.remove(index)).is_some()
-    }
-
-    pub(super) fn call(&mut self, id: &str, name: &str, args: &str, parent: Option<&str>) {
-        let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}});
-        let parent = parent.unwrap_or(id);
-        match self.find(parent) {
-            Some(message) if message["toolCalls"].is_array() => {
-                if let Some(calls) = message["toolCalls"].as_array_mut() {
-                    calls.push(call);
-                }
-            }
-            Some(message) => message["toolCalls"] = json!([call]),
-            None => self.push(json!({"id": parent, "role": "assistant", "toolCalls": [call]})),
-        }
-    }
-
-    pub(super) fn result(&mut self, id: &str, call: &str, content: &str) {
-        self.message(id, json!({"id": id, "role": "tool", "toolCallId": call, "content": content}));
-    }
-
-    /// The agent's own snapshot.
-    pub(super) fn replace(&mut self, messages: Vec<Value>) {
-        (self.messages, self.bytes) = (VecDeque::new(), 0);
-        for message in messages {
-            self.push(message);
-        }
+    /// The message that a call belongs to.
+    pub(super) fn parent_of(&self, call: &str, parent: Option<&SpanId>) -> Option<String> {
+        let parent = self.announced.get(call).or(parent)?;
+        (self.has_own_ids || self.texts.contains(parent)).then(|| self.id(parent.as_str()))
     }
 
     /// Keeps an event that tells what is.
-    pub(super) fn note(&mut self, word: &str, said: &Value) {
-        match word {
-            "state_snapshot" => self.state = vec![said.clone()],
-            "state_delta" => self.state.push(said.clone()),
-            "activity_snapshot" => {
-                self.activities.retain(|other| other["messageId"] != said["messageId"]);
-                self.activities.push(said.clone());
+    pub(super) fn keep(&mut self, event: &Event<'_>) {
+        match event.what {
+            What::RunCreated => {
+                self.has_own_ids = input(event.frame).is_some_and(|input| {
+                    let members = input.members();
+                    members.raw("messages").is_some() && members.raw("runId").is_some()
+                });
+                self.created = Some(Arc::clone(event.frame));
             }
-            "activity_delta" => self.activities.push(said.clone()),
+            What::Text { text, tool_call_ids, .. } => {
+                self.texts.insert(text.span.clone());
+                self.announced.extend(tool_call_ids.iter().map(|call| (call.clone(), text.span.clone())));
+                self.push(event.frame);
+            }
+            What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.push(event.frame),
+            What::InterruptRequested { .. } if event.payload.raw_member("tool").is_some() => self.push(event.frame),
+            What::Other => match event.frame.event_type.as_str() {
+                "agui.messages_snapshot" => {
+                    (self.said, self.bytes) = (VecDeque::new(), 0);
+                    self.push(event.frame);
+                }
+                "agui.state_snapshot" => self.state = vec![Arc::clone(event.frame)],
+                "agui.state_delta" => self.state.push(Arc::clone(event.frame)),
+                "agui.activity_snapshot" | "agui.activity_delta" => self.activities.push(Arc::clone(event.frame)),
+                _ => {}
+            },
             _ => {}
         }
     }
 
-    pub(super) fn messages_snapshot(&self) -> Value {
-        json!({"type": "MESSAGES_SNAPSHOT", "messages": self.messages})
+    fn push(&mut self, frame: &Arc<Frame>) {
+        self.bytes += frame.block().len();
+        self.said.push_back(Arc::clone(frame));
+        while self.bytes > AGUI_HISTORY_BYTES_MAX
+            && let Some(oldest) = self.said.pop_front()
+        {
+            self.bytes = self.bytes.saturating_sub(oldest.block().len());
+        }
+    }
+
+    /// The conversation so far: what came with the run's input, or else the thread's earlier messages, and those of the
+    /// run.
+    pub(super) fn messages(&self) -> Messages {
+        let mut messages = Messages::new();
+        let input = self.created.as_ref().and_then(input);
+        messages.begin(&self.names, if self.has_own_ids { &[] } else { &self.earlier.0 }, input.as_ref());
+        let mut calls = HashSet::new();
+        for frame in &self.said {
+            let event = Event::of(frame);
+            match event.what {
+                What::Text { text, content, .. } => {
+                    let content = content.as_deref().unwrap_or_default();
+                    messages.text(&self.id(text.span.as_str()), super::role(text), content, event.payload);
+                }
+                What::ToolStarted { tool_call_id, name, args, .. } if calls.insert(tool_call_id.clone()) => {
+                    self.call(tool_call_id, name, args.as_ref(), frame.parent_span_id.as_ref(), &mut messages);
+                }
+                What::ToolCompleted { tool_call_id, result, message_id, .. } => {
+                    let content = result.as_ref().map(plain).unwrap_or_default();
+                    messages.result(message_id.as_deref(), &self.id(tool_call_id), &content);
+                }
+                What::ToolFailed { tool_call_id, error, message_id, .. } => {
+                    messages.result(message_id.as_deref(), &self.id(tool_call_id), &failure(error.as_ref()));
+                }
+                What::InterruptRequested { .. } => {
+                    let payload = event.payload.members();
+                    let (call, tool) = (payload.read::<String>("tool_call_id"), payload.read::<String>("tool"));
+                    if let (Some(call), Some(tool)) = (call, tool)
+                        && calls.insert(call.clone())
+                    {
+                        self.call(&call, &tool, payload.raw("args").as_ref(), None, &mut messages);
+                    }
+                }
+                What::Other => messages.replace(event.payload.member("messages").unwrap_or_default()),
+                _ => {}
+            }
+        }
+        messages
+    }
+
+    fn call(&self, call: &str, name: &str, args: Option<&Json>, parent: Option<&SpanId>, messages: &mut Messages) {
+        let args = args.map_or_else(|| "{}".to_owned(), plain);
+        messages.call(&self.id(call), name, &args, self.parent_of(call, parent).as_deref());
     }
 
     /// The events that bring a reader with nothing to here.
     pub(super) fn prelude(&self) -> Vec<Value> {
-        let messages = std::iter::once(self.messages_snapshot());
-        self.state.iter().cloned().chain(messages).chain(self.activities.iter().cloned()).collect()
+        let state = self.state.iter().map(|frame| said(frame));
+        let mut activities: Vec<Value> = Vec::new();
+        for frame in &self.activities {
+            let said = said(frame);
+            if said["type"] == "ACTIVITY_SNAPSHOT" {
+                activities.retain(|other| other["messageId"] != said["messageId"]);
+            }
+            activities.push(said);
+        }
+        state.chain([self.messages().snapshot()]).chain(activities).collect()
     }
 }
 
-/// The text of a content: a text, or a list of parts.
-pub(super) fn text_of(content: &Value) -> String {
-    let parts = content.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
-    content.as_str().map_or_else(|| parts.collect(), ToOwned::to_owned)
+/// A kept event of the family `agui` in AG-UI's words.
+fn said(frame: &Frame) -> Value {
+    let word = frame.event_type.as_str().strip_prefix("agui.").unwrap_or_default();
+    renamed(word, &frame.meaning().payload)
+}
+
+fn input(created: &Arc<Frame>) -> Option<Json> {
+    created.meaning().payload.raw_member("input")
 }

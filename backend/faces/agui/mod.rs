@@ -8,28 +8,34 @@
 //!
 //! Invariants: every event of a run's own log is said at most once, each opening has its end before `RUN_FINISHED`, and
 //! the ids of messages and calls are unique in their thread. Start reading at [`AgUi`]; [`history`] has what a reader
-//! that joins is told, [`input`] what a client asks.
+//! that joins is told, [`words`] the events that make up most of a stream, [`input`] what a client asks.
 
 mod calls;
 mod history;
 pub mod input;
+mod messages;
+mod words;
 
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::{
+    collections::{BTreeMap, HashSet},
+    fmt::Write as _,
+};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
+use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::history::Earlier;
-use self::{calls::plain, history::History};
+use self::{calls::plain, history::History, words::Word};
 use super::{
-    conversation::{Dialect, Event, Part, Text, What},
-    position::{Kind, Position},
+    conversation::{Dialect, Event, Part},
+    position::Position,
     sse,
 };
 use crate::domain::{
-    id::{RunId, SpanId},
-    json::Json,
+    id::RunId,
     limits::AGUI_STEPS_MAX,
+    meaning::{Kind, Text, What},
     run::Status,
 };
 
@@ -45,12 +51,12 @@ pub struct Said {
 }
 
 impl Said {
-    fn new(event: &Value) -> Self {
-        Self { json: event.to_string(), is_last: false }
+    fn new(event: &impl Serialize) -> Self {
+        Self { json: serde_json::to_string(event).unwrap_or_default(), is_last: false }
     }
 
     fn last(event: &Value) -> Self {
-        Self { json: event.to_string(), is_last: true }
+        Self { is_last: true, ..Self::new(event) }
     }
 }
 
@@ -78,8 +84,6 @@ pub struct AgUi {
     history: History,
     /// Open steps by name: how many have it.
     steps: BTreeMap<String, usize>,
-    /// The message of each call that its message announced.
-    parents: HashMap<String, SpanId>,
     calls: HashSet<String>,
     /// Calls that the client is to make.
     pending: Vec<String>,
@@ -95,12 +99,11 @@ impl AgUi {
     /// For a reader that begins a run, at its start or after an answer.
     pub fn beginning(names: Names, earlier: Earlier) -> Self {
         Self {
+            history: History::new(names.clone(), earlier),
             names,
             reader: Reader { announces: true, is_joining: false },
             is_over: false,
-            history: History::new(earlier),
             steps: BTreeMap::new(),
-            parents: HashMap::new(),
             calls: HashSet::new(),
             pending: Vec::new(),
             asked: Vec::new(),
@@ -137,72 +140,51 @@ impl AgUi {
         json!({"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "outcome": outcome})
     }
 
-    /// An id of the run as its client knows it.
-    fn id(&self, id: &str) -> String {
-        if self.history.has_own_ids() { id.to_owned() } else { format!("{}/{id}", self.names.run) }
-    }
-
     fn text(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
         let (Part::Opened(text) | Part::Delta(text, _) | Part::Replaced(text, _) | Part::Closed(text, _)) = part else {
             return;
         };
-        if let Part::Closed(text, Some(event)) = part {
-            self.remember(text, event);
+        if let Part::Closed(_, Some(event)) = part {
+            self.history.keep(event);
         }
         // What people and tools said came from the client.
-        if matches!(text.role.as_str(), "user" | "tool") {
+        if matches!(&*text.role, "user" | "tool") {
             return;
         }
-        let id = self.id(text.span.as_str());
-        if let Part::Replaced(text, whole) = part {
-            self.history.message(&id, history::message(&id, role(text), whole));
-            return out.push(Said::new(&self.history.messages_snapshot()));
+        let (id, role) = (self.history.id(text.span.as_str()), role(text));
+        let message_id = id.as_str();
+        let mut word = |word: Word<'_>| out.push(Said::new(&word));
+        match (text.kind, part) {
+            (_, Part::Replaced(_, whole)) => {
+                let mut messages = self.history.messages();
+                messages.message(&id, messages::message(&id, role, whole));
+                out.push(Said::new(&messages.snapshot()));
+            }
+            (Kind::Message, Part::Opened(_)) => word(Word::TextMessageStart { message_id, role }),
+            (Kind::Message, Part::Delta(_, delta)) => word(Word::TextMessageContent { message_id, delta }),
+            (Kind::Message, _) => word(Word::TextMessageEnd { message_id }),
+            (Kind::Reasoning, Part::Opened(_)) => {
+                word(Word::ReasoningStart { message_id });
+                word(Word::ReasoningMessageStart { message_id, role });
+            }
+            (Kind::Reasoning, Part::Delta(_, delta)) => word(Word::ReasoningMessageContent { message_id, delta }),
+            (Kind::Reasoning, _) => {
+                word(Word::ReasoningMessageEnd { message_id });
+                word(Word::ReasoningEnd { message_id });
+            }
         }
-        let events = match (text.kind, part) {
-            (Kind::Message, Part::Opened(_)) => {
-                vec![json!({"type": "TEXT_MESSAGE_START", "messageId": id, "role": role(text)})]
-            }
-            (Kind::Message, Part::Delta(_, delta)) => {
-                vec![json!({"type": "TEXT_MESSAGE_CONTENT", "messageId": id, "delta": delta})]
-            }
-            (Kind::Message, _) => vec![json!({"type": "TEXT_MESSAGE_END", "messageId": id})],
-            (Kind::Reasoning, Part::Opened(_)) => vec![
-                json!({"type": "REASONING_START", "messageId": id}),
-                json!({"type": "REASONING_MESSAGE_START", "messageId": id, "role": "reasoning"}),
-            ],
-            (Kind::Reasoning, Part::Delta(_, delta)) => {
-                vec![json!({"type": "REASONING_MESSAGE_CONTENT", "messageId": id, "delta": delta})]
-            }
-            (Kind::Reasoning, _) => vec![
-                json!({"type": "REASONING_MESSAGE_END", "messageId": id}),
-                json!({"type": "REASONING_END", "messageId": id}),
-            ],
-        };
-        out.extend(events.iter().map(Said::new));
     }
 
-    /// Keeps a complete text for readers that join, and the calls that its message announces.
-    fn remember(&mut self, text: &Text, event: &Event) {
-        let id = self.id(text.span.as_str());
-        if text.kind == Kind::Message {
-            let calls: Vec<Json> = event.payload.member("tool_calls").unwrap_or_default();
-            let ids = calls.iter().filter_map(|call| call.member::<String>("id"));
-            self.parents.extend(ids.map(|call| (call, text.span.clone())));
-        }
-        let content = event.content().unwrap_or_default();
-        self.history.text(&id, role(text), &content, &event.payload);
-    }
-
-    fn event(&mut self, event: &Event, out: &mut Vec<Said>) {
-        match &event.what {
-            What::RunCreated => self.history.begin(self.names.run, &event.payload),
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
+        self.history.keep(event);
+        match event.what {
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
                     // The first reader after an answer was told so before anything else.
                     let is_told = std::mem::take(&mut self.reader.announces);
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
-                    out.extend(self.open_steps("STEP_STARTED"));
+                    out.extend(self.open_steps());
                 }
             }
             What::RunPaused(Status::Interrupted) => {
@@ -215,7 +197,7 @@ impl AgUi {
             What::StepStarted { name } => {
                 let is_new = self.steps.len() < AGUI_STEPS_MAX && !self.steps.contains_key(name);
                 if is_new {
-                    out.push(Said::new(&json!({"type": "STEP_STARTED", "stepName": name})));
+                    out.push(Said::new(&Word::StepStarted { step_name: name }));
                 }
                 if is_new || self.steps.contains_key(name) {
                     *self.steps.entry(name.clone()).or_default() += 1;
@@ -226,13 +208,18 @@ impl AgUi {
                 *count -= 1;
                 if *count == 0 {
                     self.steps.remove(name);
-                    out.push(Said::new(&json!({"type": "STEP_FINISHED", "stepName": name})));
+                    out.push(Said::new(&Word::StepFinished { step_name: name }));
                 }
             }
             What::InterruptRequested { interrupt_id } => self.ask(interrupt_id, event, out),
             What::InterruptResolved { interrupt_id } => self.asked.retain(|(id, _)| id != interrupt_id),
             What::Other => self.other(event, out),
-            What::RunStarted | What::RunPaused(_) | What::Checkpointed | What::Text => {}
+            What::RunCreated
+            | What::RunStarted
+            | What::RunPaused(_)
+            | What::Checkpointed
+            | What::Text { .. }
+            | What::Token { .. } => {}
         }
     }
 
@@ -243,17 +230,21 @@ impl AgUi {
             return Vec::new();
         }
         let outcome = json!({"type": "interrupt", "interrupts": interrupts});
-        let mut said: Vec<Said> = self.open_steps("STEP_FINISHED").collect();
+        let mut said: Vec<Said> = self.finished_steps().collect();
         said.push(Said::last(&self.finished(&outcome)));
         said
     }
 
-    fn open_steps(&self, word: &str) -> impl Iterator<Item = Said> {
-        self.steps.keys().map(move |name| Said::new(&json!({"type": word, "stepName": name})))
+    fn open_steps(&self) -> impl Iterator<Item = Said> {
+        self.steps.keys().map(|step_name| Said::new(&Word::StepStarted { step_name }))
     }
 
-    fn end(&mut self, event: &Event, out: &mut Vec<Said>) {
-        let mut finish = match &event.what {
+    fn finished_steps(&self) -> impl Iterator<Item = Said> {
+        self.steps.keys().map(|step_name| Said::new(&Word::StepFinished { step_name }))
+    }
+
+    fn end(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
+        let mut finish = match event.what {
             What::RunFailed { error } => {
                 let text = |name: &str| error.as_ref().and_then(|error| error.member::<String>(name));
                 let message = text("message").or_else(|| error.as_ref().map(plain));
@@ -286,14 +277,14 @@ impl AgUi {
         if self.reader.is_joining {
             self.finish = Some(finish);
         } else {
-            out.extend(self.open_steps("STEP_FINISHED").filter(|_| !is_error));
+            out.extend(self.finished_steps().filter(|_| !is_error));
             out.push(finish);
         }
     }
 
     /// Events that AG-UI has another word for, or none.
-    fn other(&mut self, event: &Event, out: &mut Vec<Said>) {
-        let (name, payload) = (event.frame.event_type.as_str(), &event.payload);
+    fn other(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
+        let (name, payload) = (event.frame.event_type.as_str(), event.payload);
         let Some(word) = name.strip_prefix("agui.") else {
             return out.push(Said::new(&json!({"type": "CUSTOM", "name": name, "value": payload})));
         };
@@ -303,13 +294,10 @@ impl AgUi {
                 "type": "CUSTOM", "name": payload.member::<String>("name").unwrap_or_default(),
                 "value": payload.member::<Value>("value"),
             }),
-            "messages_snapshot" => {
-                self.history.replace(payload.member("messages").unwrap_or_default());
-                json!({"type": "MESSAGES_SNAPSHOT", "messages": payload.member::<Value>("messages")})
-            }
-            "state_snapshot" => json!({"type": "STATE_SNAPSHOT", "snapshot": payload.member::<Value>("snapshot")}),
-            "state_delta" => json!({"type": "STATE_DELTA", "delta": payload.member::<Value>("delta")}),
-            "raw"
+            "messages_snapshot"
+            | "state_snapshot"
+            | "state_delta"
+            | "raw"
             | "activity_snapshot"
             | "activity_delta"
             | "reasoning_encrypted_value"
@@ -318,7 +306,6 @@ impl AgUi {
             | "subagent_error" => history::renamed(word, payload),
             _ => json!({"type": "CUSTOM", "name": name, "value": payload}),
         };
-        self.history.note(word, &said);
         out.push(Said::new(&said));
     }
 
@@ -328,7 +315,7 @@ impl AgUi {
         let finish = self.finish.take();
         let interrupted = self.interrupted();
         if finish.is_none() && interrupted.is_empty() {
-            out.extend(self.open_steps("STEP_STARTED"));
+            out.extend(self.open_steps());
         }
         out.extend(finish);
         out.extend(interrupted.into_iter().filter(|said| said.is_last));
@@ -337,7 +324,7 @@ impl AgUi {
 
 /// The role of a text in AG-UI.
 fn role(text: &Text) -> &str {
-    match (text.kind, text.role.as_str()) {
+    match (text.kind, &*text.role) {
         (Kind::Reasoning, _) => "reasoning",
         (_, role @ ("user" | "system" | "developer" | "tool")) => role,
         _ => "assistant",
@@ -363,7 +350,7 @@ impl Dialect for AgUi {
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
         self.is_over |= said.is_last;
         if let Some(at) = at {
-            chunk.put_slice(format!("id: {at}\n").as_bytes());
+            let _ = writeln!(chunk, "id: {at}");
         }
         chunk.put_slice(b"data: ");
         chunk.put_slice(said.json.as_bytes());

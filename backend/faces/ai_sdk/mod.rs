@@ -18,10 +18,16 @@ use serde::Serialize;
 use serde_json::{Map, Value, json};
 
 use super::{
-    conversation::{Dialect, Event, Part, Text, What},
-    position::{Kind, Position},
+    conversation::{Dialect, Event, Part},
+    position::Position,
 };
-use crate::domain::{id::SpanId, interrupt::Decision, json::Json, run::Status};
+use crate::domain::{
+    id::SpanId,
+    interrupt::Decision,
+    json::Json,
+    meaning::{Kind, Text, What},
+    run::Status,
+};
 
 /// The name of the header that every response has, and its value.
 pub const HEADER: (&str, &str) = ("x-vercel-ai-ui-message-stream", "v1");
@@ -124,8 +130,8 @@ impl AiSdk {
         }
     }
 
-    fn event(&mut self, event: &Event, out: &mut Chunks) {
-        match &event.what {
+    fn event(&mut self, event: &Event<'_>, out: &mut Chunks) {
+        match event.what {
             What::RunCreated => {
                 out.push(json!({"type": "start", "messageId": self.message_id, "messageMetadata": self.metadata}));
             }
@@ -150,26 +156,26 @@ impl AiSdk {
             What::StepStarted { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "start-step"})),
             What::StepEnded { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "finish-step"})),
             What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.tool(event, out),
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, &event.payload, out),
-            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, &event.payload, out),
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload, out),
+            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, event.payload, out),
             What::Other => data_part(event, out),
             _ => {}
         }
     }
 
-    fn tool(&mut self, event: &Event, out: &mut Chunks) {
-        match &event.what {
+    fn tool(&mut self, event: &Event<'_>, out: &mut Chunks) {
+        match event.what {
             What::ToolStarted { tool_call_id, name, args, is_client } => {
                 self.call(tool_call_id, name, args.as_ref(), !is_client, out);
             }
-            What::ToolCompleted { tool_call_id, name, result } => {
+            What::ToolCompleted { tool_call_id, name, result, .. } => {
                 self.call(tool_call_id, name, None, true, out);
-                let output = result.as_ref().unwrap_or(&event.payload);
+                let output = result.as_ref().unwrap_or(event.payload);
                 out.push(json!({"type": "tool-output-available", "toolCallId": tool_call_id, "output": output,
                     "providerExecuted": true, "dynamic": true}));
                 self.calls.remove(tool_call_id);
             }
-            What::ToolFailed { tool_call_id, name, error } => {
+            What::ToolFailed { tool_call_id, name, error, .. } => {
                 self.call(tool_call_id, name, None, true, out);
                 out.push(if self.denied.remove(tool_call_id) {
                     json!({"type": "tool-output-denied", "toolCallId": tool_call_id})
@@ -338,7 +344,7 @@ fn message_of(error: Option<&Json>, otherwise: &str) -> String {
 }
 
 /// An event of the application's own: two of one type and span are one part, which the later one updates.
-fn data_part(event: &Event, out: &mut Chunks) {
+fn data_part(event: &Event<'_>, out: &mut Chunks) {
     let event_type = event.frame.event_type.as_str();
     if event_type.starts_with("log.") || event_type.starts_with("state.") {
         return;

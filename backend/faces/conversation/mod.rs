@@ -11,7 +11,8 @@
 //! - Everything that is said has a [`Position`], and a stream that begins at one says exactly what follows it. What is
 //!   said of an event depends only on the event, on the position, and on earlier events.
 //!
-//! Start reading at [`Conversation`], which numbers what the dialect says; `event.rs` reads the log's events.
+//! Start reading at [`Conversation`], which numbers what the dialect says;
+//! `domain/meaning` reads what the events of the log mean.
 
 mod event;
 mod part;
@@ -22,17 +23,20 @@ use std::{sync::Arc, vec};
 use bytes::{Bytes, BytesMut};
 
 pub use self::{
-    event::{Event, What, content_of},
+    event::Event,
     part::{Dialect, Part, Shown},
-    texts::Text,
 };
 use super::{
     Encoder,
-    position::{Kind, Live, OPENED, Position, WHOLE},
+    position::{Live, OPENED, Position, WHOLE},
 };
 use crate::{
     bus::Frame,
-    domain::{id::Seq, limits::STREAM_CHUNK_BYTES},
+    domain::{
+        id::Seq,
+        limits::STREAM_CHUNK_BYTES,
+        meaning::{Kind, Text, What},
+    },
     timeline::follow::StreamItem,
 };
 
@@ -88,7 +92,7 @@ impl<D: Dialect> Conversation<D> {
             StreamItem::Frame(frame) if frame.place.is_some() => self.durable(frame),
             StreamItem::Frame(frame) => self.token(frame),
             StreamItem::Snapshot(open) => {
-                let Some(kind) = texts::kind_of(&open.event_type) else { return };
+                let Some(kind) = Kind::of(&open.event_type) else { return };
                 self.catch_up(Text::new(open.span_id.clone(), kind), || open.pieces());
             }
             StreamItem::CaughtUp { .. } => {
@@ -112,20 +116,18 @@ impl<D: Dialect> Conversation<D> {
     }
 
     fn token(&mut self, frame: &Frame) {
-        let (Some(kind), Some(span)) = (texts::kind_of(&frame.event_type), &frame.span_id) else { return };
-        let Some((offset, piece)) = event::token(&frame.payload()) else { return };
-        let text = Text { parent: frame.parent_span_id.clone(), ..Text::new(span.clone(), kind) };
-        let Some(index) = self.live(&text, offset == 0 && !piece.is_empty()) else { return };
+        let What::Token { text, offset, piece } = &frame.meaning().what else { return };
+        let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {
             return;
         }
-        if offset != self.at.live[index].chars() {
+        if *offset != self.at.live[index].chars() {
             // Tokens are missing, or the server has started over: the rest comes with the durable event.
             self.texts.give_up(index);
             return;
         }
-        self.open(index, &text);
-        self.append(index, &text, &piece);
+        self.open(index, text);
+        self.append(index, text, piece);
     }
 
     /// Shows what follows in the text so far of a span, as its pieces are asked for.
@@ -200,13 +202,13 @@ impl<D: Dialect> Conversation<D> {
     /// Says a durable event: collects what there is to say with its numbers, and drops what the reader has.
     fn durable(&mut self, frame: &Arc<Frame>) {
         let Some(seq) = frame.place.map(|place| place.seq) else { return };
-        let event = Event::read(frame);
+        let event = Event::of(frame);
         let is_seen = seq < self.at.seq || (seq == self.at.seq && self.at.sub == WHOLE);
         let seen = if seq == self.at.seq { self.at.sub } else { 0 };
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
-        if let Some((text, whole)) = event.text(seq) {
-            let live = if is_seen { None } else { self.take_live(&text) };
-            self.say_text(&text, whole.as_deref(), live.as_ref(), &event, &mut numbered);
+        if let What::Text { text, content, .. } = event.what {
+            let live = if is_seen { None } else { self.take_live(text) };
+            self.say_text(text, content.as_deref(), live.as_ref(), &event, &mut numbered);
         } else {
             if !is_seen {
                 self.cut_off(&event, &mut numbered);
@@ -233,7 +235,7 @@ impl<D: Dialect> Conversation<D> {
         Some((self.at.live.remove(index), self.texts.remove(index)))
     }
 
-    fn reach(&mut self, event: &Event, seq: Seq, sub: u8) {
+    fn reach(&mut self, event: &Event<'_>, seq: Seq, sub: u8) {
         (self.at.seq, self.at.history, self.at.sub) = (seq, event.frame.history, sub);
         if sub == WHOLE {
             self.forget_cut(event);
@@ -241,8 +243,8 @@ impl<D: Dialect> Conversation<D> {
     }
 
     /// Removes the texts that an event has cut off.
-    fn forget_cut(&mut self, event: &Event) {
-        for index in (0..self.at.live.len()).rev().filter(|_| event.what != What::Text) {
+    fn forget_cut(&mut self, event: &Event<'_>) {
+        for index in (0..self.at.live.len()).rev().filter(|_| !matches!(event.what, What::Text { .. })) {
             if event.cuts(&self.at.live[index]) {
                 self.at.live.remove(index);
                 self.texts.remove(index);
@@ -263,14 +265,13 @@ impl<D: Dialect> Conversation<D> {
         text: &Text,
         whole: Option<&str>,
         live: Option<&(Live, texts::State)>,
-        event: &Event,
+        event: &Event<'_>,
         numbered: &mut Vec<(u8, D::Said)>,
     ) {
         let (opened, rest) = match live {
             None => (0, Some(0)),
             Some((live, _)) => {
-                let rest =
-                    whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole.to_owned())).map(|rest| rest.bytes));
+                let rest = whole.map_or(Some(0), |whole| live.rest(std::iter::once(whole)).map(|rest| rest.bytes));
                 (live.progress, rest)
             }
         };
@@ -289,11 +290,10 @@ impl<D: Dialect> Conversation<D> {
     }
 
     /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.
-    fn cut_off(&mut self, event: &Event, numbered: &mut Vec<(u8, D::Said)>) {
-        let live = self.at.live.clone();
-        for live in live.iter().filter(|live| event.cuts(live)) {
-            let Some(span) = live.span() else { continue };
-            let text = Text::new(span.clone(), live.kind);
+    fn cut_off(&mut self, event: &Event<'_>, numbered: &mut Vec<(u8, D::Said)>) {
+        let cut = self.at.live.iter().filter(|live| event.cuts(live));
+        let cut = cut.filter_map(|live| Some(Text::new(live.span()?.clone(), live.kind)));
+        for text in cut.collect::<Vec<_>>() {
             let first = numbered.last().map_or(1, |(number, _)| number + 1);
             self.number(&Part::Closed(&text, None), first, numbered);
         }

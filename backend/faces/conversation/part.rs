@@ -2,9 +2,9 @@
 
 use bytes::{Bytes, BytesMut};
 
-use super::{Event, Text};
+use super::Event;
 use crate::{
-    domain::run::Status,
+    domain::{meaning::Text, run::Status},
     faces::{position::Position, sse},
 };
 
@@ -18,9 +18,9 @@ pub enum Part<'a> {
     /// The text is this, and what was sent of it is not how it begins.
     Replaced(&'a Text, &'a str),
     /// The text is complete. `None`: it was cut off, by the run's end or by an interrupt.
-    Closed(&'a Text, Option<&'a Event>),
+    Closed(&'a Text, Option<&'a Event<'a>>),
     /// A durable event that is not a text.
-    Event(&'a Event),
+    Event(&'a Event<'a>),
     /// Everything stored has been said. It comes once.
     CaughtUp,
     /// Events after the position were deleted.

@@ -1,34 +1,4 @@
-//! Texts of a conversation, and what is known of those that are shown while they are written.
-
-use crate::{
-    domain::{event::EventType, id::SpanId},
-    faces::position::Kind,
-};
-
-/// A text, identified by its span.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Text {
-    pub span: SpanId,
-    pub parent: Option<SpanId>,
-    pub kind: Kind,
-    pub role: String,
-}
-
-impl Text {
-    /// A text of an agent.
-    pub fn new(span: SpanId, kind: Kind) -> Self {
-        Self { span, parent: None, kind, role: "assistant".to_owned() }
-    }
-}
-
-/// The kind of text that an event or a token belongs to.
-pub(super) fn kind_of(event_type: &EventType) -> Option<Kind> {
-    match event_type.as_str() {
-        "message.delta" | "message.completed" => Some(Kind::Message),
-        "reasoning.delta" | "reasoning.completed" => Some(Kind::Reasoning),
-        _ => None,
-    }
-}
+//! What is known of the texts that are shown while they are written.
 
 /// What this stream knows of a live text beyond its position.
 #[derive(Clone, Copy, Debug, Default)]

@@ -11,18 +11,21 @@ mod output;
 pub mod request;
 pub mod whole;
 
-use std::{borrow::Cow, collections::BTreeMap};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
-use serde::Serialize;
 use serde_json::{Map, Value, json};
 
-use self::output::Output;
+use self::output::{AboutItem, Output};
 use super::{
-    conversation::{Dialect, Event, Part, Text, What},
-    position::{Kind, Position},
+    conversation::{Dialect, Event, Part},
+    position::Position,
 };
-use crate::domain::{id::SpanId, json::Json};
+use crate::domain::{
+    id::SpanId,
+    json::Json,
+    meaning::{Kind, Text, Usage, What},
+};
 
 /// Who makes the calls of an agent's own tools, in the words of the protocol.
 const SERVER_LABEL: &str = "runreel";
@@ -42,42 +45,35 @@ pub struct Responses {
     status: &'static str,
     error: Value,
     completed_at: Value,
-    usage: Usage,
+    usage: Option<Usage>,
     output: Output,
     texts: BTreeMap<SpanId, Begun>,
     /// The items of calls without an end.
-    calls: BTreeMap<String, usize>,
+    calls: BTreeMap<String, Call>,
     /// The approvals of calls that have not begun.
     approvals: BTreeMap<String, String>,
     is_caught_up: bool,
 }
 
-#[derive(Clone, Copy, Debug, Default)]
-struct Usage {
-    input: u64,
-    cached: u64,
-    output: u64,
-    any: bool,
-}
-
 /// An event without its number: its type, and the JSON of its members.
 #[derive(Debug)]
 pub struct Said {
-    event_type: Cow<'static, str>,
+    event_type: &'static str,
     json: String,
 }
 
-/// Most of what is said.
-#[derive(Serialize)]
-struct TextDelta<'a> {
-    #[serde(rename = "type")]
-    event_type: &'static str,
-    item_id: String,
-    output_index: usize,
-    content_index: usize,
-    delta: &'a str,
-    #[serde(skip_serializing_if = "Option::is_none")]
-    logprobs: Option<[u8; 0]>,
+impl Said {
+    /// An event about an item.
+    fn of(about: &AboutItem<'_>) -> Self {
+        Self { event_type: about.event_type, json: serde_json::to_string(about).unwrap_or_default() }
+    }
+}
+
+/// A call that has begun.
+#[derive(Debug)]
+struct Call {
+    index: usize,
+    item: Value,
 }
 
 impl Responses {
@@ -88,7 +84,7 @@ impl Responses {
             status: "queued",
             error: Value::Null,
             completed_at: Value::Null,
-            usage: Usage::default(),
+            usage: None,
             output: Output::default(),
             texts: BTreeMap::new(),
             calls: BTreeMap::new(),
@@ -104,7 +100,7 @@ impl Responses {
         response.insert("error".to_owned(), self.error.clone());
         response.insert("completed_at".to_owned(), self.completed_at.clone());
         response.insert("output".to_owned(), json!(self.output.items()));
-        response.insert("usage".to_owned(), self.usage.json());
+        response.insert("usage".to_owned(), json!(self.usage.map(usage_of)));
         if self.output.left_out() > 0 {
             let note = json!(format!("{} items are left out: the output is too large", self.output.left_out()));
             if let Some(Value::Object(metadata)) = response.get_mut("metadata") {
@@ -114,8 +110,9 @@ impl Responses {
         Value::Object(response)
     }
 
-    fn about(&self, event_type: &str, out: &mut Vec<Said>) {
-        out.push(said(&json!({"type": event_type, "response": self.response()})));
+    fn about(&self, event_type: &'static str, out: &mut Vec<Said>) {
+        let json = json!({"type": event_type, "response": self.response()}).to_string();
+        out.push(Said { event_type, json });
     }
 
     fn text_begins(&mut self, text: &Text, out: &mut Vec<Said>) {
@@ -133,9 +130,12 @@ impl Responses {
                 json!({"type": "reasoning_text", "text": ""}),
             ),
         };
-        let index = self.output.add(item, out);
-        out.push(said(&json!({"type": "response.content_part.added", "item_id": id, "output_index": index,
-            "content_index": 0, "part": part})));
+        let index = self.output.add(&item, out);
+        out.push(Said::of(&AboutItem {
+            event_type: "response.content_part.added",
+            part: Some(&part),
+            ..of_text(&id, index)
+        }));
         self.texts.insert(text.span.clone(), Begun { index, so_far: String::new() });
     }
 
@@ -146,39 +146,39 @@ impl Responses {
             Kind::Message => ("response.output_text.delta", Some([])),
             Kind::Reasoning => ("response.reasoning_text.delta", None),
         };
-        let (item_id, output_index) = (id_of(text), begun.index);
-        let event = TextDelta { event_type, item_id, output_index, content_index: 0, delta, logprobs };
-        let json = serde_json::to_string(&event).unwrap_or_default();
-        out.push(Said { event_type: Cow::Borrowed(event_type), json });
+        let id = id_of(text);
+        out.push(Said::of(&AboutItem { event_type, delta: Some(delta), logprobs, ..of_text(&id, begun.index) }));
     }
 
-    fn text_ends(&mut self, text: &Text, whole: Option<String>, status: &str, out: &mut Vec<Said>) {
+    fn text_ends(&mut self, text: &Text, whole: Option<&str>, status: &str, out: &mut Vec<Said>) {
         let Some(Begun { index, so_far }) = self.texts.remove(&text.span) else { return };
-        let (whole, id) = (whole.unwrap_or(so_far), id_of(text));
-        let mut done = json!({"type": format!("{}.done", kind(text)), "item_id": id, "output_index": index,
-            "content_index": 0, "text": whole});
-        let (part, item) = match text.kind {
+        let (whole, id) = (whole.unwrap_or(&so_far), id_of(text));
+        let (event_type, logprobs, part, mut item) = match text.kind {
             Kind::Message => {
-                done["logprobs"] = json!([]);
-                let part = output_text(&whole);
-                let item = json!({"id": id, "type": "message", "role": "assistant", "status": status,
-                    "content": [part]});
-                (part, item)
+                let item = json!({"id": id, "type": "message", "role": "assistant", "status": status});
+                ("response.output_text.done", Some([]), output_text(whole), item)
             }
             Kind::Reasoning => {
-                let part = json!({"type": "reasoning_text", "text": whole});
-                let item = json!({"id": id, "type": "reasoning", "status": status, "summary": [], "content": [part]});
-                (part, item)
+                let item = json!({"id": id, "type": "reasoning", "status": status, "summary": []});
+                ("response.reasoning_text.done", None, json!({"type": "reasoning_text", "text": whole}), item)
             }
         };
-        out.push(said(&done));
-        out.push(said(&json!({"type": "response.content_part.done", "item_id": id, "output_index": index,
-            "content_index": 0, "part": part})));
-        self.output.done(index, item, out);
+        out.push(Said::of(&AboutItem { event_type, text: Some(whole), logprobs, ..of_text(&id, index) }));
+        let event_type = "response.content_part.done";
+        out.push(Said::of(&AboutItem { event_type, part: Some(&part), ..of_text(&id, index) }));
+        item["content"] = Value::Array(vec![part]);
+        self.output.done(index, &item, out);
     }
 
-    fn event(&mut self, event: &Event, out: &mut Vec<Said>) {
-        match &event.what {
+    fn add(&mut self, usage: Option<Usage>) {
+        let Some(more) = usage else { return };
+        let sum = self.usage.get_or_insert_default();
+        (sum.input, sum.cached, sum.output) =
+            (sum.input + more.input, sum.cached + more.cached, sum.output + more.output);
+    }
+
+    fn event(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
+        match event.what {
             What::RunCreated => {
                 self.about("response.created", out);
                 self.about("response.queued", out);
@@ -202,19 +202,19 @@ impl Responses {
                     self.call(tool_call_id, name, &args, out);
                 }
             }
-            What::ToolCompleted { tool_call_id, name, result } => {
-                let result = result.as_ref().unwrap_or(&event.payload);
+            What::ToolCompleted { tool_call_id, name, result, .. } => {
+                let result = result.as_ref().unwrap_or(event.payload);
                 self.call_ends(tool_call_id, name, Ok(&words(Some(result), "")), out);
             }
-            What::ToolFailed { tool_call_id, name, error } => {
+            What::ToolFailed { tool_call_id, name, error, .. } => {
                 self.call_ends(tool_call_id, name, Err(&words(error.as_ref(), "the call failed")), out);
             }
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, &event.payload, out),
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload, out),
             _ => {}
         }
     }
 
-    fn ended(&mut self, event: &Event, status: &'static str, event_type: &str, out: &mut Vec<Said>) {
+    fn ended(&mut self, event: &Event<'_>, status: &'static str, event_type: &'static str, out: &mut Vec<Said>) {
         self.status = status;
         self.completed_at = if status == "completed" { json!(event.frame.at.timestamp()) } else { Value::Null };
         self.about(event_type, out);
@@ -227,12 +227,13 @@ impl Responses {
             json!({"id": item_id, "type": "function_call", "call_id": id, "name": name, "arguments": args,
                 "status": status})
         };
-        let index = self.output.add(item("in_progress", ""), out);
-        out.push(said(&json!({"type": "response.function_call_arguments.delta", "item_id": item_id,
-            "output_index": index, "delta": args})));
-        out.push(said(&json!({"type": "response.function_call_arguments.done", "item_id": item_id, "name": name,
-            "output_index": index, "arguments": args})));
-        self.output.done(index, item("completed", args), out);
+        let index = self.output.add(&item("in_progress", ""), out);
+        let about = AboutItem { item_id: Some(&item_id), output_index: index, ..AboutItem::default() };
+        let event_type = "response.function_call_arguments.delta";
+        out.push(Said::of(&AboutItem { event_type, delta: Some(args), ..about }));
+        let event_type = "response.function_call_arguments.done";
+        out.push(Said::of(&AboutItem { event_type, name: Some(name), arguments: Some(args), ..about }));
+        self.output.done(index, &item("completed", args), out);
     }
 
     /// A call that the agent makes itself.
@@ -241,31 +242,34 @@ impl Responses {
         let item = json!({"id": item_id, "type": "mcp_call", "server_label": SERVER_LABEL, "name": name,
             "arguments": args, "status": "in_progress", "output": null, "error": null,
             "approval_request_id": self.approvals.remove(id)});
-        let index = self.output.add(item, out);
-        out.push(said(&json!({"type": "response.mcp_call.in_progress", "item_id": item_id, "output_index": index})));
-        out.push(said(&json!({"type": "response.mcp_call_arguments.done", "item_id": item_id, "output_index": index,
-            "arguments": args})));
-        self.calls.insert(id.to_owned(), index);
+        let index = self.output.add(&item, out);
+        let about = AboutItem { item_id: Some(&item_id), output_index: index, ..AboutItem::default() };
+        out.push(Said::of(&AboutItem { event_type: "response.mcp_call.in_progress", ..about }));
+        let event_type = "response.mcp_call_arguments.done";
+        out.push(Said::of(&AboutItem { event_type, arguments: Some(args), ..about }));
+        self.calls.insert(id.to_owned(), Call { index, item });
     }
 
     fn call_ends(&mut self, id: &str, name: &str, result: Result<&str, &str>, out: &mut Vec<Said>) {
         if !self.calls.contains_key(id) {
             self.call(id, name, "{}", out);
         }
-        let Some(index) = self.calls.remove(id) else { return };
-        let mut item = self.output.item(index).cloned().unwrap_or_else(|| json!({"id": format!("mcp_{id}")}));
-        let word = if result.is_ok() { "completed" } else { "failed" };
-        item["status"] = json!(word);
-        match result {
-            Ok(output) => item["output"] = json!(output),
+        let Some(Call { index, mut item }) = self.calls.remove(id) else { return };
+        let (event_type, status) = match result {
+            Ok(output) => {
+                item["output"] = json!(output);
+                ("response.mcp_call.completed", "completed")
+            }
             Err(error) => {
                 item["error"] =
                     json!({"type": "mcp_tool_execution_error", "content": [{"type": "text", "text": error}]});
+                ("response.mcp_call.failed", "failed")
             }
-        }
-        out.push(said(&json!({"type": format!("response.mcp_call.{word}"), "item_id": format!("mcp_{id}"),
-            "output_index": index})));
-        self.output.done(index, item, out);
+        };
+        item["status"] = json!(status);
+        let item_id = item["id"].as_str();
+        out.push(Said::of(&AboutItem { event_type, item_id, output_index: index, ..AboutItem::default() }));
+        self.output.done(index, &item, out);
     }
 
     fn asked(&mut self, id: &str, payload: &Json, out: &mut Vec<Said>) {
@@ -278,29 +282,16 @@ impl Responses {
         self.approvals.insert(call, id.to_owned());
         let item = json!({"id": id, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": name,
             "arguments": args});
-        let index = self.output.add(item.clone(), out);
-        self.output.done(index, item, out);
+        let index = self.output.add(&item, out);
+        self.output.done(index, &item, out);
     }
 }
 
-impl Usage {
-    fn add(&mut self, usage: Option<&Json>) {
-        let Some(usage) = usage else { return };
-        let number = |names: &[&str]| names.iter().find_map(|name| usage.member::<u64>(name)).unwrap_or(0);
-        self.input += number(&["input_tokens", "prompt_tokens"]);
-        self.cached += number(&["cached_tokens", "cache_read_tokens"]);
-        self.output += number(&["output_tokens", "completion_tokens"]);
-        self.any = true;
-    }
-
-    fn json(self) -> Value {
-        if !self.any {
-            return Value::Null;
-        }
-        json!({"input_tokens": self.input, "output_tokens": self.output, "total_tokens": self.input + self.output,
-            "input_tokens_details": {"cached_tokens": self.cached, "cache_write_tokens": 0},
-            "output_tokens_details": {"reasoning_tokens": 0}})
-    }
+/// In the words of the protocol.
+fn usage_of(Usage { input, cached, output }: Usage) -> Value {
+    json!({"input_tokens": input, "output_tokens": output, "total_tokens": input + output,
+        "input_tokens_details": {"cached_tokens": cached, "cache_write_tokens": 0},
+        "output_tokens_details": {"reasoning_tokens": 0}})
 }
 
 impl Dialect for Responses {
@@ -313,10 +304,9 @@ impl Dialect for Responses {
             // There is no word for it: the event that ends the text has the right one.
             Part::Replaced(..) | Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
             Part::Closed(text, Some(event)) => {
-                self.usage.add(event.payload.raw_member("usage").as_ref());
-                let seq = event.frame.place.map(|place| place.seq).unwrap_or_default();
-                let whole = event.text(seq).and_then(|(_, whole)| whole);
-                self.text_ends(text, whole, "completed", out);
+                let What::Text { content, usage, .. } = event.what else { return };
+                self.add(*usage);
+                self.text_ends(text, content.as_deref(), "completed", out);
             }
             Part::Closed(text, None) => self.text_ends(text, None, "incomplete", out),
             Part::Event(event) => self.event(event, out),
@@ -328,10 +318,10 @@ impl Dialect for Responses {
         let Some(number) = at.and_then(Position::number) else { return };
         let Said { event_type, json } = said;
         let members = json.strip_suffix('}').unwrap_or_default();
-        for text in ["event: ", &event_type, "\ndata: ", members, ",\"sequence_number\":"] {
+        for text in ["event: ", event_type, "\ndata: ", members, ",\"sequence_number\":"] {
             chunk.put_slice(text.as_bytes());
         }
-        chunk.put_slice(format!("{number}}}\n\n").as_bytes());
+        let _ = write!(chunk, "{number}}}\n\n");
     }
 
     fn opening(&self) -> Bytes {
@@ -339,17 +329,9 @@ impl Dialect for Responses {
     }
 }
 
-/// An event, which is an object with a type and other members.
-fn said(event: &Value) -> Said {
-    let event_type = event["type"].as_str().unwrap_or_default().to_owned();
-    Said { event_type: Cow::Owned(event_type), json: event.to_string() }
-}
-
-fn kind(text: &Text) -> &'static str {
-    match text.kind {
-        Kind::Message => "response.output_text",
-        Kind::Reasoning => "response.reasoning_text",
-    }
+/// About the text of an item.
+fn of_text(item_id: &str, output_index: usize) -> AboutItem<'_> {
+    AboutItem { item_id: Some(item_id), output_index, content_index: Some(0), ..AboutItem::default() }
 }
 
 fn id_of(text: &Text) -> String {

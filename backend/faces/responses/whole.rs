@@ -5,9 +5,9 @@ use serde_json::Value;
 
 use super::Responses;
 use crate::{
-    domain::run::Status,
+    domain::{meaning::What, run::Status},
     faces::{
-        conversation::{Dialect, Part, What},
+        conversation::{Dialect, Part},
         position::Position,
     },
 };

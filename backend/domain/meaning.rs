@@ -1,0 +1,315 @@
+//! What an event means in a conversation, in whatever protocol it is shown.
+//!
+//! Producers leave members out and spell some in several ways; it is settled here, once for each event and not once for
+//! each of its readers ([`Frame::meaning`](crate::bus::Frame::meaning)).
+
+use std::borrow::Cow;
+
+use serde::Deserialize;
+
+use super::{
+    event::EventType,
+    id::{Seq, SpanId},
+    json::{Json, Members},
+    run::Status,
+};
+
+/// Two kinds of text: what an agent says, and what it thinks.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Kind {
+    Message,
+    Reasoning,
+}
+
+impl Kind {
+    /// The kind of text that an event or a token belongs to.
+    pub fn of(event_type: &EventType) -> Option<Self> {
+        match event_type.as_str() {
+            "message.delta" | "message.completed" => Some(Self::Message),
+            "reasoning.delta" | "reasoning.completed" => Some(Self::Reasoning),
+            _ => None,
+        }
+    }
+}
+
+/// A text, identified by its span.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Text {
+    pub span: SpanId,
+    pub parent: Option<SpanId>,
+    pub kind: Kind,
+    pub role: Cow<'static, str>,
+}
+
+impl Text {
+    /// A text of an agent.
+    pub fn new(span: SpanId, kind: Kind) -> Self {
+        Self { span, parent: None, kind, role: Cow::Borrowed("assistant") }
+    }
+}
+
+/// An event's meaning, with its payload. That of a token is not kept.
+#[derive(Clone, Debug)]
+pub struct Meaning {
+    pub payload: Json,
+    pub what: What,
+}
+
+/// What an event means. JSON is as its producer wrote it, and empty where it was left out.
+#[derive(Clone, Debug, PartialEq)]
+pub enum What {
+    RunCreated,
+    RunStarted,
+    RunResumed,
+    /// `waiting` or `interrupted`.
+    RunPaused(Status),
+    RunCompleted {
+        output: Option<Json>,
+    },
+    RunFailed {
+        error: Option<Json>,
+    },
+    RunCancelled {
+        reason: Option<String>,
+    },
+    /// `is_client`: the client makes the call, and the run does not have its result.
+    ToolStarted {
+        tool_call_id: String,
+        name: String,
+        args: Option<Json>,
+        is_client: bool,
+    },
+    /// `message_id`: of the message that the result is in its producer's protocol.
+    ToolCompleted {
+        tool_call_id: String,
+        name: String,
+        result: Option<Json>,
+        message_id: Option<String>,
+    },
+    ToolFailed {
+        tool_call_id: String,
+        name: String,
+        error: Option<Json>,
+        message_id: Option<String>,
+    },
+    StepStarted {
+        name: String,
+    },
+    /// With the error of one that failed.
+    StepEnded {
+        name: String,
+        error: Option<Json>,
+    },
+    /// The interrupt's id is its span.
+    InterruptRequested {
+        interrupt_id: String,
+    },
+    InterruptResolved {
+        interrupt_id: String,
+    },
+    Checkpointed,
+    /// A message or reasoning is complete. Its content is `None` if the payload does not hold it, because it became an
+    /// artifact or has no text. One without a span is identified by its seq.
+    Text {
+        text: Text,
+        content: Option<String>,
+        /// The calls that the message announces, by their ids.
+        tool_call_ids: Vec<String>,
+        usage: Option<Usage>,
+    },
+    /// A part of a text while it is written, and how many characters are before it.
+    Token {
+        text: Text,
+        offset: usize,
+        piece: String,
+    },
+    /// Any other: `custom.*`, `log.*`, `artifact.created`, `worker.*`, `state.compacted`, and families of producers.
+    Other,
+}
+
+/// How many tokens a call of a model took.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Usage {
+    pub input: u64,
+    /// Of the input, those that the provider had in its cache.
+    pub cached: u64,
+    pub output: u64,
+}
+
+impl Usage {
+    fn of(usage: &Json) -> Self {
+        let members = usage.members();
+        let number = |names: [&str; 2]| names.iter().find_map(|name| members.read(name)).unwrap_or(0);
+        Self {
+            input: number(["input_tokens", "prompt_tokens"]),
+            cached: number(["cached_tokens", "cache_read_tokens"]),
+            output: number(["output_tokens", "completion_tokens"]),
+        }
+    }
+}
+
+impl Meaning {
+    /// Reads an event; one without a seq is ephemeral.
+    pub fn of(
+        event_type: &EventType,
+        (span, parent): (Option<&SpanId>, Option<&SpanId>),
+        seq: Option<Seq>,
+        payload: &[u8],
+    ) -> Self {
+        let Some(seq) = seq else {
+            let what = token(event_type, (span, parent), payload).unwrap_or(What::Other);
+            return Self { payload: Json::empty(), what };
+        };
+        let payload = Json::trusted(String::from_utf8_lossy(payload).into_owned());
+        let members = payload.members();
+        let what = match Kind::of(event_type) {
+            Some(kind) => {
+                let span = span.cloned().unwrap_or_else(|| SpanId::trusted(&format!("event-{seq}")));
+                let role = members.read("role").map_or(Cow::Borrowed("assistant"), Cow::Owned);
+                let calls: Vec<Json> = members.read("tool_calls").unwrap_or_default();
+                What::Text {
+                    text: Text { span, parent: parent.cloned(), kind, role },
+                    content: content(&members),
+                    tool_call_ids: calls.iter().filter_map(|call| call.member("id")).collect(),
+                    usage: members.raw("usage").as_ref().map(Usage::of),
+                }
+            }
+            None => what(event_type, span, &payload, &members),
+        };
+        Self { payload, what }
+    }
+}
+
+/// The text of a durable payload: of `content`, a text or a list of parts, else `text`.
+pub fn content_of(payload: &Json) -> Option<String> {
+    content(&payload.members())
+}
+
+fn content(members: &Members<'_>) -> Option<String> {
+    #[derive(Deserialize)]
+    #[serde(untagged)]
+    enum Content {
+        Text(String),
+        Parts(Vec<PartOf>),
+    }
+    #[derive(Deserialize)]
+    struct PartOf {
+        #[serde(rename = "type")]
+        kind: Option<String>,
+        text: Option<String>,
+    }
+    match members.read("content") {
+        Some(Content::Text(text)) => Some(text),
+        Some(Content::Parts(parts)) => {
+            let texts = parts.into_iter().filter(|part| part.kind.as_deref() == Some("text"));
+            Some(texts.filter_map(|part| part.text).collect())
+        }
+        None => members.read("text"),
+    }
+}
+
+fn token(event_type: &EventType, (span, parent): (Option<&SpanId>, Option<&SpanId>), payload: &[u8]) -> Option<What> {
+    #[derive(Deserialize)]
+    struct Token {
+        text: String,
+        offset: usize,
+    }
+    let text = Text { parent: parent.cloned(), ..Text::new(span?.clone(), Kind::of(event_type)?) };
+    let token: Token = serde_json::from_slice(payload).ok()?;
+    Some(What::Token { text, offset: token.offset, piece: token.text })
+}
+
+fn what(event_type: &EventType, span: Option<&SpanId>, payload: &Json, members: &Members<'_>) -> What {
+    let text = |name: &str| members.read::<String>(name);
+    let span = || span.map_or_else(String::new, |span| span.as_str().to_owned());
+    let name = || text("name").unwrap_or_else(span);
+    let tool_call_id = || text("tool_call_id").unwrap_or_else(span);
+    let message_id = || text("message_id");
+    let error = || members.raw("error");
+    match event_type.as_str() {
+        "run.created" => What::RunCreated,
+        "run.started" => What::RunStarted,
+        "run.resumed" => What::RunResumed,
+        "run.waiting" => What::RunPaused(Status::Waiting),
+        "run.interrupted" => What::RunPaused(Status::Interrupted),
+        "run.completed" => What::RunCompleted { output: members.raw("output") },
+        "run.failed" => What::RunFailed { error: error().or_else(|| Some(payload.clone())) },
+        "run.cancelled" => What::RunCancelled { reason: text("reason") },
+        "tool.started" => What::ToolStarted {
+            tool_call_id: tool_call_id(),
+            name: name(),
+            args: members.raw("args"),
+            is_client: members.read("client").unwrap_or(false),
+        },
+        "tool.completed" => What::ToolCompleted {
+            tool_call_id: tool_call_id(),
+            name: name(),
+            result: members.raw("result"),
+            message_id: message_id(),
+        },
+        "tool.failed" => {
+            What::ToolFailed { tool_call_id: tool_call_id(), name: name(), error: error(), message_id: message_id() }
+        }
+        "step.started" => What::StepStarted { name: name() },
+        "step.completed" => What::StepEnded { name: name(), error: None },
+        "step.failed" => What::StepEnded { name: name(), error: error().or_else(|| Some(Json::empty())) },
+        "interrupt.requested" => What::InterruptRequested { interrupt_id: span() },
+        "interrupt.resolved" => What::InterruptResolved { interrupt_id: span() },
+        "state.checkpointed" => What::Checkpointed,
+        _ => What::Other,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn meaning(event_type: &str, seq: Option<i64>, payload: &str) -> What {
+        let (span, seq) = (SpanId::trusted("s"), seq.and_then(Seq::new));
+        Meaning::of(&event_type.parse().unwrap(), (Some(&span), None), seq, payload.as_bytes()).what
+    }
+
+    #[test]
+    fn a_text_is_read_in_each_of_its_spellings() {
+        let content = |payload: &str| match meaning("message.completed", Some(1), payload) {
+            What::Text { content, .. } => content,
+            other => panic!("{other:?}"),
+        };
+        assert_eq!(content(r#"{"content":"a"}"#).as_deref(), Some("a"));
+        assert_eq!(content(r#"{"text":"b"}"#).as_deref(), Some("b"));
+        let parts = r#"{"content":[{"type":"text","text":"c"},{"type":"image"},{"type":"text","text":"d"}]}"#;
+        assert_eq!(content(parts).as_deref(), Some("cd"));
+        assert_eq!(content("[]"), None);
+    }
+
+    #[test]
+    fn tokens_of_a_call_are_read_in_each_providers_words() {
+        let usage = |payload: &str| match meaning("message.completed", Some(1), payload) {
+            What::Text { usage, .. } => usage,
+            other => panic!("{other:?}"),
+        };
+        let expected = Some(Usage { input: 3, cached: 2, output: 1 });
+        assert_eq!(usage(r#"{"usage":{"input_tokens":3,"cached_tokens":2,"output_tokens":1}}"#), expected);
+        assert_eq!(usage(r#"{"usage":{"prompt_tokens":3,"cache_read_tokens":2,"completion_tokens":1}}"#), expected);
+        assert_eq!(usage("{}"), None);
+    }
+
+    #[test]
+    fn what_a_producer_left_out_comes_from_the_span_or_is_empty() {
+        let (tool_call_id, name) = ("s".to_owned(), "s".to_owned());
+        assert_eq!(
+            meaning("tool.started", Some(1), "{}"),
+            What::ToolStarted { tool_call_id, name, args: None, is_client: false }
+        );
+        assert_eq!(meaning("run.failed", Some(1), "7"), What::RunFailed { error: Json::parse("7").ok() });
+    }
+
+    #[test]
+    fn only_an_ephemeral_event_is_a_token() {
+        assert!(matches!(
+            meaning("message.delta", None, r#"{"text":"a","offset":4}"#),
+            What::Token { offset: 4, piece, .. } if piece == "a"
+        ));
+        assert_eq!(meaning("message.delta", None, "{}"), What::Other);
+    }
+}

@@ -2,7 +2,7 @@ import { defineConfig } from "vitest/config";
 
 export default defineConfig({
   test: {
-    include: ["packages/*/test/**/*.test.{ts,tsx}"],
+    include: ["packages/*/test/**/*.test.{ts,tsx}", "protocols/*.test.ts"],
     globalSetup: ["testing/global.ts"],
     environment: "node",
     retry: 0,

@@ -26,8 +26,8 @@ export async function finishedRun(client: Client, count: number): Promise<string
 export const durable = (events: StreamEvent[]): RunEvent[] => events.filter(isEvent);
 
 /** Reads to the end. */
-export async function collect(stream: AsyncIterable<StreamEvent>): Promise<StreamEvent[]> {
-  const events: StreamEvent[] = [];
+export async function collect<T>(stream: AsyncIterable<T>): Promise<T[]> {
+  const events: T[] = [];
   for await (const event of stream) events.push(event);
   return events;
 }

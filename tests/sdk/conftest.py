@@ -22,6 +22,7 @@ from typing import Any
 
 import pytest
 import pytest_asyncio
+from endpoints import Endpoints, config
 
 import runreel
 from runreel.langgraph import RunreelCallback, RunreelSaver
@@ -119,6 +120,20 @@ def jwt_server() -> Iterator[JwtServer]:
 def restartable() -> Iterator[Server]:
     """A server of the test's own: `kill()`, `stop()`, `start()` on the same data and the same port."""
     yield from serving()
+
+
+@pytest.fixture(scope="session")
+def endpoints() -> Iterator[Endpoints]:
+    with Endpoints() as endpoints:
+        yield endpoints
+
+
+@pytest.fixture(scope="session")
+def proxy(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
+    """A server whose agents are these endpoints."""
+    file = tmp_path_factory.mktemp("config") / "runreel.toml"
+    file.write_text(config(endpoints.url))
+    yield from serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
 
 
 @pytest.fixture

@@ -4,33 +4,17 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import httpx
-import pytest
 from ag_ui.core import Event
-from endpoints import WORDS, Endpoints, config
+from endpoints import WORDS, Endpoints
 from pydantic import TypeAdapter
 
-from conftest import Server, serving
+from conftest import Server
 
 PLACES = 20
 EVENTS: TypeAdapter[Any] = TypeAdapter(Event)
-
-
-@pytest.fixture(scope="module")
-def endpoints() -> Iterator[Endpoints]:
-    with Endpoints() as endpoints:
-        yield endpoints
-
-
-@pytest.fixture(scope="module")
-def proxy(endpoints: Endpoints, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Server]:
-    file: Path = tmp_path_factory.mktemp("config") / "runreel.toml"
-    file.write_text(config(endpoints.url))
-    yield from serving("--config", str(file), "--lease-ms", "1000", "--poll-ms", "50")
 
 
 def given(thread: str, run: str, *messages: dict[str, Any], **more: Any) -> dict[str, Any]:

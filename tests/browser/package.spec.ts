@@ -1,12 +1,9 @@
 /** `@runreel/client` in a page of another origin and in a worker of it, over a way that is cut. */
 
 import { readFileSync } from "node:fs";
-import { createServer } from "node:http";
-import type { AddressInfo } from "node:net";
 import { join } from "node:path";
-import { expect, test as base, type Page } from "@playwright/test";
-import { Server, startAndStop_ms } from "./server.ts";
-import { secret, signed } from "./signed.ts";
+import type { Page } from "@playwright/test";
+import { expect, post, test as base } from "./listed.ts";
 import { Wire } from "./wire.ts";
 
 /** As npm gets it; `./just browser` builds it. */
@@ -23,8 +20,7 @@ interface Said {
   state: string;
 }
 
-const files: Record<string, string> = {
-  "/": "<!doctype html><title>A page of somebody's own</title>",
+const scripts: Record<string, string> = {
   "/follow.js": `
     import { Client } from "/index.js";
     export async function follow({ url, token, run_id }, say) {
@@ -38,29 +34,9 @@ const files: Record<string, string> = {
     onmessage = ({ data }) => follow(data, postMessage);`,
 };
 
-const test = base.extend<{ site: string; server: Server; wire: Wire; wanted: Wanted }>({
-  site: async ({}, use) => {
-    const site = createServer(({ url = "/" }, response) => {
-      const isScript = url.endsWith(".js");
-      response.setHeader("content-type", isScript ? "text/javascript" : "text/html");
-      response.end(files[url] ?? (isScript ? readFileSync(join(dist, url)) : ""));
-    });
-    await new Promise<void>((listening) => site.listen(0, "127.0.0.1", listening));
-    await use(`http://127.0.0.1:${(site.address() as AddressInfo).port}`);
-    site.close();
-  },
-  server: [
-    async ({ site }, use) => {
-      const flags = ["--auth", "jwt", "--cors-origin", site];
-      const server = await Server.start(undefined, { flags, env: { RUNREEL_JWT_SECRET: secret } });
-      try {
-        await use(server);
-      } finally {
-        await server.remove();
-      }
-    },
-    { timeout: startAndStop_ms },
-  ],
+const test = base.extend<{ wire: Wire; wanted: Wanted }>({
+  scripts: async ({}, use) =>
+    use((path) => scripts[path] ?? (path.endsWith(".js") ? readFileSync(join(dist, path)) : undefined)),
   wire: async ({ server }, use) => {
     const wire = await Wire.to(() => server.port);
     await use(wire);
@@ -72,16 +48,6 @@ const test = base.extend<{ site: string; server: Server; wire: Wire; wanted: Wan
     await use({ url: wire.url, token, run_id });
   },
 });
-
-async function post<T>(server: Server, path: string, body: unknown): Promise<T> {
-  const response = await fetch(server.url + path, {
-    method: "POST",
-    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
-    body: JSON.stringify(body),
-  });
-  expect(response.ok, await response.clone().text()).toBe(true);
-  return (await response.json()) as T;
-}
 
 const said = (page: Page) => page.evaluate(() => (globalThis as unknown as { said: Said }).said);
 
@@ -107,12 +73,12 @@ for (const [where, start] of [
 ] as const) {
   test(`the package follows a run in ${where} of another origin, through cuts, to its end`, async ({
     page,
-    site,
+    listed,
     server,
     wire,
     wanted,
   }) => {
-    await page.goto(site);
+    await page.goto(listed);
     await start(page, wanted);
     await expect.poll(() => said(page)).toEqual({ seqs: [1, 2], state: "live" });
     for (let cut = 1; cut <= 3; cut += 1) {

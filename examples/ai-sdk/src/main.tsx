@@ -3,10 +3,10 @@ import { createRoot } from "react-dom/client";
 import { useChat } from "@ai-sdk/react";
 import { RunreelChatTransport } from "@runreel/ai";
 import { lastAssistantMessageIsCompleteWithApprovalResponses, type UIMessage } from "ai";
-import { history } from "./history";
+import { history, type Past } from "./history";
 
 const url = (import.meta.env.VITE_RUNREEL_URL as string | undefined) ?? "http://127.0.0.1:7717";
-const transport = new RunreelChatTransport({ url, agent: "guide" });
+const transport = new RunreelChatTransport({ url, agent: "guide", resumesEnded: true });
 
 /** The chat in the page's address, so that a reload goes on with it. */
 function idOfAddress(): string {
@@ -14,12 +14,11 @@ function idOfAddress(): string {
   return window.location.hash.slice(1);
 }
 
-function Chat({ id, before }: { id: string; before: UIMessage[] }) {
+function Chat({ id, past }: { id: string; past: Past }) {
   const chat = useChat({
     id,
-    messages: before,
+    ...past,
     transport,
-    resume: true,
     sendAutomaticallyWhen: lastAssistantMessageIsCompleteWithApprovalResponses,
   });
   const isBusy = chat.status === "submitted" || chat.status === "streaming";
@@ -71,9 +70,9 @@ function Part({ part, answer }: { part: UIMessage["parts"][number]; answer: Answ
 
 function App() {
   const [id] = useState(idOfAddress);
-  const [before, setBefore] = useState<UIMessage[] | null>(null);
-  useEffect(() => void history(url, id).then(setBefore), [id]);
-  return before === null ? null : <Chat id={id} before={before} />;
+  const [past, setPast] = useState<Past | null>(null);
+  useEffect(() => void history(url, id).then(setPast), [id]);
+  return past === null ? null : <Chat id={id} past={past} />;
 }
 
 const root = document.getElementById("root");

@@ -13,6 +13,11 @@ export interface RunreelChatOptions extends Omit<ClientOptions, "onError"> {
    * `useChat` makes is also stopped when its component goes away. Without it, `stop` leaves the run alone.
    */
   stopCancels?: boolean;
+  /**
+   * `true` makes `resumeStream` show the last answer also if it has ended. Only for a page that resumes because an answer was
+   * under way when it loaded what was said before, and that left it out: it may end in between.
+   */
+  resumesEnded?: boolean;
   /** How often in a row a lost answer is asked for without anything new, before the chat reports an error; 20 by default. */
   retries?: number;
 }
@@ -59,16 +64,25 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
   readonly #path: string;
   readonly #agent: string;
   readonly #stopCancels: boolean;
+  readonly #resumesEnded: boolean;
   readonly #body: RunreelChatOptions["body"];
   readonly #retries: number;
   /** How often each chat was resumed: a new one aborts the one before, which is no stop. */
   readonly #resumed = new Map<string, number>();
 
-  constructor({ agent, body, stopCancels = false, retries = 20, ...options }: RunreelChatOptions) {
+  constructor({
+    agent,
+    body,
+    stopCancels = false,
+    resumesEnded = false,
+    retries = 20,
+    ...options
+  }: RunreelChatOptions) {
     this.#client = new Client(options);
     this.#path = `/api/ai-sdk/agents/${encodeURIComponent(agent)}`;
     this.#agent = agent;
     this.#stopCancels = stopCancels;
+    this.#resumesEnded = resumesEnded;
     this.#body = body;
     this.#retries = retries;
   }
@@ -101,7 +115,7 @@ export class RunreelChatTransport<M extends UIMessage = UIMessage> implements Ch
       over,
       turn,
     };
-    const response = await this.#ask(following, {});
+    const response = await this.#ask(following, this.#resumesEnded ? { ended: true } : {});
     return response.status === 204 ? null : this.#stream(following, Promise.resolve(response));
   }
 

@@ -195,6 +195,10 @@ test("a page that comes back sees the answer from its beginning; twice at once i
   const third = chatOf();
   await third.resumeStream();
   expect([third.status, third.messages]).toEqual(["ready", []]);
+  // It was under way when the page loaded what was said before.
+  const fourth = chatOf({ resumesEnded: true });
+  await fourth.resumeStream();
+  expect(answer(fourth)).toEqual(answer(first));
 });
 
 test("an answer that waits for a person goes on after the approval, and may break off there as well", async () => {

@@ -194,11 +194,7 @@ impl Timeline {
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(NewRunRow { spec, depth, request_hash, imported_at: None });
-        let ack = self.submit(Arc::clone(&context), Some(birth), events, None).await?;
-        // After the run, so that a refused one creates no thread. Until then the run keeps the thread from expiring.
-        if let Some(thread) = &context.thread_id {
-            self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
-        }
+        let ack = self.submit_first(&context, birth, events, None).await?;
         if !ack.already_open {
             self.shared.contexts.remember((*context).clone());
         }
@@ -214,6 +210,29 @@ impl Timeline {
             return Err(Refusal::Ended { status }.into());
         }
         depth_at(place)
+    }
+
+    /// Hands a run's first events to its lane. The run's thread is there before them, so that whoever sees the run
+    /// finds the thread; a run that is refused leaves none.
+    pub(super) async fn submit_first(
+        &self,
+        context: &Arc<RunContext>,
+        birth: Box<NewRunRow>,
+        events: Vec<NewEvent>,
+        first_seq: Option<Seq>,
+    ) -> Result<Ack, EmitError> {
+        let submitted = self.submit(Arc::clone(context), Some(birth), events, first_seq);
+        let Some(thread) = &context.thread_id else { return submitted.await };
+        let (threads, owner) = (self.store().threads(), &context.owner_id);
+        let new = threads.touch(owner, thread, self.clock().now()).await?;
+        let answer = submitted.await;
+        if let (Some(new), Err(error)) = (&new, &answer)
+            && *error != EmitError::OutcomeUnknown
+            && let Err(error) = self.store().threads().take_back(owner, thread, new).await
+        {
+            tracing::warn!(%error, "the new thread of a refused run not removed");
+        }
+        answer
     }
 
     /// Hands work to the run's lane and waits for its answer.

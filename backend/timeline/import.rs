@@ -103,7 +103,11 @@ impl Timeline {
             };
             let is_new = birth.is_some();
             let events = fresh.iter().map(numbered).collect();
-            match self.submit(Arc::clone(&context), birth, events, Some(first_seq)).await {
+            let submitted = match birth {
+                Some(birth) => self.submit_first(&context, birth, events, Some(first_seq)).await,
+                None => self.submit(Arc::clone(&context), None, events, Some(first_seq)).await,
+            };
+            match submitted {
                 Ok(ack) if !ack.already_open => {
                     self.note_effects(&context, is_new, fresh).await?;
                     return Ok(Imported { last_seq: at.forward(fresh.len()), stored: fresh.len(), is_new });
@@ -205,7 +209,7 @@ impl Timeline {
             self.shared.contexts.remember(context.clone());
         }
         let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
-        if let Some(thread) = context.thread_id.as_ref().filter(|_| is_new || events.iter().any(moves)) {
+        if let Some(thread) = context.thread_id.as_ref().filter(|_| !is_new && events.iter().any(moves)) {
             self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
         }
         Ok(())

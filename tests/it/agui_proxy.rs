@@ -206,6 +206,28 @@ async fn an_input_of_ag_ui_goes_through_as_it_is_and_a_client_makes_the_calls_of
 }
 
 #[tokio::test]
+async fn the_response_is_the_last_text_of_the_run_also_if_it_came_with_the_whole_conversation() {
+    let message = |id: &str, role: &str, content: &str| json!({"id": id, "role": role, "content": content});
+    let snapshot = |messages: &[Value]| json!({"type": "MESSAGES_SNAPSHOT", "messages": messages});
+    let before_it = [message("u1", "user", "a"), message("x1", "assistant", "one")];
+    // The first streams its text and then gives it another id; the second has it in the snapshot only; the third says
+    // nothing new.
+    let chunk = json!({"type": "TEXT_MESSAGE_CHUNK", "messageId": "m1", "role": "assistant", "delta": "one"});
+    let second = [&before_it[..], &[message("u2", "user", "b"), message("x2", "assistant", "two")]].concat();
+    let third = [&second[..], &[message("u3", "user", "c")]].concat();
+    let answers = vec![
+        whole(&[chunk, snapshot(&before_it)]),
+        whole(&[snapshot(&second), json!({"type": "STATE_SNAPSHOT", "snapshot": {}})]),
+        whole(&[snapshot(&third)]),
+    ];
+    let (server, _endpoint) = before(answers, "").await;
+    for (input, expected) in [("a", "one"), ("b", "two"), ("c", "")] {
+        let run = ask(&server, "far", input, json!({"thread_id": "t"})).await;
+        assert_eq!(response(&server, &run).await, expected);
+    }
+}
+
+#[tokio::test]
 async fn an_error_and_a_result_of_the_endpoint_are_those_of_the_run() {
     let wrong = begun(&text("m1", &["so far"])[..2])
         + &events(&[json!({"type": "RUN_ERROR", "message": "no more money", "code": "billing"})]);

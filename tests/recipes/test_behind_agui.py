@@ -65,11 +65,11 @@ def test_an_endpoint_is_recorded_as_it_answers(name: str, tmp_path: Path) -> Non
     assert [event.seq for event in durable] == list(range(1, len(durable) + 1))
     answers = [event for event in durable if event.type == "message.completed"]
     assert (answers[0].text, answers[-1].text) == ("How is Rome?", "It is sunny in Rome.")
+    assert record["output"] == {"response": "It is sunny in Rome."}
     if name == "crewai":
         # Its flow has a step, and no tool.
         assert {"step.started", "step.completed"} <= {event.type for event in durable}
         return
-    assert record["output"] == {"response": "It is sunny in Rome."}
     tools = [event for event in durable if event.type.startswith("tool.")]
     assert [event.type for event in tools] == ["tool.started", "tool.completed"]
     assert (tools[0].payload["name"], tools[0].payload["args"]) == ("weather", {"city": "Rome"})

@@ -86,10 +86,12 @@ pub(super) fn output(talk: &Talk, result: &Value) -> Value {
     if !result.is_null() {
         return result.clone();
     }
-    let is_of_turn =
-        |message: &Value| message["id"].as_str().is_some_and(|id| talk.turn.spans.contains(fitted(id).as_str()));
-    let said =
-        |message: &&Value| message["role"] == "assistant" && message["content"].is_string() && is_of_turn(message);
+    let is_of_turn = |message: &Value| {
+        let is_in = |id: &str| talk.turn.spans.contains(fitted(id).as_str()) || talk.turn.brought.contains(id);
+        message["id"].as_str().is_some_and(is_in)
+    };
+    let has_text = |message: &Value| message["content"].as_str().is_some_and(|text| !text.is_empty());
+    let said = |message: &&Value| message["role"] == "assistant" && has_text(message) && is_of_turn(message);
     let last = talk.messages.iter().rev().find(said).map_or_else(|| json!(""), |message| message["content"].clone());
     let calls: Vec<Value> = talk
         .open_calls()

@@ -38,6 +38,8 @@ pub(super) struct Turn {
     pub steps: Vec<(SpanId, String)>,
     /// Spans of messages, reasoning and calls so far.
     pub spans: BTreeSet<String>,
+    /// Ids of messages that came with a snapshot of the conversation and were not there before.
+    pub brought: BTreeSet<String>,
     /// By the endpoint's ids.
     pub calls: BTreeMap<String, Called>,
     /// Questions to people that have no answer yet.
@@ -123,7 +125,7 @@ impl Talk {
                 }
                 self.messages.push(message.clone());
             }
-            Entry::Messages { messages } => self.messages.clone_from(messages),
+            Entry::Messages { messages } => self.replace(messages),
             Entry::State { snapshot } => self.state = snapshot.clone(),
             Entry::StateDelta { delta } => {
                 // What does not fit was reported when it came.
@@ -145,6 +147,15 @@ impl Talk {
             Entry::Ended { end } => (turn.is_posting, turn.end) = (false, Some(end.clone())),
             Entry::Noted { .. } | Entry::Warned { .. } => {}
         }
+    }
+
+    /// Takes the endpoint's whole conversation. What is new in it, after what a user said last, is of this run.
+    fn replace(&mut self, messages: &[Value]) {
+        let known: BTreeSet<&str> = self.messages.iter().filter_map(|message| message["id"].as_str()).collect();
+        let asked = messages.iter().rposition(|message| message["role"] == "user").map_or(0, |at| at + 1);
+        let ids = messages[asked..].iter().filter_map(|message| message["id"].as_str());
+        self.turn.brought.extend(ids.filter(|id| !known.contains(id)).map(str::to_owned));
+        self.messages = messages.to_vec();
     }
 
     /// Calls of this run without a result.

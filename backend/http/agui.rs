@@ -14,15 +14,16 @@ use super::{
     model::CreateRun,
     problem::{Code, Problem},
     runs,
-    stream::{Refused, jitter, place, stream},
+    stream::{Refused, event_stream, jitter, place, stream},
 };
 use crate::{
     domain::{
-        id::{ExternalId, Name, RunId, Seq},
+        id::{ExternalId, Name, RunId, Seq, ThreadId},
         interrupt::Answer,
         json::Json,
         limits::{DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
+        run::Status,
     },
     faces::{
         agui::{
@@ -42,6 +43,9 @@ use crate::{
         resume::{Begin, Resumed},
     },
 };
+
+/// Questions that a refusal names.
+const QUESTIONS_NAMED: usize = 8;
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
@@ -86,6 +90,11 @@ async fn post(
     let (run, reading) = match known(&server, &owner, &input.run_id).await? {
         Some(run) => (run, Reading::Joining),
         None if input.answers.is_empty() => {
+            let open = open_questions(&server, &owner, &input.thread_id).await?;
+            if !open.is_empty() {
+                let message = format!("the thread has questions without an answer ({open}): send answers as resume");
+                return Ok(event_stream(input.refusal("interrupt_open", &message).into()));
+            }
             (create(&server, &caller, trace, agent, &input).await?, Reading::Beginning(Seq::ZERO))
         }
         None => {
@@ -177,6 +186,21 @@ async fn answer(server: &Server, caller: &Caller, input: &Input) -> Result<(RunI
         Some((named, after)) if named == run => Ok((run, after)),
         _ => Err(Problem::new(Code::Busy, "the run has too many ids").field("runId")),
     }
+}
+
+/// The ids of the questions for which runs of the thread wait, the first ones.
+async fn open_questions(server: &Server, owner: &OwnerId, thread: &ThreadId) -> Result<String, Problem> {
+    let store = server.timeline.store();
+    let filter =
+        RunFilter { thread_id: Some(thread.clone()), statuses: vec![Status::Interrupted], ..RunFilter::default() };
+    let (runs, _) = store.runs().list(owner, &filter, &Page { after: None, limit: PAGE_ROWS_MAX }).await?;
+    if runs.is_empty() {
+        return Ok(String::new());
+    }
+    let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
+    let asked = store.interrupts().asked(owner, &ids).await?;
+    let open = asked.iter().filter(|asked| asked.answer.is_none()).map(|asked| asked.interrupt_id.as_str());
+    Ok(open.take(QUESTIONS_NAMED).collect::<Vec<_>>().join(", "))
 }
 
 /// The run of the thread that has asked what a request answers, and the answers.

@@ -115,7 +115,8 @@ pub(super) fn jitter(server: &Server, range: Range<u64>) -> u64 {
     range.start + random % (range.end - range.start)
 }
 
-fn event_stream(body: ReplyBody) -> Response {
+/// The response of a stream.
+pub(super) fn event_stream(body: ReplyBody) -> Response {
     let mut response = body.into_response();
     let headers = response.headers_mut();
     headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));

@@ -1,8 +1,10 @@
 //! What a client asks: a `RunAgentInput`.
 
+use bytes::Bytes;
 use serde::Deserialize;
 use serde_json::{Value, json};
 
+use super::VERSION;
 use crate::domain::{
     id::{ExternalId, Malformed, RunId, SpanId, ThreadId},
     interrupt::{Answer, Decision},
@@ -67,6 +69,14 @@ impl Input {
         let answers =
             entries.ok_or(rule)?.into_iter().map(|entry| answer(entry).ok_or(rule)).collect::<Result<_, _>>()?;
         Ok(Self { thread_id, run_id, answers, whole, members })
+    }
+
+    /// The stream that refuses the request, which changed nothing.
+    pub fn refusal(&self, code: &str, message: &str) -> Bytes {
+        let (thread, run) = (&self.thread_id, &self.run_id);
+        let started = json!({"type": "RUN_STARTED", "threadId": thread, "runId": run, "protocolVersion": VERSION});
+        let error = json!({"type": "RUN_ERROR", "message": message, "code": code});
+        format!("data: {started}\n\ndata: {error}\n\n").into()
     }
 
     /// The input of a run whose agent has no other memory than what its client sends: the whole request.

@@ -77,6 +77,29 @@ async fn a_refusal_is_told_to_the_agent_and_another_answer_is_refused() {
 }
 
 #[tokio::test]
+async fn a_request_without_answers_on_a_thread_with_a_question_fails_and_changes_nothing() {
+    let server = asker().start().await;
+    let mut client = Client::start().await;
+    let order = json!({"agent": "admin", "threadId": "t", "runId": "r-1", "messages": [user("u", "do it")]});
+    let asked = client.run(&server, order).await;
+    let id = asked["interrupts"][0]["id"].as_str().unwrap();
+    let next = json!({"agent": "admin", "threadId": "t", "runId": "r-2", "messages": [user("u2", "and?")]});
+    let refused = client.run(&server, next.clone()).await;
+    assert_eq!(refused["error"]["code"], "interrupt_open", "{refused}");
+    assert!(refused["error"]["message"].as_str().unwrap().contains(id), "{refused}");
+    assert_eq!(refused["messages"], json!([user("u2", "and?")]));
+    server.get("/api/runs/by-external-id/r-2").await.refused(404, "not_found");
+    assert_eq!(server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len(), 1);
+    // Another thread is free, and so is this one after the answer.
+    let other = json!({"agent": "admin", "threadId": "other", "runId": "r-3", "messages": [user("u", "do it")]});
+    assert_eq!(client.run(&server, other).await["error"], Value::Null);
+    let mut answer = request("t", "r-4", &[]);
+    answer["resume"] = json!([{"interruptId": id, "status": "resolved", "payload": {"approved": true}}]);
+    Stream::post(&server, "admin", &answer).await.rest().await;
+    assert_eq!(client.run(&server, next).await["error"], Value::Null);
+}
+
+#[tokio::test]
 async fn questions_that_are_answered_elsewhere_let_the_reader_go_on() {
     let server = Server::start().await;
     let mut stream = Stream::post(&server, "elsewhere", &request("t", "r", &[])).await;

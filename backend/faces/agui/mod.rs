@@ -46,13 +46,15 @@ const VERSION: &str = "1.0";
 #[derive(Debug)]
 pub struct Said {
     json: String,
+    /// When it happened, milliseconds, if it is of an event of the log. What readers get at different times has none.
+    at_ms: Option<i64>,
     /// It ends the run of AG-UI.
     is_last: bool,
 }
 
 impl Said {
     fn new(event: &impl Serialize) -> Self {
-        Self { json: serde_json::to_string(event).unwrap_or_default(), is_last: false }
+        Self { json: serde_json::to_string(event).unwrap_or_default(), at_ms: None, is_last: false }
     }
 
     fn last(event: &Value) -> Self {
@@ -273,7 +275,7 @@ impl AgUi {
             finish["usage"] = usage.clone();
         }
         let is_error = finish["type"] == "RUN_ERROR";
-        let finish = Said::last(&finish);
+        let finish = Said { at_ms: Some(event.frame.at.timestamp_millis()), ..Said::last(&finish) };
         if self.reader.is_joining {
             self.finish = Some(finish);
         } else {
@@ -335,6 +337,7 @@ impl Dialect for AgUi {
     type Said = Said;
 
     fn say(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
+        let before = out.len();
         match part {
             Part::Event(event) => self.event(event, out),
             Part::CaughtUp => {
@@ -345,6 +348,9 @@ impl Dialect for AgUi {
             Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
             text => self.text(text, out),
         }
+        if let Part::Event(event) | Part::Closed(_, Some(event)) = part {
+            out[before..].iter_mut().for_each(|said| said.at_ms = Some(event.frame.at.timestamp_millis()));
+        }
     }
 
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
@@ -353,7 +359,13 @@ impl Dialect for AgUi {
             let _ = writeln!(chunk, "id: {at}");
         }
         chunk.put_slice(b"data: ");
-        chunk.put_slice(said.json.as_bytes());
+        match said.at_ms.zip(said.json.strip_suffix('}')) {
+            Some((at_ms, open)) => {
+                chunk.put_slice(open.as_bytes());
+                let _ = write!(chunk, ",\"timestamp\":{at_ms}}}");
+            }
+            None => chunk.put_slice(said.json.as_bytes()),
+        }
         chunk.put_slice(b"\n\n");
     }
 

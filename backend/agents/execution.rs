@@ -19,6 +19,7 @@ use crate::{
         interrupt::{Answer, Decision},
         job::started_event_id,
         json::Json,
+        limits::INPUT_ARTIFACT_BYTES_MAX,
         run::Status,
     },
     emitters::{
@@ -137,6 +138,10 @@ impl Execution {
             Ok(agent) => agent,
             Err(reason) => return self.failed(&*emitter, &reason).await.map(Some),
         };
+        let input = match self.input().await? {
+            Ok(input) => input,
+            Err(reason) => return self.failed_as(&*emitter, Some("input_unreadable"), &reason).await.map(Some),
+        };
         self.host.hold_state().await?;
         let env = RunEnv {
             host: Arc::clone(&self.host),
@@ -151,7 +156,7 @@ impl Execution {
             let (code, error) = (None, format!("the run took longer than {time_max:?}"));
             Ok(Ended::Failed { node: None, code, error })
         };
-        match tokio::time::timeout(time_max, agent.work(env, self.input())).await.unwrap_or_else(late)? {
+        match tokio::time::timeout(time_max, agent.work(env, input)).await.unwrap_or_else(late)? {
             Ended::Completed(output) => {
                 emitter.run_completed(output).await?;
                 Ok(Some(Done::Ended))
@@ -169,9 +174,17 @@ impl Execution {
         }
     }
 
-    fn input(&self) -> Value {
+    /// The run's input, or what its artifact holds. The inner error is for the person who reads the failed run.
+    async fn input(&self) -> Result<Result<Value, String>, HostError> {
         let read = |input: &Json| serde_json::from_str(input.as_str()).unwrap_or_else(|_| Value::from(input.as_str()));
-        self.input.as_ref().map_or(Value::Null, read)
+        let input = self.input.as_ref().map_or(Value::Null, read);
+        let Some(artifact) = input["$artifact"]["artifact_id"].as_str() else { return Ok(Ok(input)) };
+        let piece = self.host.read_artifact(artifact, 0, INPUT_ARTIFACT_BYTES_MAX).await?;
+        let whole = piece.filter(|piece| piece.bytes.len() as u64 == piece.size);
+        let Some(whole) = whole else {
+            return Ok(Err("the input is an artifact that does not exist or is too large".to_owned()));
+        };
+        Ok(serde_json::from_slice(&whole.bytes).map_err(|error| format!("the input is not JSON: {error}")))
     }
 
     /// Lets the run continue if an answer came after the graph had looked for it and before the run reported that it

@@ -188,6 +188,11 @@ impl Dispatch {
         Ok(done)
     }
 
+    /// As [`Dispatch::release`], for a job that nobody can begin now: it wakes nobody.
+    pub async fn put_off(&self, lease: Uuid) -> Result<bool, store::Error> {
+        self.timeline.store().jobs().release(lease).await
+    }
+
     /// Removes the job of a run that has ended; `false`, without effect, if it has not.
     pub async fn finish(&self, lease: Uuid) -> Result<bool, store::Error> {
         self.timeline.store().jobs().finish(lease).await

@@ -153,10 +153,20 @@ impl Pointer {
 
     /// What the event keeps of `payload`: this pointer, the beginning, and what the server itself reads in such events.
     pub fn payload(&self, event_type: &EventType, payload: &Json) -> Json {
+        self.beside(members_read(event_type), payload)
+    }
+
+    /// What the log keeps of a run's input: this pointer, the beginning, and the ids of a `RunAgentInput`.
+    pub fn input(&self, input: &Json) -> Json {
+        self.beside(&["threadId", "runId"], input)
+    }
+
+    /// The pointer, the beginning of `payload`, and these of its members, unless they are large.
+    fn beside(&self, members: &[&str], payload: &Json) -> Json {
         let mut kept = Map::new();
         kept.insert("$artifact".to_owned(), serde_json::to_value(self).unwrap_or_default());
         kept.insert("preview".to_owned(), Value::from(beginning(payload.as_str())));
-        for name in members_read(event_type) {
+        for name in members {
             let value: Option<Box<RawValue>> = payload.member(name);
             let value = value.filter(|value| value.get().len() <= 1024 && value.get() != "null");
             // The default is omitted.
@@ -212,6 +222,19 @@ mod tests {
         {
             assert!(bad.parse::<MediaType>().is_err(), "{bad:?}");
         }
+    }
+
+    #[test]
+    fn an_input_keeps_the_ids_of_its_conversation() {
+        let pointer = Pointer {
+            artifact_id: ArtifactId::trusted(Uuid::nil()),
+            sha256: Hash::new([1; 32]),
+            size: 5,
+            media_type: MediaType::trusted("application/json"),
+        };
+        let input = Json::parse(r#"{"threadId":"t","runId":"r","messages":[],"state":{}}"#).unwrap();
+        let kept: Value = serde_json::from_str(pointer.input(&input).as_str()).unwrap();
+        assert_eq!((&kept["threadId"], &kept["runId"], kept.get("messages")), (&"t".into(), &"r".into(), None));
     }
 
     fn spilled(event_type: &str, payload: &str) -> Value {

@@ -30,6 +30,8 @@ pub const EMIT_EVENTS_MAX: usize = 5_000;
 pub const JSON_DEPTH_MAX: usize = 64;
 /// Largest payload that is kept inside an event, bytes.
 pub const PAYLOAD_BYTES_MAX: usize = 64 * 1024;
+/// Largest artifact that an agent reads as the input of its run, bytes.
+pub const INPUT_ARTIFACT_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Longest event type, bytes.
 pub const TYPE_BYTES_MAX: usize = 96;
 /// Longest name of an agent, a runner, a session or a tag, characters.

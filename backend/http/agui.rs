@@ -21,7 +21,7 @@ use crate::{
         id::{ExternalId, Name, RunId, Seq, ThreadId},
         interrupt::Answer,
         json::Json,
-        limits::{DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAGE_ROWS_MAX},
+        limits::{AGUI_INPUT_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAGE_ROWS_MAX},
         principal::{OwnerId, Scope},
         run::Status,
     },
@@ -86,7 +86,12 @@ async fn post(
         .parse()
         .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("agent"))?;
     let place = place(&server, &owner, &headers)?;
-    let input = Input::read(body.json::<Json>()?)?;
+    let input: Json = body.json()?;
+    if input.as_str().len() > AGUI_INPUT_BYTES_MAX {
+        let detail = format!("a RunAgentInput may have at most {AGUI_INPUT_BYTES_MAX} bytes");
+        return Err(Problem::new(Code::TooLarge, detail).into());
+    }
+    let input = Input::read(input)?;
     let (run, reading) = match known(&server, &owner, &input.run_id).await? {
         Some(run) => (run, Reading::Joining),
         None if input.answers.is_empty() => {
@@ -158,7 +163,6 @@ async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, inp
         start: Some(false),
         ..CreateRun::default()
     };
-    request.check()?;
     match runs::open(server, caller, trace, request).await {
         Ok((run, _)) => Ok(run),
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
@@ -257,9 +261,13 @@ async fn follow(
     Ok(stream(server, caller, connection, follower, conversation))
 }
 
-/// The messages of the thread before a run whose input does not bring them.
+/// What one that joins is told and the run's log does not have: a large input, and the messages of the thread before a run
+/// whose input does not bring them.
 async fn earlier(server: &Server, owner: &OwnerId, record: &RunRecord) -> Result<Earlier, Problem> {
     let (mut earlier, mut after) = (Earlier::default(), None);
+    if let Some(input) = record.input.clone() {
+        earlier.input = Some(server.timeline.whole_input(&record.context, input).await?);
+    }
     let is_whole = record.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
     let Some(thread) = record.context.thread_id.as_ref().filter(|_| !is_whole) else { return Ok(earlier) };
     loop {

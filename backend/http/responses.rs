@@ -163,7 +163,11 @@ async fn input_items(
     query: Query,
 ) -> Result<Reply<Value>, Problem> {
     let record = found(&server, &caller, Scope::Read, &id).await?;
-    let messages: Vec<Value> = record.input.as_ref().and_then(|input| input.member("messages")).unwrap_or_default();
+    let input = match record.input {
+        Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
+        None => None,
+    };
+    let messages: Vec<Value> = input.and_then(|input| input.member("messages")).unwrap_or_default();
     let mut items: Vec<Value> = messages.iter().enumerate().map(|(n, message)| input_item(n, message)).collect();
     if query.text("order") != Some("asc") {
         items.reverse();

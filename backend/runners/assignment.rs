@@ -9,6 +9,7 @@ use crate::{
     domain::{
         event::NewEvent,
         id::{Seq, SpanId},
+        json::Json,
         run::Status,
         runner::{About, Assign, RunnerError},
     },
@@ -93,14 +94,14 @@ impl HeldRun {
         Ok(n < next)
     }
 
-    /// The assignment as it is sent to the runner, before so many answers.
-    pub(super) fn assign(&self, answers: usize) -> Assign {
+    /// The assignment as it is sent to the runner, with this input and before so many answers.
+    pub(super) fn assign(&self, input: Option<Json>, answers: usize) -> Assign {
         let (job, context) = (&self.job, &self.job.context);
         Assign {
             run_id: context.run_id,
             agent: context.agent.clone(),
             thread_id: context.thread_id.clone(),
-            input: job.input.clone(),
+            input,
             context: About {
                 root_run_id: context.root_run_id,
                 parent_run_id: context.parent_run_id,

@@ -24,11 +24,15 @@ use crate::{
         id::{EventId, SpanId},
         interrupt::OWN_EVENT_IDS,
         json::Json,
+        limits::PAYLOAD_BYTES_MAX,
         principal::OwnerId,
+        run::Spec,
     },
     store::{self, artifacts::Artifact},
 };
 
+/// What the event of an input's artifact is called after.
+const INPUT: &str = "input";
 /// Payloads of one request that are written concurrently.
 const SPILL_AT_ONCE: usize = 8;
 
@@ -129,20 +133,7 @@ impl Timeline {
         let artifact = self.artifact(context, id, event_id.clone(), draft.name, draft.media_type, &upload);
         let kept = self.artifacts().keep(owner, vec![(upload, artifact)]).await?;
         let artifact = kept.into_iter().next().ok_or(EmitError::Broken)?;
-        let created = Created {
-            artifact_id: id,
-            name: &artifact.name,
-            media_type: &artifact.media_type,
-            size: artifact.size,
-            sha256: artifact.sha256,
-            url: url_of(id),
-        };
-        let event = NewEvent {
-            span_id: draft.span_id,
-            ..NewEvent::new("artifact.created", Json::of(&created))
-                .parent_span(draft.parent_span_id)
-                .event_id(event_id.clone())
-        };
+        let event = NewEvent { span_id: draft.span_id, ..created(&artifact).parent_span(draft.parent_span_id) };
         match self.emit_run_event(context, vec![event]).await {
             Ok(ack) if ack.events.iter().any(|event| event.duplicate) => {
                 self.artifacts().forget(owner, &[id]).await;
@@ -154,6 +145,46 @@ impl Timeline {
                 Err(error.into())
             }
         }
+    }
+
+    /// Moves an input that is too large for the log into an artifact of its run, which `events` tell of.
+    pub(super) async fn spill_input(
+        &self,
+        spec: &mut Spec,
+        events: &mut Vec<NewEvent>,
+    ) -> Result<Option<ArtifactId>, EmitError> {
+        let Some(input) = spec.input.take_if(|input| input.as_str().len() > PAYLOAD_BYTES_MAX) else { return Ok(None) };
+        let (id, owner) = (self.artifacts().new_id(), &spec.context.owner_id);
+        let upload = self.artifacts().take(owner, Bytes::copy_from_slice(input.as_str().as_bytes())).await?;
+        let (name, media_type) = (ArtifactName::trusted("input.json"), MediaType::trusted("application/json"));
+        let artifact = self.artifact(&spec.context, id, own_event_id(INPUT, id), name, media_type, &upload);
+        let kept = self.artifacts().keep(owner, vec![(upload, artifact)]).await?;
+        let artifact = kept.into_iter().next().ok_or(EmitError::Broken)?;
+        events.push(created(&artifact));
+        spec.input = Some(pointer(&artifact).input(&input));
+        Ok(Some(id))
+    }
+
+    /// Releases the artifact of an input that is unused according to the lane's answer.
+    pub(super) async fn after_input(&self, context: &RunContext, input: ArtifactId, answer: &Result<Ack, EmitError>) {
+        match answer {
+            Ok(ack) if ack.already_open => self.artifacts().forget(&context.owner_id, &[input]).await,
+            Ok(_) => {}
+            Err(error) => self.give_up(context, &[input], error).await,
+        }
+    }
+
+    /// The input that a run was created with, read from its artifact if it was too large for the log.
+    pub async fn whole_input(&self, context: &RunContext, input: Json) -> Result<Json, artifacts::Error> {
+        let id = input.raw_member("$artifact").and_then(|pointer| pointer.member::<ArtifactId>("artifact_id"));
+        let Some(id) = id else { return Ok(input) };
+        let found = self.store().artifacts().get(&context.owner_id, id).await?;
+        let is_own = |found: &Artifact| found.run_id == context.run_id && found.event_id == own_event_id(INPUT, id);
+        let Some(artifact) = found.filter(is_own) else { return Ok(input) };
+        let bytes = self.artifacts().read(&context.owner_id, &artifact, 0, artifact.size).await?;
+        let bytes: Vec<Bytes> = bytes.try_collect().await.map_err(artifacts::Error::from)?;
+        let text = String::from_utf8(bytes.concat()).map_err(|_| artifacts::Error::Damaged)?;
+        Json::parse(&text).map_err(|_| artifacts::Error::Damaged)
     }
 
     /// Stores the bytes of an artifact whose event was emitted elsewhere and is here, or is about to be imported.
@@ -312,11 +343,27 @@ fn own_event_id(kind: &str, artifact: ArtifactId) -> EventId {
 }
 
 fn point_to(event: &mut NewEvent, artifact: &Artifact) {
-    let pointer = Pointer {
+    event.payload = pointer(artifact).payload(&event.event_type, &event.payload);
+}
+
+fn pointer(artifact: &Artifact) -> Pointer {
+    Pointer {
         artifact_id: artifact.artifact_id,
         sha256: artifact.sha256,
         size: artifact.size,
         media_type: artifact.media_type.clone(),
+    }
+}
+
+/// The event that tells of an artifact.
+fn created(artifact: &Artifact) -> NewEvent {
+    let created = Created {
+        artifact_id: artifact.artifact_id,
+        name: &artifact.name,
+        media_type: &artifact.media_type,
+        size: artifact.size,
+        sha256: artifact.sha256,
+        url: url_of(artifact.artifact_id),
     };
-    event.payload = pointer.payload(&event.event_type, &event.payload);
+    NewEvent::new("artifact.created", Json::of(&created)).event_id(artifact.event_id.clone())
 }

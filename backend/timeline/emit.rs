@@ -185,8 +185,16 @@ impl Timeline {
     }
 
     /// As [`Timeline::open_run`], with an [`Opening`].
-    pub async fn open_run_with(&self, spec: Spec, request_hash: [u8; 32], opening: Opening) -> Result<Ack, EmitError> {
+    ///
+    /// An input over the bound of payloads becomes an artifact of the run; the run keeps a pointer.
+    pub async fn open_run_with(
+        &self,
+        mut spec: Spec,
+        request_hash: [u8; 32],
+        mut opening: Opening,
+    ) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
+        let kept = Box::pin(self.spill_input(&mut spec, &mut opening.events)).await?;
         let mut events = spec.events();
         for event in &mut events {
             event.at = opening.began_at;
@@ -194,7 +202,11 @@ impl Timeline {
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(NewRunRow { spec, depth, request_hash, imported_at: None });
-        let ack = self.submit_first(&context, birth, events, None).await?;
+        let answer = self.submit_first(&context, birth, events, None).await;
+        if let Some(input) = kept {
+            Box::pin(self.after_input(&context, input, &answer)).await;
+        }
+        let ack = answer?;
         if !ack.already_open {
             self.shared.contexts.remember((*context).clone());
         }

@@ -3,6 +3,7 @@
 mod answers;
 mod joined;
 mod said;
+mod tools;
 
 use std::{path::Path, process::Stdio};
 

@@ -2,6 +2,7 @@
 
 mod cuts;
 mod hostile;
+mod large;
 mod questions;
 
 use serde_json::{Value, json};

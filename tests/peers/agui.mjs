@@ -53,7 +53,11 @@ async function pass(response, abort, cut, controller) {
     try {
         for (;;) {
             const { done, value } = await reader.read();
-            if (done) return { id, isOver: true };
+            if (done) {
+                // What refuses a request has no ids.
+                if (text) controller.enqueue(new TextEncoder().encode(text));
+                return { id, isOver: true };
+            }
             const taken = value.subarray(0, cut - bytes);
             bytes += taken.length;
             text += decoder.decode(taken, { stream: true });

@@ -13,12 +13,8 @@ use crate::{
         assistant::{fetch, messages_of},
         model::{ImageSource, Message, MessageRole, Part},
     },
-    domain::{
-        context::RunContext,
-        id::SpanId,
-        limits::{AGUI_REQUEST_BYTES_MAX, CLIENT_TOOLS_MAX},
-    },
-    emitters::host::{HostError, RunHost},
+    domain::{context::RunContext, id::SpanId, limits::CLIENT_TOOLS_MAX},
+    emitters::host::RunHost,
     threads::state_thread,
 };
 
@@ -40,21 +36,14 @@ pub(super) struct Given {
 }
 
 impl Given {
-    /// Reads a run's input: a `RunAgentInput` as it is, anything else as a message of a user. The inner error is for the
-    /// person who reads the failed run.
-    pub(super) async fn of(host: &dyn RunHost, input: Value) -> Result<Result<Self, String>, HostError> {
-        let input = match input["$artifact"]["artifact_id"].as_str() {
-            Some(artifact) => match kept_input(host, artifact).await? {
-                Ok(input) => input,
-                Err(why) => return Ok(Err(why)),
-            },
-            None => input,
-        };
+    /// Reads a run's input: a `RunAgentInput` as it is, anything else as a message of a user. The error is for the person
+    /// who reads the failed run.
+    pub(super) async fn of(host: &dyn RunHost, input: Value) -> Result<Self, String> {
         let context = host.context();
         let is_whole = input["messages"].is_array() && (input["threadId"].is_string() || input["runId"].is_string());
         if is_whole {
-            let Value::Object(request) = input else { return Ok(Err("the input is not an object".to_owned())) };
-            return Ok(Self::whole(context, request));
+            let Value::Object(request) = input else { return Err("the input is not an object".to_owned()) };
+            return Self::whole(context, request);
         }
         let told = messages_of(&input).into_iter().enumerate().map(|(n, message)| {
             let payload = json!({"role": message.role, "content": message.visible()});
@@ -73,7 +62,7 @@ impl Given {
             ("context".to_owned(), json!([])),
             ("forwardedProps".to_owned(), json!({})),
         ]);
-        Ok(Ok(Self { request, is_whole: false, said, told, tools: BTreeSet::new() }))
+        Ok(Self { request, is_whole: false, said, told, tools: BTreeSet::new() })
     }
 
     fn whole(context: &RunContext, mut request: Map<String, Value>) -> Result<Self, String> {
@@ -133,16 +122,6 @@ impl Given {
         }
         Value::Object(request)
     }
-}
-
-/// An input that was too large for the run's own event.
-async fn kept_input(host: &dyn RunHost, artifact: &str) -> Result<Result<Value, String>, HostError> {
-    let piece = host.read_artifact(artifact, 0, AGUI_REQUEST_BYTES_MAX).await?;
-    let whole = piece.filter(|piece| piece.bytes.len() as u64 == piece.size);
-    let Some(whole) = whole else {
-        return Ok(Err("the input is an artifact that does not exist or is too large".to_owned()));
-    };
-    Ok(serde_json::from_slice(&whole.bytes).map_err(|error| format!("the input is not JSON: {error}")))
 }
 
 /// A message of the client as the log has it: a user's, or the result of a tool of the client.

@@ -57,7 +57,7 @@ struct Work {
 impl Agent for Proxy {
     fn work(self: Arc<Self>, env: RunEnv, input: Value) -> BoxFuture<'static, Result<Ended<Value>, HostError>> {
         Box::pin(async move {
-            let given = match Given::of(&*env.host, input).await? {
+            let given = match Given::of(&*env.host, input).await {
                 Ok(given) => given,
                 Err(error) => {
                     return Ok(Ended::Failed { node: None, code: Some("agui_input".to_owned()), error });

@@ -1,5 +1,7 @@
-//! Bounds of agents that are AG-UI endpoints elsewhere.
+//! Bounds of AG-UI: of what clients ask, and of agents that are endpoints elsewhere.
 
+/// Largest request of a client, bytes.
+pub const AGUI_INPUT_BYTES_MAX: usize = 1024 * 1024;
 /// Largest request to an endpoint, bytes.
 pub const AGUI_REQUEST_BYTES_MAX: usize = 16 * 1024 * 1024;
 /// Largest event of an endpoint, bytes.

@@ -25,9 +25,14 @@ use crate::{
     store::threads::Message,
 };
 
-/// The messages of a thread before the run, oldest first; they count unless the run's input brings its own.
+/// What is not in the run's log.
 #[derive(Debug, Default)]
-pub struct Earlier(pub Vec<Value>);
+pub struct Earlier {
+    /// The messages of the thread before the run, oldest first; they count unless the run's input brings its own.
+    messages: Vec<Value>,
+    /// The run's input, if it was too large for the log.
+    pub input: Option<Json>,
+}
 
 impl Earlier {
     /// Adds a message of an earlier run.
@@ -41,7 +46,7 @@ impl Earlier {
             said["toolCallId"] = json!(call);
         }
         if ["user", "assistant", "system", "developer"].contains(&role.as_str()) || !said["toolCallId"].is_null() {
-            self.0.push(said);
+            self.messages.push(said);
         }
     }
 }
@@ -115,7 +120,9 @@ impl History {
             What::RunCreated => {
                 self.has_own_ids = input(event.frame).is_some_and(|input| {
                     let members = input.members();
-                    members.raw("messages").is_some() && members.raw("runId").is_some()
+                    // A pointer to a large input has its ids beside it.
+                    let has_messages = members.raw("messages").or_else(|| members.raw("$artifact")).is_some();
+                    has_messages && members.raw("runId").is_some()
                 });
                 self.created = Some(Arc::clone(event.frame));
             }
@@ -154,8 +161,8 @@ impl History {
     /// run.
     pub(super) fn messages(&self) -> Messages {
         let mut messages = Messages::new();
-        let input = self.created.as_ref().and_then(input);
-        messages.begin(&self.names, if self.has_own_ids { &[] } else { &self.earlier.0 }, input.as_ref());
+        let input = self.earlier.input.clone().or_else(|| self.created.as_ref().and_then(input));
+        messages.begin(&self.names, if self.has_own_ids { &[] } else { &self.earlier.messages }, input.as_ref());
         let mut calls = HashSet::new();
         for frame in &self.said {
             let event = Event::of(frame);

@@ -103,15 +103,14 @@ impl Connection {
                 };
                 self.say(&ToRunner::Error(error.of(run_id, None))).await?;
             }
-            let unknown = self.held.iter().filter(|(run, _)| !runs.contains_key(run));
-            let assigns: Vec<_> = unknown
-                .map(|(run, held)| {
-                    let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(*run));
-                    ToRunner::Assign(Box::new(held.assign(answers)))
-                })
-                .collect();
-            for assign in assigns {
-                self.say(&assign).await?;
+            let unknown: Vec<RunId> = self.held.keys().filter(|run| !runs.contains_key(run)).copied().collect();
+            for run in unknown {
+                let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run));
+                let Some(held) = self.held.get(&run) else { continue };
+                match self.assignment(held, answers).await {
+                    Some(assign) => self.say(&assign).await?,
+                    None => _ = self.held.remove(&run),
+                }
             }
         }
         self.tell(interrupts).await

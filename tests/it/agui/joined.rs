@@ -113,7 +113,10 @@ fn fold<'a>(said: impl IntoIterator<Item = &'a Said>) -> (BTreeMap<String, Strin
             texts.entry(event["messageId"].as_str().unwrap().to_owned()).or_default().push_str(delta);
         } else {
             let mut event = event.clone();
-            event.as_object_mut().unwrap().remove("runId");
+            // Other runs have other ids and times.
+            for member in ["runId", "timestamp"] {
+                event.as_object_mut().unwrap().remove(member);
+            }
             rest.push(event.to_string());
         }
     }

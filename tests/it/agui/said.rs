@@ -184,7 +184,7 @@ async fn what_is_no_request_of_ag_ui_is_refused_and_creates_nothing() {
     let answered = json!({"threadId": "t", "runId": "r", "messages": [],
                           "resume": [{"interruptId": "i", "status": "resolved", "payload": {"approved": true}}]});
     server.post(path, answered).await.refused(404, "not_found");
-    let large = request("t", "r", &[user("u", &"x".repeat(70_000))]);
+    let large = request("t", "r", &[user("u", &"x".repeat(1024 * 1024))]);
     server.post(path, large).await.refused(413, "too_large");
     assert_eq!(server.get("/api/runs").await.expect(200)["runs"], json!([]));
 }

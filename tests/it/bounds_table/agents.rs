@@ -28,6 +28,7 @@ pub fn agents() -> Rows {
             vec![bytes(MCP_MESSAGE_BYTES_MAX), bytes(MCP_SCHEMA_BYTES_MAX), n(MCP_DESCRIPTION_CHARS_MAX)],
         ),
         ("tools of the client in a run's input", vec![n(CLIENT_TOOLS_MAX), bytes(CLIENT_TOOLS_BYTES_MAX)]),
+        ("artifact that an agent reads as the input of its run", vec![bytes(INPUT_ARTIFACT_BYTES_MAX)]),
         (
             "request to an AG-UI endpoint; its answer",
             vec![

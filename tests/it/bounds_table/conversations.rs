@@ -13,6 +13,7 @@ pub fn rows() -> Rows {
             "texts that a stream for chat clients shows at a time; its position as text",
             vec![n(LIVE_TEXTS_MAX), bytes(POSITION_BYTES_MAX)],
         ),
+        ("`RunAgentInput` of a client", vec![bytes(AGUI_INPUT_BYTES_MAX)]),
         (
             "open steps, messages and answers of AG-UI",
             vec![n(AGUI_STEPS_MAX), bytes(AGUI_HISTORY_BYTES_MAX), n(AGUI_RESUME_MAX)],

@@ -294,11 +294,8 @@ async fn a_month_in_which_one_run_stays_is_kept_with_that_run() {
     let _turn = TURN.acquire().await.unwrap();
     let server = setup().clock(&manual_clock()).flags(&["--run-ttl", "1"]).start().await;
     let (goes, stays) = (server.ended_run(5).await, ended(&server, json!({ "ttl_s": 0 })).await);
-    let months = server.db.number(MONTHS).await;
     server.pass(DAY * 40);
     sweep(&server).await;
-    // The month before it, which is empty, may have gone.
-    assert!(server.db.number(MONTHS).await >= months - 1);
     assert!(!is_there(&server, &goes).await);
     assert_contiguous(&server.events(&stays).await, 3);
 }

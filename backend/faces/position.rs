@@ -86,7 +86,7 @@ impl Live {
                 Which::Span(own) => own == span,
                 Which::Tag(tag) => *tag == tag_of(span),
             };
-        if same {
+        if same && matches!(self.which, Which::Tag(_)) {
             self.which = Which::Span(span.clone());
         }
         same

@@ -45,6 +45,9 @@ const TEXT: u8 = 15;
 /// The first number of what is said of an event after the texts that it cuts off.
 const OWN: u8 = 16;
 
+/// About what a protocol says of an item.
+const SAID_BYTES: usize = 256;
+
 /// Translates a run's stream, from a position on.
 pub struct Conversation<D: Dialect> {
     dialect: D,
@@ -161,10 +164,13 @@ impl<D: Dialect> Conversation<D> {
     /// Where a text is among the live ones. It becomes one if it may begin and there is room.
     fn live(&mut self, text: &Text, may_begin: bool) -> Option<usize> {
         let known = self.at.live.iter_mut().position(|live| live.is_of(&text.span, text.kind));
+        if known.is_some() || !may_begin || self.is_joining {
+            return known;
+        }
         let has_room = self.at.live.len() < self.shown.texts_max && self.at.is_apart(&text.span);
         let is_shown = text.kind == Kind::Message || self.shown.reasoning;
-        if known.is_some() || !(may_begin && has_room && is_shown && !self.is_joining) {
-            return known;
+        if !has_room || !is_shown {
+            return None;
         }
         self.at.live.push(Live::new(text.span.clone(), text.kind));
         self.texts.push();
@@ -322,6 +328,7 @@ impl<D: Dialect> Encoder for Conversation<D> {
 
     fn take(&mut self, items: Vec<StreamItem>) {
         debug_assert!(self.waiting.len() == 0 && self.catching_up.is_none(), "nothing is passed over");
+        self.chunk.reserve((items.len() * SAID_BYTES).min(STREAM_CHUNK_BYTES));
         self.waiting = items.into_iter();
     }
 

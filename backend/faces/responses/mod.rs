@@ -27,12 +27,16 @@ use crate::domain::{
     meaning::{Kind, Text, Usage, What},
 };
 
+/// What most events fit into.
+const MOST_BYTES: usize = 256;
+
 /// Who makes the calls of an agent's own tools, in the words of the protocol.
 const SERVER_LABEL: &str = "runreel";
 
 /// A text that has begun: its item, and what was said of it.
 #[derive(Debug)]
 struct Begun {
+    id: String,
     index: usize,
     so_far: String,
 }
@@ -59,13 +63,16 @@ pub struct Responses {
 #[derive(Debug)]
 pub struct Said {
     event_type: &'static str,
-    json: String,
+    json: Vec<u8>,
 }
 
 impl Said {
     /// An event about an item.
     fn of(about: &AboutItem<'_>) -> Self {
-        Self { event_type: about.event_type, json: serde_json::to_string(about).unwrap_or_default() }
+        let mut json = Vec::with_capacity(MOST_BYTES);
+        let written = serde_json::to_writer(&mut json, about);
+        debug_assert!(written.is_ok(), "an event is JSON");
+        Self { event_type: about.event_type, json }
     }
 }
 
@@ -111,7 +118,7 @@ impl Responses {
     }
 
     fn about(&self, event_type: &'static str, out: &mut Vec<Said>) {
-        let json = json!({"type": event_type, "response": self.response()}).to_string();
+        let json = json!({"type": event_type, "response": self.response()}).to_string().into_bytes();
         out.push(Said { event_type, json });
     }
 
@@ -136,7 +143,7 @@ impl Responses {
             part: Some(&part),
             ..of_text(&id, index)
         }));
-        self.texts.insert(text.span.clone(), Begun { index, so_far: String::new() });
+        self.texts.insert(text.span.clone(), Begun { id, index, so_far: String::new() });
     }
 
     fn text_goes_on(&mut self, text: &Text, delta: &str, out: &mut Vec<Said>) {
@@ -146,13 +153,12 @@ impl Responses {
             Kind::Message => ("response.output_text.delta", Some([])),
             Kind::Reasoning => ("response.reasoning_text.delta", None),
         };
-        let id = id_of(text);
-        out.push(Said::of(&AboutItem { event_type, delta: Some(delta), logprobs, ..of_text(&id, begun.index) }));
+        out.push(Said::of(&AboutItem { event_type, delta: Some(delta), logprobs, ..of_text(&begun.id, begun.index) }));
     }
 
     fn text_ends(&mut self, text: &Text, whole: Option<&str>, status: &str, out: &mut Vec<Said>) {
-        let Some(Begun { index, so_far }) = self.texts.remove(&text.span) else { return };
-        let (whole, id) = (whole.unwrap_or(&so_far), id_of(text));
+        let Some(Begun { id, index, so_far }) = self.texts.remove(&text.span) else { return };
+        let whole = whole.unwrap_or(&so_far);
         let (event_type, logprobs, part, mut item) = match text.kind {
             Kind::Message => {
                 let item = json!({"id": id, "type": "message", "role": "assistant", "status": status});
@@ -317,9 +323,9 @@ impl Dialect for Responses {
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
         let Some(number) = at.and_then(Position::number) else { return };
         let Said { event_type, json } = said;
-        let members = json.strip_suffix('}').unwrap_or_default();
-        for text in ["event: ", event_type, "\ndata: ", members, ",\"sequence_number\":"] {
-            chunk.put_slice(text.as_bytes());
+        let members = json.strip_suffix(b"}").unwrap_or_default();
+        for bytes in [b"event: ", event_type.as_bytes(), b"\ndata: ", members, b",\"sequence_number\":"] {
+            chunk.put_slice(bytes);
         }
         let _ = write!(chunk, "{number}}}\n\n");
     }

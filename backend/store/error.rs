@@ -112,6 +112,8 @@ impl From<sqlx::Error> for Error {
             }
             E::Database(database) => match database.code().as_deref() {
                 Some("23505" | "40001" | "40P01") => Self::Conflict(error),
+                // The month of an event was dropped a moment ago: a check of a table has a name, this has none.
+                Some("23514") if database.constraint().is_none() => Self::Conflict(error),
                 // 08 connection, 57P admin shutdown and crash, 53 out of resources, 57014 statement timeout, 55P03 lock,
                 // 25006 read-only, 25P03 idle in a transaction, 42501 a privilege or a read-only volume, 58030 input and output.
                 Some(code)

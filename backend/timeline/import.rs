@@ -114,6 +114,8 @@ impl Timeline {
                 }
                 // Another writer has appended to the run since: compare again.
                 Ok(_) | Err(EmitError::Elsewhere) => {}
+                // Its month, which was empty, was dropped by age a moment ago.
+                Err(EmitError::Busy) if is_new => {}
                 Err(EmitError::RunExists) if self.run(owner, run).await?.is_some() => {}
                 Err(error) => return Err(error.into()),
             }

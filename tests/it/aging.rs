@@ -272,10 +272,8 @@ async fn a_month_stays_if_a_run_comes_into_one_of_its_trees_while_it_is_dropped(
     import(&server, &root, exported(&from, &root).await).await;
     server.pass(Duration::from_secs(61));
     // A reader of that month holds up the drop; meanwhile the child comes, whose id is of another month.
-    let (seconds, _) = root.parse::<uuid::Uuid>().unwrap().get_timestamp().unwrap().to_unix();
-    let month = chrono::DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap().format("%Y_%m");
     let mut reader = server.db.connect().await;
-    execute(&mut reader, format!("begin; lock table store.run_event_{month} in access share mode")).await;
+    execute(&mut reader, format!("begin; lock table store.run_event_{} in access share mode", month_of(&root))).await;
     let waits = "select count(*) from pg_stat_activity
         where datname = current_database() and wait_event_type = 'Lock' and query like '%drop_month%'";
     tokio::join!(sweep(&server), async {
@@ -287,6 +285,26 @@ async fn a_month_stays_if_a_run_comes_into_one_of_its_trees_while_it_is_dropped(
     server.emit(&child, numbered(0)).await;
     server.complete(&child).await;
     goes_after(&server, &root, Duration::from_secs(1)).await;
+}
+
+/// The month that a run's id is of, as the log's partitions have it in their names.
+fn month_of(run: &str) -> String {
+    let (seconds, _) = run.parse::<uuid::Uuid>().unwrap().get_timestamp().unwrap().to_unix();
+    chrono::DateTime::from_timestamp(seconds.cast_signed(), 0).unwrap().format("%Y_%m").to_string()
+}
+
+#[tokio::test]
+async fn a_run_whose_month_is_dropped_while_it_is_imported_is_there_all_the_same() {
+    let (from, server) = (Server::start().await, Server::start().await);
+    let run = from.ended_run(1).await;
+    let mut sweep = server.db.connect().await;
+    execute(&mut sweep, format!("begin; drop table store.run_event_{}", month_of(&run))).await;
+    let waits = "select count(*) from pg_stat_activity where datname = current_database() and wait_event_type = 'Lock'";
+    tokio::join!(import(&server, &run, exported(&from, &run).await), async {
+        server.db.until_number("the import", waits, 1).await;
+        execute(&mut sweep, "commit".to_owned()).await;
+    });
+    assert_contiguous(&server.events(&run).await, 4);
 }
 
 #[tokio::test]

@@ -38,12 +38,12 @@ test:
     }
     lane postgres web
     # What comes from the net, and what needs no server, while the compiler has work for one core only.
-    lane fetch deny web-test & beside=$!
+    lane fetch deny web-test python-lint typescript-lint & beside=$!
     # First the build that looks at a database: everything after it reuses that library.
     lane sqlx-check compile lint
     wait "$beside"
     # Each waits for its servers more than it works.
-    lane typescript sdk & beside=$!
+    lane typescript-unit python-unit & beside=$!
     lane unit integration
     wait "$beside"
     lane browser & beside=$!
@@ -128,10 +128,16 @@ chaos-release scenario *args: postgres faults
     cargo test --test chaos -- {{ scenario }} --server target/release/runreel {{ args }}
 
 # The Python package: its types and style, its tests and real frameworks against the real server.
-sdk *args: postgres build python
+sdk *args: python-lint (python-unit args)
+
+[private]
+python-lint: python
     .tools/python/bin/ruff check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
     .tools/python/bin/ruff format --check --config sdk/python/pyproject.toml sdk/python tests/sdk tests/recipes benches packaging
     cd sdk/python && ../../.tools/python/bin/mypy
+
+[private]
+python-unit *args: postgres build python
     cd tests/sdk && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" ../../.tools/python/bin/python -m pytest -q {{ args }}
 
 # The programs of docs/tasks/frameworks-python.md, each with its framework in an environment of its own (1.7 GB).
@@ -148,8 +154,15 @@ unasync: python
     .tools/python/bin/python sdk/python/tools/unasync.py
 
 # The TypeScript packages: style, types, size, what npm would get, and tests against the real server.
-typescript *args: postgres build node-packages
-    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm test {{ args }}
+typescript *args: typescript-lint (typescript-unit args)
+
+[private]
+typescript-lint: node-packages
+    cd sdk/typescript && npm run -s lint
+
+[private]
+typescript-unit *args: postgres build node-packages
+    cd sdk/typescript && RUNREEL_BIN="{{ justfile_directory() }}/{{ bin }}" npm run -s unit -- {{ args }}
 
 # LangGraph's checkpoints here and in its own Postgres saver: latency and bytes, in one run (release build).
 bench-checkpoints *args: postgres python

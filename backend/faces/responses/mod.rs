@@ -39,6 +39,8 @@ struct Begun {
     id: String,
     index: usize,
     so_far: String,
+    /// What the event of each of its pieces begins with: most of a stream is such events.
+    delta_head: Vec<u8>,
 }
 
 /// How a run's conversation is said as a response.
@@ -59,20 +61,21 @@ pub struct Responses {
     is_caught_up: bool,
 }
 
-/// An event without its number: its type, and the JSON of its members.
+/// An event without its number: its type, and its JSON up to there, without the bracket that ends it.
 #[derive(Debug)]
 pub struct Said {
     event_type: &'static str,
-    json: Vec<u8>,
+    members: Vec<u8>,
 }
 
 impl Said {
     /// An event about an item.
     fn of(about: &AboutItem<'_>) -> Self {
-        let mut json = Vec::with_capacity(MOST_BYTES);
-        let written = serde_json::to_writer(&mut json, about);
+        let mut members = Vec::with_capacity(MOST_BYTES);
+        let written = serde_json::to_writer(&mut members, about);
         debug_assert!(written.is_ok(), "an event is JSON");
-        Self { event_type: about.event_type, json }
+        members.pop();
+        Self { event_type: about.event_type, members }
     }
 }
 
@@ -118,8 +121,9 @@ impl Responses {
     }
 
     fn about(&self, event_type: &'static str, out: &mut Vec<Said>) {
-        let json = json!({"type": event_type, "response": self.response()}).to_string().into_bytes();
-        out.push(Said { event_type, json });
+        let mut members = json!({"type": event_type, "response": self.response()}).to_string().into_bytes();
+        members.pop();
+        out.push(Said { event_type, members });
     }
 
     fn text_begins(&mut self, text: &Text, out: &mut Vec<Said>) {
@@ -143,21 +147,24 @@ impl Responses {
             part: Some(&part),
             ..of_text(&id, index)
         }));
-        self.texts.insert(text.span.clone(), Begun { id, index, so_far: String::new() });
+        let (event_type, logprobs) = delta_of(text.kind);
+        let Said { members: mut delta_head, .. } = Said::of(&AboutItem { event_type, logprobs, ..of_text(&id, index) });
+        delta_head.extend_from_slice(b",\"delta\":");
+        self.texts.insert(text.span.clone(), Begun { id, index, so_far: String::new(), delta_head });
     }
 
     fn text_goes_on(&mut self, text: &Text, delta: &str, out: &mut Vec<Said>) {
         let Some(begun) = self.texts.get_mut(&text.span) else { return };
         begun.so_far.push_str(delta);
-        let (event_type, logprobs) = match text.kind {
-            Kind::Message => ("response.output_text.delta", Some([])),
-            Kind::Reasoning => ("response.reasoning_text.delta", None),
-        };
-        out.push(Said::of(&AboutItem { event_type, delta: Some(delta), logprobs, ..of_text(&begun.id, begun.index) }));
+        let mut members = Vec::with_capacity(begun.delta_head.len() + delta.len() + 8);
+        members.extend_from_slice(&begun.delta_head);
+        let written = serde_json::to_writer(&mut members, delta);
+        debug_assert!(written.is_ok(), "a text is JSON");
+        out.push(Said { event_type: delta_of(text.kind).0, members });
     }
 
     fn text_ends(&mut self, text: &Text, whole: Option<&str>, status: &str, out: &mut Vec<Said>) {
-        let Some(Begun { id, index, so_far }) = self.texts.remove(&text.span) else { return };
+        let Some(Begun { id, index, so_far, .. }) = self.texts.remove(&text.span) else { return };
         let whole = whole.unwrap_or(&so_far);
         let (event_type, logprobs, part, mut item) = match text.kind {
             Kind::Message => {
@@ -322,9 +329,8 @@ impl Dialect for Responses {
 
     fn write(&mut self, chunk: &mut BytesMut, said: Said, at: Option<&Position>) {
         let Some(number) = at.and_then(Position::number) else { return };
-        let Said { event_type, json } = said;
-        let members = json.strip_suffix(b"}").unwrap_or_default();
-        for bytes in [b"event: ", event_type.as_bytes(), b"\ndata: ", members, b",\"sequence_number\":"] {
+        let Said { event_type, members } = said;
+        for bytes in [b"event: ", event_type.as_bytes(), b"\ndata: ", &members, b",\"sequence_number\":"] {
             chunk.put_slice(bytes);
         }
         let _ = write!(chunk, "{number}}}\n\n");
@@ -338,6 +344,14 @@ impl Dialect for Responses {
 /// About the text of an item.
 fn of_text(item_id: &str, output_index: usize) -> AboutItem<'_> {
     AboutItem { item_id: Some(item_id), output_index, content_index: Some(0), ..AboutItem::default() }
+}
+
+/// The event of a piece of a text, and a member that clients expect in it.
+fn delta_of(kind: Kind) -> (&'static str, Option<[u8; 0]>) {
+    match kind {
+        Kind::Message => ("response.output_text.delta", Some([])),
+        Kind::Reasoning => ("response.reasoning_text.delta", None),
+    }
 }
 
 fn id_of(text: &Text) -> String {

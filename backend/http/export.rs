@@ -26,7 +26,7 @@ use crate::{
     domain::{
         export::{Piece, RunWriter, Subject},
         id::{RunId, Seq},
-        limits::{EMIT_EVENTS_MAX, IMPORT_WAIT_MS_MAX, REPLAY_ROWS},
+        limits::{EMIT_EVENTS_MAX, IMPORT_WAIT_MS_MAX, OWN_PAYLOAD_BYTES_MAX, REPLAY_ROWS},
         principal::{OwnerId, Scope},
     },
     quota::Share,
@@ -42,7 +42,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 /// Export a run: its line, its events up to the current end of the log, and its end with the hash of all of them.
 #[utoipa::path(get, operation_id = "export_run", path = "/api/runs/{run_id}/export", tag = "runs", params(("run_id" = uuid::Uuid, Path)),
     responses((status = 200, content_type = "application/x-ndjson", body = String, description = "The lines `run`, `event` …, `end`; complete only if `end` is there"),
-    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`log_incomplete`")))]
+    (status = 404, body = Problem, description = "Not found, or of another owner"), (status = 409, body = Problem, description = "`log_incomplete`"), (status = 413, body = Problem, description = "An event is larger than an export may hold")))]
 async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunPath) -> Result<Response, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
     let record = server.timeline.run(&owner, run).await?.ok_or_else(Problem::not_found)?;
@@ -54,6 +54,10 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
         return Err(
             Problem::new(Code::LogIncomplete, detail).hint("GET /api/runs/{run_id}/events returns what is left")
         );
+    }
+    if let Some(seq) = server.timeline.store().events().too_large_answer(&owner, run, OWN_PAYLOAD_BYTES_MAX).await? {
+        let detail = format!("seq {seq} is an answer of more than {OWN_PAYLOAD_BYTES_MAX} bytes, which no import takes");
+        return Err(Problem::new(Code::TooLarge, detail).hint("GET /api/runs/{run_id}/events returns the log"));
     }
     let room = replies::paged(&server, &owner)?;
     let lines = lines(server.timeline.clone(), (owner, room), run, Subject::of(&record.context), first, last);

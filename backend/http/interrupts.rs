@@ -20,7 +20,6 @@ use crate::{
         id::SpanId,
         interrupt::{Answer, Decision},
         json::Json,
-        limits::PAYLOAD_BYTES_MAX,
         principal::{OwnerId, Scope},
     },
     timeline::interrupts::AnswerError,
@@ -63,9 +62,6 @@ async fn resume(
         let rule = "a decision must be one of approve, reject, respond";
         return Err(Problem::new(Code::InvalidRequest, rule).field("decision"));
     }
-    if value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
-        return Err(Problem::new(Code::TooLarge, "a value may have at most 64 KiB").field("value"));
-    }
     let timeline = &server.timeline;
     let context = answerable(&server, asker, run).await?;
     timeline.answer_interrupt(&context, &Answer { interrupt_id, decision, value }).await?;
@@ -93,6 +89,7 @@ impl From<AnswerError> for Problem {
         let detail = error.to_string();
         match error {
             AnswerError::NotFound => Self::not_found(),
+            AnswerError::TooLarge => Self::new(Code::TooLarge, detail).field("value"),
             AnswerError::AnsweredOtherwise | AnswerError::Expired => Self::new(Code::InterruptClosed, detail)
                 .field("interrupt_id")
                 .hint("the accepted answer is in the run's log, in its interrupt.resolved"),

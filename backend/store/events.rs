@@ -238,6 +238,23 @@ impl Events<'_> {
         .await
     }
 
+    /// The first answer of a run whose payload is larger than this.
+    pub async fn too_large_answer(self, owner: &OwnerId, run: RunId, bytes_max: usize) -> Result<Option<Seq>, Error> {
+        self.scoped(owner, async |mut connection| {
+            let seq = sqlx::query_scalar!(
+                "select seq from store.run_event
+                 where run_id = $1 and owner_id = $2 and type like 'interrupt.%' and type = 'interrupt.resolved'
+                   and octet_length(payload::text) > $3
+                 order by seq limit 1",
+                run.uuid(),
+                owner.as_str(),
+                bytes_max as i64
+            );
+            Ok(seq.fetch_optional(&mut *connection).await?.and_then(|seq| Seq::new(seq)))
+        })
+        .await
+    }
+
     /// The request and, if there is one, the resolution of an interrupt.
     pub async fn interrupt(self, owner: &OwnerId, run: RunId, interrupt: &str) -> Result<Vec<Recorded>, Error> {
         self.scoped(owner, async |mut connection| {

@@ -12,7 +12,7 @@ use crate::{
         event::{NewEvent, Recorded},
         interrupt::{Answer, Decision, Resumed, has_expired},
         json::Json,
-        limits::INTERRUPT_SWEEP_MS,
+        limits::{INTERRUPT_SWEEP_MS, PAYLOAD_BYTES_MAX},
         run::{Refusal, Status},
     },
     store::{self, interrupts::OpenInterrupt},
@@ -27,6 +27,8 @@ pub enum AnswerError {
     AnsweredOtherwise,
     #[error("this interrupt has expired")]
     Expired,
+    #[error("the value of an answer may have at most 64 KiB")]
+    TooLarge,
     #[error(transparent)]
     Emit(#[from] EmitError),
     #[error(transparent)]
@@ -36,6 +38,9 @@ pub enum AnswerError {
 impl Timeline {
     /// Records the answer to an interrupt and resumes an interrupted run. Repeating the same answer changes nothing.
     pub async fn answer_interrupt(&self, context: &Arc<RunContext>, answer: &Answer) -> Result<(), AnswerError> {
+        if answer.value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
+            return Err(AnswerError::TooLarge);
+        }
         let known = self.known(context, answer).await?;
         let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
         let requested = requested.ok_or(AnswerError::NotFound)?;

@@ -164,6 +164,6 @@ fn unfit(error: &anyhow::Error) -> Option<String> {
         return Some(why.clone());
     }
     let refusal = error.downcast_ref::<Error>()?;
-    let code = refusal.code.as_deref().filter(|code| *code == "log_incomplete")?;
+    let code = refusal.code.as_deref().filter(|code| ["log_incomplete", "too_large"].contains(code))?;
     Some(format!("{} ({code})", refusal.detail))
 }

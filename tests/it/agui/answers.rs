@@ -124,3 +124,30 @@ async fn questions_that_are_answered_elsewhere_let_the_reader_go_on() {
     back.expect("RUN_STARTED").await;
     assert_eq!(back.expect("RUN_FINISHED").await.event["outcome"], json!({"type": "success"}));
 }
+
+#[tokio::test]
+async fn an_answer_over_64_kib_is_refused_in_every_protocol_and_changes_nothing() {
+    let server = asker().start().await;
+    let order = request("t", "r-1", &[user("u", "do it")]);
+    let asked = Stream::post(&server, "admin", &order).await.rest().await;
+    let id = asked.last().unwrap().event["outcome"]["interrupts"][0]["id"].clone();
+    let run = server.get("/api/runs/by-external-id/r-1").await.expect(200)["run_id"].as_str().unwrap().to_owned();
+    let long = "x".repeat(64 * 1024);
+    let mut resume = request("t", "r-2", &[]);
+    resume["resume"] = json!([{"interruptId": id, "status": "resolved", "payload": {"approved": false, "reason": long}}]);
+    let part = json!({"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "state": "approval-responded",
+        "approval": {"id": id, "approved": false, "reason": long}});
+    let chat = json!({"id": "t", "messages": [{"id": run, "role": "assistant", "parts": [part]}]});
+    for (path, body) in [
+        ("/api/agui/agents/admin", resume),
+        ("/api/ai-sdk/agents/admin", chat),
+        (&format!("/api/runs/{run}/resume"), json!({"interrupt_id": id, "decision": "reject", "value": long})),
+    ] {
+        server.post(path, body).await.refused(413, "too_large");
+    }
+    let item = json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": false, "reason": long});
+    let body = json!({"model": "admin", "previous_response_id": format!("resp_{run}"), "input": [item]});
+    assert_eq!(server.post("/v1/responses", body).await.expect(413)["error"]["code"], "too_large");
+    assert_eq!(server.run(&run).await["status"], "interrupted");
+    server.get("/api/agui/runs/r-2").await.refused(404, "not_found");
+}

@@ -3,8 +3,8 @@
 use chrono::TimeDelta;
 use serde_json::json;
 
-use super::world::{Pair, check, count_runs, file_of, fill, lines_below, lines_of, piece, run_id_at, says};
-use crate::support::{runs::new_run_id, server::Server};
+use super::world::{Pair, check, command, count_runs, file_of, fill, lines_below, lines_of, piece, run_id_at, says};
+use crate::support::{cluster::execute, runs::new_run_id, server::Server};
 
 #[tokio::test]
 async fn a_file_that_does_not_verify_is_refused_and_nothing_of_it_arrives() {
@@ -217,4 +217,24 @@ async fn imports_open_a_bounded_number_of_months() {
     let months = "select count(*) from pg_inherits where inhparent = 'store.run_event'::regclass";
     assert_eq!(server.db.number(months).await, 60);
     server.start_run().await;
+}
+
+#[tokio::test]
+async fn a_run_with_an_event_that_no_import_takes_is_left_out_by_its_seq_and_the_others_are_exported() {
+    let pair = Pair::start().await;
+    let (bad, good) = (pair.from.create(json!({})).await, pair.from.create(json!({})).await);
+    let asked = json!([{"type": "interrupt.requested", "span_id": "i"}, {"type": "run.interrupted"}]);
+    pair.from.emit(&bad, asked).await;
+    let answer = json!({"interrupt_id": "i", "decision": "respond", "value": "x"});
+    pair.from.post(&format!("/api/runs/{bad}/resume"), answer).await.expect(202);
+    let larger = "update store.run_event set payload = json_build_object('interrupt_id', 'i', 'value', repeat('x', 700000))
+                  where type = 'interrupt.resolved'";
+    execute(&mut pair.from.db.connect().await, larger.to_owned()).await;
+    let path = pair.path("rest");
+    let said = command(&pair.from, &["export", "--all", "-o", path.to_str().unwrap()], "").await;
+    check(&said, 1);
+    says(&said, &format!("run {bad} is left out: seq 5 is an answer of more than 262144 bytes"));
+    check(&pair.import("rest", &[]).await, 0);
+    pair.to.get(&format!("/api/runs/{bad}")).await.refused(404, "not_found");
+    assert_eq!(pair.to.events(&good).await.len(), pair.from.events(&good).await.len());
 }

@@ -56,7 +56,8 @@ async fn export(State(server): State<Server>, caller: Caller, RunPath(run): RunP
         );
     }
     if let Some(seq) = server.timeline.store().events().too_large_answer(&owner, run, OWN_PAYLOAD_BYTES_MAX).await? {
-        let detail = format!("seq {seq} is an answer of more than {OWN_PAYLOAD_BYTES_MAX} bytes, which no import takes");
+        let detail =
+            format!("seq {seq} is an answer of more than {OWN_PAYLOAD_BYTES_MAX} bytes, which no import takes");
         return Err(Problem::new(Code::TooLarge, detail).hint("GET /api/runs/{run_id}/events returns the log"));
     }
     let room = replies::paged(&server, &owner)?;

@@ -66,6 +66,8 @@ pub const IMPORTED: [u8; 32] = [0; 32];
 pub struct Batch {
     pub events: Vec<Recorded>,
     pub heads: Vec<HeadWrite>,
+    /// When it was planned: the beginning of threads that its runs are the first to name.
+    pub now: DateTime<Utc>,
 }
 
 /// Where a committed batch is in the log.
@@ -159,7 +161,7 @@ impl Appender {
             written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
         }
         if written.is_none() {
-            written = self.append_all((&events, &heads), &NewRunRows::of(&batch.heads), &owners, least).await?;
+            written = self.append_all((&events, &heads), &NewRunRows::of(batch), &owners, least).await?;
         }
         let Some(Written { before, seqs }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
@@ -289,6 +291,7 @@ impl Appender {
             &births.external_id as &[Option<&str>],
             &births.ttl_s as &[Option<i64>],
             &births.imported_at as &[Option<DateTime<Utc>>],
+            births.now,
         )
         .fetch_all(&mut self.connection)
         .await?;

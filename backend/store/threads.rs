@@ -45,10 +45,6 @@ pub enum TtlChange {
     To(i64),
 }
 
-/// A thread that has just been created: the transaction that wrote its row.
-#[derive(Debug)]
-pub struct NewThread(String);
-
 /// One durable message of a thread's runs.
 #[derive(Clone, Debug)]
 pub struct Message {
@@ -91,59 +87,8 @@ repository! {
 }
 
 impl Threads<'_> {
-    /// Creates the thread if needed and records that it is in use; returns the thread if it is new.
-    pub async fn touch(
-        self,
-        owner: &OwnerId,
-        thread: &ThreadId,
-        now: DateTime<Utc>,
-    ) -> Result<Option<NewThread>, Error> {
-        self.scoped(owner, async |mut connection| {
-            let written_by = sqlx::query_scalar!(
-                r#"insert into store.thread as t (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
-                   on conflict (owner_id, thread_id) do update set updated_at = greatest(t.updated_at, $3)
-                   returning case when xmax = 0 then xmin::text end"#,
-                owner.as_str(),
-                thread.as_str(),
-                now
-            )
-            .fetch_one(&mut *connection)
-            .await?;
-            Ok(written_by.map(NewThread))
-        })
-        .await
-    }
-
-    /// Removes a new thread that nobody has used since it was created.
-    pub async fn take_back(self, owner: &OwnerId, thread: &ThreadId, new: &NewThread) -> Result<(), Error> {
-        self.transaction(owner, async |mut tx| {
-            // Locked before the second statement looks: nothing can be added to it in between.
-            let unused = sqlx::query_scalar!(
-                r#"select thread_no from store.thread where owner_id = $1 and thread_id = $2 and xmin::text = $3 for update"#,
-                owner.as_str(),
-                thread.as_str(),
-                new.0
-            )
-            .fetch_optional(&mut *tx)
-            .await?;
-            let Some(unused) = unused else { return Ok(()) };
-            sqlx::query!(
-                r#"delete from store.thread t where t.thread_no = $3 and t.owner_id = $1
-                   and not exists (select from store.run r where r.owner_id = $1 and r.thread_id = $2)
-                   and not exists (select from store.checkpoint c where c.thread_no = $3 and c.owner_id = $1)
-                   and not exists (select from store.pending_write p where p.thread_no = $3 and p.owner_id = $1)"#,
-                owner.as_str(),
-                thread.as_str(),
-                unused
-            )
-            .execute(&mut *tx)
-            .await?;
-            Ok(tx.commit().await?)
-        })
-        .await
-    }
-
-    /// Records that a thread is in use, if it exists.
+    /// Records that a thread is in use, if it exists. A run that names it first writes its row, see
+    /// [`Appender::append`](super::append::Appender::append).
     pub async fn renew(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
         self.scoped(owner, async |mut connection| {
             sqlx::query!(

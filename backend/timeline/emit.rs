@@ -125,6 +125,12 @@ pub(crate) struct AppendRequest {
 }
 
 impl AppendRequest {
+    /// Events that the lane numbers, of a run that exists.
+    pub(crate) fn new(context: Arc<RunContext>, events: Vec<NewEvent>) -> Self {
+        let arrived = Instant::now();
+        Self { context, birth: None, events, first_seq: None, arrived, reply: None, _place: None }
+    }
+
     pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
         if let Some(reply) = self.reply.take() {
             // The caller may be gone; the events are stored regardless.
@@ -139,12 +145,8 @@ impl AppendRequest {
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        bytes_of(&self.events)
+        self.events.iter().map(|event| event.payload.as_str().len() + 128).sum()
     }
-}
-
-fn bytes_of(events: &[NewEvent]) -> usize {
-    events.iter().map(|event| event.payload.as_str().len() + 128).sum()
 }
 
 /// What a run is opened with, in addition to its [`Spec`].
@@ -168,11 +170,11 @@ impl Timeline {
         let fresh =
             if events.iter().any(is_large) { Box::pin(self.spill(context, &mut events)).await? } else { Vec::new() };
         let ends = |event: &NewEvent| Status::after(&event.event_type).is_some_and(Status::is_terminal);
-        if let Some(thread) = context.thread_id.as_ref().filter(|_| events.iter().any(ends)) {
+        if events.iter().any(ends) {
             // A thread counts as idle from the end of its last run, so it must not expire at that very moment.
-            self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await?;
+            self.renew_thread(context).await?;
         }
-        let answer = self.submit(Arc::clone(context), None, events, None).await;
+        let answer = self.submit(AppendRequest::new(Arc::clone(context), events)).await;
         if !fresh.is_empty() {
             Box::pin(self.after_spill(context, &fresh, &answer)).await;
         }
@@ -202,7 +204,9 @@ impl Timeline {
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(NewRunRow { spec, depth, request_hash, imported_at: None });
-        let answer = self.submit_first(&context, birth, events, None).await;
+        self.renew_thread(&context).await?;
+        let first = AppendRequest { birth: Some(birth), ..AppendRequest::new(Arc::clone(&context), events) };
+        let answer = self.submit(first).await;
         if let Some(input) = kept {
             Box::pin(self.after_input(&context, input, &answer)).await;
         }
@@ -224,52 +228,22 @@ impl Timeline {
         depth_at(place)
     }
 
-    /// Hands a run's first events to its lane. The run's thread is there before them, so that whoever sees the run
-    /// finds the thread; a run that is refused leaves none.
-    pub(super) async fn submit_first(
-        &self,
-        context: &Arc<RunContext>,
-        birth: Box<NewRunRow>,
-        events: Vec<NewEvent>,
-        first_seq: Option<Seq>,
-    ) -> Result<Ack, EmitError> {
-        let submitted = self.submit(Arc::clone(context), Some(birth), events, first_seq);
-        let Some(thread) = &context.thread_id else { return submitted.await };
-        let (threads, owner) = (self.store().threads(), &context.owner_id);
-        let new = threads.touch(owner, thread, self.clock().now()).await?;
-        let answer = submitted.await;
-        if let (Some(new), Err(error)) = (&new, &answer)
-            && *error != EmitError::OutcomeUnknown
-            && let Err(error) = self.store().threads().take_back(owner, thread, new).await
-        {
-            tracing::warn!(%error, "the new thread of a refused run not removed");
-        }
-        answer
+    /// Records that the run's thread is in use, if it is there; the lane writes the row of a new one with the run.
+    pub(super) async fn renew_thread(&self, context: &RunContext) -> Result<(), store::Error> {
+        let Some(thread) = &context.thread_id else { return Ok(()) };
+        self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await
     }
 
     /// Hands work to the run's lane and waits for its answer.
-    pub(super) async fn submit(
-        &self,
-        context: Arc<RunContext>,
-        birth: Option<Box<NewRunRow>>,
-        events: Vec<NewEvent>,
-        first_seq: Option<Seq>,
-    ) -> Result<Ack, EmitError> {
+    pub(super) async fn submit(&self, mut emission: AppendRequest) -> Result<Ack, EmitError> {
         let (reply, answer) = oneshot::channel();
+        let owner = &emission.context.owner_id;
         // The events outlive the request that brought them if its client disconnects.
-        let kib = u32::try_from(bytes_of(&events) / 1024 + 1).map_err(|_| EmitError::Busy)?;
-        let place = self.shared.waiting.try_take(&context.owner_id, 1).map_err(|_| EmitError::Busy)?;
-        let room = self.shared.waiting_kib.try_take(&context.owner_id, kib).map_err(|_| EmitError::Busy)?;
-        let lane = lane_of(context.run_id, self.shared.lanes.len());
-        let emission = AppendRequest {
-            context,
-            birth,
-            events,
-            first_seq,
-            arrived: Instant::now(),
-            reply: Some(reply),
-            _place: Some((place, room)),
-        };
+        let kib = u32::try_from(emission.bytes() / 1024 + 1).map_err(|_| EmitError::Busy)?;
+        let place = self.shared.waiting.try_take(owner, 1).map_err(|_| EmitError::Busy)?;
+        let room = self.shared.waiting_kib.try_take(owner, kib).map_err(|_| EmitError::Busy)?;
+        (emission.reply, emission._place) = (Some(reply), Some((place, room)));
+        let lane = lane_of(emission.context.run_id, self.shared.lanes.len());
         self.shared.lanes[lane].try_send(emission).map_err(|refused| match refused {
             TrySendError::Full(_) => EmitError::Busy,
             TrySendError::Closed(_) => EmitError::Unavailable(Outage::Unreachable),

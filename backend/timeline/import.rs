@@ -12,11 +12,10 @@ use std::{collections::HashSet, sync::Arc};
 
 use super::{
     Timeline,
-    emit::{EmitError, depth_at},
+    emit::{AppendRequest, EmitError, depth_at},
 };
 use crate::{
     domain::{
-        context::RunContext,
         event::{NewEvent, Recorded},
         export::{
             Piece, Subject,
@@ -102,14 +101,16 @@ impl Timeline {
                 (None, Some(spec)) => (Arc::new(spec.context.clone()), Some(Box::new(self.birth(spec).await?))),
             };
             let is_new = birth.is_some();
-            let events = fresh.iter().map(numbered).collect();
-            let submitted = match birth {
-                Some(birth) => self.submit_first(&context, birth, events, Some(first_seq)).await,
-                None => self.submit(Arc::clone(&context), None, events, Some(first_seq)).await,
-            };
-            match submitted {
+            let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
+            if is_new || fresh.iter().any(moves) {
+                self.renew_thread(&context).await?;
+            }
+            let numbered = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
+            match self.submit(AppendRequest { birth, first_seq: Some(first_seq), ..numbered }).await {
                 Ok(ack) if !ack.already_open => {
-                    self.note_effects(&context, is_new, fresh).await?;
+                    if is_new {
+                        self.shared.contexts.remember((*context).clone());
+                    }
                     return Ok(Imported { last_seq: at.forward(fresh.len()), stored: fresh.len(), is_new });
                 }
                 // Another writer has appended to the run since: compare again.
@@ -203,18 +204,6 @@ impl Timeline {
             return Err(ImportError::TooManyMonths);
         }
         Ok(NewRunRow { spec: spec.clone(), depth, request_hash: IMPORTED, imported_at: Some(self.clock().now()) })
-    }
-
-    /// Updates the run's thread and this process's cache.
-    async fn note_effects(&self, context: &RunContext, is_new: bool, events: &[Recorded]) -> Result<(), store::Error> {
-        if is_new {
-            self.shared.contexts.remember(context.clone());
-        }
-        let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
-        if let Some(thread) = context.thread_id.as_ref().filter(|_| !is_new && events.iter().any(moves)) {
-            self.store().threads().touch(&context.owner_id, thread, self.clock().now()).await?;
-        }
-        Ok(())
     }
 }
 

@@ -103,7 +103,7 @@ impl Plan {
 pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
     let mut planner = Planner {
         known,
-        batch: Batch::default(),
+        batch: Batch { now: known.now, ..Batch::default() },
         heads: HashMap::new(),
         keys: HashMap::new(),
         external_ids: HashMap::new(),

@@ -86,6 +86,34 @@ async fn a_run_that_is_refused_leaves_no_thread() {
 }
 
 #[tokio::test]
+async fn runs_that_are_refused_at_the_same_time_leave_no_thread() {
+    let server = Server::start().await;
+    server.create(json!({ "external_id": "taken", "thread_id": "first" })).await;
+    let mut refused = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let api = (*server).clone();
+        let body = json!({ "external_id": "taken", "thread_id": "new" });
+        refused.spawn(async move { api.post("/api/runs", body).await.refused(409, "external_id_taken") });
+    }
+    refused.join_all().await;
+    server.get("/api/threads/new").await.refused(404, "not_found");
+}
+
+#[tokio::test]
+async fn runs_that_name_a_new_thread_at_the_same_time_are_all_in_it() {
+    let server = Server::start().await;
+    let mut created = tokio::task::JoinSet::new();
+    for _ in 0..16 {
+        let api = (*server).clone();
+        created.spawn(async move { api.post("/api/runs", json!({ "thread_id": "t" })).await.expect(201) });
+    }
+    created.join_all().await;
+    assert_eq!(server.get("/api/threads").await.expect(200)["threads"].as_array().unwrap().len(), 1);
+    let runs = server.get("/api/threads/t/runs").await.expect(200)["runs"].as_array().unwrap().len();
+    assert_eq!(runs, 16);
+}
+
+#[tokio::test]
 async fn a_put_changes_what_it_names_and_leaves_the_rest() {
     let server = Server::start().await;
     let path = "/api/threads/t";

@@ -122,12 +122,13 @@ pub(super) struct NewRunRows<'a> {
     pub external_id: Vec<Option<&'a str>>,
     pub ttl_s: Vec<Option<i64>>,
     pub imported_at: Vec<Option<DateTime<Utc>>>,
+    pub now: DateTime<Utc>,
 }
 
 impl<'a> NewRunRows<'a> {
-    pub(super) fn of(writes: &'a [HeadWrite]) -> Self {
-        let mut births = Self::default();
-        for write in writes {
+    pub(super) fn of(batch: &'a Batch) -> Self {
+        let mut births = Self { now: batch.now, ..Self::default() };
+        for write in &batch.heads {
             let Some(birth) = &write.birth else { continue };
             let (spec, context) = (&birth.spec, &birth.spec.context);
             let tags: Vec<&str> = spec.tags.iter().map(Name::as_str).collect();

@@ -1,4 +1,5 @@
--- The whole write of a batch: positions, runs that begin, jobs, heads, events. It commits by itself or does nothing.
+-- The whole write of a batch: positions, runs that begin and their threads, jobs, heads, events. It commits by itself or
+-- does nothing.
 --
 -- $1 lane, $2 its epoch as the writer knows it, $3 the least position it may stand at, $4 how many events.
 -- When the lane's epoch is another, or it stands before what was already shown to readers, `claimed` is empty and so is
@@ -40,6 +41,15 @@ with recursive claimed as (
     -- In the order of the index that other lanes insert into as well.
     order by b.owner_id collate "C", b.external_id collate "C"
     returning run_id
+), begun as (
+    -- $54 now. A thread that is there is not written, so that a batch does not wait for those who hold its row.
+    insert into store.thread (owner_id, thread_id, created_at, updated_at)
+    select b.owner_id, b.thread_id, $54, $54
+    from claimed c cross join birth b
+    where b.thread_id is not null
+      and not exists (select from store.thread t where t.owner_id = b.owner_id and t.thread_id = b.thread_id)
+    order by b.owner_id collate "C", b.thread_id collate "C"
+    on conflict (owner_id, thread_id) do nothing
 ), above as (
     -- A job stands in the line of its topmost ancestor with the same thread.
     select b.run_id as job, b.run_id, b.parent_run_id, b.owner_id, b.thread_id, b.created_at, 0 as n

@@ -33,8 +33,7 @@ fn context(n: u8, owner: &str) -> Arc<RunContext> {
 }
 
 fn emission(n: u8, events: Vec<NewEvent>) -> AppendRequest {
-    let arrived = tokio::time::Instant::now();
-    AppendRequest { context: context(n, "o"), birth: None, events, first_seq: None, arrived, reply: None, _place: None }
+    AppendRequest::new(context(n, "o"), events)
 }
 
 fn event(event_type: &str, key: Option<&str>) -> NewEvent {

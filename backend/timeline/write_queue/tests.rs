@@ -24,16 +24,7 @@ fn emission(owner: &str, nth: usize) -> AppendRequest {
         trace_id: None,
     };
     let events = vec![NewEvent::new(&format!("custom.e{nth}"), Json::empty())];
-    let reply = Some(tokio::sync::oneshot::channel().0);
-    AppendRequest {
-        context: Arc::new(context),
-        birth: None,
-        events,
-        first_seq: None,
-        arrived: Instant::now(),
-        reply,
-        _place: None,
-    }
+    AppendRequest { reply: Some(tokio::sync::oneshot::channel().0), ..AppendRequest::new(Arc::new(context), events) }
 }
 
 fn backlog(emissions: impl IntoIterator<Item = AppendRequest>) -> (WriteQueue, mpsc::Sender<AppendRequest>) {

@@ -134,7 +134,8 @@ async fn an_answer_over_64_kib_is_refused_in_every_protocol_and_changes_nothing(
     let run = server.get("/api/runs/by-external-id/r-1").await.expect(200)["run_id"].as_str().unwrap().to_owned();
     let long = "x".repeat(64 * 1024);
     let mut resume = request("t", "r-2", &[]);
-    resume["resume"] = json!([{"interruptId": id, "status": "resolved", "payload": {"approved": false, "reason": long}}]);
+    resume["resume"] =
+        json!([{"interruptId": id, "status": "resolved", "payload": {"approved": false, "reason": long}}]);
     let part = json!({"type": "dynamic-tool", "toolName": "shell", "toolCallId": "c", "state": "approval-responded",
         "approval": {"id": id, "approved": false, "reason": long}});
     let chat = json!({"id": "t", "messages": [{"id": run, "role": "assistant", "parts": [part]}]});

@@ -177,19 +177,9 @@ async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, inp
 async fn answer(server: &Server, caller: &Caller, input: &Input) -> Result<(RunId, Seq), Problem> {
     let owner = caller.needs(Scope::Approve)?.owner();
     let (run, answers) = asker(server, owner, input).await?;
-    let timeline = &server.timeline;
     let context = answerable(server, owner, run).await?;
-    let mut after = Seq::ZERO;
-    for answer in &answers {
-        timeline.answer_interrupt(&context, answer).await?;
-        let known = timeline.store().events().interrupt(owner, run, answer.interrupt_id.as_str()).await?;
-        after = known.iter().filter_map(|event| event.seq).fold(after, Ord::max);
-    }
-    timeline.store().runs().add_alias(owner, &input.run_id, run, after).await?;
-    match timeline.store().runs().with_alias(owner, &input.run_id).await? {
-        Some((named, after)) if named == run => Ok((run, after)),
-        _ => Err(Problem::new(Code::Busy, "the run has too many ids").field("runId")),
-    }
+    let accepted = server.timeline.answer_interrupts(&context, &answers, Some(&input.run_id)).await?;
+    Ok((run, accepted.answered))
 }
 
 /// The ids of the questions for which runs of the thread wait, the first ones.

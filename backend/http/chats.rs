@@ -17,7 +17,6 @@ use crate::{
     quota::Share,
     timeline::{
         follow::{Follower, StreamOptions},
-        interrupts::AnswerError,
         resume::{Begin, Resumed},
     },
 };
@@ -28,25 +27,20 @@ impl From<InvalidMember> for Problem {
     }
 }
 
-/// Records a person's answers to a run's interrupts; returns the seq of the last one's question. An interrupt of an
-/// earlier run is passed over, if another is found.
+/// Records a person's answers to a run's interrupts, all or none; returns the seq of the last question. An interrupt of
+/// an earlier run is passed over, if another is found.
 pub(super) async fn decide(server: &Server, caller: &Caller, run: RunId, decided: &[Decided]) -> Result<Seq, Problem> {
     let asker = caller.needs_run(server, Scope::Approve, run).await?.owner();
     let context = answerable(server, asker, run).await?;
-    let mut after = None;
-    for Decided { interrupt_id, approved, reason } in decided {
+    let asked = server.timeline.store().interrupts().asked(&context.owner_id, &[run]).await?;
+    let answer = |Decided { interrupt_id, approved, reason }: &Decided| {
         let decision = if *approved { Decision::Approve } else { Decision::Reject };
         let value = reason.as_ref().filter(|_| !approved).map(Json::of);
-        let answer = Answer { interrupt_id: interrupt_id.clone(), decision, value };
-        match server.timeline.answer_interrupt(&context, &answer).await {
-            Err(AnswerError::NotFound) => continue,
-            answered => answered?,
-        }
-        let known = server.timeline.store().events().interrupt(&context.owner_id, run, interrupt_id.as_str()).await?;
-        let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
-        after = after.max(requested.and_then(|event| event.seq));
-    }
-    after.ok_or_else(Problem::not_found)
+        Answer { interrupt_id: interrupt_id.clone(), decision, value }
+    };
+    let is_of_run = |decided: &&Decided| asked.iter().any(|asked| asked.interrupt_id == decided.interrupt_id);
+    let answers: Vec<Answer> = decided.iter().filter(is_of_run).map(answer).collect();
+    Ok(server.timeline.answer_interrupts(&context, &answers, None).await?.asked)
 }
 
 /// A run's stream from its beginning.

@@ -341,6 +341,7 @@ impl From<EmitError> for Problem {
             EmitError::ExternalIdTaken(_) => Self::new(Code::ExternalIdTaken, detail).field("external_id").hint(
                 "to get it, send PUT /api/runs/by-external-id/{external_id}; else choose another id or delete that run",
             ),
+            EmitError::TooManyAliases => Self::new(Code::Busy, detail).field("runId"),
             EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
             EmitError::Misplaced(_) => Self::new(Code::InvalidRequest, detail).field("parent_run_id"),
             EmitError::OpenText(_) => {

@@ -92,11 +92,13 @@ async fn put(
     }
     let (run, is_new) = match open(&server, &caller, trace, request).await {
         Err(problem) if problem.code() == Code::ExternalIdTaken => {
-            // Another request was faster.
-            let record = with_external_id(&server, owner, &id).await?.ok_or_else(|| {
-                Problem::new(Code::Busy, "a run with this external id was created and deleted in this moment")
-                    .hint("nothing was stored; send the same request again")
-            })?;
+            // Another request was faster, or the id is an alias of another run.
+            let Some(record) = with_external_id(&server, owner, &id).await? else {
+                let is_alias = server.timeline.store().runs().with_alias(owner, &id).await?.is_some();
+                let detail = "a run with this external id was created and deleted in this moment";
+                let busy = Problem::new(Code::Busy, detail).hint("nothing was stored; send the same request again");
+                return Err(if is_alias { problem } else { busy });
+            };
             return Ok(created_or_found(&server, record, false));
         }
         opened => opened?,

@@ -304,6 +304,7 @@ fn runner_error(error: &EmitError) -> RunnerError {
         | EmitError::StorageUnavailable => RunnerCode::Unavailable,
         EmitError::RunExists
         | EmitError::ExternalIdTaken(_)
+        | EmitError::TooManyAliases
         | EmitError::TooDeep
         | EmitError::Misplaced(_)
         | EmitError::Broken

@@ -7,6 +7,7 @@
 //! ([`Error::Conflict`]).
 
 mod columns;
+mod resolve;
 
 use std::{collections::HashMap, time::Duration};
 
@@ -15,7 +16,7 @@ use sqlx::{Connection as _, PgConnection};
 use tokio::time::Instant;
 use uuid::Uuid;
 
-use self::columns::{Events, Heads, NewRunRows};
+use self::columns::{Aliases, Events, Heads, NewRunRows};
 use super::{
     Error, Store,
     pieces::{Owners, Pieces},
@@ -23,7 +24,7 @@ use super::{
 use crate::domain::{
     event::Recorded,
     history::Tag,
-    id::{EventId, RunId, Seq},
+    id::{ExternalId, RunId, Seq},
     limits::PLANS_MS_MAX,
     principal::OwnerId,
     run::{Head, Status},
@@ -57,6 +58,18 @@ pub struct NewRunRow {
     pub imported_at: Option<DateTime<Utc>>,
 }
 
+/// A further id of a run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct AliasWrite {
+    pub owner_id: OwnerId,
+    pub alias: ExternalId,
+    pub run_id: RunId,
+    /// The event after which it counts.
+    pub after: Seq,
+    /// The same as the number of an event among those of the run in this batch, from 1, if it is one of them.
+    pub nth: Option<i64>,
+}
+
 /// The request hash of an imported run: no request created it, so no request can be a repetition of one, and what
 /// happens by itself as time passes happens to no such run.
 pub const IMPORTED: [u8; 32] = [0; 32];
@@ -66,8 +79,16 @@ pub const IMPORTED: [u8; 32] = [0; 32];
 pub struct Batch {
     pub events: Vec<Recorded>,
     pub heads: Vec<HeadWrite>,
+    pub aliases: Vec<AliasWrite>,
     /// When it was planned: the beginning of threads that its runs are the first to name.
     pub now: DateTime<Utc>,
+}
+
+impl Batch {
+    /// Whether there is nothing to write.
+    pub fn is_empty(&self) -> bool {
+        self.events.is_empty() && self.aliases.is_empty()
+    }
 }
 
 /// Where a committed batch is in the log.
@@ -157,11 +178,12 @@ impl Appender {
         let (events, heads) = (Events::of(batch), Heads::of(&batch.heads));
         let owners = self.pieces.of(&batch.events);
         let mut written = None;
-        if batch.heads.iter().all(|head| head.birth.is_none()) {
+        if batch.aliases.is_empty() && batch.heads.iter().all(|head| head.birth.is_none()) {
             written = self.append_to_runs((&events, &heads), least, owners.noted_until()).await?;
         }
         if written.is_none() {
-            written = self.append_all((&events, &heads), &NewRunRows::of(batch), &owners, least).await?;
+            let (births, aliases) = (NewRunRows::of(batch), Aliases::of(batch));
+            written = self.append_all((&events, &heads), (&births, &aliases), &owners, least).await?;
         }
         let Some(Written { before, seqs }) = written else { return Ok(Appended::Fenced) };
         self.mark.position = before + batch.events.len() as i64;
@@ -232,7 +254,7 @@ impl Appender {
     async fn append_all(
         &mut self,
         (events, heads): (&Events<'_>, &Heads<'_>),
-        births: &NewRunRows<'_>,
+        (births, aliases): (&NewRunRows<'_>, &Aliases<'_>),
         owners: &Owners,
         least: i64,
     ) -> Result<Option<Written>, sqlx::Error> {
@@ -292,71 +314,17 @@ impl Appender {
             &births.ttl_s as &[Option<i64>],
             &births.imported_at as &[Option<DateTime<Utc>>],
             births.now,
+            &aliases.owner_id as &[&str],
+            &aliases.alias as &[&str],
+            &aliases.run_id,
+            &aliases.nth as &[Option<i64>],
+            &aliases.after,
         )
         .fetch_all(&mut self.connection)
         .await?;
         let before = rows.first().map(|row| row.before);
         let moved = rows.into_iter().filter_map(|row| Some((RunId::trusted(row.run_id?), row.seq_before?)));
         Ok(before.map(|before| Written { before, seqs: moved.collect() }))
-    }
-
-    /// Finds out, on a new connection, whether a batch was committed before the old one was lost, and where.
-    ///
-    /// Raising the epoch first makes it impossible for the lost statement to execute afterwards. It can only have
-    /// written after `least`, the lane's position when it began.
-    pub async fn resolve(&mut self, batch: &Batch, least: i64) -> Result<Option<Committed>, Error> {
-        let raised = sqlx::query!(
-            "update store.lane set epoch = epoch + 1 where lane = $1 returning position, epoch, history",
-            self.lane
-        )
-        .fetch_one(&mut self.connection)
-        .await?;
-        let history = Tag::stored(raised.history);
-        self.mark = LaneState { position: raised.position, epoch: raised.epoch, history, ..self.mark };
-        let Some(first) = batch.events.first() else { return Ok(None) };
-        let payloads: Vec<&str> = batch.events.iter().map(|event| event.payload.as_str()).collect();
-        // By the first event, wherever another writer may have moved it: a batch is stored whole or not at all.
-        let found = sqlx::query!(
-            r#"select position from store.run_event
-               where lane = $1 and run_id = $2 and seq >= $3 and type = $4 and at = $5 and payload::text = $6
-                 and event_id is not distinct from $7 and position > $8
-               order by seq limit 1"#,
-            self.lane,
-            first.run_id.uuid(),
-            first.seq.map_or(1, Seq::get),
-            first.event_type.as_str(),
-            first.at,
-            first.payload.as_str(),
-            first.event_id.as_ref().map(EventId::as_str),
-            least
-        )
-        .fetch_optional(&mut self.connection)
-        .await?;
-        let Some(first_position) = found.map(|row| row.position) else { return Ok(None) };
-        let rows = sqlx::query!(
-            r#"select run_id, seq, at, type as "event_type", payload::text as "payload!" from store.run_event
-               where lane = $1 and position >= $2 order by position limit $3"#,
-            self.lane,
-            first_position,
-            batch.events.len() as i64
-        )
-        .fetch_all(&mut self.connection)
-        .await?;
-        let mut shifts: Vec<(RunId, i64)> = Vec::new();
-        for ((row, event), payload) in rows.iter().zip(&batch.events).zip(&payloads) {
-            let same = row.run_id == event.run_id.uuid()
-                && row.at == event.at
-                && row.event_type == event.event_type.as_str()
-                && row.payload == *payload;
-            if !same {
-                return Ok(None);
-            }
-            let shift = row.seq - event.seq.unwrap_or_default().get();
-            if shift != 0 && !shifts.contains(&(event.run_id, shift)) {
-                shifts.push((event.run_id, shift));
-            }
-        }
-        Ok((rows.len() == batch.events.len()).then_some(Committed { first_position, shifts }))
     }
 
     /// Closes the connection.

@@ -1,6 +1,8 @@
-//! Which run has an external id.
+//! Which run has an external id, and whether an id is free: external ids and aliases are one space of names.
 
 use std::collections::HashMap;
+
+use uuid::Uuid;
 
 use super::{Error, append::Appender, runs::Runs};
 use crate::domain::{
@@ -27,18 +29,28 @@ impl Runs<'_> {
     }
 }
 
+/// The ids that a batch gives to runs, as far as the database has them.
+#[derive(Clone, Debug, Default)]
+pub struct Named {
+    /// The runs that have these ids, as their external ids or as aliases.
+    pub runs: HashMap<(OwnerId, ExternalId), RunId>,
+    /// How many aliases runs have; one that is not here has none.
+    pub aliases: HashMap<RunId, i64>,
+}
+
 impl Appender {
-    /// The runs that have one of these external ids.
-    pub async fn external_ids(
-        &mut self,
-        ids: &[(OwnerId, ExternalId)],
-    ) -> Result<HashMap<(OwnerId, ExternalId), RunId>, Error> {
+    /// The runs that have one of these external ids or aliases, and how many aliases `runs` have.
+    pub async fn named(&mut self, ids: &[(OwnerId, ExternalId)], runs: &[RunId]) -> Result<Named, Error> {
         let owners: Vec<&str> = ids.iter().map(|(owner, _)| owner.as_str()).collect();
         let texts: Vec<&str> = ids.iter().map(|(_, id)| id.as_str()).collect();
         let rows = sqlx::query!(
-            r#"select r.owner_id, r.external_id as "external_id!", r.run_id
+            r#"select r.owner_id as "owner_id!", r.external_id as "external_id!", r.run_id as "run_id!"
                from unnest($1::text[], $2::text[]) as k (owner_id, external_id)
-               join store.run r on r.owner_id = k.owner_id and r.external_id = k.external_id"#,
+               join store.run r on r.owner_id = k.owner_id and r.external_id = k.external_id
+               union all
+               select a.owner_id, a.alias, a.run_id
+               from unnest($1::text[], $2::text[]) as k (owner_id, external_id)
+               join store.run_alias a on a.owner_id = k.owner_id and a.alias = k.external_id"#,
             &owners as &[&str],
             &texts as &[&str]
         )
@@ -47,6 +59,16 @@ impl Appender {
         let taken = rows.into_iter().map(|row| {
             ((OwnerId::trusted(&row.owner_id), ExternalId::trusted(&row.external_id)), RunId::trusted(row.run_id))
         });
-        Ok(taken.collect())
+        let mut named = Named { runs: taken.collect(), aliases: HashMap::new() };
+        if !runs.is_empty() {
+            let runs: Vec<Uuid> = runs.iter().map(|run| run.uuid()).collect();
+            let rows = sqlx::query!(
+                r#"select run_id, count(*) as "aliases!" from store.run_alias where run_id = any ($1) group by run_id"#,
+                &runs
+            );
+            let rows = rows.fetch_all(self.reads()).await?;
+            named.aliases = rows.into_iter().map(|row| (RunId::trusted(row.run_id), row.aliases)).collect();
+        }
+        Ok(named)
     }
 }

@@ -24,7 +24,7 @@ pub mod durability;
 mod error;
 pub mod events;
 pub mod expiry;
-mod external_ids;
+pub mod external_ids;
 pub mod feed;
 pub mod heads;
 pub mod history;

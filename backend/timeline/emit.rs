@@ -53,6 +53,8 @@ pub enum EmitError {
     /// Another run of the owner has the external id that this one was to have.
     #[error("the run {0} has this external id")]
     ExternalIdTaken(RunId),
+    #[error("the run has as many further ids as it may have")]
+    TooManyAliases,
     #[error("the tree of runs is too deep")]
     TooDeep,
     /// The run does not fit its ancestors or descendants.
@@ -108,6 +110,14 @@ impl From<store::Error> for EmitError {
     }
 }
 
+/// A further id that a client gives a run: it counts from the last answer among the events it is stored with or, if none
+/// of them is one, from `after`.
+#[derive(Clone, Debug)]
+pub(crate) struct NewAlias {
+    pub id: ExternalId,
+    pub after: Seq,
+}
+
 /// Work for a lane: events of one run, stored all or none.
 #[derive(Debug)]
 pub(crate) struct AppendRequest {
@@ -117,6 +127,10 @@ pub(crate) struct AppendRequest {
     pub events: Vec<NewEvent>,
     /// The seq of the first event; `None` if the lane assigns the seqs.
     pub first_seq: Option<Seq>,
+    /// Refused if the log has one of the events already, rather than stored without it.
+    pub is_whole: bool,
+    /// A further id for the run, stored with the events.
+    pub alias: Option<NewAlias>,
     pub arrived: Instant,
     /// Taken when the answer is sent.
     pub reply: Option<oneshot::Sender<Result<Ack, EmitError>>>,
@@ -128,7 +142,17 @@ impl AppendRequest {
     /// Events that the lane numbers, of a run that exists.
     pub(crate) fn new(context: Arc<RunContext>, events: Vec<NewEvent>) -> Self {
         let arrived = Instant::now();
-        Self { context, birth: None, events, first_seq: None, arrived, reply: None, _place: None }
+        Self {
+            context,
+            birth: None,
+            events,
+            first_seq: None,
+            is_whole: false,
+            alias: None,
+            arrived,
+            reply: None,
+            _place: None,
+        }
     }
 
     pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
@@ -138,9 +162,10 @@ impl AppendRequest {
         }
     }
 
-    /// The external id, and its owner, of the run that these events open.
-    pub(crate) fn external_id(&self) -> Option<(OwnerId, ExternalId)> {
-        let id = self.birth.as_ref()?.spec.external_id.clone()?;
+    /// The id of a client's, and its owner, that the run gets with these events.
+    pub(crate) fn name(&self) -> Option<(OwnerId, ExternalId)> {
+        let given = self.birth.as_ref().and_then(|birth| birth.spec.external_id.clone());
+        let id = given.or_else(|| self.alias.as_ref().map(|alias| alias.id.clone()))?;
         Some((self.context.owner_id.clone(), id))
     }
 

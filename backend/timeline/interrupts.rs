@@ -4,12 +4,16 @@ use std::{sync::Arc, time::Duration};
 
 use tokio_util::sync::CancellationToken;
 
-use super::{Timeline, emit::EmitError};
+use super::{
+    Timeline,
+    emit::{AppendRequest, EmitError, NewAlias},
+};
 use crate::{
     domain::{
         checkpoint::{CheckpointId, Namespace},
         context::RunContext,
         event::{NewEvent, Recorded},
+        id::{ExternalId, Seq},
         interrupt::{Answer, Decision, Resumed, has_expired},
         json::Json,
         limits::{INTERRUPT_SWEEP_MS, PAYLOAD_BYTES_MAX},
@@ -35,32 +39,101 @@ pub enum AnswerError {
     Store(#[from] store::Error),
 }
 
+/// Answers that were accepted, now or before.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Accepted {
+    /// The seq of the last of their questions.
+    pub asked: Seq,
+    /// The seq of the last of them.
+    pub answered: Seq,
+}
+
+/// Answers compared with the log: those of open interrupts, each with its request, and what was accepted before.
+struct Checked {
+    open: Vec<(Answer, Recorded)>,
+    accepted: Accepted,
+    last: (Answer, Recorded),
+}
+
 impl Timeline {
-    /// Records the answer to an interrupt and resumes an interrupted run. Repeating the same answer changes nothing.
+    /// Records the answer to an interrupt; see [`Timeline::answer_interrupts`].
     pub async fn answer_interrupt(&self, context: &Arc<RunContext>, answer: &Answer) -> Result<(), AnswerError> {
-        if answer.value.as_ref().is_some_and(|value| value.as_str().len() > PAYLOAD_BYTES_MAX) {
+        self.answer_interrupts(context, std::slice::from_ref(answer), None).await.map(|_| ())
+    }
+
+    /// Records the answers to interrupts of a run and resumes an interrupted run: all of them together, or none if one
+    /// cannot be accepted. Repeating the same answers changes nothing.
+    ///
+    /// With `alias` the run gets a further id in the same transaction; it counts from the last of the answers.
+    pub async fn answer_interrupts(
+        &self,
+        context: &Arc<RunContext>,
+        answers: &[Answer],
+        alias: Option<&ExternalId>,
+    ) -> Result<Accepted, AnswerError> {
+        let is_large = |value: &Json| value.as_str().len() > PAYLOAD_BYTES_MAX;
+        if answers.iter().filter_map(|answer| answer.value.as_ref()).any(is_large) {
             return Err(AnswerError::TooLarge);
         }
-        let known = self.known(context, answer).await?;
-        let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
-        let requested = requested.ok_or(AnswerError::NotFound)?;
-        if resolution(&known).is_none() {
-            let expires_at: Option<String> = requested.payload.member("expires_at");
-            if has_expired(expires_at.as_deref(), self.clock().now()) {
-                let nobody = Answer::of_nobody(answer.interrupt_id.clone(), Decision::Expired);
-                self.resolve(context, &nobody, requested).await?;
+        // Whoever is faster closes at least one of them, and is compared in the next round.
+        for _ in 0..=answers.len() {
+            let checked = self.check_answers(context, answers).await?;
+            let (open, expired): (Vec<_>, Vec<_>) =
+                checked.open.iter().partition(|(_, requested)| !self.has_expired(requested));
+            let resolved = if expired.is_empty() {
+                let alias = alias.map(|id| NewAlias { id: id.clone(), after: checked.accepted.answered });
+                self.resolve(context, &open, &checked.last, alias).await
             } else {
-                self.resolve(context, answer, requested).await?;
+                let nobody = |(answer, requested): &(Answer, Recorded)| {
+                    (Answer::of_nobody(answer.interrupt_id.clone(), Decision::Expired), requested.clone())
+                };
+                let expired: Vec<_> = expired.into_iter().map(nobody).collect();
+                let resolved = self.resolve(context, &expired.iter().collect::<Vec<_>>(), &checked.last, None).await;
+                resolved.and(Err(AnswerError::Expired))
+            };
+            match resolved {
+                Err(AnswerError::Emit(EmitError::KeyTaken)) => {}
+                Err(error) => return Err(error),
+                Ok(last) => return Ok(Accepted { answered: checked.accepted.answered.max(last), ..checked.accepted }),
             }
-        } else {
-            self.resume_answered(context, answer, requested).await?;
         }
-        let known = self.known(context, answer).await?;
-        match resolution(&known) {
-            Some(given) if given.payload == Json::of(answer) => Ok(()),
-            Some(given) if given.payload.member("decision") == Some(Decision::Expired) => Err(AnswerError::Expired),
-            _ => Err(AnswerError::AnsweredOtherwise),
+        Err(EmitError::Busy.into())
+    }
+
+    /// Compares answers with the log: each must be the first of its interrupt, or the same as the first.
+    async fn check_answers(&self, context: &RunContext, answers: &[Answer]) -> Result<Checked, AnswerError> {
+        let (mut open, mut accepted, mut last) = (Vec::<(Answer, Recorded)>::new(), Accepted::default(), None);
+        for answer in answers {
+            if let Some((twice, _)) = open.iter().find(|(earlier, _)| earlier.interrupt_id == answer.interrupt_id) {
+                if twice != answer {
+                    return Err(AnswerError::AnsweredOtherwise);
+                }
+                continue;
+            }
+            let known =
+                self.store().events().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str());
+            let known = known.await?;
+            let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
+            let requested = requested.ok_or(AnswerError::NotFound)?;
+            accepted.asked = accepted.asked.max(requested.seq.unwrap_or_default());
+            last = Some((answer.clone(), requested.clone()));
+            match known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved") {
+                None => open.push((answer.clone(), requested.clone())),
+                Some(given) if given.payload == Json::of(answer) => {
+                    accepted.answered = accepted.answered.max(given.seq.unwrap_or_default());
+                }
+                Some(given) if given.payload.member("decision") == Some(Decision::Expired) => {
+                    return Err(AnswerError::Expired);
+                }
+                Some(_) => return Err(AnswerError::AnsweredOtherwise),
+            }
         }
+        Ok(Checked { open, accepted, last: last.ok_or(AnswerError::NotFound)? })
+    }
+
+    fn has_expired(&self, requested: &Recorded) -> bool {
+        let expires_at: Option<String> = requested.payload.member("expires_at");
+        has_expired(expires_at.as_deref(), self.clock().now())
     }
 
     /// Resolves every open interrupt that has expired; returns how many.
@@ -81,12 +154,13 @@ impl Timeline {
     /// Expires one interrupt; `false` if it was closed first or cannot be resolved yet.
     async fn expire(&self, open: OpenInterrupt) -> Result<bool, store::Error> {
         let Some(context) = self.context(&open.owner_id, open.run_id).await? else { return Ok(false) };
-        let nobody = Answer::of_nobody(open.interrupt_id, Decision::Expired);
-        let known = self.known(&context, &nobody).await?;
-        let Some(requested) = known.first() else { return Ok(false) };
-        match self.resolve(&context, &nobody, requested).await {
-            Ok(()) => Ok(true),
-            Err(AnswerError::Emit(EmitError::Refused(Refusal::Ended { .. })) | AnswerError::NotFound) => Ok(false),
+        let known = self.store().events().interrupt(&open.owner_id, open.run_id, open.interrupt_id.as_str()).await?;
+        let Some(requested) = known.into_iter().next() else { return Ok(false) };
+        let nobody = (Answer::of_nobody(open.interrupt_id, Decision::Expired), requested);
+        match self.resolve(&context, &[&nobody], &nobody, None).await {
+            Ok(_) => Ok(true),
+            Err(AnswerError::Emit(EmitError::KeyTaken | EmitError::Refused(Refusal::Ended { .. })))
+            | Err(AnswerError::NotFound) => Ok(false),
             Err(AnswerError::Store(error)) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "interrupt not expired yet; will retry");
@@ -116,35 +190,49 @@ impl Timeline {
         stop.run_until_cancelled(work).await;
     }
 
-    /// The request and, if there is one, the resolution of the interrupt an answer is for.
-    async fn known(&self, context: &RunContext, answer: &Answer) -> Result<Vec<Recorded>, store::Error> {
-        self.store().events().interrupt(&context.owner_id, context.run_id, answer.interrupt_id.as_str()).await
-    }
-
-    /// Emits the answer and, for an interrupted run, `run.resumed`. Their event ids make both unique.
+    /// Emits the answers and, for an interrupted run, one `run.resumed`; returns the seq of the last answer. Their event ids
+    /// make all of them unique: if one is there already, none is stored. `last` is what the run resumes after.
     async fn resolve(
         &self,
         context: &Arc<RunContext>,
-        answer: &Answer,
-        requested: &Recorded,
-    ) -> Result<(), AnswerError> {
-        for last in [false, true] {
+        open: &[&(Answer, Recorded)],
+        last: &(Answer, Recorded),
+        alias: Option<NewAlias>,
+    ) -> Result<Seq, AnswerError> {
+        let (answer, requested) = open.last().copied().unwrap_or(last);
+        if open.is_empty() && alias.is_none() {
+            self.resume_answered(context, answer, requested).await?;
+            return Ok(Seq::ZERO);
+        }
+        for is_last in [false, true] {
             let record = self.run(&context.owner_id, context.run_id).await?.ok_or(AnswerError::NotFound)?;
-            let mut events = vec![resolved_event(answer)];
-            let waits = record.head.status == Status::Interrupted;
+            let mut events: Vec<NewEvent> = open.iter().map(|(answer, _)| resolved_event(answer)).collect();
+            let waits = record.head.status == Status::Interrupted && !open.is_empty();
             if waits {
                 let resumed = self.resumed(context, answer, requested).await?;
                 events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
-            match self.emit_run_event(context, events).await {
+            let emission = AppendRequest::new(Arc::clone(context), events);
+            match self.submit(AppendRequest { is_whole: true, alias: alias.clone(), ..emission }).await {
                 // The answer to another interrupt has resumed the run in the meantime.
-                Err(EmitError::Refused(Refusal::Transition { .. })) if !last => {}
-                // The run may have become interrupted between the read of its status and the answer.
-                Ok(_) if !waits => return self.resume_answered(context, answer, requested).await,
-                other => return Ok(other.map(|_| ())?),
+                Err(EmitError::Refused(Refusal::Transition { .. })) if !is_last => {}
+                Err(error) => return Err(error.into()),
+                Ok(ack) => {
+                    // The run may have become interrupted between the read of its status and the answer.
+                    if !waits {
+                        self.resume_answered(context, answer, requested).await?;
+                    }
+                    return Ok(ack
+                        .events
+                        .iter()
+                        .take(open.len())
+                        .filter_map(|event| event.seq)
+                        .max()
+                        .unwrap_or_default());
+                }
             }
         }
-        Ok(())
+        Err(EmitError::Busy.into())
     }
 
     /// Resumes a run that became interrupted although all its interrupts are resolved: the answer came between its
@@ -196,8 +284,4 @@ impl Timeline {
 
 fn resolved_event(answer: &Answer) -> NewEvent {
     NewEvent::new("interrupt.resolved", Json::of(answer)).span(answer.interrupt_id.clone()).event_id(answer.event_id())
-}
-
-fn resolution(known: &[Recorded]) -> Option<&Recorded> {
-    known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved")
 }

@@ -16,11 +16,13 @@ use crate::{
     domain::{
         event::{NewEvent, Recorded},
         id::{EventId, ExternalId, RunId, Seq, SpanId},
+        limits::RUN_ALIASES_MAX,
         principal::OwnerId,
         run::{self, Head},
     },
     store::{
-        append::{Batch, HeadWrite},
+        append::{AliasWrite, Batch, HeadWrite},
+        external_ids::Named,
         heads::StoredHead,
     },
 };
@@ -29,8 +31,8 @@ use crate::{
 pub(crate) struct Known<'a> {
     pub heads: &'a HashMap<RunId, StoredHead>,
     pub keys: &'a HashMap<(RunId, EventId), Seq>,
-    /// The runs that have the external ids with which this batch creates some.
-    pub external_ids: &'a HashMap<(OwnerId, ExternalId), RunId>,
+    /// The runs that have the ids which this batch gives to some.
+    pub named: &'a Named,
     pub open: &'a OpenNow<'a>,
     pub now: DateTime<Utc>,
 }
@@ -106,7 +108,7 @@ pub(crate) fn plan(emissions: &[AppendRequest], known: &Known<'_>) -> Plan {
         batch: Batch { now: known.now, ..Batch::default() },
         heads: HashMap::new(),
         keys: HashMap::new(),
-        external_ids: HashMap::new(),
+        names: HashMap::new(),
         head_at: HashMap::new(),
         texts: HashMap::new(),
     };
@@ -120,8 +122,8 @@ struct Planner<'a> {
     heads: HashMap<RunId, StoredHead>,
     /// Keys used by this batch.
     keys: HashMap<(RunId, EventId), Seq>,
-    /// External ids of runs that this batch creates.
-    external_ids: HashMap<(OwnerId, ExternalId), RunId>,
+    /// The ids that this batch gives to runs.
+    names: HashMap<(OwnerId, ExternalId), RunId>,
     /// The index of a run's head in the batch.
     head_at: HashMap<RunId, usize>,
     /// Open texts as this batch will leave them.
@@ -138,8 +140,24 @@ impl Planner<'_> {
         self.keys.get(&key).or_else(|| self.known.keys.get(&key)).copied()
     }
 
-    fn with_external_id(&self, id: &(OwnerId, ExternalId)) -> Option<RunId> {
-        self.external_ids.get(id).or_else(|| self.known.external_ids.get(id)).copied()
+    fn with_name(&self, name: &(OwnerId, ExternalId)) -> Option<RunId> {
+        self.names.get(name).or_else(|| self.known.named.runs.get(name)).copied()
+    }
+
+    /// Whether a run may get the alias of this emission; `false` if it has it already.
+    fn may_be_named(&self, run: RunId, emission: &AppendRequest) -> Result<bool, EmitError> {
+        let Some(name) = emission.name() else { return Ok(false) };
+        match self.with_name(&name) {
+            Some(by) if by == run => return Ok(false),
+            Some(by) => return Err(EmitError::ExternalIdTaken(by)),
+            None => {}
+        }
+        let stored = self.known.named.aliases.get(&run).copied().unwrap_or_default();
+        let added = self.batch.aliases.iter().filter(|alias| alias.run_id == run).count() as i64;
+        if emission.alias.is_some() && stored + added >= RUN_ALIASES_MAX {
+            return Err(EmitError::TooManyAliases);
+        }
+        Ok(true)
     }
 
     fn emission(&mut self, emission: &AppendRequest) -> Result<Accepted, EmitError> {
@@ -163,13 +181,13 @@ impl Planner<'_> {
                 };
             }
         };
-        let external_id = emission.external_id();
-        if let Some(by) = external_id.as_ref().and_then(|id| self.with_external_id(id)) {
-            return Err(EmitError::ExternalIdTaken(by));
-        }
+        let is_named = self.may_be_named(run, emission)?;
         let fresh: Vec<bool> = self.fresh(run, &emission.events);
         if let Some(first_seq) = emission.first_seq {
-            check_numbered(first_seq, &stored, &fresh)?;
+            check_numbered(first_seq, &stored)?;
+        }
+        if (emission.first_seq.is_some() || emission.is_whole) && !fresh.iter().all(|fresh| *fresh) {
+            return Err(EmitError::KeyTaken);
         }
         let new_types =
             emission.events.iter().zip(&fresh).filter(|(_, fresh)| **fresh).map(|(event, _)| &event.event_type);
@@ -177,7 +195,10 @@ impl Planner<'_> {
         // Before any part of the emission is accepted.
         self.texts.entry(run).or_default().take(run, &emission.events, &fresh, self.known.open)?;
         let accepted = self.accept(emission, stored, &fresh);
-        self.external_ids.extend(external_id.map(|id| (id, run)));
+        if is_named {
+            self.names.extend(emission.name().map(|name| (name, run)));
+            self.alias(emission, &accepted);
+        }
         let first_seq = accepted.ack.events.first().and_then(|event| event.seq);
         assert!(emission.first_seq.is_none() || emission.first_seq == first_seq, "an imported event keeps its seq");
         Ok(accepted)
@@ -234,6 +255,24 @@ impl Planner<'_> {
         Accepted { ack: Ack { events: acks, already_open: false }, items, numbered }
     }
 
+    /// Gives the run the alias of its emission.
+    fn alias(&mut self, emission: &AppendRequest, accepted: &Accepted) {
+        let Some(alias) = &emission.alias else { return };
+        let run_id = emission.context.run_id;
+        let is_answer = |event: &NewEvent| event.event_type.as_str() == "interrupt.resolved";
+        let after = emission.events.iter().rposition(is_answer).and_then(|at| accepted.ack.events[at].seq);
+        // The emission is stored whole, so its answers are among the run's events of this batch.
+        let head = self.head_at.get(&run_id).map(|at| &self.batch.heads[*at]);
+        let nth = after.zip(head).map(|(after, head)| after.get() - head.seq_before.get());
+        self.batch.aliases.push(AliasWrite {
+            owner_id: emission.context.owner_id.clone(),
+            alias: alias.id.clone(),
+            run_id,
+            after: after.unwrap_or(alias.after),
+            nth,
+        });
+    }
+
     fn write_head(&mut self, emission: &AppendRequest, before: &Head, stored: &StoredHead) {
         let Some(last_index) = self.batch.events.len().checked_sub(1) else { return };
         let run_id = emission.context.run_id;
@@ -266,12 +305,9 @@ impl Planner<'_> {
     }
 }
 
-/// Events with given seqs keep them or are refused: they continue the stored log, and none is stored already.
-fn check_numbered(first_seq: Seq, stored: &StoredHead, fresh: &[bool]) -> Result<(), EmitError> {
-    if stored.head.last_seq.next() != first_seq {
-        return Err(EmitError::Elsewhere);
-    }
-    if fresh.iter().all(|fresh| *fresh) { Ok(()) } else { Err(EmitError::KeyTaken) }
+/// Events with given seqs keep them or are refused: they continue the stored log.
+fn check_numbered(first_seq: Seq, stored: &StoredHead) -> Result<(), EmitError> {
+    if stored.head.last_seq.next() == first_seq { Ok(()) } else { Err(EmitError::Elsewhere) }
 }
 
 #[cfg(test)]

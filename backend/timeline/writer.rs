@@ -28,7 +28,7 @@ use crate::{
     clock::Clock,
     domain::{
         history::Tag,
-        id::{EventId, ExternalId, RunId, Seq},
+        id::{EventId, RunId, Seq},
         limits::{COMMIT_BYTES_MAX, COMMIT_EVENTS_MAX, HEADS_MAX},
         principal::OwnerId,
         splice::LogPosition,
@@ -36,6 +36,7 @@ use crate::{
     store::{
         self, Store,
         append::{Appended, Appender, Appenders, Committed, LaneState},
+        external_ids::Named,
         heads::StoredHead,
     },
     throttle::Resource,
@@ -246,11 +247,11 @@ impl Lane {
         }
         let heads = by(deadline, self.learn_heads(&mut appender, emissions)).await?;
         let keys = by(deadline, self.learn_keys(&mut appender, emissions)).await?;
-        let external_ids = by(deadline, learn_external_ids(&mut appender, emissions)).await?;
+        let named = by(deadline, learn_names(&mut appender, emissions)).await?;
         let known = Known {
             heads: &heads,
             keys: &keys,
-            external_ids: &external_ids,
+            named: &named,
             open: &|run, span| gate.open(run, span),
             now: self.parts.clock.now(),
         };
@@ -263,7 +264,7 @@ impl Lane {
             return Ok(Attempt::Stale);
         }
         let mut committed = Committed { first_position: least + 1, shifts: Vec::new() };
-        if !plan.batch.events.is_empty() {
+        if !plan.batch.is_empty() {
             match by(deadline, appender.append(&plan.batch, least)).await {
                 Ok(Appended::Committed(there)) => committed = there,
                 Ok(Appended::Fenced) => {
@@ -383,14 +384,13 @@ impl Lane {
     }
 }
 
-/// The runs that have the external ids with which this batch creates some; nothing is asked if it creates none. One that
-/// another writer uses meanwhile makes the statement fail, and the batch is planned again.
-async fn learn_external_ids(
-    appender: &mut Appender,
-    emissions: &[AppendRequest],
-) -> Result<HashMap<(OwnerId, ExternalId), RunId>, store::Error> {
-    let ids: Vec<_> = emissions.iter().filter_map(AppendRequest::external_id).collect();
-    if ids.is_empty() { Ok(HashMap::new()) } else { appender.external_ids(&ids).await }
+/// The runs that have the ids which this batch gives to some; nothing is asked if it gives none. One that another writer
+/// uses meanwhile makes the statement fail, and the batch is planned again.
+async fn learn_names(appender: &mut Appender, emissions: &[AppendRequest]) -> Result<Named, store::Error> {
+    let ids: Vec<_> = emissions.iter().filter_map(AppendRequest::name).collect();
+    let aliased = emissions.iter().filter(|emission| emission.alias.is_some());
+    let runs: Vec<RunId> = aliased.map(|emission| emission.context.run_id).collect();
+    if ids.is_empty() { Ok(Named::default()) } else { appender.named(&ids, &runs).await }
 }
 
 /// Bounds one step of a commit: a database that stops responding counts as lost.

@@ -160,3 +160,27 @@ impl<'a> NewRunRows<'a> {
         births
     }
 }
+
+/// The further ids that a batch gives to runs.
+#[derive(Default)]
+pub(super) struct Aliases<'a> {
+    pub owner_id: Vec<&'a str>,
+    pub alias: Vec<&'a str>,
+    pub run_id: Vec<Uuid>,
+    pub nth: Vec<Option<i64>>,
+    pub after: Vec<i64>,
+}
+
+impl<'a> Aliases<'a> {
+    pub(super) fn of(batch: &'a Batch) -> Self {
+        let mut aliases = Self::default();
+        for write in &batch.aliases {
+            aliases.owner_id.push(write.owner_id.as_str());
+            aliases.alias.push(write.alias.as_str());
+            aliases.run_id.push(write.run_id.uuid());
+            aliases.nth.push(write.nth);
+            aliases.after.push(write.after.get());
+        }
+        aliases
+    }
+}

@@ -83,6 +83,15 @@ with recursive claimed as (
              with ordinality
              as e (run_id, nth, owner_id, type, role, agent, span_id, parent_span_id, event_id, at, payload, n)
     left join moved m using (run_id)
+), named as (
+    -- Further ids of runs, each with the event after which it counts: the run's $58th of this batch, or $59.
+    insert into store.run_alias (owner_id, alias, run_id, after_seq)
+    select a.owner_id, a.alias, a.run_id, coalesce(m.seq_before + a.nth, a.after_seq)
+    from claimed c
+    cross join unnest($55::text[], $56::text[], $57::uuid[], $58::bigint[], $59::bigint[])
+        as a (owner_id, alias, run_id, nth, after_seq)
+    left join moved m using (run_id)
+    order by a.owner_id collate "C", a.alias collate "C"
 ), noted as (
     -- $48 the owners of the batch, $49 the last piece that is known to be noted for each. A piece between two events of
     -- an owner may be noted without any of the owner's in it; that costs a look.

@@ -56,8 +56,7 @@ fn plan_of(
     keys: &HashMap<(RunId, EventId), Seq>,
 ) -> Plan {
     let open = |_, _: &SpanId| (Lengths::default(), None);
-    let external_ids = &HashMap::new();
-    plan(emissions, &Known { heads, keys, external_ids, open: &open, now: DateTime::UNIX_EPOCH })
+    plan(emissions, &Known { heads, keys, named: &Named::default(), open: &open, now: DateTime::UNIX_EPOCH })
 }
 
 fn seqs(outcome: &Result<Accepted, EmitError>) -> Vec<(Option<i64>, bool)> {
@@ -190,8 +189,8 @@ fn what_is_open_already_counts() {
         emission(1, vec![delta("n", 0)]),
         emission(1, vec![event("tool.completed", None).span("m".parse().unwrap()), delta("n", 0)]),
     ];
-    let external_ids = &HashMap::new();
-    let plan = plan(&batch, &Known { heads: &heads, keys: &keys, external_ids, open: &open, now });
+    let named = &Named::default();
+    let plan = plan(&batch, &Known { heads: &heads, keys: &keys, named, open: &open, now });
     let overflows: Vec<bool> = plan.outcomes.iter().map(Result::is_err).collect();
     assert_eq!(overflows, [false, true, true, false]);
 }

@@ -225,7 +225,7 @@ async fn follow(
     let thread_id = record.context.thread_id.as_ref().map_or_else(|| run.to_string(), ToString::to_string);
     let names = Names { thread_id, run_id: name.to_owned(), run };
     let earlier = match &reading {
-        Reading::Joining => earlier(server, owner, &record).await?,
+        Reading::Joining => earlier(server, caller, &record).await?,
         _ => Earlier::default(),
     };
     let options = StreamOptions { tokens: true, ..StreamOptions::default() };
@@ -251,15 +251,17 @@ async fn follow(
     Ok(stream(server, caller, connection, follower, conversation))
 }
 
-/// What one that joins is told and the run's log does not have: a large input, and the messages of the thread before a run
-/// whose input does not bring them.
-async fn earlier(server: &Server, owner: &OwnerId, record: &RunRecord) -> Result<Earlier, Problem> {
-    let (mut earlier, mut after) = (Earlier::default(), None);
+/// What one that joins is told and the run's log does not have: a large input, and, if it may read the thread, the messages
+/// of it before a run whose input does not bring them.
+async fn earlier(server: &Server, caller: &Caller, record: &RunRecord) -> Result<Earlier, Problem> {
+    let (mut earlier, mut after, owner) = (Earlier::default(), None, caller.owner());
     if let Some(input) = record.input.clone() {
         earlier.input = Some(server.timeline.whole_input(&record.context, input).await?);
     }
     let is_whole = record.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
-    let Some(thread) = record.context.thread_id.as_ref().filter(|_| !is_whole) else { return Ok(earlier) };
+    let may_read = |thread: &&ThreadId| caller.needs_thread(Scope::Read, thread).is_ok();
+    let thread = record.context.thread_id.as_ref().filter(|_| !is_whole).filter(may_read);
+    let Some(thread) = thread else { return Ok(earlier) };
     loop {
         let wanted = Page { after, limit: PAGE_ROWS_MAX };
         let (messages, more) = server.timeline.store().threads().messages(owner, thread, &wanted).await?;

@@ -111,6 +111,36 @@ async fn a_read_token_reads_its_part_and_nothing_else() {
 }
 
 #[tokio::test]
+async fn a_read_token_of_one_run_joins_it_by_ag_ui_without_the_messages_of_earlier_runs() {
+    let (server, alice) = nobody().await;
+    let mut runs = Vec::new();
+    for n in 1..=2 {
+        let input = json!({ "messages": [{ "role": "user", "content": format!("asked {n}") }] });
+        let run = alice.create(json!({ "thread_id": "t", "input": input })).await;
+        let said = json!({ "role": "assistant", "content": format!("said {n}") });
+        alice.emit(&run, json!([{ "type": "message.completed", "payload": said }, { "type": "run.completed" }])).await;
+        runs.push(run);
+    }
+    let of_run = shared(&alice, &format!("/api/runs/{}/tokens", runs[1]), json!({})).await.0;
+    let of_tree = shared(&alice, &format!("/api/runs/{}/tokens", runs[1]), json!({ "tree": true })).await.0;
+    let of_thread = shared(&alice, "/api/threads/t/tokens", json!({})).await.0;
+    let own = json!(["asked 2", "said 2"]);
+    let all = json!(["said 1", "asked 2", "said 2"]);
+    for (token, expected) in [(of_run, &own), (of_tree, &own), (of_thread, &all), (alice.token.clone().unwrap(), &all)]
+    {
+        let stream =
+            server.with(token).request(Method::GET, &format!("/api/agui/runs/{}", runs[1])).send().await.unwrap();
+        let text = stream.text().await.unwrap();
+        let events = text.lines().filter_map(|line| line.strip_prefix("data: "));
+        let events: Vec<Value> = events.map(|event| serde_json::from_str(event).unwrap()).collect();
+        let snapshot = events.iter().find(|event| event["type"] == "MESSAGES_SNAPSHOT").unwrap();
+        let contents: Vec<&Value> =
+            snapshot["messages"].as_array().unwrap().iter().map(|message| &message["content"]).collect();
+        assert_eq!(&json!(contents), expected);
+    }
+}
+
+#[tokio::test]
 async fn a_tree_that_grows_stays_covered() {
     let (server, alice) = nobody().await;
     let top = alice.start_run().await;

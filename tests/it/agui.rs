@@ -1,6 +1,7 @@
 //! AG-UI, read by its own client: `@ag-ui/client` from npm, which verifies every event. `./just peers` installs it.
 
 mod answers;
+mod changed;
 mod joined;
 mod said;
 mod tools;

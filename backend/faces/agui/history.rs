@@ -12,6 +12,7 @@ use super::{
     Names,
     calls::{failure, plain},
     messages::Messages,
+    texts::role,
 };
 use crate::{
     bus::Frame,
@@ -169,7 +170,7 @@ impl History {
             match event.what {
                 What::Text { text, content, .. } => {
                     let content = content.as_deref().unwrap_or_default();
-                    messages.text(&self.id(text.span.as_str()), super::role(text), content, event.payload);
+                    messages.text(&self.id(text.span.as_str()), role(text), content, event.payload);
                 }
                 What::ToolStarted { tool_call_id, name, args, .. } if calls.insert(tool_call_id.clone()) => {
                     self.call(tool_call_id, name, args.as_ref(), frame.parent_span_id.as_ref(), &mut messages);

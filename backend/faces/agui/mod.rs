@@ -14,6 +14,7 @@ mod calls;
 mod history;
 pub mod input;
 mod messages;
+mod texts;
 mod words;
 
 use std::{
@@ -32,12 +33,7 @@ use super::{
     position::Position,
     sse,
 };
-use crate::domain::{
-    id::RunId,
-    limits::AGUI_STEPS_MAX,
-    meaning::{Kind, Text, What},
-    run::Status,
-};
+use crate::domain::{id::RunId, limits::AGUI_STEPS_MAX, meaning::What, run::Status};
 
 /// The version of the protocol.
 const VERSION: &str = "1.0";
@@ -87,6 +83,8 @@ pub struct AgUi {
     /// Open steps by name: how many have it.
     steps: BTreeMap<String, usize>,
     calls: HashSet<String>,
+    /// The text that ends next was said again as another message.
+    is_again: bool,
     /// Calls that the client is to make.
     pending: Vec<String>,
     /// Questions without an answer, in order, by their ids.
@@ -107,6 +105,7 @@ impl AgUi {
             is_over: false,
             steps: BTreeMap::new(),
             calls: HashSet::new(),
+            is_again: false,
             pending: Vec::new(),
             asked: Vec::new(),
             usage: None,
@@ -140,41 +139,6 @@ impl AgUi {
     fn finished(&self, outcome: &Value) -> Value {
         let Names { thread_id, run_id, .. } = &self.names;
         json!({"type": "RUN_FINISHED", "threadId": thread_id, "runId": run_id, "outcome": outcome})
-    }
-
-    fn text(&mut self, part: &Part<'_>, out: &mut Vec<Said>) {
-        let (Part::Opened(text) | Part::Delta(text, _) | Part::Replaced(text, _) | Part::Closed(text, _)) = part else {
-            return;
-        };
-        if let Part::Closed(_, Some(event)) = part {
-            self.history.keep(event);
-        }
-        // What people and tools said came from the client.
-        if matches!(&*text.role, "user" | "tool") {
-            return;
-        }
-        let (id, role) = (self.history.id(text.span.as_str()), role(text));
-        let message_id = id.as_str();
-        let mut word = |word: Word<'_>| out.push(Said::new(&word));
-        match (text.kind, part) {
-            (_, Part::Replaced(_, whole)) => {
-                let mut messages = self.history.messages();
-                messages.message(&id, messages::message(&id, role, whole));
-                out.push(Said::new(&messages.snapshot()));
-            }
-            (Kind::Message, Part::Opened(_)) => word(Word::TextMessageStart { message_id, role }),
-            (Kind::Message, Part::Delta(_, delta)) => word(Word::TextMessageContent { message_id, delta }),
-            (Kind::Message, _) => word(Word::TextMessageEnd { message_id }),
-            (Kind::Reasoning, Part::Opened(_)) => {
-                word(Word::ReasoningStart { message_id });
-                word(Word::ReasoningMessageStart { message_id, role });
-            }
-            (Kind::Reasoning, Part::Delta(_, delta)) => word(Word::ReasoningMessageContent { message_id, delta }),
-            (Kind::Reasoning, _) => {
-                word(Word::ReasoningMessageEnd { message_id });
-                word(Word::ReasoningEnd { message_id });
-            }
-        }
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
@@ -321,15 +285,6 @@ impl AgUi {
         }
         out.extend(finish);
         out.extend(interrupted.into_iter().filter(|said| said.is_last));
-    }
-}
-
-/// The role of a text in AG-UI.
-fn role(text: &Text) -> &str {
-    match (text.kind, &*text.role) {
-        (Kind::Reasoning, _) => "reasoning",
-        (_, role @ ("user" | "system" | "developer" | "tool")) => role,
-        _ => "assistant",
     }
 }
 

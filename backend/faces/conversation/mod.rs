@@ -44,6 +44,10 @@ use crate::{
 const TEXT: u8 = 15;
 /// The first number of what is said of an event after the texts that it cuts off.
 const OWN: u8 = 16;
+/// The first numbers of a replacement and of the end after it. No other end of a text has such numbers, so from them on a
+/// position says that the text was replaced.
+const REPLACED: u8 = 20;
+const REPLACED_END: u8 = 26;
 
 /// About what a protocol says of an item.
 const SAID_BYTES: usize = 256;
@@ -214,7 +218,7 @@ impl<D: Dialect> Conversation<D> {
         let mut numbered: Vec<(u8, D::Said)> = Vec::new();
         if let What::Text { text, content, .. } = event.what {
             let live = if is_seen { None } else { self.take_live(text) };
-            self.say_text(text, content.as_deref(), live.as_ref(), &event, &mut numbered);
+            self.say_text(text, content.as_deref(), (live.as_ref(), seen), &event, &mut numbered);
         } else {
             if !is_seen {
                 self.cut_off(&event, &mut numbered);
@@ -265,12 +269,12 @@ impl<D: Dialect> Conversation<D> {
         numbered.extend((first..WHOLE).zip(self.said.drain(..)));
     }
 
-    /// Says what is missing of a durable text, of which `live` was shown already.
+    /// Says what is missing of a durable text, of which `live` was shown already, and of its event what `seen` numbers.
     fn say_text(
         &mut self,
         text: &Text,
         whole: Option<&str>,
-        live: Option<&(Live, texts::State)>,
+        (live, seen): (Option<&(Live, texts::State)>, u8),
         event: &Event<'_>,
         numbered: &mut Vec<(u8, D::Said)>,
     ) {
@@ -285,14 +289,21 @@ impl<D: Dialect> Conversation<D> {
             self.number(&Part::Opened(text), 1, numbered);
             numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
         }
-        match (whole, rest) {
+        let (mut end, end_max) = (OWN, usize::from(REPLACED - OWN));
+        match (whole, rest.filter(|_| seen < REPLACED)) {
             (Some(whole), Some(rest)) if rest < whole.len() => {
                 self.number(&Part::Delta(text, &whole[rest..]), TEXT, numbered);
             }
-            (Some(whole), None) => self.number(&Part::Replaced(text, whole), TEXT, numbered),
+            (Some(whole), None) => {
+                self.number(&Part::Replaced(text, whole), REPLACED, numbered);
+                debug_assert!(numbered.last().is_none_or(|(number, _)| *number < REPLACED_END), "they are apart");
+                end = REPLACED_END;
+            }
             _ => {}
         }
-        self.number(&Part::Closed(text, Some(event)), OWN, numbered);
+        let before = numbered.len();
+        self.number(&Part::Closed(text, Some(event)), end, numbered);
+        debug_assert!(numbered.len() - before <= end_max, "an end has fewer numbers than this");
     }
 
     /// Ends the live texts that the event leaves incomplete. They stay in the position until all of it is said.

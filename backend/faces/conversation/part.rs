@@ -36,8 +36,8 @@ pub trait Dialect: Send {
     /// One event of the protocol.
     type Said: Send;
 
-    /// Appends the protocol's events for a part: for an opening at most 14, for a delta and a replacement at most one,
-    /// for an end and for any other event at most 14. What is said of a part may depend on the parts before it.
+    /// Appends the protocol's events for a part: for a delta at most one, for a replacement at most 6, for the end of a
+    /// text at most 4, for anything else at most 14. What is said of a part may depend on the parts before it.
     fn say(&mut self, part: &Part<'_>, out: &mut Vec<Self::Said>);
 
     /// Writes an event. `at` is the position after it; `None` where no reader can resume.

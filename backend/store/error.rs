@@ -92,6 +92,12 @@ impl Error {
             if error.code().is_some_and(|code| code == "57014"))
     }
 
+    /// Whether the statement waited too long for what another transaction holds. It was not executed.
+    pub fn is_locked(&self) -> bool {
+        matches!(self, Self::Unavailable(Some(sqlx::Error::Database(error)))
+            if error.code().is_some_and(|code| code == "55P03"))
+    }
+
     /// Whether the database was unavailable; the request may have been executed all the same.
     pub fn is_unavailable(&self) -> bool {
         matches!(self, Self::Unavailable(_))

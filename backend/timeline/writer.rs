@@ -161,7 +161,7 @@ impl Lane {
                 drop(turn);
                 self.reconcile_history(backlog).await;
             }
-            Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() => {
+            Failure::Before(error) | Failure::During(_, error) if error.is_unavailable() && !error.is_locked() => {
                 tracing::warn!(error = &error as &dyn std::error::Error, "writer lost its database connection");
                 self.lost(&error, backlog);
                 backlog.put_back(emissions);
@@ -171,7 +171,8 @@ impl Lane {
             // A batch the database refuses is retried one emission at a time, so that only the bad one fails.
             Failure::Before(error) | Failure::During(_, error) if emissions.len() == 1 => {
                 tracing::error!(error = &error as &dyn std::error::Error, "database refused an emit");
-                let crowded = matches!(error, store::Error::Conflict(_));
+                // Locked: others are writing the thread that a run begins.
+                let crowded = matches!(error, store::Error::Conflict(_)) || error.is_locked();
                 for mut emission in emissions {
                     emission.answer(Err(if crowded { EmitError::Busy } else { EmitError::Broken }));
                 }

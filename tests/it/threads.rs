@@ -1,5 +1,6 @@
 //! Threads: how they come into being, what they say, who finds them.
 
+mod begun;
 mod isolation;
 mod lists;
 mod plans;
@@ -11,7 +12,6 @@ use reqwest::Method;
 use serde_json::{Value, json};
 
 use crate::support::{
-    cluster::execute,
     runs::{assert_contiguous, numbered},
     server::{Server, manual_clock, setup},
     threads::{checkpoint_of, encoded_throughout, state, value, write, writes_of},
@@ -55,62 +55,6 @@ async fn a_child_run_brings_its_parents_thread_back_and_one_without_a_thread_mak
     assert_eq!(server.thread("t").await["metadata"], json!({}));
     server.post("/api/runs", json!({ "thread_id": "refused", "title": "a\nb" })).await.refused(400, "invalid_request");
     server.get("/api/threads/refused").await.refused(404, "not_found");
-}
-
-#[tokio::test]
-async fn a_run_is_not_seen_before_its_thread_is_there() {
-    let server = Server::start().await;
-    let mut lock = server.db.connect().await;
-    execute(&mut lock, "begin; lock table store.thread in share row exclusive mode".to_owned()).await;
-    let api = (*server).clone();
-    let creating = tokio::spawn(async move { api.post("/api/runs", json!({ "thread_id": "t" })).await });
-    let waiting = "select count(*) from pg_locks where not granted and relation = 'store.thread'::regclass
-                   and database = (select oid from pg_database where datname = current_database())";
-    server.db.until_number("the creation to wait for the table of threads", waiting, 1).await;
-    assert_eq!(server.get("/api/runs").await.expect(200)["runs"], json!([]), "no thread yet, so no run");
-    execute(&mut lock, "rollback".to_owned()).await;
-    let run = creating.await.unwrap().expect(201)["run_id"].clone();
-    assert_eq!(server.get("/api/threads/t/runs").await.expect(200)["runs"][0]["run_id"], run);
-}
-
-#[tokio::test]
-async fn a_run_that_is_refused_leaves_no_thread() {
-    let server = Server::start().await;
-    server.create(json!({ "external_id": "taken", "thread_id": "first" })).await;
-    let body = |thread: &str| json!({ "external_id": "taken", "thread_id": thread });
-    server.post("/api/runs", body("new")).await.refused(409, "external_id_taken");
-    server.get("/api/threads/new").await.refused(404, "not_found");
-    server.put("/api/threads/known", json!({})).await.expect(201);
-    server.post("/api/runs", body("known")).await.refused(409, "external_id_taken");
-    assert_eq!(server.thread("known").await["metadata"], json!({}));
-}
-
-#[tokio::test]
-async fn runs_that_are_refused_at_the_same_time_leave_no_thread() {
-    let server = Server::start().await;
-    server.create(json!({ "external_id": "taken", "thread_id": "first" })).await;
-    let mut refused = tokio::task::JoinSet::new();
-    for _ in 0..16 {
-        let api = (*server).clone();
-        let body = json!({ "external_id": "taken", "thread_id": "new" });
-        refused.spawn(async move { api.post("/api/runs", body).await.refused(409, "external_id_taken") });
-    }
-    refused.join_all().await;
-    server.get("/api/threads/new").await.refused(404, "not_found");
-}
-
-#[tokio::test]
-async fn runs_that_name_a_new_thread_at_the_same_time_are_all_in_it() {
-    let server = Server::start().await;
-    let mut created = tokio::task::JoinSet::new();
-    for _ in 0..16 {
-        let api = (*server).clone();
-        created.spawn(async move { api.post("/api/runs", json!({ "thread_id": "t" })).await.expect(201) });
-    }
-    created.join_all().await;
-    assert_eq!(server.get("/api/threads").await.expect(200)["threads"].as_array().unwrap().len(), 1);
-    let runs = server.get("/api/threads/t/runs").await.expect(200)["runs"].as_array().unwrap().len();
-    assert_eq!(runs, 16);
 }
 
 #[tokio::test]

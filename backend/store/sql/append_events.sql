@@ -42,11 +42,13 @@ with recursive claimed as (
     order by b.owner_id collate "C", b.external_id collate "C"
     returning run_id
 ), begun as (
-    -- $54 now. A thread that is there is not written, so that a batch does not wait for those who hold its row.
+    -- $54 now. A thread that is there is not written, so that a batch does not wait for those who hold its row; for one
+    -- that others are just writing it waits a moment and then fails.
     insert into store.thread (owner_id, thread_id, created_at, updated_at)
     select b.owner_id, b.thread_id, $54, $54
     from claimed c cross join birth b
-    where b.thread_id is not null
+    cross join (select set_config('lock_timeout', '250', true) as is_set offset 0) patience
+    where b.thread_id is not null and patience.is_set is not null
       and not exists (select from store.thread t where t.owner_id = b.owner_id and t.thread_id = b.thread_id)
     order by b.owner_id collate "C", b.thread_id collate "C"
     on conflict (owner_id, thread_id) do nothing

@@ -154,8 +154,8 @@ async fn an_answer_over_64_kib_is_refused_in_every_protocol_and_changes_nothing(
 }
 
 /// A run that waits for the answers to `a` and `b`.
-async fn with_two_questions(server: &Server, name: &str) -> String {
-    let _stream = Stream::post(server, "elsewhere", &request("t", name, &[])).await;
+async fn with_two_questions(server: &Server, thread: &str, name: &str) -> String {
+    let _stream = Stream::post(server, "elsewhere", &request(thread, name, &[])).await;
     let run = server.get(&format!("/api/runs/by-external-id/{name}")).await.expect(200)["run_id"].clone();
     let run = run.as_str().unwrap().to_owned();
     let asked = |id: &str| json!({"type": "interrupt.requested", "span_id": id, "payload": {"kind": "question"}});
@@ -173,7 +173,7 @@ fn resume(thread: &str, run: &str, answers: &[(&str, &str)]) -> Value {
 #[tokio::test]
 async fn the_answers_of_a_request_are_accepted_together_with_its_name_or_not_at_all() {
     let server = Server::start().await;
-    let run = with_two_questions(&server, "r-1").await;
+    let run = with_two_questions(&server, "t", "r-1").await;
     let path = "/api/agui/agents/elsewhere";
     server.post(path, resume("t", "r-2", &[("a", "1"), ("none", "2")])).await.refused(404, "not_found");
     server.post(path, resume("t", "r-2", &[("a", "1"), ("a", "2")])).await.refused(409, "interrupt_closed");
@@ -186,8 +186,8 @@ async fn the_answers_of_a_request_are_accepted_together_with_its_name_or_not_at_
     let events = log(&server, &run).await;
     assert_eq!(of(&events, "interrupt.resolved").len(), 1, "of the two answers none was stored");
     server.get("/api/agui/runs/r-2").await.refused(404, "not_found");
-    let other = with_two_questions(&server, "r-3").await;
-    let mut stream = Stream::post(&server, "elsewhere", &resume("t", "r-4", &[("b", "2"), ("a", "1")])).await;
+    let other = with_two_questions(&server, "t2", "r-3").await;
+    let mut stream = Stream::post(&server, "elsewhere", &resume("t2", "r-4", &[("b", "2"), ("a", "1")])).await;
     stream.expect("RUN_STARTED").await;
     let kinds: Vec<String> =
         log(&server, &other).await[5..].iter().map(|event| event["type"].as_str().unwrap().to_owned()).collect();
@@ -195,7 +195,7 @@ async fn the_answers_of_a_request_are_accepted_together_with_its_name_or_not_at_
     let after = server.db.number("select after_seq from store.run_alias where alias = 'r-4'").await;
     assert_eq!(after, 7, "the name counts from the last answer");
     // What was answered elsewhere can be answered again, and gives the run another name.
-    let joined = Stream::post(&server, "elsewhere", &resume("t", "r-5", &[("a", "1")])).await;
+    let joined = Stream::post(&server, "elsewhere", &resume("t2", "r-5", &[("a", "1")])).await;
     server.emit(&other, json!({"type": "run.completed"})).await;
     assert_eq!(joined.rest().await.last().unwrap().event["runId"], "r-5");
     assert_eq!(server.db.number("select count(*) from store.run_alias").await, 2);
@@ -204,7 +204,7 @@ async fn the_answers_of_a_request_are_accepted_together_with_its_name_or_not_at_
 #[tokio::test]
 async fn a_name_of_a_run_is_no_other_runs() {
     let server = Server::start().await;
-    let run = with_two_questions(&server, "r-1").await;
+    let run = with_two_questions(&server, "t", "r-1").await;
     drop(Stream::post(&server, "elsewhere", &resume("t", "r-2", &[("a", "1"), ("b", "2")])).await);
     let body = json!({"external_id": "r-2"});
     let problem = server.post("/api/runs", body).await.refused(409, "external_id_taken");

@@ -96,12 +96,17 @@ impl Endpoint {
             client: web.client(&config.url)?,
             url: config.url.clone(),
             headers,
-            secrets: secrets.into_iter().map(|(_, secret)| secret).collect(),
+            secrets: secrets.into_iter().flat_map(|(_, secret)| with_its_credential(secret)).collect(),
             silence_max: config.silence_max,
             time_max: config.time_max,
             retries: config.retries,
             continues: config.continues,
         })
+    }
+
+    /// A text of the endpoint without the credentials that were sent to it.
+    pub(super) fn masked(&self, text: &str) -> String {
+        self.secrets.iter().fold(text.to_owned(), |text, secret| secret.masked_in(&text))
     }
 
     /// Posts a request and waits for the head of the answer. Dropping the events closes the connection.
@@ -126,7 +131,7 @@ impl Endpoint {
         match answer.status() {
             StatusCode::OK if is_stream => Ok(self.events(answer)),
             StatusCode::OK => {
-                let media_type: String = media_type.chars().take(ERROR_CHARS_MAX).collect();
+                let media_type: String = self.masked(media_type).chars().take(ERROR_CHARS_MAX).collect();
                 let message = format!("the endpoint answered with {media_type:?} instead of text/event-stream");
                 Err(Failure::new("agui_not_a_stream", message, false))
             }
@@ -144,7 +149,7 @@ impl Endpoint {
             status.is_server_error() || matches!(status, StatusCode::TOO_MANY_REQUESTS | StatusCode::REQUEST_TIMEOUT);
         let told = answer.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         let said = tokio::time::timeout(self.silence_max, beginning(answer)).await.unwrap_or_default();
-        let said = self.secrets.iter().fold(said, |said, secret| secret.masked_in(&said));
+        let said = self.masked(&said);
         let said: String = said.chars().filter(|c| !c.is_control()).take(ERROR_CHARS_MAX).collect();
         let colon = if said.is_empty() { "" } else { ": " };
         let message = format!("the endpoint answered {status}{colon}{said}");
@@ -167,6 +172,13 @@ impl Endpoint {
         });
         data.ready_chunks(EVENTS_TOGETHER).boxed()
     }
+}
+
+/// A header's value and, if it begins with a scheme such as `Bearer`, the credential alone.
+fn with_its_credential(value: Secret) -> Vec<Secret> {
+    let alone = value.expose().split_once(' ').map(|(_, credential)| credential.trim());
+    let alone = alone.filter(|credential| !credential.is_empty()).map(Secret::new);
+    std::iter::once(value).chain(alone).collect()
 }
 
 /// [`Failure`] as the error of a body.

@@ -4,7 +4,7 @@
 //! together, and emitted after that. A step that is repeated reads it first, so it knows what its predecessor got.
 
 use futures::StreamExt as _;
-use serde_json::json;
+use serde_json::{Value, json};
 
 use super::{
     Work,
@@ -115,7 +115,8 @@ impl Post<'_> {
             for data in together {
                 let read = data.and_then(|data| {
                     has_begun = true;
-                    let event = reading::event(&data);
+                    let mut event = reading::event(&data);
+                    self.mask(&mut event);
                     live.take(&mut self.talk, &event);
                     live.too_much.take().map_or(Ok(()), |why| Err(Failure::too_large(why)))
                 });
@@ -140,6 +141,18 @@ impl Post<'_> {
         live.cut(&mut self.talk, &failure.message);
         self.keep(std::mem::take(&mut live.out)).await?;
         Ok(Went::Wrong { failure, has_begun })
+    }
+
+    /// An error may repeat what was sent, and becomes the run's.
+    fn mask(&self, event: &mut Value) {
+        if event["type"] != "RUN_ERROR" {
+            return;
+        }
+        for name in ["message", "code"] {
+            if let Some(masked) = event[name].as_str().map(|text| self.work.endpoint.masked(text)) {
+                event[name] = json!(masked);
+            }
+        }
     }
 
     /// A request that got no event is made again, as it was.

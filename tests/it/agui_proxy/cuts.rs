@@ -44,13 +44,19 @@ async fn what_cannot_become_better_fails_the_run_with_what_to_do_and_no_secret()
     let echoed = refusal(401, &[], &json!({"error": "the key far-secret-0123456789 is wrong"}));
     let redirect = refusal(307, &[("location", "http://169.254.169.254/")], &json!({}));
     let page = stream_of("text/html", "<html>".to_owned());
-    let endpoint = ModelServer::start(vec![echoed, redirect, page]).await;
+    let alone = refusal(403, &[], &json!({"error": "far-bearer-0123456789 may not do this"}));
+    let failed = json!({"type": "RUN_ERROR", "message": "upstream: 401 for Bearer far-bearer-0123456789 there", "code": "far-bearer-0123456789"});
+    let failed = stream_of("text/event-stream", begun(&[failed]));
+    let endpoint = ModelServer::start(vec![echoed, redirect, page, alone, failed]).await;
     let folder = tempfile::tempdir().unwrap();
     let file = folder.path().join("key");
     std::fs::write(&file, "far-secret-0123456789").unwrap();
+    let bearer = folder.path().join("bearer");
+    std::fs::write(&bearer, "Bearer far-bearer-0123456789").unwrap();
     // The name of a variable that only this test reads, given as a file.
     let config = format!(
-        "[agents.far]\nkind = \"agui\"\nurl = \"{}/agent\"\nheaders_env = {{ \"X-Key\" = \"AGUI_TEST_KEY\" }}\n",
+        "[agents.far]\nkind = \"agui\"\nurl = \"{}/agent\"\n\
+         headers_env = {{ \"X-Key\" = \"AGUI_TEST_KEY\", \"Authorization\" = \"AGUI_TEST_BEARER\" }}\n",
         endpoint.base
     );
     let config_file = folder.path().join("runreel.toml");
@@ -69,20 +75,25 @@ async fn what_cannot_become_better_fails_the_run_with_what_to_do_and_no_secret()
         "--db-connections",
         "3",
     ]);
-    command.env("AGUI_TEST_KEY_FILE", &file);
+    command.env("AGUI_TEST_KEY_FILE", &file).env("AGUI_TEST_BEARER_FILE", &bearer);
     let served = serve(command).await;
     let api = Api::new(served.base.clone());
-    for (code, words) in
-        [("agui_refused", "401"), ("agui_refused", "redirects are not followed"), ("agui_not_a_stream", "text/html")]
-    {
+    for (code, words) in [
+        ("agui_refused", "401"),
+        ("agui_refused", "redirects are not followed"),
+        ("agui_not_a_stream", "text/html"),
+        ("agui_refused", "*** may not do this"),
+        ("***", "upstream: 401 for *** there"),
+    ] {
         let run = ask(&api, "far", "go", json!({})).await;
         let error = error(&api, &run).await;
         assert_eq!(error["code"], code, "{error}");
-        let message = error["message"].as_str().unwrap();
-        assert!(message.contains(words) && !message.contains("far-secret"), "{message}");
+        assert!(error["message"].as_str().unwrap().contains(words), "{error}");
+        let log = api.events(&run).await.concat();
+        assert!(!log.contains("far-secret") && !log.contains("far-bearer"), "{log}");
     }
     let asked = endpoint.asked();
-    assert_eq!(asked.len(), 3);
+    assert_eq!(asked.len(), 5);
     assert!(asked.iter().all(|asked| asked.headers["x-key"] == "far-secret-0123456789"));
 }
 

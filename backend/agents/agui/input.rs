@@ -104,7 +104,9 @@ impl Given {
             None if before.state.is_null() => json!({}),
             None => before.state,
         };
-        Talk { messages, state, turn: Turn::default() }
+        // What the client said has its span in the log, so the endpoint's messages get others.
+        let spans = self.told.iter().map(|(span, _)| span.to_string()).collect();
+        Talk { messages, state, turn: Turn { spans, ..Turn::default() } }
     }
 
     /// The next request of the run.

@@ -98,3 +98,17 @@ async fn a_large_message_becomes_an_artifact_and_is_whole_in_the_next_request() 
     }
     assert_eq!(endpoint.asked()[1].body["messages"][1]["content"], large);
 }
+
+#[tokio::test]
+async fn a_message_under_the_id_of_a_users_has_a_span_of_its_own() {
+    let (server, _endpoint) = before(vec![whole(&text("m1", &["answer"]))], "").await;
+    let user = json!({"id": "m1", "role": "user", "content": "question"});
+    let input = json!({"threadId": "t", "runId": "r", "messages": [user]});
+    let stream = server.post("/api/agui/agents/far", input).await.text;
+    assert!(stream.contains(r#""messageId":"m1~2""#), "{stream}");
+    let run = server.get("/api/runs/by-external-id/r").await.expect(200)["run_id"].as_str().unwrap().to_owned();
+    let events = log(&server, &run).await;
+    let spans: Vec<&Value> = of(&events, "message.completed").iter().map(|event| &event["span_id"]).collect();
+    assert_eq!(spans, [&json!("m1"), &json!("m1~2")]);
+    assert_eq!(response(&server, &run).await, "answer");
+}

@@ -35,6 +35,7 @@ use crate::{
     },
     paced::Outflow,
     store::{
+        interrupts::AskedInterrupt,
         page::Page,
         runs::{RunFilter, RunRecord},
     },
@@ -93,7 +94,7 @@ async fn post(
     }
     let input = Input::read(input)?;
     let (run, reading) = match known(&server, &owner, &input.run_id).await? {
-        Some(run) => (run, Reading::Joining),
+        Some(run) => (of_agent(&server, &owner, run, &agent).await?, Reading::Joining),
         None if input.answers.is_empty() => {
             let open = open_questions(&server, &owner, &input.thread_id).await?;
             if !open.is_empty() {
@@ -103,7 +104,7 @@ async fn post(
             (create(&server, &caller, trace, agent, &input).await?, Reading::Beginning(Seq::ZERO))
         }
         None => {
-            let (run, after) = answer(&server, &caller, &input).await?;
+            let (run, after) = answer(&server, &caller, agent, &input).await?;
             (run, Reading::Beginning(after))
         }
     };
@@ -152,6 +153,17 @@ async fn known(server: &Server, owner: &OwnerId, id: &ExternalId) -> Result<Opti
     Ok(runs.with_alias(owner, id).await?.map(|(run, _)| run))
 }
 
+/// A run that its client calls by an id it has already, which is this agent's.
+async fn of_agent(server: &Server, owner: &OwnerId, run: RunId, agent: &Name) -> Result<RunId, Problem> {
+    let context = server.timeline.context(owner, run).await?.ok_or_else(Problem::not_found)?;
+    if context.agent.as_ref() == Some(agent) {
+        return Ok(run);
+    }
+    Err(Problem::new(Code::ExternalIdTaken, format!("the run {run} has this id, and it is not of this agent"))
+        .field("runId")
+        .hint("choose another runId, or join it: GET /api/agui/runs/{run_id}"))
+}
+
 async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, input: &Input) -> Result<RunId, Problem> {
     let remembers = server.authenticator.admission().remembers(&agent);
     let given = if remembers { input.news() } else { input.whole() };
@@ -174,9 +186,9 @@ async fn create(server: &Server, caller: &Caller, trace: Trace, agent: Name, inp
 }
 
 /// Answers the questions of a run, and gives it the new id. The run, and the last event that its reader has.
-async fn answer(server: &Server, caller: &Caller, input: &Input) -> Result<(RunId, Seq), Problem> {
+async fn answer(server: &Server, caller: &Caller, agent: Name, input: &Input) -> Result<(RunId, Seq), Problem> {
     let owner = caller.needs(Scope::Approve)?.owner();
-    let (run, answers) = asker(server, owner, input).await?;
+    let (run, answers) = asker(server, owner, agent, input).await?;
     let context = answerable(server, owner, run).await?;
     let accepted = server.timeline.answer_interrupts(&context, &answers, Some(&input.run_id)).await?;
     Ok((run, accepted.answered))
@@ -197,20 +209,41 @@ async fn open_questions(server: &Server, owner: &OwnerId, thread: &ThreadId) -> 
     Ok(open.take(QUESTIONS_NAMED).collect::<Vec<_>>().join(", "))
 }
 
-/// The run of the thread that has asked what a request answers, and the answers.
-async fn asker(server: &Server, owner: &OwnerId, input: &Input) -> Result<(RunId, Vec<Answer>), Problem> {
+/// The run of the agent in the thread that has asked what a request answers, and the answers: one that waits for them, else
+/// the newest for which most of them are open.
+async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> Result<(RunId, Vec<Answer>), Problem> {
     let store = server.timeline.store();
-    let filter = RunFilter { thread_id: Some(input.thread_id.clone()), ..RunFilter::default() };
-    let page = Page { after: None, limit: PAGE_ROWS_MAX };
-    let (runs, _) = store.runs().list(owner, &filter, &page).await?;
-    let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
-    let asked = store.interrupts().asked(owner, &ids).await?;
-    let has_asked = |run: &&RunId| {
-        let of = |id| asked.iter().any(|asked| asked.run_id == **run && asked.interrupt_id == id);
-        input.answers.iter().all(|answer| of(answer.interrupt_id.clone()))
+    for statuses in [vec![Status::Interrupted], Vec::new()] {
+        let waits = !statuses.is_empty();
+        let (thread_id, agent) = (Some(input.thread_id.clone()), Some(agent.clone()));
+        let filter = RunFilter { thread_id, agent, statuses, ..RunFilter::default() };
+        let (runs, _) = store.runs().list(owner, &filter, &Page { after: None, limit: PAGE_ROWS_MAX }).await?;
+        let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
+        let asked = store.interrupts().asked(owner, &ids).await?;
+        // Oldest first: of equal ones the last is taken.
+        let found = ids.iter().rev().filter_map(|run| answers_of(*run, &asked, &input.answers));
+        match found.max_by_key(|(_, _, open)| *open) {
+            Some((run, answers, open)) if open > 0 || !waits => return Ok((run, answers)),
+            _ => {}
+        }
+    }
+    Err(Problem::not_found())
+}
+
+/// Answers as those of this run, and how many of its questions they are the first of; `None` if it has not asked all.
+fn answers_of(run: RunId, asked: &[AskedInterrupt], answers: &[Answer]) -> Option<(RunId, Vec<Answer>, usize)> {
+    let mut open = 0;
+    let of_run = |answer: &Answer| {
+        // As readers of the thread are told ids: alone, or after the run's.
+        let name = answer.interrupt_id.as_str();
+        let after = name.split_once('/').filter(|(of, _)| of.parse() == Ok(run)).map(|(_, id)| id);
+        let named = |name: &str| asked.iter().find(|asked| asked.run_id == run && asked.interrupt_id.as_str() == name);
+        let question = named(name).or_else(|| named(after?))?;
+        open += usize::from(question.answer.is_none());
+        Some(Answer { interrupt_id: question.interrupt_id.clone(), ..answer.clone() })
     };
-    let run = ids.iter().find(has_asked).copied().ok_or_else(Problem::not_found)?;
-    Ok((run, input.answers.clone()))
+    let answers = answers.iter().map(of_run).collect::<Option<Vec<_>>>()?;
+    Some((run, answers, open))
 }
 
 async fn follow(

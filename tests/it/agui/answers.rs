@@ -212,3 +212,45 @@ async fn a_name_of_a_run_is_no_other_runs() {
     server.put("/api/runs/by-external-id/r-2", json!({})).await.refused(409, "external_id_taken");
     assert_eq!(server.get("/api/runs").await.expect(200)["runs"].as_array().unwrap().len(), 1);
 }
+
+#[tokio::test]
+async fn the_run_that_waits_is_answered_and_a_question_can_be_named_with_its_run() {
+    let server = Server::start().await;
+    let waiting = with_two_questions(&server, "t", "r-1").await;
+    let newer = server.create(json!({"agent": "elsewhere", "thread_id": "t"})).await;
+    let asked = json!([{"type": "interrupt.requested", "span_id": "a"}, {"type": "run.interrupted"}]);
+    server.emit(&newer, asked.clone()).await;
+    let answer = json!({"interrupt_id": "a", "decision": "respond", "value": "done"});
+    server.post(&format!("/api/runs/{newer}/resume"), answer).await.expect(202);
+    drop(Stream::post(&server, "elsewhere", &resume("t", "r-2", &[("a", "1")])).await);
+    assert_eq!(of(&log(&server, &waiting).await, "interrupt.resolved")[0]["payload"]["value"], "1");
+    // Two that wait: the newer one, unless the other is named.
+    let third = with_two_questions_beside(&server).await;
+    server.emit(&waiting, json!({"type": "run.interrupted"})).await;
+    let of_first = format!("{waiting}/b");
+    drop(Stream::post(&server, "elsewhere", &resume("t", "r-4", &[(&of_first, "2")])).await);
+    assert_eq!(of(&log(&server, &waiting).await, "interrupt.resolved")[1]["payload"]["interrupt_id"], "b");
+    drop(Stream::post(&server, "elsewhere", &resume("t", "r-5", &[("b", "3")])).await);
+    assert_eq!(of(&log(&server, &third).await, "interrupt.resolved")[0]["payload"]["value"], "3");
+    let foreign = format!("{third}/none");
+    server.post("/api/agui/agents/elsewhere", resume("t", "r-6", &[(&foreign, "4")])).await.refused(404, "not_found");
+}
+
+/// The same as a run that was not begun by AG-UI, which would refuse it.
+async fn with_two_questions_beside(server: &Server) -> String {
+    let run = server.create(json!({"agent": "elsewhere", "thread_id": "t"})).await;
+    let asked = |id: &str| json!({"type": "interrupt.requested", "span_id": id});
+    server.emit(&run, json!([asked("a"), asked("b"), {"type": "run.interrupted"}])).await;
+    run
+}
+
+#[tokio::test]
+async fn a_run_is_joined_and_answered_at_its_own_agent() {
+    let server = Server::start().await;
+    let run = with_two_questions(&server, "t", "r-1").await;
+    let path = "/api/agui/agents/other";
+    let problem = server.post(path, request("t", "r-1", &[])).await.refused(409, "external_id_taken");
+    assert_eq!(problem["field"], "runId");
+    server.post(path, resume("t", "r-2", &[("a", "1")])).await.refused(404, "not_found");
+    assert_eq!(of(&log(&server, &run).await, "interrupt.resolved"), Vec::<&Value>::new());
+}

@@ -161,7 +161,8 @@ impl Chat<'_> {
         Ok(runs.into_iter().next())
     }
 
-    /// Starts a run for what the user wrote. A run that waits for an answer will not get it, and is cancelled.
+    /// Starts a run for what the user wrote. A run that waits for an answer will not get it, and is cancelled once the new
+    /// one was accepted, which begins after it.
     async fn written(
         &self,
         trace: Trace,
@@ -169,11 +170,12 @@ impl Chat<'_> {
         tools: Vec<Value>,
     ) -> Result<(RunId, String, Option<Seq>), Problem> {
         self.caller.may_use(self.server, &self.agent)?;
-        if let Some(latest) = self.latest().await?.filter(|latest| latest.head.status == Status::Interrupted) {
-            let reason = Title::trusted("the user wrote instead of answering");
-            runs::cancelled(self.server, self.owner(), latest.context.run_id, Some(&reason)).await?;
-        }
+        let waiting = self.latest().await?.filter(|latest| latest.head.status == Status::Interrupted);
         let run = self.start(trace, messages, tools, None).await?;
+        if let Some(waiting) = waiting {
+            let reason = Title::trusted("the user wrote instead of answering");
+            self.server.timeline.cancel_run(self.owner(), waiting.context.run_id, Some(&reason)).await?;
+        }
         Ok((run, run.to_string(), None))
     }
 
@@ -215,7 +217,10 @@ impl Chat<'_> {
         let asked: Vec<Value> =
             latest.head.output.as_ref().and_then(|output| output.member("tool_calls")).unwrap_or_default();
         if !continued.decided.is_empty() {
-            let after = decide(self.server, self.caller, run, &continued.decided).await?;
+            let before = Own::of(&latest);
+            let earlier = if before.message_id == continued.message_id { before.continues } else { Vec::new() };
+            let earlier = &earlier[..earlier.len().min(AI_SDK_MESSAGE_RUNS_MAX)];
+            let after = decide(self.server, self.caller, run, earlier, &continued.decided).await?;
             return Ok((run, continued.message_id, Some(after)));
         }
         if !latest.head.status.is_terminal() || asked.is_empty() {

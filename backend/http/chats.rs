@@ -27,19 +27,30 @@ impl From<InvalidMember> for Problem {
     }
 }
 
-/// Records a person's answers to a run's interrupts, all or none; returns the seq of the last question. An interrupt of
-/// an earlier run is passed over, if another is found.
-pub(super) async fn decide(server: &Server, caller: &Caller, run: RunId, decided: &[Decided]) -> Result<Seq, Problem> {
+/// Records a person's answers to a run's interrupts, all or none; returns the seq of the last question. Those of the
+/// `earlier` runs of the same message were answered then, and are passed over.
+pub(super) async fn decide(
+    server: &Server,
+    caller: &Caller,
+    run: RunId,
+    earlier: &[RunId],
+    decided: &[Decided],
+) -> Result<Seq, Problem> {
     let asker = caller.needs_run(server, Scope::Approve, run).await?.owner();
     let context = answerable(server, asker, run).await?;
-    let asked = server.timeline.store().interrupts().asked(&context.owner_id, &[run]).await?;
-    let answer = |Decided { interrupt_id, approved, reason }: &Decided| {
-        let decision = if *approved { Decision::Approve } else { Decision::Reject };
-        let value = reason.as_ref().filter(|_| !approved).map(Json::of);
-        Answer { interrupt_id: interrupt_id.clone(), decision, value }
-    };
-    let is_of_run = |decided: &&Decided| asked.iter().any(|asked| asked.interrupt_id == decided.interrupt_id);
-    let answers: Vec<Answer> = decided.iter().filter(is_of_run).map(answer).collect();
+    let runs: Vec<RunId> = earlier.iter().copied().chain([run]).collect();
+    let asked = server.timeline.store().interrupts().asked(&context.owner_id, &runs).await?;
+    let mut answers = Vec::new();
+    for Decided { interrupt_id, approved, reason } in decided {
+        let mut askers = asked.iter().filter(|asked| asked.interrupt_id == *interrupt_id).map(|asked| asked.run_id);
+        if askers.clone().any(|asker| asker == run) {
+            let decision = if *approved { Decision::Approve } else { Decision::Reject };
+            let value = reason.as_ref().filter(|_| !approved).map(Json::of);
+            answers.push(Answer { interrupt_id: interrupt_id.clone(), decision, value });
+        } else if askers.next().is_none() {
+            return Err(Problem::not_found());
+        }
+    }
     Ok(server.timeline.answer_interrupts(&context, &answers, None).await?.asked)
 }
 

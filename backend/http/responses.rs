@@ -120,9 +120,8 @@ async fn retrieve(
     if !query.parsed::<bool>("stream")?.unwrap_or_default() {
         return whole(&server, &caller, &record, When::Now).await;
     }
-    let position = match query.parsed::<u64>("starting_after")? {
-        Some(number) => Position::from_number(number)
-            .map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("starting_after"))?,
+    let position = match query.text("starting_after").filter(|text| !text.is_empty()) {
+        Some(text) => starting_after(text)?,
         None => Position::default(),
     };
     if position.seq > record.head.last_seq {
@@ -130,6 +129,13 @@ async fn retrieve(
         return Err(Problem::new(Code::CursorAhead, detail).field("starting_after"));
     }
     events(&server, &caller, (place, outflow), &record, position).await
+}
+
+/// The position after which a reader wants the events.
+fn starting_after(text: &str) -> Result<Position, Problem> {
+    let rule = "starting_after must be the sequence_number of an event of this response, a whole number";
+    let number = text.parse().map_err(|_| Problem::new(Code::InvalidRequest, rule).field("starting_after"))?;
+    Position::from_number(number).map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("starting_after"))
 }
 
 /// Cancel a response.
@@ -196,7 +202,11 @@ async fn answered(
         let rule = "approvals are sent alone: the response that asked goes on with them";
         return Err(Problem::new(Code::InvalidRequest, rule).field("input"));
     }
-    decide(server, caller, previous.context.run_id, &new.decided).await?;
+    if previous.context.agent.as_ref() != Some(&new.agent) {
+        let rule = "approvals are for the agent that asked: send its name as model";
+        return Err(Problem::new(Code::InvalidRequest, rule).field("model"));
+    }
+    decide(server, caller, previous.context.run_id, &[], &new.decided).await?;
     Ok(previous.context.run_id)
 }
 
@@ -251,7 +261,7 @@ async fn events(
     position: Position,
 ) -> Result<Response, Problem> {
     let follower = follow(server, caller.owner(), record.context.run_id).await?;
-    let dialect = Responses::new(head(record));
+    let dialect = Responses::new(head(server, record).await);
     let encoder = Conversation::new(dialect, position, SHOWN, jitter(server, DRAINED_RETRY_MS));
     Ok(stream(server, caller, connection, follower, encoder))
 }
@@ -259,7 +269,8 @@ async fn events(
 /// A response as one JSON object.
 async fn whole(server: &Server, caller: &Caller, record: &RunRecord, when: When) -> Result<Response, Problem> {
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;
-    let mut encoder = Conversation::new(Whole::new(Responses::new(head(record)), when), Position::default(), SHOWN, 0);
+    let head = head(server, record).await;
+    let mut encoder = Conversation::new(Whole::new(Responses::new(head), when), Position::default(), SHOWN, 0);
     let mut body = Vec::new();
     while let Some(items) = follower.next().await {
         encoder.take(items);

@@ -108,7 +108,14 @@ async fn a_number_of_something_that_was_never_said_is_refused() {
     let after = |n: u64| format!("/v1/responses/{id}?stream=true&starting_after={n}");
     refused(&server.get(&after(1 << 40)).await, 409, "cursor_ahead");
     refused(&server.get(&after(u64::MAX)).await, 400, "invalid_cursor");
-    refused(&server.get(&format!("/v1/responses/{id}?stream=true&starting_after=x")).await, 400, "invalid_request");
+    for bad in ["x", "-1", "1.5"] {
+        let error = refused(
+            &server.get(&format!("/v1/responses/{id}?stream=true&starting_after={bad}")).await,
+            400,
+            "invalid_request",
+        );
+        assert!(error["message"].as_str().unwrap().contains("a whole number"), "{error}");
+    }
 }
 
 #[tokio::test]
@@ -229,4 +236,18 @@ async fn a_call_waits_for_the_approval_and_the_same_response_goes_on_with_it() {
     assert_eq!(server.post("/v1/responses", next(approval)).await.expect(200)["id"], asked["id"]);
     let refusal = json!([{"type": "mcp_approval_response", "approval_request_id": request["id"], "approve": false}]);
     refused(&server.post("/v1/responses", next(refusal)).await, 409, "interrupt_closed");
+}
+
+#[tokio::test]
+async fn the_tools_of_a_large_input_are_those_of_the_response() {
+    let server = Server::start().await;
+    let tool = json!({"name": "paint", "description": "paints", "parameters": {"type": "object"}});
+    let message = json!({"id": "u", "role": "user", "content": "x".repeat(70_000)});
+    let input = json!({"threadId": "t", "runId": "r", "messages": [message], "tools": [tool]});
+    let request = server.request(reqwest::Method::POST, "/api/agui/agents/helper").json(&input);
+    assert_eq!(request.send().await.unwrap().status(), 200);
+    let run = server.get("/api/runs/by-external-id/r").await.expect(200);
+    assert!(run["input"]["$artifact"].is_object());
+    let response = server.get(&format!("/v1/responses/resp_{}", run["run_id"].as_str().unwrap())).await.expect(200);
+    assert_eq!((&response["tools"][0]["name"], &response["tools"][0]["type"]), (&json!("paint"), &json!("function")));
 }

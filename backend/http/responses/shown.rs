@@ -2,13 +2,18 @@
 
 use serde_json::{Map, Value, json};
 
-use crate::{faces::responses::request::ID_PREFIX, store::runs::RunRecord};
+use crate::{faces::responses::request::ID_PREFIX, http::Server, store::runs::RunRecord};
 
 /// The members that the request determined.
-pub(super) fn head(record: &RunRecord) -> Map<String, Value> {
+pub(super) async fn head(server: &Server, record: &RunRecord) -> Map<String, Value> {
     let context = &record.context;
     let asked: Value = record.metadata.member("openai").unwrap_or_default();
-    let tools: Vec<Value> = record.input.as_ref().and_then(|input| input.member("tools")).unwrap_or_default();
+    let input = match &record.input {
+        // A response is shown even if the artifact of its input cannot be read now.
+        Some(input) => server.timeline.whole_input(context, input.clone()).await.ok(),
+        None => None,
+    };
+    let tools: Vec<Value> = input.and_then(|input| input.member("tools")).unwrap_or_default();
     let head = json!({
         "id": format!("{ID_PREFIX}{}", context.run_id), "object": "response",
         "created_at": record.head.created_at.timestamp(), "model": context.agent,

@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::{parts, peer::Peer, route, run_of};
 use crate::{
     agents::{kinds, log, of, said, with},
-    support::server::setup,
+    support::server::{Server, setup},
 };
 
 const CONFIG: &str =
@@ -102,4 +102,45 @@ async fn whoever_writes_instead_of_answering_gets_an_answer_to_that() {
     assert_eq!((state["messages"].as_array().unwrap().len(), &state["messages"][3]["id"]), (4, &json!(second)));
     let input = &server.run(&second).await["input"]["messages"];
     assert_eq!(*input, json!([{"role": "user", "content": [{"type": "text", "text": "never mind"}]}]));
+}
+
+/// A run of `helper` in the chat `c` that waits for two answers.
+async fn waiting(server: &Server) -> String {
+    let run = server.create(json!({"agent": "helper", "thread_id": "c", "input": {"messages": []}})).await;
+    let asked = |id: &str| json!({"type": "interrupt.requested", "span_id": id, "payload": {"kind": "approval"}});
+    server.emit(&run, json!([asked("a"), asked("b"), {"type": "run.interrupted"}])).await;
+    run
+}
+
+#[tokio::test]
+async fn a_message_that_is_refused_leaves_the_run_that_waits_as_it_is() {
+    let server = Server::start().await;
+    let run = waiting(&server).await;
+    let long = json!({"role": "user", "parts": [{"type": "text", "text": "x".repeat(70_000)}]});
+    server.post(&route("helper"), json!({"id": "c", "messages": [long]})).await.refused(413, "too_large");
+    assert_eq!(server.run(&run).await["status"], "interrupted");
+    let runs = server.get("/api/threads/c/runs").await.expect(200)["runs"].as_array().unwrap().len();
+    assert_eq!(runs, 1);
+}
+
+#[tokio::test]
+async fn an_answer_to_what_nobody_asked_is_refused_with_the_others() {
+    let server = Server::start().await;
+    let run = waiting(&server).await;
+    let part = |id: &str| {
+        json!({"type": "dynamic-tool", "toolName": "x", "toolCallId": id, "state": "approval-responded",
+               "approval": {"id": id, "approved": true}})
+    };
+    let message = json!({"id": run, "role": "assistant", "parts": [part("a"), part("none")]});
+    server.post(&route("helper"), json!({"id": "c", "messages": [message]})).await.refused(404, "not_found");
+    let approve = |id: &str| json!({"type": "mcp_approval_response", "approval_request_id": id, "approve": true});
+    let body = |model: &str, ids: &[&str]| {
+        let input: Vec<Value> = ids.iter().map(|id| approve(id)).collect();
+        json!({"model": model, "previous_response_id": format!("resp_{run}"), "input": input})
+    };
+    let refused = server.post("/v1/responses", body("helper", &["a", "none"])).await.expect(404);
+    assert_eq!(refused["error"]["code"], "not_found");
+    let refused = server.post("/v1/responses", body("other", &["a", "b"])).await.expect(400);
+    assert_eq!(refused["error"]["param"], "model");
+    assert_eq!(of(&log(&server, &run).await, "interrupt.resolved"), Vec::<&Value>::new());
 }

@@ -13,6 +13,7 @@ use super::agent::AgentResolver;
 use crate::{
     clock::{IdSource, Stopwatch},
     domain::{
+        artifact::Pointer,
         context::Role,
         event::NewEvent,
         id::{RunId, SpanId},
@@ -178,11 +179,11 @@ impl Execution {
     async fn input(&self) -> Result<Result<Value, String>, HostError> {
         let read = |input: &Json| serde_json::from_str(input.as_str()).unwrap_or_else(|_| Value::from(input.as_str()));
         let input = self.input.as_ref().map_or(Value::Null, read);
-        let Some(artifact) = input["$artifact"]["artifact_id"].as_str() else { return Ok(Ok(input)) };
-        let piece = self.host.read_artifact(artifact, 0, INPUT_ARTIFACT_BYTES_MAX).await?;
+        let Some(artifact) = self.input.as_ref().and_then(Pointer::of_input) else { return Ok(Ok(input)) };
+        let piece = self.host.read_artifact(&artifact.to_string(), 0, INPUT_ARTIFACT_BYTES_MAX).await?;
         let whole = piece.filter(|piece| piece.bytes.len() as u64 == piece.size);
         let Some(whole) = whole else {
-            return Ok(Err("the input is an artifact that does not exist or is too large".to_owned()));
+            return Ok(Err("the input is an artifact that does not exist, is damaged or is too large".to_owned()));
         };
         Ok(serde_json::from_slice(&whole.bytes).map_err(|error| format!("the input is not JSON: {error}")))
     }

@@ -161,6 +161,13 @@ impl Pointer {
         self.beside(&["threadId", "runId"], input)
     }
 
+    /// The artifact that a run's input points to; `None` if the input is more than a pointer, whatever it contains.
+    pub fn of_input(input: &Json) -> Option<ArtifactId> {
+        let members: Map<String, Value> = serde_json::from_str(input.as_str()).ok()?;
+        let is_known = |name: &String| ["$artifact", "preview", "threadId", "runId"].contains(&name.as_str());
+        members.keys().all(is_known).then(|| members["$artifact"]["artifact_id"].as_str()?.parse().ok())?
+    }
+
     /// The pointer, the beginning of `payload`, and these of its members, unless they are large.
     fn beside(&self, members: &[&str], payload: &Json) -> Json {
         let mut kept = Map::new();
@@ -235,6 +242,22 @@ mod tests {
         let input = Json::parse(r#"{"threadId":"t","runId":"r","messages":[],"state":{}}"#).unwrap();
         let kept: Value = serde_json::from_str(pointer.input(&input).as_str()).unwrap();
         assert_eq!((&kept["threadId"], &kept["runId"], kept.get("messages")), (&"t".into(), &"r".into(), None));
+    }
+
+    #[test]
+    fn an_input_is_a_pointer_or_no_pointer() {
+        let of = |text: &str| Pointer::of_input(&Json::parse(text).unwrap()).map(|id| id.to_string());
+        let id = "0198c0de-0000-7000-8000-000000000001";
+        let pointer = format!("\"$artifact\":{{\"artifact_id\":\"{id}\"}}");
+        assert_eq!(of(&format!("{{{pointer}}}")).as_deref(), Some(id));
+        assert_eq!(
+            of(&format!("{{{pointer},\"preview\":\"x\",\"threadId\":\"t\",\"runId\":\"r\"}}")).as_deref(),
+            Some(id)
+        );
+        assert_eq!(of(&format!("{{{pointer},\"threadId\":\"t\",\"runId\":\"r\",\"messages\":[]}}")), None);
+        for other in ["{}", "[1]", "\"x\"", "{\"$artifact\":5}", "{\"$artifact\":{\"artifact_id\":\"x\"}}"] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 
     fn spilled(event_type: &str, payload: &str) -> Value {

@@ -369,6 +369,8 @@ pub const RUNNER_PENDING_BYTES_MAX: usize = 16 * 1024 * 1024;
 pub const RUNNER_CAPACITY_MAX: u16 = 256;
 /// Most agents one runner serves.
 pub const RUNNER_AGENTS_MAX: usize = 256;
+/// Inputs of its runs that are read from artifacts at once for a runner.
+pub const RUNNER_INPUTS_AT_ONCE: usize = 8;
 /// Most runs a runner names when it reconnects.
 pub const RUNNER_RESUMED_MAX: usize = 1_024;
 /// What is read from a runner's socket at a time, bytes.

@@ -104,7 +104,7 @@ pub trait RunHost: Send + Sync {
     /// Stores bytes durably as an artifact of the run. The same bytes under the same name are the same artifact.
     fn keep_artifact<'a>(&'a self, name: &'a str, media_type: &'a str, bytes: Bytes) -> Hosted<'a, ArtifactRef>;
 
-    /// Bytes of an artifact of the run's owner; `None` if it does not exist.
+    /// Bytes of an artifact of the run's owner; `None` if it does not exist or is damaged.
     fn read_artifact<'a>(&'a self, artifact_id: &'a str, from: u64, bytes_max: usize) -> Hosted<'a, Option<Piece>>;
 }
 

@@ -36,6 +36,7 @@ use crate::{
 
 mod disconnect;
 mod handshake;
+mod input;
 mod poll;
 
 /// Why a connection ends.

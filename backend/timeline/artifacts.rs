@@ -176,8 +176,7 @@ impl Timeline {
 
     /// The input that a run was created with, read from its artifact if it was too large for the log.
     pub async fn whole_input(&self, context: &RunContext, input: Json) -> Result<Json, artifacts::Error> {
-        let id = input.raw_member("$artifact").and_then(|pointer| pointer.member::<ArtifactId>("artifact_id"));
-        let Some(id) = id else { return Ok(input) };
+        let Some(id) = Pointer::of_input(&input) else { return Ok(input) };
         let found = self.store().artifacts().get(&context.owner_id, id).await?;
         let is_own = |found: &Artifact| found.run_id == context.run_id && found.event_id == own_event_id(INPUT, id);
         let Some(artifact) = found.filter(is_own) else { return Ok(input) };

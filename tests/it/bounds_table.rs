@@ -310,6 +310,7 @@ fn runners() -> Rows {
             "runs a runner works on; agents it serves; runs it comes back to",
             vec![n(RUNNER_CAPACITY_MAX), n(RUNNER_AGENTS_MAX), n(RUNNER_RESUMED_MAX)],
         ),
+        ("inputs read from artifacts at once for a runner", vec![n(RUNNER_INPUTS_AT_ONCE), s(READ_WAIT_MS_MAX)]),
         ("a runner's `hello`; its taking of a message", vec![s(RUNNER_WAIT_MS_MAX)]),
         ("silence of a runner's connection", vec![s(RUNNER_SILENCE_MS_MAX), s(PING_MS)]),
     ]

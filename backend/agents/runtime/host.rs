@@ -7,6 +7,7 @@ use futures::TryStreamExt as _;
 use sha2::{Digest as _, Sha256};
 
 use crate::{
+    artifacts,
     domain::{
         artifact::{ArtifactId, ArtifactName, MediaType},
         checkpoint::Checkpoint,
@@ -247,9 +248,16 @@ impl RunHost for LocalHost {
             if length == 0 {
                 return Ok(Some(Piece { bytes: Bytes::new(), size, media_type }));
             }
-            let stream = self.timeline.artifacts().read(owner, &found, from, length).await;
-            let pieces = stream.map_err(HostError::unavailable)?.try_collect::<Vec<Bytes>>().await;
-            Ok(Some(Piece { bytes: pieces.map_err(HostError::unavailable)?.concat().into(), size, media_type }))
+            let read = async {
+                let stream = self.timeline.artifacts().read(owner, &found, from, length).await?;
+                Ok(stream.try_collect::<Vec<Bytes>>().await?)
+            };
+            match read.await {
+                Ok(pieces) => Ok(Some(Piece { bytes: pieces.concat().into(), size, media_type })),
+                // It will not become better.
+                Err(artifacts::Error::Damaged) => Ok(None),
+                Err(error) => Err(HostError::unavailable(error)),
+            }
         })
     }
 }

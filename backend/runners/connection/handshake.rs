@@ -1,6 +1,6 @@
 //! A runner's hello, which may resume its runs.
 
-use std::time::Duration;
+use std::{pin::pin, time::Duration};
 
 use axum::extract::ws::{WebSocket, close_code};
 use futures::{StreamExt as _, stream::SplitStream};
@@ -103,13 +103,17 @@ impl Connection {
                 };
                 self.say(&ToRunner::Error(error.of(run_id, None))).await?;
             }
-            let unknown: Vec<RunId> = self.held.keys().filter(|run| !runs.contains_key(run)).copied().collect();
-            for run in unknown {
+            let unknown = self.held.iter().filter(|(run, _)| !runs.contains_key(run));
+            let mut read = pin!(self.inputs(unknown.map(|(_, held)| held.job.clone()).collect()));
+            while let Some((job, input)) = read.next().await {
+                let run = job.context.run_id;
                 let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run));
-                let Some(held) = self.held.get(&run) else { continue };
-                match self.assignment(held, answers).await {
-                    Some(assign) => self.say(&assign).await?,
-                    None => _ = self.held.remove(&run),
+                match (self.held.get(&run), input) {
+                    (Some(held), Ok(input)) => {
+                        let assign = ToRunner::Assign(Box::new(held.assign(input, answers)));
+                        self.say(&assign).await?;
+                    }
+                    _ => _ = self.held.remove(&run),
                 }
             }
         }

@@ -1,12 +1,14 @@
 //! What a connection does after a wake-up: claims jobs, and checks the state of its runs.
 
-use std::{collections::HashMap, time::Duration};
+use std::{collections::HashMap, pin::pin};
+
+use futures::StreamExt as _;
 
 use super::{Connection, Step, later};
 use crate::{
     domain::{
         id::RunId,
-        limits::{JOB_CLAIM_MAX, READ_WAIT_MS_MAX},
+        limits::JOB_CLAIM_MAX,
         run::Status,
         runner::{Ack, Answered, ToRunner},
     },
@@ -69,11 +71,13 @@ impl Connection {
         let repeated: Vec<RunId> = jobs.iter().filter(|job| job.attempt > 1).map(|job| job.context.run_id).collect();
         let interrupts = later(self.hub.interrupts(&self.peer.owner, &repeated).await);
         drop(turn);
-        for job in jobs {
+        let mut read = pin!(self.inputs(jobs));
+        while let Some((job, input)) = read.next().await {
+            let Ok(input) = input else { continue };
             let run_id = job.context.run_id;
             let held = HeldRun::new(job, Some(0));
             let answers = interrupts.as_ref().map_or(0, |interrupts| interrupts.answers(run_id));
-            let Some(assign) = self.assignment(&held, answers).await else { continue };
+            let assign = ToRunner::Assign(Box::new(held.assign(input, answers)));
             if let Some(before) = self.held.get(&run_id).filter(|before| before.is_leaving) {
                 // Its own `run.done` has just released the job, and it is the first to claim it again.
                 let ack = Ack { run_id, n: before.answered, last_seq: before.last_seq.get() };
@@ -87,29 +91,6 @@ impl Connection {
             self.say(&assign).await?;
         }
         self.tell(interrupts).await
-    }
-
-    /// The assignment of a run, with its whole input. `None` if that cannot be read now: the run is given back, and
-    /// assigned when the next claim can read it.
-    pub(super) async fn assignment(&self, held: &HeldRun, answers: usize) -> Option<ToRunner> {
-        let (job, timeline) = (&held.job, self.hub.dispatch.timeline());
-        let input = match &job.input {
-            None => None,
-            Some(input) => {
-                let reading = timeline.whole_input(&job.context, input.clone());
-                match tokio::time::timeout(Duration::from_millis(READ_WAIT_MS_MAX), reading).await {
-                    Ok(Ok(input)) => Some(input),
-                    failed => {
-                        let reason = failed.map_or_else(|_| None, Result::err).map(|error| error.to_string());
-                        let reason = reason.as_deref().unwrap_or("it takes too long");
-                        tracing::warn!(run_id = %job.context.run_id, reason, "input of a run not read; the run waits");
-                        later(self.hub.dispatch.put_off(job.lease_id).await);
-                        return None;
-                    }
-                }
-            }
-        };
-        Some(ToRunner::Assign(Box::new(held.assign(input, answers))))
     }
 
     /// Sends the answers to these runs' interrupts that this connection has not sent yet.

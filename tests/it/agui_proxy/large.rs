@@ -80,13 +80,65 @@ async fn a_runner_gets_a_large_input_whole_once_it_can_be_read() {
     until("the run", || async { server.get("/api/runs/by-external-id/r").await.status == 200 }).await;
     let run = server.get("/api/runs/by-external-id/r").await.expect(200);
     let [file] = &files(server.db.artifacts.path())[..] else { panic!("one content") };
-    let aside = file.with_extension("aside");
-    std::fs::rename(file, &aside).unwrap();
+    let folder = file.parent().unwrap();
+    let aside = folder.with_extension("aside");
+    std::fs::rename(folder, &aside).unwrap();
+    std::fs::write(folder, "not a folder").unwrap();
     let mut runner = server.runner(&["a"], 1).await;
     runner.silent().await;
-    std::fs::rename(&aside, file).unwrap();
+    std::fs::remove_file(folder).unwrap();
+    std::fs::rename(&aside, folder).unwrap();
     let assign = runner.expect("run.assign").await;
     assert_eq!((&assign["run_id"], &assign["input"]), (&run["run_id"], &input));
     runner.event(run["run_id"].as_str().unwrap(), 1, json!([{"type": "run.started"}, {"type": "run.completed"}])).await;
     assert!(stream.await.unwrap().text.contains("RUN_FINISHED"));
+}
+
+#[tokio::test]
+async fn a_run_whose_input_is_damaged_fails_and_the_others_of_the_runner_go_on() {
+    let server = setup().config("[agents.parrot]\nmodel = \"echo\"\n").start().await;
+    for (name, agent) in [("r-1", "a"), ("r-2", "b")] {
+        let path = format!("/api/agui/agents/{agent}");
+        let request = server.request(reqwest::Method::POST, &path).json(&long("t", name));
+        assert_eq!(request.send().await.unwrap().status(), 200);
+    }
+    for file in files(server.db.artifacts.path()) {
+        std::fs::write(file, "damaged").unwrap();
+    }
+    let plain = server.create(json!({"agent": "a", "start": false, "input": "hello"})).await;
+    let mut runner = server.runner(&["a"], 4).await;
+    assert_eq!(runner.assigned().await, plain);
+    let run = async |name: &str| server.get(&format!("/api/runs/by-external-id/{name}")).await.expect(200);
+    until("the run to fail", || async { run("r-1").await["status"] == "failed" }).await;
+    assert_eq!(run("r-1").await["error"]["code"], "input_unreadable");
+    assert_eq!(run("r-2").await["status"], "queued", "nobody has tried to read it");
+    assert_eq!(server.db.number("select count(*) from store.job where agent = 'a'").await, 1);
+}
+
+#[tokio::test]
+async fn an_agent_of_the_server_does_not_wait_for_a_damaged_input() {
+    let server = setup().config("[agents.parrot]\nmodel = \"echo\"\n[agents.late]\nmodel = \"echo\"\n").start().await;
+    let keeper = server.start_run().await;
+    let artifact = server.upload(&keeper, "input.json", "\"hello\"").await;
+    let pointer = json!({"$artifact": {"artifact_id": artifact["artifact_id"]}});
+    let run = server.create(json!({"agent": "parrot", "start": false, "input": pointer})).await;
+    crate::agents::stands(&server, &run, "completed").await;
+    for file in files(server.db.artifacts.path()) {
+        std::fs::write(file, "damaged").unwrap();
+    }
+    let run = server.create(json!({"agent": "late", "start": false, "input": pointer})).await;
+    crate::agents::stands(&server, &run, "failed").await;
+    assert_eq!(server.run(&run).await["error"]["code"], "input_unreadable");
+}
+
+#[tokio::test]
+async fn a_request_that_contains_a_pointer_is_no_pointer() {
+    let (server, endpoint) = before(vec![whole(&text("m1", &["seen"]))], "").await;
+    let other = server.start_run().await;
+    let artifact = server.upload(&other, "secret.json", "{\"messages\":[]}").await;
+    let mut input = json!({"threadId": "t", "runId": "r", "messages": [{"id": "u", "role": "user", "content": "hi"}]});
+    input["$artifact"] = json!({"artifact_id": artifact["artifact_id"]});
+    assert_eq!(server.post("/api/agui/agents/far", input.clone()).await.status, 200);
+    let asked = &endpoint.asked()[0].body;
+    assert_eq!(asked["messages"][0]["content"], "hi", "{asked}");
 }

@@ -16,6 +16,7 @@ export default defineConfig({
   plugins: [svelte()],
   resolve: { alias },
   build: {
+    manifest: true,
     rolldownOptions: { input: ["index.html", "docs.html", "guide.html"] },
     // The policy is `default-src 'self'`: a data: URI would be refused, so nothing is ever inlined.
     assetsInlineLimit: 0,

@@ -1,10 +1,13 @@
 // Compresses the built files, so that the server sends them as they are: `name.br` and `name.gz` in place of `name`.
-import { readdirSync, readFileSync, unlinkSync, writeFileSync } from "node:fs";
+import { readdirSync, readFileSync, renameSync, rmSync, unlinkSync, writeFileSync } from "node:fs";
 import { join } from "node:path";
 import { fileURLToPath } from "node:url";
 import { brotliCompressSync, constants, gzipSync } from "node:zlib";
 
 const dist = fileURLToPath(new URL("../dist", import.meta.url));
+// Which file imports which is for size.mjs, and nothing to be served.
+renameSync(join(dist, ".vite/manifest.json"), join(dist, "../.manifest.json"));
+rmSync(join(dist, ".vite"), { recursive: true });
 for (const entry of readdirSync(dist, { recursive: true, withFileTypes: true })) {
     if (!entry.isFile() || !/\.(html|js|css|svg|json)$/.test(entry.name)) continue;
     const file = join(entry.parentPath, entry.name);

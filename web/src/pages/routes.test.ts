@@ -11,7 +11,7 @@ describe("addresses", () => {
   });
 
   test("a run's address leads back to the run", () => {
-    expect(routeOf(runPath("a b/c"))).toEqual({ page: "run", run_id: "a b/c" });
+    expect(routeOf(runPath("a b/c"))).toEqual({ page: "run", id: "a b/c" });
   });
 
   test("anything else is told to be missing", () => {
@@ -20,7 +20,7 @@ describe("addresses", () => {
   });
 
   test("a malformed escape does not break the page", () => {
-    expect(routeOf("/runs/%E0%A4%A")).toEqual({ page: "run", run_id: "%E0%A4%A" });
+    expect(routeOf("/runs/%E0%A4%A")).toEqual({ page: "run", id: "%E0%A4%A" });
   });
 
   test("an emptied filter leaves the address", () => {

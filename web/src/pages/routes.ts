@@ -1,11 +1,21 @@
 /** The addresses of the UI, both ways. */
-export type Route = { page: "runs" | "tokens" } | { page: "run"; run_id: string } | { page: "missing" };
+export type PageName = "runs" | "run" | "tokens";
+
+export type Route = { page: Exclude<PageName, "run"> } | { page: "run"; id: string } | { page: "missing" };
+
+/** Pages that are about nothing in particular, by their address. */
+const alone = new Map<string, Exclude<PageName, "run">>([
+  ["", "runs"],
+  ["runs", "runs"],
+  ["tokens", "tokens"],
+]);
 
 export function routeOf(path: string): Route {
-  if (path === "/" || path === "/runs" || path === "/runs/") return { page: "runs" };
-  if (path === "/tokens" || path === "/tokens/") return { page: "tokens" };
-  const run = /^\/runs\/([^/]+)\/?$/.exec(path);
-  return run?.[1] ? { page: "run", run_id: decode(run[1]) } : { page: "missing" };
+  const [name = "", id = "", ...rest] = path.replace(/^\/|\/$/g, "").split("/");
+  const page = alone.get(name);
+  if (rest.length > 0 || page === undefined) return { page: "missing" };
+  if (id === "") return { page };
+  return name === "runs" ? { page: "run", id: decode(id) } : { page: "missing" };
 }
 
 export const runPath = (run_id: string): string => `/runs/${encodeURIComponent(run_id)}`;

@@ -1,9 +1,10 @@
 import "./ui/tokens.css";
 import { mount } from "svelte";
 import App from "./pages/App.svelte";
-import { theme } from "./ui/theme.svelte";
+import { density, theme } from "./ui/looks.svelte";
 
 theme.apply();
+density.apply();
 
 const target = document.getElementById("app");
 if (target === null) throw new Error("index.html has no #app");

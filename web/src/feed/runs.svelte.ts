@@ -40,6 +40,11 @@ const relist_ms = 300;
 const page_runs = 50;
 const early_max = 10_000;
 
+export interface KeptRuns {
+  runs: readonly Run[];
+  next_cursor: string | null;
+}
+
 /**
  * The list of runs, live. The feed is joined at its end first, the list is read after that: what happens
  * in between is in both and is told apart by seq.
@@ -64,8 +69,18 @@ export class RunsStore {
   /** Moves with the filter, so that an answer to an older one is dropped. */
   #listings = 0;
 
-  constructor(filter: Query) {
+  /** `kept`: what an earlier store of the same filter had, for a reader who comes back. */
+  constructor(filter: Query, kept?: KeptRuns) {
     this.#filter = filter;
+    if (kept === undefined) return;
+    this.runs = [...kept.runs];
+    this.next_cursor = kept.next_cursor;
+    this.loaded = true;
+    this.#byId = new Map(kept.runs.map((run) => [run.run_id, run]));
+  }
+
+  get kept(): KeptRuns {
+    return { runs: this.runs, next_cursor: this.next_cursor };
   }
 
   start(): void {

@@ -14,5 +14,6 @@ export const keyHelp: readonly [string, string][] = [
   ["f", "follow the end, or stop following"],
   ["Home, End", "first row, last row"],
   ["1 … 4", "Timeline, Log, Output, JSON"],
+  ["Ctrl K, ⌘ K", "jump to a page, a run, a command"],
   ["?", "these keys"],
 ];

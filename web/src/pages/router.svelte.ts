@@ -1,9 +1,19 @@
 import { routeOf, searchWith } from "./routes";
 
+/** Places of the history that are remembered, at most. */
+const kept_max = 30;
+
 /** The address bar as state. Links stay plain `<a href>`; a click on one of ours is taken here. */
 class Router {
   path = $state(location.pathname);
   search = $state(location.search);
+  /** Names the place in the browser's history; the same again when somebody goes back to it. */
+  place = placeOf(history.state);
+  readonly #kept = new Map<string, unknown>();
+
+  constructor() {
+    history.replaceState({ place: this.place }, "");
+  }
 
   get route() {
     return routeOf(this.path);
@@ -14,14 +24,31 @@ class Router {
   }
 
   go(href: string): void {
-    history.pushState(null, "", href);
+    history.pushState({ place: newPlace() }, "", href);
     this.#read();
   }
 
   /** Changes fields of the search in place: a filter is not a step to go back over. */
   set(changes: Record<string, string | number | null>): void {
-    history.replaceState(null, "", this.path + searchWith(this.search, changes));
+    history.replaceState(history.state, "", this.path + searchWith(this.search, changes));
     this.#read();
+  }
+
+  /** What a page wants to find when somebody comes back to `place`. */
+  keep(place: string, value: unknown): void {
+    this.#kept.delete(place);
+    this.#kept.set(place, value);
+    const [oldest] = this.#kept.keys();
+    if (this.#kept.size > kept_max && oldest !== undefined) this.#kept.delete(oldest);
+  }
+
+  kept<T>(place: string): T | undefined {
+    return this.#kept.get(place) as T | undefined;
+  }
+
+  /** Nothing is remembered any more: it was another person's. */
+  forget(): void {
+    this.#kept.clear();
   }
 
   listen(): () => void {
@@ -36,6 +63,7 @@ class Router {
   }
 
   #read(): void {
+    this.place = placeOf(history.state);
     this.path = location.pathname;
     this.search = location.search;
   }
@@ -51,5 +79,9 @@ class Router {
     this.go(link.pathname + link.search);
   }
 }
+
+let places = 0;
+const newPlace = () => `${Date.now()}-${(places += 1)}`;
+const placeOf = (state: unknown): string => (state as { place?: string } | null)?.place ?? newPlace();
 
 export const router = new Router();

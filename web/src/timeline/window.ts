@@ -7,19 +7,24 @@ const overscan_rows = 6;
 /** Rows in the DOM, at most, however tall the screen is. */
 const window_rows_max = 90;
 
-export function rowsInView(top_px: number, height_px: number, count: number): { start: number; end: number } {
-  const first = Math.floor(Math.max(0, top_px) / rowHeight_px);
-  const seen = Math.ceil(height_px / rowHeight_px) + 1;
+export function rowsInView(
+  top_px: number,
+  height_px: number,
+  count: number,
+  row_px = rowHeight_px,
+): { start: number; end: number } {
+  const first = Math.floor(Math.max(0, top_px) / row_px);
+  const seen = Math.ceil(height_px / row_px) + 1;
   const start = Math.max(0, Math.min(first, count) - overscan_rows);
   const end = Math.min(count, first + seen + overscan_rows, start + window_rows_max);
   return { start, end };
 }
 
 /** The scroll position that shows row `index` below a sticky header, moved as little as possible. */
-export function topToShow(index: number, top_px: number, height_px: number): number {
-  const row = index * rowHeight_px;
+export function topToShow(index: number, top_px: number, height_px: number, row_px = rowHeight_px): number {
+  const row = index * row_px;
   if (row < top_px) return row;
   // The header takes one row of the height.
-  const lowest = row + 2 * rowHeight_px - height_px;
+  const lowest = row + 2 * row_px - height_px;
   return lowest > top_px ? lowest : top_px;
 }

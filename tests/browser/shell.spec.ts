@@ -1,0 +1,96 @@
+import { violations } from "./axe.ts";
+import { expect, test } from "./fixtures.ts";
+import { expectState, upTo } from "./page.ts";
+
+const icon = "link[rel=icon]";
+
+test("who comes back from a run finds the list as it was left", async ({ page, server, producer }) => {
+  for (const n of upTo(70)) await producer.createRun({ title: `Run ${n}` });
+  await page.goto(server.url);
+  const rows = page.locator("[data-run]");
+  await expect(rows).toHaveCount(50);
+  await page.getByRole("button", { name: "Older runs" }).click();
+  await expect(rows).toHaveCount(70);
+  const list = page.getByRole("region", { name: "List of runs" });
+  const link = page.getByRole("link", { name: "Run 7", exact: true });
+  await link.scrollIntoViewIfNeeded();
+  const top = await list.evaluate((each) => each.scrollTop);
+  expect(top).toBeGreaterThan(500);
+  await link.click();
+  await expect(page.getByRole("heading", { name: "Run 7" })).toBeVisible();
+  await page.goBack();
+  await expect(rows).toHaveCount(70);
+  expect(await list.evaluate((each) => each.scrollTop)).toBe(top);
+  // It is live again, and what began meanwhile comes to its top.
+  await expectState(page, "live");
+  await producer.createRun({ title: "Run 71" });
+  await expect(rows).toHaveCount(71);
+  await expect(rows.first()).toContainText("Run 71");
+});
+
+test("the palette leads to pages, runs and commands with the keyboard alone", async ({ page, server, producer }) => {
+  await producer.createRun({ title: "Weekend in Lisbon", agent: "planner" });
+  await producer.createRun({ title: "Nightly report" });
+  await page.goto(server.url);
+  await page.keyboard.press("Control+k");
+  const field = page.getByRole("combobox", { name: "Pages, runs and commands" });
+  const options = page.getByRole("listbox", { name: "Choices" }).getByRole("option");
+  await expect(field).toBeFocused();
+  await page.keyboard.type("lisbon");
+  await expect(options).toHaveCount(1);
+  await expect(options.first()).toHaveAttribute("aria-selected", "true");
+  expect(await violations(page)).toEqual([]);
+  await field.press("Enter");
+  await expect(page.getByRole("heading", { name: "Weekend in Lisbon" })).toBeVisible();
+
+  await page.keyboard.press("Control+k");
+  await expect(field).toBeFocused();
+  await page.keyboard.type("comfort");
+  await expect(options).toHaveCount(1);
+  await page.keyboard.press("Enter");
+  await expect(page.locator("html")).toHaveAttribute("data-density", "comfortable");
+  await page.reload();
+  await expect(page.locator("html")).toHaveAttribute("data-density", "comfortable");
+  await page.keyboard.press("Control+k");
+  await expect(field).toBeFocused();
+  await page.keyboard.press("ArrowDown");
+  await page.keyboard.press("Enter");
+  await expect(page).toHaveURL(`${server.url}/tokens`);
+  await page.keyboard.press("Control+k");
+  await expect(field).toBeFocused();
+  await page.keyboard.press("Escape");
+  await expect(field).toHaveCount(0);
+});
+
+test("title and icon of the browser's tab tell how the run goes", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Nightly report" });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expect(page).toHaveTitle("● Nightly report · Runreel");
+  await expect(page.locator(icon)).toHaveAttribute("href", "/favicon-running.svg");
+  await producer.emit(run_id, { type: "run.failed", payload: { error: { message: "no" } } });
+  await expect(page).toHaveTitle("✕ Nightly report · Runreel");
+  await expect(page.locator(icon)).toHaveAttribute("href", "/favicon-failed.svg");
+  await page.getByRole("link", { name: "Runs", exact: true }).click();
+  await expect(page).toHaveTitle("Runs · Runreel");
+  await expect(page.locator(icon)).toHaveAttribute("href", "/favicon.svg");
+});
+
+for (const width of [390, 1024]) {
+  test(`at ${width} pixels the pages stay within the screen and can be reached`, async ({ page, server, producer }) => {
+    await page.setViewportSize({ width, height: 800 });
+    await producer.createRun({ title: "A run with a rather long title ".repeat(5), agent: "planner" });
+    await page.goto(server.url);
+    await expect(page.locator("[data-run]")).toHaveCount(1);
+    await expectState(page, "live");
+    const wider = () => page.evaluate(() => document.documentElement.scrollWidth - innerWidth);
+    expect(await wider()).toBeLessThanOrEqual(0);
+    expect(await violations(page)).toEqual([]);
+    await page.locator("[data-run] a").click();
+    await expectState(page, "live");
+    expect(await wider()).toBeLessThanOrEqual(0);
+    expect(await violations(page)).toEqual([]);
+    await page.getByRole("button", { name: "Jump to" }).click();
+    await page.getByRole("option", { name: "Runs" }).click();
+    await expect(page.locator("[data-run]")).toHaveCount(1);
+  });
+}

@@ -1,0 +1,9 @@
+import { Choice } from "./choice.svelte";
+
+/** `system` leaves the choice to the browser. */
+export const theme = new Choice("runreel.theme", "theme", ["system", "light", "dark"]);
+
+export const density = new Choice("runreel.density", "density", ["compact", "comfortable"]);
+
+/** The height of a row of the virtual lists, in CSS `--row`. */
+export const row_px = { compact: 28, comfortable: 36 };

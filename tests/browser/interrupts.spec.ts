@@ -136,6 +136,7 @@ test("what expires, and what a cancelled run asked, goes by itself", async ({ pa
   await expect(card(page, "q1")).toHaveCount(0);
   await expect(card(page, "q2")).toBeVisible();
   await page.getByRole("button", { name: "Cancel run" }).click();
+  await page.getByRole("dialog").getByRole("button", { name: "Cancel run" }).click();
   await expectState(page, "ended");
   await expect(card(page, "q2")).toHaveCount(0);
   await page.reload();

@@ -138,3 +138,50 @@ test("the page of the tokens is loaded when it is opened, not before", async ({ 
   await expect(page).toHaveURL(`${server.url}/tokens`);
   expect(loaded.filter(isOwn)).toHaveLength(2);
 });
+
+test("a shared link reads its run in a tab of its own, and the token does not stay in the address", async ({
+  page,
+  browser,
+  server,
+}) => {
+  const made = await fetch(`${server.url}/api/runs`, {
+    method: "POST",
+    headers: { "content-type": "application/json", authorization: `Bearer ${signed("alice")}` },
+    body: JSON.stringify({ title: "To be shared" }),
+  });
+  const { run_id } = (await made.json()) as { run_id: string };
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await signIn(page, signed("alice"));
+  await page.getByRole("button", { name: "Share" }).click();
+  await page.getByRole("button", { name: "Make a link" }).click();
+  const link = await page.locator("[data-share]").innerText();
+  expect(link).toContain(`/runs/${run_id}#token=rr_`);
+
+  const other = await (await browser.newContext()).newPage();
+  const asked: string[] = [];
+  other.on("request", (request) => asked.push(request.url()));
+  await other.goto(link);
+  await expect(other.getByRole("heading", { name: "To be shared" })).toBeVisible();
+  expect(other.url()).toBe(`${server.url}/runs/${run_id}`);
+  expect(asked.filter((url) => url.includes("rr_"))).toEqual([]);
+  await other.reload();
+  await expect(other.getByRole("heading", { name: "To be shared" })).toBeVisible();
+  await other.context().close();
+});
+
+test("a token is remembered for later tabs when its person says so", async ({ page, context, server }) => {
+  await page.goto(server.url);
+  await page.getByLabel("A JWT or an").fill(signed("alice"));
+  await page.getByRole("button", { name: "Save" }).click();
+  await expect(page.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  const second = await context.newPage();
+  await second.goto(server.url);
+  await expect(second.getByRole("dialog", { name: "Bearer token" })).toBeVisible();
+  await second.getByLabel("A JWT or an").fill(signed("alice"));
+  await second.getByRole("checkbox").check();
+  await second.getByRole("button", { name: "Save" }).click();
+  await expect(second.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+  const third = await context.newPage();
+  await third.goto(server.url);
+  await expect(third.getByRole("heading", { name: "No runs yet" })).toBeVisible();
+});

@@ -1,8 +1,10 @@
 import "./ui/tokens.css";
 import { mount } from "svelte";
+import { takeToken } from "./api/token";
 import App from "./pages/App.svelte";
 import { density, theme } from "./ui/looks.svelte";
 
+takeToken();
 theme.apply();
 density.apply();
 

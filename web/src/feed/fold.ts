@@ -1,6 +1,7 @@
 import { isEvent, type Gap, type Received, type RunEvent, type RunStatus } from "@runreel/client";
 import { familyOf, Interrupts, isTerminal, statusAfter, Texts } from "@runreel/client/fold";
 import { Bodies } from "./bodies";
+import { Facts } from "./facts";
 import { atMs, titleOf } from "./read";
 import { Spans } from "./spans";
 
@@ -23,6 +24,7 @@ export class RunView {
   readonly spans = new Spans();
   readonly texts = new Texts();
   readonly bodies = new Bodies();
+  readonly facts = new Facts();
   readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
   status: RunStatus | null = null;
@@ -33,6 +35,8 @@ export class RunView {
   errors = 0;
   tools = 0;
   messages = 0;
+  /** Events that name a child run: when it grows, there is something new to know of the children. */
+  children = 0;
   ended = false;
   /** The log was read to its end at least once: what is open then is open now. */
   caughtUp = false;
@@ -80,11 +84,13 @@ export class RunView {
     this.spans.take(event);
     this.texts.event(event);
     this.interrupts.take(event);
+    this.facts.take(event);
     this.last_seq = event.seq;
     this.last_at_ms = Math.max(this.last_at_ms, row.at_ms);
     if (row.tone === "error") this.errors += 1;
     if (event.type === "tool.started") this.tools += 1;
     if (event.type === "message.completed") this.messages += 1;
+    if (familyOf(event.type) === "worker") this.children += 1;
     // A run that is told of late began with the first thing that happened in it.
     if (this.started_ms !== null) this.started_ms = Math.min(this.started_ms, row.at_ms);
     const status = statusAfter(event.type);

@@ -18,6 +18,11 @@ import { atMs } from "./read";
 import { treeOfTimeline } from "./spans";
 import type { SpanTree } from "./tree";
 
+const children_max = 200;
+/** Between two looks at children that go on; and after an event that tells of them. */
+const children_ms = 5_000;
+const soon_ms = 300;
+
 /**
  * One run on the screen. The view is plain data that grows in place; `version` is the only thing that
  * components watch, and it moves once per drawn frame.
@@ -37,6 +42,8 @@ export class RunStore {
   #undo: (() => void) | null = null;
   #abort = new AbortController();
   readonly #leases = new LeaseWatch(() => this.#look());
+  #childEvents = 0;
+  #childrenTimer: ReturnType<typeof setTimeout> | null = null;
 
   constructor(run_id: string) {
     this.run_id = run_id;
@@ -47,7 +54,7 @@ export class RunStore {
       path: () => `/api/stream/runs/${this.run_id}`,
       order: this.#order,
       take: (received) => this.view.take(received),
-      commit: () => (this.version += 1),
+      commit: () => this.#commit(),
       changed: (connection) => this.#changed(connection),
     });
     this.#stream = stream;
@@ -55,8 +62,17 @@ export class RunStore {
     void this.#describe();
   }
 
+  #commit(): void {
+    this.version += 1;
+    if (this.view.children === this.#childEvents) return;
+    this.#childEvents = this.view.children;
+    // The first look is that of `#describe`.
+    if (this.run !== null && this.view.caughtUp) this.#lookLater(soon_ms);
+  }
+
   stop(): void {
     this.#abort.abort();
+    if (this.#childrenTimer !== null) clearTimeout(this.#childrenTimer);
     this.#leases.stop();
     this.#undo?.();
   }
@@ -65,8 +81,14 @@ export class RunStore {
     this.#stream?.retryNow();
   }
 
+  /** What the feed tells is older than what the server told, until it has passed that. */
+  get #isBehind(): boolean {
+    return this.run !== null && this.view.last_seq < this.run.last_seq && !this.view.caughtUp;
+  }
+
   get status(): RunStatus {
-    return this.view.status ?? this.run?.status ?? "queued";
+    const told = this.run?.status;
+    return (this.#isBehind ? told : this.view.status) ?? told ?? "queued";
   }
 
   /** Its producer was silent for longer than its lease, and nothing came since that was found out. */
@@ -76,13 +98,13 @@ export class RunStore {
   }
 
   get started_ms(): number | null {
-    const told = this.run?.started_at ?? null;
-    return this.view.started_ms ?? (told === null ? null : atMs(told));
+    const told = this.run?.started_at ? atMs(this.run.started_at) : null;
+    return (this.#isBehind ? told : this.view.started_ms) ?? told;
   }
 
   get ended_ms(): number | null {
-    const told = this.run?.ended_at ?? null;
-    return this.view.ended_ms ?? (told === null ? null : atMs(told));
+    const told = this.run?.ended_at ? atMs(this.run.ended_at) : null;
+    return (this.#isBehind ? told : this.view.ended_ms) ?? told;
   }
 
   /** The spans of the feed, or the server's own while the feed is still behind them. */
@@ -104,20 +126,45 @@ export class RunStore {
   async #describe(): Promise<void> {
     const { signal } = this.#abort;
     try {
-      const [run, timeline] = await Promise.all([
-        runs.get(this.run_id, signal),
-        runs.timeline(this.run_id, signal),
-      ]);
-      if (this.timeline === null && this.view.last_seq < timeline.last_seq) {
-        this.#firstTree = treeOfTimeline(timeline);
-      }
-      this.run = run;
-      this.timeline = timeline;
-      this.#leases.watch([run]);
-      this.children = (await runs.list({ parent_run_id: this.run_id, limit: 50 }, signal)).runs;
+      // Neither waits for the other: a long timeline takes a while.
+      const timeline = runs.timeline(this.run_id, signal);
+      timeline.catch(() => undefined);
+      this.run = await runs.get(this.run_id, signal);
+      this.#leases.watch([this.run]);
+      void this.lookAtChildren();
+      this.#told(await timeline);
     } catch (error) {
       if (error instanceof RunreelError && !signal.aborted) this.problem = error.problem;
     }
+  }
+
+  #told(timeline: Timeline): void {
+    if (this.timeline === null && this.view.last_seq < timeline.last_seq)
+      this.#firstTree = treeOfTimeline(timeline);
+    this.timeline = timeline;
+  }
+
+  /** The runs below this one; asked for again while some of them go on. */
+  async lookAtChildren(): Promise<void> {
+    if (this.#childrenTimer !== null) clearTimeout(this.#childrenTimer);
+    this.#childrenTimer = null;
+    const { signal } = this.#abort;
+    try {
+      this.children = (await runs.list({ parent_run_id: this.run_id, limit: children_max }, signal)).runs;
+    } catch {
+      // The next look may find them.
+    }
+    if (!signal.aborted && this.children.some((child) => !isTerminal(child.status)))
+      this.#lookLater(children_ms);
+  }
+
+  #lookLater(after_ms: number): void {
+    this.#childrenTimer ??= setTimeout(() => {
+      this.#childrenTimer = null;
+      // A tab that nobody sees asks when it is seen again.
+      if (document.visibilityState === "hidden") this.#lookLater(children_ms);
+      else void this.lookAtChildren();
+    }, after_ms);
   }
 
   /** A heartbeat is no event: whether one is overdue, the server has to be asked. */

@@ -1,6 +1,6 @@
 import type { RunEvent, SpanStatus, Timeline } from "@runreel/client";
 import { familyOf, fields, textOf } from "@runreel/client/fold";
-import { atMs, verbOf } from "./read";
+import { atMs, errorOf, previewOf, verbOf } from "./read";
 import { SpanTree, type NewSpan, type Span } from "./tree";
 
 /** A stretch in which the run waited; `to_ms` is null while it still does. */
@@ -56,6 +56,7 @@ export class Spans {
       waiting.to_ms = at;
     }
     if (status === undefined) return;
+    if (verb === "failed") root.error = errorOf(event.payload).slice(0, error_chars_max);
     root.status = status;
     root.end_ms = Math.max(at, root.start_ms);
     root.took_ms = root.end_ms - root.start_ms;
@@ -76,6 +77,7 @@ export class Spans {
     const span = opened?.span ?? this.tree.add(spanOf(event, kind, Math.max(at - (own_ms ?? 0), earliest)));
     if (key !== null) this.#open.delete(key);
     span.status = status;
+    if (status === "failed") span.error = errorOf(event.payload).slice(0, error_chars_max);
     // A supervisor tells of its workers when all have ended; each bar is as long as its worker took.
     const end_ms = kind === "worker" && own_ms ? Math.min(at, span.start_ms + own_ms) : at;
     span.end_ms = Math.max(end_ms, span.start_ms);
@@ -85,6 +87,8 @@ export class Spans {
     span.end_seq = event.seq;
   }
 }
+
+const error_chars_max = 160;
 
 const keyOf = (kind: string, span_id: string) => `${kind} ${span_id}`;
 
@@ -110,6 +114,7 @@ function spanOf(event: RunEvent, kind: string, start_ms: number): NewSpan {
     end_ms: null,
     took_ms: null,
     child_run_id: kind === "worker" ? textOf(payload["run_id"]) : null,
+    preview: kind === "tool" || kind === "worker" ? previewOf(payload["args"] ?? payload["input"]) : "",
   };
 }
 

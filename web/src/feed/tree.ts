@@ -17,9 +17,12 @@ export interface Span {
   /** What it took by its own account, without the time in which a person was waited for; null while it runs. */
   took_ms: number | null;
   child_run_id: string | null;
+  /** Its arguments in a few words, and why it failed; empty when there is nothing to say. */
+  preview: string;
+  error: string;
 }
 
-export type NewSpan = Omit<Span, "index">;
+export type NewSpan = Omit<Span, "index" | "preview" | "error"> & { preview?: string };
 
 /** The key of spans that hang below nothing in this run. */
 const top = -1;
@@ -38,7 +41,7 @@ export class SpanTree {
   readonly #missingParents = new Set<string>();
 
   add(from: NewSpan): Span {
-    const span: Span = { ...from, index: this.spans.length };
+    const span: Span = { preview: "", error: "", ...from, index: this.spans.length };
     this.spans.push(span);
     this.shape += 1;
     if (span.kind === "run" && this.root === null) this.#takeRoot(span);

@@ -20,6 +20,9 @@ export function routeOf(path: string): Route {
 
 export const runPath = (run_id: string): string => `/runs/${encodeURIComponent(run_id)}`;
 
+/** The list of runs with a filter. */
+export const runsPath = (filter: Record<string, string>): string => `/${searchWith("", filter)}`;
+
 function decode(part: string): string {
   try {
     return decodeURIComponent(part);

@@ -165,7 +165,8 @@ impl Pointer {
     pub fn of_input(input: &Json) -> Option<ArtifactId> {
         let members: Map<String, Value> = serde_json::from_str(input.as_str()).ok()?;
         let is_known = |name: &String| ["$artifact", "preview", "threadId", "runId"].contains(&name.as_str());
-        members.keys().all(is_known).then(|| members["$artifact"]["artifact_id"].as_str()?.parse().ok())?
+        let id = members.get("$artifact")?["artifact_id"].as_str()?;
+        if members.keys().all(is_known) { id.parse().ok() } else { None }
     }
 
     /// The pointer, the beginning of `payload`, and these of its members, unless they are large.

@@ -52,7 +52,8 @@ pub struct Accepted {
 struct Checked {
     open: Vec<(Answer, Recorded)>,
     accepted: Accepted,
-    last: (Answer, Recorded),
+    /// The first of all.
+    first: (Answer, Recorded),
 }
 
 impl Timeline {
@@ -82,13 +83,13 @@ impl Timeline {
                 checked.open.iter().partition(|(_, requested)| !self.has_expired(requested));
             let resolved = if expired.is_empty() {
                 let alias = alias.map(|id| NewAlias { id: id.clone(), after: checked.accepted.answered });
-                self.resolve(context, &open, &checked.last, alias).await
+                self.resolve(context, &open, &checked.first, alias).await
             } else {
                 let nobody = |(answer, requested): &(Answer, Recorded)| {
                     (Answer::of_nobody(answer.interrupt_id.clone(), Decision::Expired), requested.clone())
                 };
                 let expired: Vec<_> = expired.into_iter().map(nobody).collect();
-                let resolved = self.resolve(context, &expired.iter().collect::<Vec<_>>(), &checked.last, None).await;
+                let resolved = self.resolve(context, &expired.iter().collect::<Vec<_>>(), &checked.first, None).await;
                 resolved.and(Err(AnswerError::Expired))
             };
             match resolved {
@@ -102,7 +103,7 @@ impl Timeline {
 
     /// Compares answers with the log: each must be the first of its interrupt, or the same as the first.
     async fn check_answers(&self, context: &RunContext, answers: &[Answer]) -> Result<Checked, AnswerError> {
-        let (mut open, mut accepted, mut last) = (Vec::<(Answer, Recorded)>::new(), Accepted::default(), None);
+        let (mut open, mut accepted, mut first) = (Vec::<(Answer, Recorded)>::new(), Accepted::default(), None);
         for answer in answers {
             if let Some((twice, _)) = open.iter().find(|(earlier, _)| earlier.interrupt_id == answer.interrupt_id) {
                 if twice != answer {
@@ -116,7 +117,7 @@ impl Timeline {
             let requested = known.iter().find(|event| event.event_type.as_str() == "interrupt.requested");
             let requested = requested.ok_or(AnswerError::NotFound)?;
             accepted.asked = accepted.asked.max(requested.seq.unwrap_or_default());
-            last = Some((answer.clone(), requested.clone()));
+            first.get_or_insert_with(|| (answer.clone(), requested.clone()));
             match known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved") {
                 None => open.push((answer.clone(), requested.clone())),
                 Some(given) if given.payload == Json::of(answer) => {
@@ -128,7 +129,7 @@ impl Timeline {
                 Some(_) => return Err(AnswerError::AnsweredOtherwise),
             }
         }
-        Ok(Checked { open, accepted, last: last.ok_or(AnswerError::NotFound)? })
+        Ok(Checked { open, accepted, first: first.ok_or(AnswerError::NotFound)? })
     }
 
     fn has_expired(&self, requested: &Recorded) -> bool {
@@ -191,15 +192,16 @@ impl Timeline {
     }
 
     /// Emits the answers and, for an interrupted run, one `run.resumed`; returns the seq of the last answer. Their event ids
-    /// make all of them unique: if one is there already, none is stored. `last` is what the run resumes after.
+    /// make all of them unique: if one is there already, none is stored. A run resumes after the first of them; `first` is the
+    /// one of answers that are all there.
     async fn resolve(
         &self,
         context: &Arc<RunContext>,
         open: &[&(Answer, Recorded)],
-        last: &(Answer, Recorded),
+        first: &(Answer, Recorded),
         alias: Option<NewAlias>,
     ) -> Result<Seq, AnswerError> {
-        let (answer, requested) = open.last().copied().unwrap_or(last);
+        let (answer, requested) = open.first().copied().unwrap_or(first);
         if open.is_empty() && alias.is_none() {
             self.resume_answered(context, answer, requested).await?;
             return Ok(Seq::ZERO);

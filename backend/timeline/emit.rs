@@ -221,6 +221,7 @@ impl Timeline {
         mut opening: Opening,
     ) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
+        self.renew_thread(&spec.context).await?;
         let kept = Box::pin(self.spill_input(&mut spec, &mut opening.events)).await?;
         let mut events = spec.events();
         for event in &mut events {
@@ -229,7 +230,6 @@ impl Timeline {
         events.extend(opening.events);
         let context = Arc::new(spec.context.clone());
         let birth = Box::new(NewRunRow { spec, depth, request_hash, imported_at: None });
-        self.renew_thread(&context).await?;
         let first = AppendRequest { birth: Some(birth), ..AppendRequest::new(Arc::clone(&context), events) };
         let answer = self.submit(first).await;
         if let Some(input) = kept {

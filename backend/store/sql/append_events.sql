@@ -43,11 +43,13 @@ with recursive claimed as (
     returning run_id
 ), begun as (
     -- $54 now. A thread that is there is not written, so that a batch does not wait for those who hold its row; for one
-    -- that others are just writing it waits a moment and then fails.
+    -- that others are just writing it waits a moment and then fails. The lane's row it has by then.
     insert into store.thread (owner_id, thread_id, created_at, updated_at)
     select b.owner_id, b.thread_id, $54, $54
     from claimed c cross join birth b
-    cross join (select set_config('lock_timeout', '250', true) as is_set offset 0) patience
+    cross join lateral (
+        select set_config('lock_timeout', '250', true) as is_set where c.before is not null offset 0
+    ) patience
     where b.thread_id is not null and patience.is_set is not null
       and not exists (select from store.thread t where t.owner_id = b.owner_id and t.thread_id = b.thread_id)
     order by b.owner_id collate "C", b.thread_id collate "C"

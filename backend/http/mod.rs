@@ -22,6 +22,7 @@ mod export;
 mod extract;
 mod health;
 mod interrupts;
+mod lasting;
 mod model;
 mod openapi;
 mod page;

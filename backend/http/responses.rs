@@ -18,6 +18,7 @@ use super::{
     Server,
     chats::{decide, follow, place},
     extract::{Body, Caller, Query, Trace},
+    lasting::Lasting,
     model::CreateRun,
     problem::{Code, Problem},
     runs,
@@ -268,11 +269,22 @@ async fn events(
 
 /// A response as one JSON object.
 async fn whole(server: &Server, caller: &Caller, record: &RunRecord, when: When) -> Result<Response, Problem> {
+    let lasting = Lasting::of(server, caller);
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;
     let head = head(server, record).await;
     let mut encoder = Conversation::new(Whole::new(Responses::new(head), when), Position::default(), SHOWN, 0);
     let mut body = Vec::new();
-    while let Some(items) = follower.next().await {
+    loop {
+        if lasting.is_over() {
+            let id = format!("{ID_PREFIX}{}", record.context.run_id);
+            let detail = format!("the credential has expired or was revoked; the response {id} goes on");
+            return Err(Problem::new(Code::Unauthorized, detail).hint("get it by its id with another credential"));
+        }
+        let items = tokio::select! {
+            items = follower.next() => items,
+            () = lasting.pause() => continue,
+        };
+        let Some(items) = items else { break };
         encoder.take(items);
         while let Some(chunk) = encoder.chunk() {
             body.extend_from_slice(&chunk);

@@ -1,6 +1,6 @@
 //! Streams: a run, a tree, a thread, everything. All are the same follower with different scopes.
 
-use std::{ops::Range, time::Duration};
+use std::ops::Range;
 
 use axum::{
     body::Body as ReplyBody,
@@ -14,13 +14,13 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    lasting::Lasting,
     problem::{Code, Problem},
 };
 use crate::{
-    auth,
     domain::{
         id::ThreadId,
-        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, PING_MS, REFUSED_RETRY_MS, STREAM_FREE_BYTES},
+        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, REFUSED_RETRY_MS, STREAM_FREE_BYTES},
         principal::{OwnerId, Scope},
     },
     faces::{
@@ -248,9 +248,7 @@ pub(super) fn stream(
     mut follower: Follower,
     mut encoder: impl Encoder + 'static,
 ) -> Response {
-    let auth::Caller { expires_at, token_id, .. } = caller.0.clone();
-    let watched = token_id.map(|token| server.revocations.watch(token));
-    let clock = server.timeline.clock().clone();
+    let lasting = Lasting::of(server, caller);
     let open = metrics::gauge!("runreel_streams_open");
     open.increment(1.0);
     let close = OnDrop(move || open.decrement(1.0));
@@ -258,11 +256,7 @@ pub(super) fn stream(
         let (_place, _close, mut unflushed) = (place, close, 0);
         yield Ok::<Bytes, std::convert::Infallible>(encoder.opening());
         loop {
-            let left = expires_at.map(|expires_at| (expires_at - clock.now()).to_std().unwrap_or_default());
-            if left == Some(Duration::ZERO) {
-                return;
-            }
-            if watched.as_ref().is_some_and(auth::Watched::is_revoked) {
+            if lasting.is_over() {
                 return;
             }
             if let Some(chunk) = encoder.chunk() {
@@ -278,14 +272,6 @@ pub(super) fn stream(
             if encoder.is_over() {
                 return;
             }
-            let ping = Duration::from_millis(PING_MS);
-            let patience = left.map_or(ping, |left| left.min(ping));
-            let revoked = async {
-                match &watched {
-                    Some(watched) => watched.revoked().await,
-                    None => std::future::pending().await,
-                }
-            };
             // While the peer does not read, nothing more is taken for it.
             let next = async {
                 outflow.clear().await;
@@ -296,8 +282,11 @@ pub(super) fn stream(
                     Some(signals) => encoder.take(signals),
                     None => return,
                 },
-                () = revoked => return,
-                () = tokio::time::sleep(patience) => yield Ok(encoder.ping()),
+                () = lasting.pause() => {
+                    if !lasting.is_over() {
+                        yield Ok(encoder.ping());
+                    }
+                }
             }
         }
     };

@@ -1,5 +1,9 @@
 //! `OpenAI` Responses over raw HTTP: numbers, errors, owners. The official client is in `tests/sdk/test_responses.py`.
 
+use std::time::Duration;
+
+use chrono::{DateTime, TimeDelta};
+use runreel::{clock::Clock, domain::principal::Scope};
 use serde_json::{Value, json};
 
 use crate::{
@@ -8,6 +12,7 @@ use crate::{
     support::{
         api::{Api, Reply},
         server::{Server, setup},
+        until,
     },
 };
 
@@ -250,4 +255,36 @@ async fn the_tools_of_a_large_input_are_those_of_the_response() {
     assert!(run["input"]["$artifact"].is_object());
     let response = server.get(&format!("/v1/responses/resp_{}", run["run_id"].as_str().unwrap())).await.expect(200);
     assert_eq!((&response["tools"][0]["name"], &response["tools"][0]["type"]), (&json!("paint"), &json!("function")));
+}
+
+#[tokio::test]
+async fn one_that_waits_for_a_response_is_sent_away_when_its_credential_expires_or_is_revoked() {
+    let now = DateTime::from_timestamp(Clock::System.now().timestamp(), 0).unwrap();
+    let clock = Clock::manual(now);
+    let server = setup().jwt().clock(&clock).start().await;
+    let alice = server.as_subject("alice");
+    let scopes = [Scope::Read, Scope::Emit];
+    let (short, _) = server.api_token("alice", &scopes, None, Some(now + TimeDelta::seconds(1))).await;
+    let (revoked, id) = server.api_token("alice", &scopes, None, None).await;
+    let wait = |api: Api, input: &'static str| {
+        tokio::spawn(async move { api.post("/v1/responses", json!({"model": "helper", "input": input})).await })
+    };
+    let waiting = [wait(short, "short"), wait(revoked, "revoked"), wait(alice.clone(), "lasting")];
+    until("three runs", || async { alice.get("/api/runs").await.json()["runs"].as_array().unwrap().len() == 3 }).await;
+    server.pass(Duration::from_secs(1));
+    let (store, authenticator) = (server.inner.timeline.store(), &server.inner.authenticator);
+    let owner = authenticator.owner("", "alice");
+    assert!(store.tokens().revoke(&owner, id, true, server.clock.now()).await.unwrap());
+    let [short, revoked, lasting] = waiting;
+    for ended in [short, revoked] {
+        let reply = crate::support::patiently("a reply", ended).await.unwrap();
+        refused(&reply, 401, "unauthorized");
+    }
+    // The runs go on.
+    let runs = alice.get("/api/runs").await.json()["runs"].clone();
+    for run in runs.as_array().unwrap() {
+        assert_eq!(run["status"], "queued");
+        alice.emit(run["run_id"].as_str().unwrap(), json!([{"type": "run.started"}, {"type": "run.completed"}])).await;
+    }
+    assert_eq!(lasting.await.unwrap().expect(200)["status"], "completed");
 }

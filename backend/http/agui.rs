@@ -278,7 +278,7 @@ async fn follow(
         Reading::Resuming(at) => (AgUi::resuming(names, earlier), at),
     };
     let is_joining = dialect.is_joining();
-    let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true };
+    let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: true };
     let conversation = Conversation::new(dialect, at, shown, jitter(server, DRAINED_RETRY_MS));
     let conversation = if is_joining { conversation.joining() } else { conversation };
     Ok(stream(server, caller, connection, follower, conversation))

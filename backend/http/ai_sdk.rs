@@ -53,7 +53,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 }
 
 /// Texts that are shown while they are written: all that the client may see, since it keeps no position.
-const SHOWN: Shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true };
+const SHOWN: Shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: false };
 
 /// Whose chat it is, and with whom.
 struct Chat<'a> {

@@ -57,7 +57,7 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 }
 
 /// Positions are numbers, so one text at a time is shown while it is written.
-const SHOWN: Shown = Shown { texts_max: 1, reasoning: false };
+const SHOWN: Shown = Shown { texts_max: 1, reasoning: false, announcements: false };
 
 /// Create a response: a run of the agent that `model` names.
 ///

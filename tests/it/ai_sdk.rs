@@ -40,6 +40,20 @@ pub fn spoken(span: &str, kind: &str, pieces: &[&str]) -> Value {
     pieces.iter().map(delta).chain([end]).collect()
 }
 
+/// A message without a text that announces a call, the call, and an answer.
+pub fn calls_only() -> Value {
+    json!([
+        {"type": "run.started"},
+        {"type": "message.completed", "span_id": "m1", "payload": {"role": "assistant", "content": [],
+         "tool_calls": [{"id": "c", "name": "weather", "args": {}}]}},
+        {"type": "tool.started", "span_id": "c", "parent_span_id": "m1",
+         "payload": {"tool_call_id": "c", "name": "weather", "args": {}}},
+        {"type": "tool.completed", "span_id": "c",
+         "payload": {"tool_call_id": "c", "name": "weather", "result": "sun"}},
+        {"type": "message.completed", "span_id": "m2", "payload": {"role": "assistant", "content": "Sunny."}},
+    ])
+}
+
 /// The parts of the last message, without what is undefined.
 pub fn parts(state: &Value) -> Vec<Value> {
     state["messages"].as_array().unwrap().last().unwrap()["parts"].as_array().unwrap().clone()
@@ -112,6 +126,20 @@ async fn what_a_run_does_is_read_as_one_message() {
     let replay = server.get(&format!("{}/c1/stream?ended=true", route("helper"))).await;
     assert_eq!(replay.status, 200);
     assert!(replay.text.ends_with("data: [DONE]\n\n"), "{}", replay.text);
+}
+
+#[tokio::test]
+async fn a_message_that_only_announces_calls_is_no_empty_text() {
+    let server = Server::start().await;
+    let mut peer = Peer::start();
+    peer.open(&server, "helper", json!({"id": "c1"})).await;
+    peer.order(json!({"do": "send", "text": "What is the weather?"})).await;
+    let run = run_of(&server, "c1").await;
+    server.emit(&run, calls_only()).await;
+    server.emit(&run, json!([{"type": "run.completed", "payload": {"output": "Sunny."}}])).await;
+    let state = peer.order(json!({"do": "rest"})).await;
+    let kinds: Vec<_> = parts(&state).iter().map(|part| part["type"].as_str().unwrap().to_owned()).collect();
+    assert_eq!(kinds, ["dynamic-tool", "text"], "{state}");
 }
 
 #[tokio::test]

@@ -8,7 +8,7 @@ use serde_json::{Value, json};
 
 use crate::{
     agents::{log, said, with},
-    ai_sdk::spoken,
+    ai_sdk::{calls_only, spoken},
     support::{
         api::{Api, Reply},
         server::{Server, setup},
@@ -102,6 +102,23 @@ async fn a_stream_that_begins_after_a_number_has_exactly_what_follows_it() {
         let done =
             all.iter().find(|event| event["type"] == "response.output_item.done" && event["output_index"] == index);
         assert_eq!(done.unwrap()["item"], *item);
+    }
+}
+
+#[tokio::test]
+async fn a_message_that_only_announces_calls_is_no_item_without_text() {
+    let server = Server::start().await;
+    let (id, run) = background(&server, json!({})).await;
+    server.emit(&run, calls_only()).await;
+    server.emit(&run, json!([{"type": "run.completed", "payload": {"output": "Sunny."}}])).await;
+    let whole = server.get(&format!("/v1/responses/{id}")).await.expect(200);
+    let items: Vec<_> = whole["output"].as_array().unwrap().iter().map(|item| item["type"].as_str().unwrap()).collect();
+    assert_eq!(items, ["mcp_call", "message"], "{whole}");
+    let all = events(&server.get(&format!("/v1/responses/{id}?stream=true")).await);
+    assert_eq!(all.last().unwrap()["response"], whole);
+    for (n, event) in all.iter().enumerate() {
+        let path = format!("/v1/responses/{id}?stream=true&starting_after={}", number(event));
+        assert_eq!(events(&server.get(&path).await), all[n + 1..], "after event {n}: {event}");
     }
 }
 

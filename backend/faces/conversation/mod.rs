@@ -285,7 +285,8 @@ impl<D: Dialect> Conversation<D> {
                 (live.progress, rest)
             }
         };
-        if live.is_none_or(|(_, state)| !state.has_begun()) {
+        let is_shown = live.is_some() || self.shown.announcements || !announces(event);
+        if is_shown && live.is_none_or(|(_, state)| !state.has_begun()) {
             self.number(&Part::Opened(text), 1, numbered);
             numbered.retain(|(number, _)| u32::from(*number) > opened.min(OPENED));
         }
@@ -319,6 +320,12 @@ impl<D: Dialect> Conversation<D> {
             self.forget_cut(event);
         }
     }
+}
+
+/// Whether a message only announces calls.
+fn announces(event: &Event<'_>) -> bool {
+    let What::Text { content, tool_call_ids, .. } = event.what else { return false };
+    !tool_call_ids.is_empty() && content.as_ref().is_none_or(String::is_empty)
 }
 
 /// A text so far, of which the first bytes were delivered before.

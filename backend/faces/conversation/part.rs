@@ -59,7 +59,7 @@ pub trait Dialect: Send {
     }
 }
 
-/// Which texts are shown while they are written.
+/// Which texts are shown, and while they are written.
 #[derive(Clone, Copy, Debug)]
 pub struct Shown {
     /// How many at a time; at most [`LIVE_TEXTS_MAX`](crate::domain::limits::LIVE_TEXTS_MAX), and 1 for positions that
@@ -67,3 +67,5 @@ pub struct Shown {
     pub texts_max: usize,
     pub reasoning: bool,
 }
+    /// Whether messages without a text that announce calls are shown as texts.
+    pub announcements: bool,

@@ -148,7 +148,7 @@ fn world(acts: &[Act]) -> World {
 fn read(world: &World, at: Position, now: usize, numbers: bool) -> Vec<(String, String)> {
     let texts_max = if numbers { 1 } else { LIVE_TEXTS_MAX };
     let after = at.cursor().seq;
-    let shown = Shown { texts_max, reasoning: !numbers };
+    let shown = Shown { texts_max, reasoning: !numbers, announcements: true };
     let mut conversation = Conversation::new(Lines { numbers }, at, shown, 1);
     let mut out = String::new();
     let mut drain = |conversation: &mut Conversation<Lines>| {
@@ -278,7 +278,7 @@ proptest! {
         let cut = cut.min(lines.len() - 1);
         let at: Position = lines[cut].0.parse().unwrap();
         let mut conversation =
-            Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true }, 1);
+            Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true, announcements: true }, 1);
         conversation.take(world.moments.iter().filter(|(frame, _)| frame.place.is_some())
             .map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
         let said = std::iter::from_fn(|| conversation.chunk()).map(|chunk| String::from_utf8(chunk.to_vec()).unwrap());
@@ -302,8 +302,13 @@ fn a_text_that_was_replaced_is_said_whole() {
 fn one_that_joins_is_told_nothing_before_the_end_of_what_is_stored() {
     let world = world(&[Act::Tool, Act::Complete(0, Some("a".into()))]);
     let at = Position { sub: WHOLE, ..Position::default() };
-    let mut conversation =
-        Conversation::new(Lines { numbers: false }, at, Shown { texts_max: 1, reasoning: true }, 1).joining();
+    let mut conversation = Conversation::new(
+        Lines { numbers: false },
+        at,
+        Shown { texts_max: 1, reasoning: true, announcements: true },
+        1,
+    )
+    .joining();
     conversation.take(world.moments[..3].iter().map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
     assert_eq!(conversation.chunk(), None);
     conversation.take(vec![StreamItem::CaughtUp { last_seq: None, cursor: None }]);

@@ -11,7 +11,8 @@ use crate::domain::{
     event::{EventType, Recorded},
     history::Tag,
     id::{EventId, SpanId},
-    meaning::Meaning,
+    json::JsonSlice,
+    meaning::What,
     run::Status,
     splice::LogPosition,
 };
@@ -39,7 +40,7 @@ pub struct Frame {
     json_at: usize,
     /// Where the payload begins, the last member of the JSON.
     payload_at: usize,
-    meaning: OnceLock<Meaning>,
+    meaning: OnceLock<What>,
 }
 
 impl Frame {
@@ -88,24 +89,28 @@ impl Frame {
         self.block.slice(self.event_at..)
     }
 
-    /// Its size in memory: its bytes and its ids.
+    /// Its size in memory: its bytes and its ids, and what its readers have read of its payload, which is at most about
+    /// the payload again.
     pub(super) fn bytes(&self) -> usize {
         let span = |id: &Option<SpanId>| id.as_ref().map_or(0, |id| id.as_str().len());
         let key = self.event_id.as_ref().map_or(0, |id| id.as_str().len());
-        self.block.len() + span(&self.span_id) + span(&self.parent_span_id) + key
+        let payload = self.block.len() - self.payload_at;
+        self.block.len() + payload + span(&self.span_id) + span(&self.parent_span_id) + key
     }
 
     /// What the event means in a conversation, read by the first reader that asks and shared by all.
-    pub fn meaning(&self) -> &Meaning {
+    pub fn meaning(&self) -> &What {
         self.meaning.get_or_init(|| {
             let spans = (self.span_id.as_ref(), self.parent_span_id.as_ref());
-            Meaning::of(&self.event_type, spans, self.place.map(|place| place.seq), &self.payload())
+            What::of(&self.event_type, spans, self.place.map(|place| place.seq), self.payload())
         })
     }
 
     /// The payload alone, as it was sent.
-    pub fn payload(&self) -> Bytes {
-        self.block.slice(self.payload_at..self.block.len() - "}\n\n".len())
+    pub fn payload(&self) -> JsonSlice<'_> {
+        let text = std::str::from_utf8(&self.block[self.payload_at..self.block.len() - "}\n\n".len()]);
+        debug_assert!(text.is_ok(), "it was text when it was encoded");
+        JsonSlice::trusted(text.unwrap_or("{}"))
     }
 
     /// The envelope alone.

@@ -7,6 +7,7 @@ use crate::domain::{
     history::Tag,
     id::Seq,
     json::Json,
+    meaning::What,
     splice::LogPosition,
 };
 
@@ -15,6 +16,10 @@ fn frame(owner: &str, seq: i64) -> Frame {
 }
 
 fn frame_of(owner: &str, seq: i64, payload: Json) -> Frame {
+    typed(owner, seq, NewEvent::new("log.info", payload))
+}
+
+fn typed(owner: &str, seq: i64, event: NewEvent) -> Frame {
     let run_id = "0198c0de-0000-7000-8000-000000000001".parse().unwrap();
     let context = Arc::new(RunContext {
         run_id,
@@ -29,7 +34,7 @@ fn frame_of(owner: &str, seq: i64, payload: Json) -> Frame {
         trace_id: None,
     });
     let seq = Seq::new(seq).unwrap();
-    let event = Recorded::stamp(&context, NewEvent::new("log.info", payload), Some(seq), DateTime::UNIX_EPOCH);
+    let event = Recorded::stamp(&context, event, Some(seq), DateTime::UNIX_EPOCH);
     Frame::new(context, &event, Some(LogPosition { seq, lane: 0, position: 1 }), Tag::FIRST)
 }
 
@@ -73,7 +78,7 @@ fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_fir
     let bus = Bus { bytes_max: 4_000, ..Bus::new(256).0 };
     let publisher = Publisher(bus.clone());
     let text = || Json::of(&"x".repeat(700));
-    let bytes = frame_of("o", 1, text()).block().len();
+    let bytes = frame_of("o", 1, text()).bytes();
     let run = frame("o", 1).context.run_id;
     let [mut stuck, mut quick] =
         [Topic::Run(run), Topic::Everything].map(|topic| bus.subscribe(OwnerId::trusted("o"), topic));
@@ -93,6 +98,16 @@ fn what_waits_is_bounded_in_bytes_for_each_owner_and_the_furthest_behind_lag_fir
 }
 
 #[test]
+fn a_frame_counts_what_is_read_of_it() {
+    let (content, calls) = ("x".repeat(10_000), (0..2_000).map(|n| serde_json::json!({"id": n.to_string()})));
+    let payload = serde_json::json!({"content": content, "tool_calls": calls.collect::<Vec<_>>()});
+    let event = typed("o", 1, NewEvent::new("message.completed", Json::of(&payload)));
+    let What::Text { content: Some(content), tool_call_ids, .. } = event.meaning() else { panic!("it is a text") };
+    let read = content.len() + tool_call_ids.iter().map(|id| size_of::<String>() + id.len()).sum::<usize>();
+    assert!(event.bytes() >= event.block().len() + read, "{} {read}", event.bytes());
+}
+
+#[test]
 fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
     let frame = frame("o", 7);
     let block = String::from_utf8(frame.block().to_vec()).unwrap();
@@ -100,8 +115,8 @@ fn the_block_is_one_event_stream_frame_with_line_feeds_only() {
     assert!(block.ends_with("\"payload\":{}}\n\n"));
     assert!(frame.block_without_id().starts_with(b"event: log.info\n"));
     assert_eq!(serde_json::from_slice::<serde_json::Value>(&frame.json()).unwrap()["seq"], 7);
-    assert_eq!(frame.payload(), "{}");
-    assert_eq!(frame_of("o", 8, Json::of(&"x")).payload(), "\"x\"");
+    assert_eq!(frame.payload().as_str(), "{}");
+    assert_eq!(frame_of("o", 8, Json::of(&"x")).payload().as_str(), "\"x\"");
 }
 
 #[test]

@@ -57,9 +57,14 @@ impl Json {
         &self.0
     }
 
+    /// Itself, as a part of what holds it.
+    pub fn slice(&self) -> JsonSlice<'_> {
+        JsonSlice(&self.0)
+    }
+
     /// One member of an object, read into a type; absent, null and other shapes are `None`.
     pub fn member<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
-        self.members().read(name)
+        self.slice().member(name)
     }
 
     /// One member of an object as the text it was sent as; absent and null are `None`.
@@ -69,7 +74,32 @@ impl Json {
 
     /// The members of an object, for who wants several; of what is not an object there are none.
     pub fn members(&self) -> Members<'_> {
-        Members(serde_json::from_str(&self.0).unwrap_or_default())
+        self.slice().members()
+    }
+}
+
+/// Such text inside a larger one.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct JsonSlice<'a>(&'a str);
+
+impl<'a> JsonSlice<'a> {
+    /// A part of text that was checked when it was written.
+    pub fn trusted(text: &'a str) -> Self {
+        Self(text)
+    }
+
+    pub fn as_str(self) -> &'a str {
+        self.0
+    }
+
+    /// As [`Json::member`].
+    pub fn member<T: for<'de> Deserialize<'de>>(self, name: &str) -> Option<T> {
+        self.members().read(name)
+    }
+
+    /// As [`Json::members`].
+    pub fn members(self) -> Members<'a> {
+        Members(serde_json::from_str(self.0).unwrap_or_default())
     }
 }
 
@@ -77,7 +107,7 @@ impl Json {
 #[derive(Debug)]
 pub struct Members<'a>(HashMap<Cow<'a, str>, &'a RawValue>);
 
-impl Members<'_> {
+impl<'a> Members<'a> {
     /// As [`Json::member`].
     pub fn read<T: for<'de> Deserialize<'de>>(&self, name: &str) -> Option<T> {
         serde_json::from_str(self.0.get(name)?.get()).ok()
@@ -85,7 +115,12 @@ impl Members<'_> {
 
     /// As [`Json::raw_member`].
     pub fn raw(&self, name: &str) -> Option<Json> {
-        self.0.get(name).map(|raw| raw.get()).filter(|raw| *raw != "null").map(|raw| Json(Box::from(raw)))
+        self.slice(name).map(|slice| Json(Box::from(slice.0)))
+    }
+
+    /// As [`Json::raw_member`], inside the object.
+    pub fn slice(&self, name: &str) -> Option<JsonSlice<'a>> {
+        self.0.get(name).map(|raw| raw.get()).filter(|raw| *raw != "null").map(JsonSlice)
     }
 }
 
@@ -97,7 +132,19 @@ impl fmt::Display for Json {
 
 impl Serialize for Json {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let raw: &RawValue = serde_json::from_str(&self.0).map_err(serde::ser::Error::custom)?;
+        self.slice().serialize(serializer)
+    }
+}
+
+impl fmt::Display for JsonSlice<'_> {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.0)
+    }
+}
+
+impl Serialize for JsonSlice<'_> {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        let raw: &RawValue = serde_json::from_str(self.0).map_err(serde::ser::Error::custom)?;
         raw.serialize(serializer)
     }
 }

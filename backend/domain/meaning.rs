@@ -6,11 +6,13 @@
 use std::borrow::Cow;
 
 use serde::Deserialize;
+use serde_json::Value;
 
 use super::{
     event::EventType,
     id::{Seq, SpanId},
-    json::{Json, Members},
+    json::{Json, JsonSlice, Members},
+    limits::CHAT_RECENT_MAX,
     run::Status,
 };
 
@@ -48,14 +50,8 @@ impl Text {
     }
 }
 
-/// An event's meaning, with its payload. That of a token is not kept.
-#[derive(Clone, Debug)]
-pub struct Meaning {
-    pub payload: Json,
-    pub what: What,
-}
-
-/// What an event means. JSON is as its producer wrote it, and empty where it was left out.
+/// What an event means: the parts of its payload that have a meaning. JSON is as its producer wrote it, and empty where it
+/// was left out.
 #[derive(Clone, Debug, PartialEq)]
 pub enum What {
     RunCreated,
@@ -113,7 +109,7 @@ pub enum What {
     Text {
         text: Text,
         content: Option<String>,
-        /// The calls that the message announces, by their ids.
+        /// The calls that the message announces, by their ids; the first ones.
         tool_call_ids: Vec<String>,
         usage: Option<Usage>,
     },
@@ -137,7 +133,7 @@ pub struct Usage {
 }
 
 impl Usage {
-    fn of(usage: &Json) -> Self {
+    fn of(usage: JsonSlice<'_>) -> Self {
         let members = usage.members();
         let number = |names: [&str; 2]| names.iter().find_map(|name| members.read(name)).unwrap_or(0);
         Self {
@@ -148,40 +144,47 @@ impl Usage {
     }
 }
 
-impl Meaning {
+impl What {
     /// Reads an event; one without a seq is ephemeral.
     pub fn of(
         event_type: &EventType,
         (span, parent): (Option<&SpanId>, Option<&SpanId>),
         seq: Option<Seq>,
-        payload: &[u8],
+        payload: JsonSlice<'_>,
     ) -> Self {
-        let Some(seq) = seq else {
-            let what = token(event_type, (span, parent), payload).unwrap_or(What::Other);
-            return Self { payload: Json::empty(), what };
-        };
-        let payload = Json::trusted(String::from_utf8_lossy(payload).into_owned());
+        let Some(seq) = seq else { return token(event_type, (span, parent), payload).unwrap_or(Self::Other) };
         let members = payload.members();
-        let what = match Kind::of(event_type) {
+        match Kind::of(event_type) {
             Some(kind) => {
                 let span = span.cloned().unwrap_or_else(|| SpanId::trusted(&format!("event-{seq}")));
                 let role = members.read("role").map_or(Cow::Borrowed("assistant"), Cow::Owned);
-                let calls: Vec<Json> = members.read("tool_calls").unwrap_or_default();
-                What::Text {
+                Self::Text {
                     text: Text { span, parent: parent.cloned(), kind, role },
                     content: content(&members),
-                    tool_call_ids: calls.iter().filter_map(|call| call.member("id")).collect(),
-                    usage: members.raw("usage").as_ref().map(Usage::of),
+                    tool_call_ids: call_ids(&members),
+                    usage: members.slice("usage").map(Usage::of),
                 }
             }
-            None => what(event_type, span, &payload, &members),
-        };
-        Self { payload, what }
+            None => what(event_type, span, payload, &members),
+        }
     }
 }
 
+fn call_ids(members: &Members<'_>) -> Vec<String> {
+    #[derive(Deserialize)]
+    struct Call {
+        id: Option<Value>,
+    }
+    let calls: Vec<Call> = members.read("tool_calls").unwrap_or_default();
+    let ids = calls.into_iter().filter_map(|call| match call.id {
+        Some(Value::String(id)) => Some(id),
+        _ => None,
+    });
+    ids.take(CHAT_RECENT_MAX).collect()
+}
+
 /// The text of a durable payload: of `content`, a text or a list of parts, else `text`.
-pub fn content_of(payload: &Json) -> Option<String> {
+pub fn content_of(payload: JsonSlice<'_>) -> Option<String> {
     content(&payload.members())
 }
 
@@ -208,18 +211,22 @@ fn content(members: &Members<'_>) -> Option<String> {
     }
 }
 
-fn token(event_type: &EventType, (span, parent): (Option<&SpanId>, Option<&SpanId>), payload: &[u8]) -> Option<What> {
+fn token(
+    event_type: &EventType,
+    (span, parent): (Option<&SpanId>, Option<&SpanId>),
+    payload: JsonSlice<'_>,
+) -> Option<What> {
     #[derive(Deserialize)]
     struct Token {
         text: String,
         offset: usize,
     }
     let text = Text { parent: parent.cloned(), ..Text::new(span?.clone(), Kind::of(event_type)?) };
-    let token: Token = serde_json::from_slice(payload).ok()?;
+    let token: Token = serde_json::from_str(payload.as_str()).ok()?;
     Some(What::Token { text, offset: token.offset, piece: token.text })
 }
 
-fn what(event_type: &EventType, span: Option<&SpanId>, payload: &Json, members: &Members<'_>) -> What {
+fn what(event_type: &EventType, span: Option<&SpanId>, payload: JsonSlice<'_>, members: &Members<'_>) -> What {
     let text = |name: &str| members.read::<String>(name);
     let span = || span.map_or_else(String::new, |span| span.as_str().to_owned());
     let name = || text("name").unwrap_or_else(span);
@@ -233,7 +240,7 @@ fn what(event_type: &EventType, span: Option<&SpanId>, payload: &Json, members: 
         "run.waiting" => What::RunPaused(Status::Waiting),
         "run.interrupted" => What::RunPaused(Status::Interrupted),
         "run.completed" => What::RunCompleted { output: members.raw("output") },
-        "run.failed" => What::RunFailed { error: error().or_else(|| Some(payload.clone())) },
+        "run.failed" => What::RunFailed { error: error().or_else(|| Some(Json::trusted(payload.as_str().to_owned()))) },
         "run.cancelled" => What::RunCancelled { reason: text("reason") },
         "tool.started" => What::ToolStarted {
             tool_call_id: tool_call_id(),
@@ -266,7 +273,7 @@ mod tests {
 
     fn meaning(event_type: &str, seq: Option<i64>, payload: &str) -> What {
         let (span, seq) = (SpanId::trusted("s"), seq.and_then(Seq::new));
-        Meaning::of(&event_type.parse().unwrap(), (Some(&span), None), seq, payload.as_bytes()).what
+        What::of(&event_type.parse().unwrap(), (Some(&span), None), seq, JsonSlice::trusted(payload))
     }
 
     #[test]

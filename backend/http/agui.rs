@@ -13,7 +13,7 @@ use super::{
     interrupts::answerable,
     model::CreateRun,
     problem::{Code, Problem},
-    runs,
+    replies, runs,
     stream::{Refused, event_stream, jitter, place, stream},
 };
 use crate::{
@@ -21,7 +21,10 @@ use crate::{
         id::{ExternalId, Name, RunId, Seq, ThreadId},
         interrupt::Answer,
         json::Json,
-        limits::{AGUI_INPUT_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX, PAGE_ROWS_MAX},
+        limits::{
+            AGUI_HISTORY_BYTES_MAX, AGUI_HISTORY_MESSAGES_MAX, AGUI_INPUT_BYTES_MAX, DRAINED_RETRY_MS, LIVE_TEXTS_MAX,
+            PAGE_ROWS_MAX,
+        },
         principal::{OwnerId, Scope},
         run::Status,
     },
@@ -257,10 +260,6 @@ async fn follow(
     let record = server.timeline.run(owner, run).await?.ok_or_else(Problem::not_found)?;
     let thread_id = record.context.thread_id.as_ref().map_or_else(|| run.to_string(), ToString::to_string);
     let names = Names { thread_id, run_id: name.to_owned(), run };
-    let earlier = match &reading {
-        Reading::Joining => earlier(server, caller, &record).await?,
-        _ => Earlier::default(),
-    };
     let options = StreamOptions { tokens: true, ..StreamOptions::default() };
     let begin = match &reading {
         Reading::Resuming(at) => Begin::Again(at.cursor().to_string()),
@@ -270,12 +269,11 @@ async fn follow(
         Resumed::Stream(follower) => *follower,
         Resumed::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
     };
+    let start = Position { sub: WHOLE, ..Position::default() };
     let (dialect, at) = match reading {
-        Reading::Beginning(seq) => {
-            (AgUi::beginning(names, earlier), Position { seq, sub: WHOLE, ..Position::default() })
-        }
-        Reading::Joining => (AgUi::joining(names, earlier), Position { sub: WHOLE, ..Position::default() }),
-        Reading::Resuming(at) => (AgUi::resuming(names, earlier), at),
+        Reading::Beginning(seq) => (AgUi::beginning(names), Position { seq, ..start }),
+        Reading::Joining => (AgUi::joining(names, earlier(server, caller, &record).await?), start),
+        Reading::Resuming(at) => (AgUi::resuming(names), at),
     };
     let is_joining = dialect.is_joining();
     let shown = Shown { texts_max: LIVE_TEXTS_MAX, reasoning: true, announcements: true };
@@ -284,27 +282,37 @@ async fn follow(
     Ok(stream(server, caller, connection, follower, conversation))
 }
 
-/// What one that joins is told and the run's log does not have: a large input, and, if it may read the thread, the messages
-/// of it before a run whose input does not bring them.
+/// What one that joins is told and the run's log does not have: the messages of its input, and, if it may read the thread,
+/// the newest ones of it before a run whose input does not bring them.
 async fn earlier(server: &Server, caller: &Caller, record: &RunRecord) -> Result<Earlier, Problem> {
-    let (mut earlier, mut after, owner) = (Earlier::default(), None, caller.owner());
-    if let Some(input) = record.input.clone() {
-        earlier.input = Some(server.timeline.whole_input(&record.context, input).await?);
-    }
+    let (run, owner) = (record.context.run_id, caller.owner());
+    let mut earlier = Earlier::new(run, replies::joining(server, owner).await?);
+    let input = match record.input.clone() {
+        Some(input) => Some(server.timeline.whole_input(&record.context, input).await?),
+        None => None,
+    };
     let is_whole = record.input.as_ref().is_some_and(|input| input.raw_member("runId").is_some());
     let may_read = |thread: &&ThreadId| caller.needs_thread(Scope::Read, thread).is_ok();
     let thread = record.context.thread_id.as_ref().filter(|_| !is_whole).filter(may_read);
-    let Some(thread) = thread else { return Ok(earlier) };
-    loop {
-        let wanted = Page { after, limit: PAGE_ROWS_MAX };
-        let (messages, more) = server.timeline.store().threads().messages(owner, thread, &wanted).await?;
-        after = messages.last().map(|message| (message.run_id, message.seq));
-        let before = messages.iter().take_while(|message| message.run_id < record.context.run_id);
-        before.for_each(|message| earlier.push(message));
-        if !more || after.is_none_or(|(run, _)| run >= record.context.run_id) {
-            return Ok(earlier);
-        }
+    let (mut newest, mut bytes, mut before) = (Vec::new(), 0, thread.map(|thread| (thread, (run, Seq::ZERO))));
+    while let Some((thread, first)) = before {
+        let page = server.timeline.store().threads().messages_before(owner, thread, first, PAGE_ROWS_MAX).await?;
+        let (messages, more) = page;
+        bytes += messages.iter().map(|message| message.payload.as_str().len()).sum::<usize>();
+        newest.extend(messages);
+        let has_room = bytes < AGUI_HISTORY_BYTES_MAX && newest.len() < AGUI_HISTORY_MESSAGES_MAX;
+        let last = newest.last().filter(|_| more && has_room);
+        before = last.map(|message| (thread, (message.run_id, message.seq)));
     }
+    // Not on the event loop, where others would wait until megabytes are read.
+    let read = tokio::task::spawn_blocking(move || {
+        earlier.said(&newest);
+        if let Some(input) = &input {
+            earlier.asked(input.slice());
+        }
+        earlier
+    });
+    read.await.map_err(|_| Problem::new(Code::Internal, "the messages could not be read"))
 }
 
 impl From<InvalidInput> for Problem {

@@ -24,7 +24,8 @@ use super::{
 use crate::{
     domain::{
         limits::{
-            READ_SHARE_WAIT_MS_MAX, REPLIES_OWN_STEPS_MAX, REPLY_FREE_BYTES, REPLY_PAGE_STEPS, STREAM_CHUNK_BYTES,
+            AGUI_JOIN_STEPS, AGUI_JOIN_WAIT_MS_MAX, READ_SHARE_WAIT_MS_MAX, REPLIES_OWN_STEPS_MAX, REPLY_FREE_BYTES,
+            REPLY_PAGE_STEPS, STREAM_CHUNK_BYTES,
         },
         principal::OwnerId,
     },
@@ -114,6 +115,13 @@ fn as_base64(bytes: u64) -> u64 {
 /// Room for a reply that is made page by page while it is sent.
 pub(super) fn paged(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
     server.replies.try_take(owner, REPLY_PAGE_STEPS).map_err(|full| Problem::busy(full, "long replies"))
+}
+
+/// Room for what one that joins a conversation is told, before it is read; waits for it.
+pub(super) async fn joining(server: &Server, owner: &OwnerId) -> Result<Share, Problem> {
+    let wait = Duration::from_millis(AGUI_JOIN_WAIT_MS_MAX);
+    let room = tokio::time::timeout(wait, server.replies.take(owner, AGUI_JOIN_STEPS)).await.ok().and_then(Result::ok);
+    room.ok_or_else(|| Problem::busy(Full::Own, "large replies"))
 }
 
 /// Bytes in pieces. Their share is released with the last of them.

@@ -267,7 +267,7 @@ async fn events(
     Ok(stream(server, caller, connection, follower, encoder))
 }
 
-/// A response as one JSON object.
+/// A response as one JSON object. It is waited for as long as the credential is good.
 async fn whole(server: &Server, caller: &Caller, record: &RunRecord, when: When) -> Result<Response, Problem> {
     let lasting = Lasting::of(server, caller);
     let mut follower = follow(server, caller.owner(), record.context.run_id).await?;

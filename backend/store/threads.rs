@@ -224,4 +224,40 @@ impl Threads<'_> {
         })
         .await
     }
+    /// The durable messages of a thread's runs before the given one, newest first.
+    pub async fn messages_before(
+        self,
+        owner: &OwnerId,
+        thread: &ThreadId,
+        (run, seq): (RunId, Seq),
+        limit: i64,
+    ) -> Result<(Vec<Message>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
+            let rows = sqlx::query!(
+                r#"select e.run_id, e.seq, e.span_id, e.agent, e.payload::text as "payload!", e.at
+                   from store.run r
+                   join store.run_event e on e.run_id = r.run_id and e.owner_id = r.owner_id
+                   where r.owner_id = $1 and r.thread_id = $2 and r.run_id <= $3 and e.type = 'message.completed'
+                     and (e.run_id, e.seq) < ($3, $4)
+                   order by e.run_id desc, e.seq desc
+                   limit $5"#,
+                owner.as_str(),
+                thread.as_str(),
+                run.uuid(),
+                seq.get(),
+                limit + 1
+            );
+            let (rows, more) = page(limit, rows.fetch(&mut *connection), |row| row.payload.len()).await?;
+            let messages = rows.into_iter().map(|row| Message {
+                run_id: RunId::trusted(row.run_id),
+                seq: Seq::new(row.seq).unwrap_or_default(),
+                message_id: row.span_id,
+                agent: row.agent,
+                payload: Json::trusted(row.payload),
+                at: row.at,
+            });
+            Ok((messages.collect(), more))
+        })
+        .await
+    }
 }

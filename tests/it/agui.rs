@@ -3,6 +3,7 @@
 mod answers;
 mod changed;
 mod joined;
+mod long;
 mod said;
 mod tools;
 

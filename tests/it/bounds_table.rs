@@ -215,6 +215,8 @@ fn reads() -> Rows {
                 bytes(u64::try_from(REPLIES_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
                 bytes(u64::try_from(REPLIES_OWN_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
                 bytes(u64::from(REPLY_PAGE_STEPS) * REPLY_FREE_BYTES),
+                bytes(u64::from(AGUI_JOIN_STEPS) * REPLY_FREE_BYTES),
+                s(AGUI_JOIN_WAIT_MS_MAX),
             ],
         ),
         (

@@ -2,9 +2,14 @@
 
 use serde_json::json;
 
-use super::{AgUi, Said, messages::result_id, words::Word};
+use super::{AgUi, Said, words::Word};
 use crate::{
-    domain::{id::SpanId, json::Json, meaning::What},
+    domain::{
+        id::SpanId,
+        json::Json,
+        limits::{AGUI_QUESTIONS_BYTES_MAX, AGUI_RESUME_MAX, CHAT_RECENT_MAX, PAYLOAD_BYTES_MAX},
+        meaning::What,
+    },
     faces::conversation::Event,
 };
 
@@ -14,7 +19,7 @@ impl AgUi {
             What::ToolStarted { tool_call_id, name, args, is_client } => {
                 self.call(tool_call_id, name, args.as_ref(), event.frame.parent_span_id.as_ref(), out);
                 if *is_client {
-                    self.pending.push(self.history.id(tool_call_id));
+                    self.expect(self.ids.of(tool_call_id));
                 }
             }
             What::ToolCompleted { tool_call_id, result, message_id, .. } => {
@@ -30,34 +35,49 @@ impl AgUi {
 
     /// A call with its arguments, unless it was said when a person was asked about it.
     fn call(&mut self, call: &str, name: &str, args: Option<&Json>, parent: Option<&SpanId>, out: &mut Vec<Said>) {
-        if !self.calls.insert(call.to_owned()) {
+        if !self.calls.insert(call, ()) {
             return;
         }
-        let (id, parent) = (self.history.id(call), self.history.parent_of(call, parent));
+        let (id, parent) = (self.ids.of(call), self.ids.parent_of(call, parent));
         let (tool_call_id, parent_message_id) = (id.as_str(), parent.as_deref());
-        out.push(Said::new(&Word::ToolCallStart { tool_call_id, tool_call_name: name, parent_message_id }));
         let args = args.map_or_else(|| "{}".to_owned(), plain);
+        if let Some(history) = &mut self.history {
+            return history.messages.call(tool_call_id, name, &args, parent_message_id);
+        }
+        out.push(Said::new(&Word::ToolCallStart { tool_call_id, tool_call_name: name, parent_message_id }));
         if !args.is_empty() {
             out.push(Said::new(&Word::ToolCallArgs { tool_call_id, delta: &args }));
         }
         out.push(Said::new(&Word::ToolCallEnd { tool_call_id }));
     }
 
+    /// Notes a call that the client is to make.
+    fn expect(&mut self, id: String) {
+        let bytes: usize = self.pending.iter().map(String::len).sum();
+        if self.pending.len() < CHAT_RECENT_MAX && bytes + id.len() <= PAYLOAD_BYTES_MAX {
+            self.pending.push(id);
+        }
+    }
+
     fn result(&mut self, call: &str, message: Option<&str>, content: &str, out: &mut Vec<Said>) {
-        let id = self.history.id(call);
+        let id = self.ids.of(call);
         self.pending.retain(|pending| *pending != id);
-        let message = message.map_or_else(|| result_id(&id), ToOwned::to_owned);
+        // The id of the message that the result is, where its producer gave it none.
+        let message = message.map_or_else(|| format!("{id}/result"), ToOwned::to_owned);
         let (message_id, tool_call_id) = (message.as_str(), id.as_str());
+        if let Some(history) = &mut self.history {
+            return history.messages.result(message_id, tool_call_id, content);
+        }
         out.push(Said::new(&Word::ToolCallResult { message_id, tool_call_id, content, role: "tool" }));
     }
 
     pub(super) fn ask(&mut self, interrupt_id: &str, event: &Event<'_>, out: &mut Vec<Said>) {
-        let payload = event.payload;
-        let text = |name: &str| payload.member::<String>(name);
+        let payload = event.payload().members();
+        let text = |name: &str| payload.read::<String>(name);
         let call = text("tool_call_id");
         if let (Some(call), Some(tool)) = (&call, text("tool")) {
             // The log has the call once it is made; its question comes before.
-            self.call(call, &tool, payload.raw_member("args").as_ref(), None, out);
+            self.call(call, &tool, payload.raw("args").as_ref(), None, out);
         }
         let kind = text("kind").unwrap_or_default();
         let reason = text("reason").unwrap_or_else(|| match (kind.as_str(), &call) {
@@ -69,17 +89,24 @@ impl AgUi {
         let mut interrupt = json!({"id": interrupt_id, "reason": reason});
         let parts = [
             ("message", text("prompt").map(|text| json!(text))),
-            ("toolCallId", call.map(|call| json!(self.history.id(&call)))),
-            ("responseSchema", payload.member("response_schema")),
+            ("toolCallId", call.map(|call| json!(self.ids.of(&call)))),
+            ("responseSchema", payload.read("response_schema")),
             ("expiresAt", text("expires_at").map(|text| json!(text))),
-            ("metadata", payload.member("metadata")),
+            ("metadata", payload.read("metadata")),
         ];
         for (name, value) in parts {
             if let Some(value) = value {
                 interrupt[name] = value;
             }
         }
-        self.asked.push((interrupt_id.to_owned(), interrupt));
+        let bytes: usize = self.asked.iter().map(|(_, asked)| asked.as_str().len()).sum();
+        let mut asked = Json::of(&interrupt);
+        if bytes + asked.as_str().len() > AGUI_QUESTIONS_BYTES_MAX {
+            asked = Json::of(&json!({"id": interrupt_id, "reason": "input_required"}));
+        }
+        if self.asked.len() < AGUI_RESUME_MAX {
+            self.asked.push((interrupt_id.to_owned(), asked));
+        }
     }
 }
 

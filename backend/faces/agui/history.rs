@@ -1,77 +1,174 @@
-//! What a run said, for readers that join. It is kept as the frames that all readers share, and put together when somebody
-//! is told of it.
+//! What a reader that joins is told: put together while the log is read, within bounds, and gone when it was told.
 
-use std::{
-    collections::{HashMap, HashSet, VecDeque},
-    sync::Arc,
-};
+use std::collections::{BTreeMap, HashMap};
 
 use serde_json::{Map, Value, json};
 
-use super::{
-    Names,
-    calls::{failure, plain},
-    messages::Messages,
-    texts::role,
-};
+use super::{Said, ids::Ids, messages::Messages, texts::role};
 use crate::{
-    bus::Frame,
     domain::{
-        id::SpanId,
-        json::Json,
-        limits::AGUI_HISTORY_BYTES_MAX,
+        id::RunId,
+        json::JsonSlice,
+        limits::{AGUI_KEPT_BYTES_MAX, REPLY_FREE_BYTES},
         meaning::{What, content_of},
     },
     faces::conversation::Event,
+    quota::Share,
     store::threads::Message,
 };
 
+/// What an event takes beside its text, bytes.
+const EVENT_BYTES: usize = 64;
+
 /// What is not in the run's log.
-#[derive(Debug, Default)]
+#[derive(Debug)]
 pub struct Earlier {
-    /// The messages of the thread before the run, oldest first; they count unless the run's input brings its own.
-    messages: Vec<Value>,
-    /// The run's input, if it was too large for the log.
-    pub input: Option<Json>,
+    run: RunId,
+    messages: Messages,
+    room: Share,
 }
 
 impl Earlier {
-    /// Adds a message of an earlier run.
-    pub fn push(&mut self, message: &Message) {
-        let span = message.message_id.clone().unwrap_or_else(|| format!("event-{}", message.seq));
-        let id = format!("{}/{span}", message.run_id);
-        let role: String = message.payload.member("role").unwrap_or_else(|| "assistant".to_owned());
-        let content = content_of(&message.payload).unwrap_or_default();
-        let mut said = super::messages::message(&id, &role, &content);
-        if let Some(call) = message.payload.member::<String>("tool_call_id") {
-            said["toolCallId"] = json!(call);
+    /// Nothing yet, in the room that all that is told may take.
+    pub fn new(run: RunId, room: Share) -> Self {
+        Self { run, messages: Messages::default(), room }
+    }
+
+    /// Adds messages of earlier runs of the thread, the newest first.
+    pub fn said(&mut self, newest_first: &[Message]) {
+        for message in newest_first.iter().rev() {
+            let span = message.message_id.clone().unwrap_or_else(|| format!("event-{}", message.seq));
+            let id = format!("{}/{span}", message.run_id);
+            let role: String = message.payload.member("role").unwrap_or_else(|| "assistant".to_owned());
+            let call: Option<String> = message.payload.member("tool_call_id");
+            if call.is_some() || ["user", "assistant", "system", "developer"].contains(&&*role) {
+                let content = content_of(message.payload.slice()).unwrap_or_default();
+                self.messages.text(&id, &role, &content, call.as_deref());
+            }
         }
-        if ["user", "assistant", "system", "developer"].contains(&role.as_str()) || !said["toolCallId"].is_null() {
-            self.messages.push(said);
-        }
+    }
+
+    /// Adds the messages of the run's input.
+    pub fn asked(&mut self, input: JsonSlice<'_>) {
+        self.messages.bring(self.run, input);
     }
 }
 
 #[derive(Debug)]
 pub(super) struct History {
-    names: Names,
-    earlier: Earlier,
-    created: Option<Arc<Frame>>,
-    /// What messages are made of, the newest.
-    said: VecDeque<Arc<Frame>>,
+    run: RunId,
+    pub(super) messages: Messages,
+    state: State,
+    activities: Activities,
+    room: Share,
+}
+
+impl History {
+    pub(super) fn after(earlier: Earlier) -> Self {
+        let Earlier { run, messages, room } = earlier;
+        Self { run, messages, state: State::default(), activities: Activities::default(), room }
+    }
+
+    /// Keeps a complete text.
+    pub(super) fn text(&mut self, ids: &Ids, event: &Event<'_>) {
+        let What::Text { text, content, .. } = event.what else { return };
+        let role = role(text);
+        let call = || event.payload().member::<String>("tool_call_id").unwrap_or_default();
+        let call = (role == "tool").then(call);
+        let content = content.as_deref().unwrap_or_default();
+        self.messages.text(&ids.of(text.span.as_str()), role, content, call.as_deref());
+    }
+
+    /// Keeps an event of the family `agui`.
+    pub(super) fn event(&mut self, word: &str, payload: JsonSlice<'_>) {
+        match word {
+            "messages_snapshot" => self.messages.replace(self.run, payload),
+            "state_snapshot" => self.state = State::default().with(renamed(word, payload).to_string()),
+            "state_delta" => self.state = std::mem::take(&mut self.state).with(renamed(word, payload).to_string()),
+            "activity_snapshot" | "activity_delta" => {
+                let event = renamed(word, payload);
+                let id = event["messageId"].as_str().unwrap_or_default();
+                self.activities.keep(id, event.to_string(), word == "activity_snapshot");
+            }
+            _ => {}
+        }
+    }
+
+    /// Tells all of it; returns the room that this takes until it is written.
+    pub(super) fn tell(self, out: &mut Vec<Said>) -> Share {
+        let Self { messages, state, activities, mut room, .. } = self;
+        out.extend(state.events.into_iter().map(Said::of_json));
+        out.push(Said::of_json(messages.snapshot()));
+        out.extend(activities.by_age.into_values().flat_map(|activity| activity.events).map(Said::of_json));
+        let bytes: usize = out.iter().map(|said| said.json.len()).sum();
+        room.shrink(bytes / usize::try_from(REPLY_FREE_BYTES).unwrap_or(usize::MAX));
+        room
+    }
+}
+
+/// The last snapshot of the state and the deltas since. If they are too large, there is none until the next snapshot.
+#[derive(Debug, Default)]
+struct State {
+    events: Vec<String>,
     bytes: usize,
-    /// The last snapshot of the state and the deltas since.
-    state: Vec<Arc<Frame>>,
-    activities: Vec<Arc<Frame>>,
-    /// Complete texts.
-    texts: HashSet<SpanId>,
-    /// The message of each call that a message announced.
-    announced: HashMap<String, SpanId>,
-    has_own_ids: bool,
+}
+
+impl State {
+    fn with(mut self, event: String) -> Self {
+        self.bytes = self.bytes.saturating_add(event.len() + EVENT_BYTES);
+        if self.bytes > AGUI_KEPT_BYTES_MAX {
+            self.events = Vec::new();
+        } else {
+            self.events.push(event);
+        }
+        self
+    }
+}
+
+/// The last snapshot of each activity and the deltas since; the newest.
+#[derive(Debug, Default)]
+struct Activities {
+    by_age: BTreeMap<usize, Activity>,
+    by_id: HashMap<String, usize>,
+    begun: usize,
+    bytes: usize,
+}
+
+#[derive(Debug, Default)]
+struct Activity {
+    id: String,
+    events: Vec<String>,
+    bytes: usize,
+}
+
+impl Activities {
+    fn keep(&mut self, id: &str, event: String, is_snapshot: bool) {
+        if is_snapshot {
+            self.remove(id);
+            self.by_id.insert(id.to_owned(), self.begun);
+            self.by_age.insert(self.begun, Activity { id: id.to_owned(), ..Activity::default() });
+            self.begun += 1;
+        }
+        let Some(activity) = self.by_id.get(id).and_then(|age| self.by_age.get_mut(age)) else { return };
+        let bytes = event.len() + EVENT_BYTES + if is_snapshot { 2 * id.len() } else { 0 };
+        (activity.bytes, self.bytes) = (activity.bytes + bytes, self.bytes + bytes);
+        activity.events.push(event);
+        while self.bytes > AGUI_KEPT_BYTES_MAX
+            && let Some((_, oldest)) = self.by_age.pop_first()
+        {
+            self.bytes -= oldest.bytes;
+            self.by_id.remove(&oldest.id);
+        }
+    }
+
+    fn remove(&mut self, id: &str) {
+        let known = self.by_id.remove(id).and_then(|age| self.by_age.remove(&age));
+        self.bytes -= known.map_or(0, |activity| activity.bytes);
+    }
 }
 
 /// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`.
-pub(super) fn renamed(word: &str, payload: &Json) -> Value {
+pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Value {
     let mut event = Map::from_iter([("type".to_owned(), json!(word.to_ascii_uppercase()))]);
     let members: Map<String, Value> = serde_json::from_str(payload.as_str()).unwrap_or_default();
     for (name, value) in members {
@@ -85,145 +182,4 @@ pub(super) fn renamed(word: &str, payload: &Json) -> Value {
         event.insert(name, value);
     }
     Value::Object(event)
-}
-
-impl History {
-    pub(super) fn new(names: Names, earlier: Earlier) -> Self {
-        Self {
-            names,
-            earlier,
-            created: None,
-            said: VecDeque::new(),
-            bytes: 0,
-            state: Vec::new(),
-            activities: Vec::new(),
-            texts: HashSet::new(),
-            announced: HashMap::new(),
-            has_own_ids: false,
-        }
-    }
-
-    /// An id of the run as its client knows it: its agent's own if the run's input is a whole `RunAgentInput`, whose
-    /// agent's ids are those of the client's conversation; otherwise the run's id stands before it.
-    pub(super) fn id(&self, id: &str) -> String {
-        if self.has_own_ids { id.to_owned() } else { format!("{}/{id}", self.names.run) }
-    }
-
-    /// The message that a call belongs to.
-    pub(super) fn parent_of(&self, call: &str, parent: Option<&SpanId>) -> Option<String> {
-        let parent = self.announced.get(call).or(parent)?;
-        (self.has_own_ids || self.texts.contains(parent)).then(|| self.id(parent.as_str()))
-    }
-
-    /// Keeps an event that tells what is.
-    pub(super) fn keep(&mut self, event: &Event<'_>) {
-        match event.what {
-            What::RunCreated => {
-                self.has_own_ids = input(event.frame).is_some_and(|input| {
-                    let members = input.members();
-                    // A pointer to a large input has its ids beside it.
-                    let has_messages = members.raw("messages").or_else(|| members.raw("$artifact")).is_some();
-                    has_messages && members.raw("runId").is_some()
-                });
-                self.created = Some(Arc::clone(event.frame));
-            }
-            What::Text { text, tool_call_ids, .. } => {
-                self.texts.insert(text.span.clone());
-                self.announced.extend(tool_call_ids.iter().map(|call| (call.clone(), text.span.clone())));
-                self.push(event.frame);
-            }
-            What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.push(event.frame),
-            What::InterruptRequested { .. } if event.payload.raw_member("tool").is_some() => self.push(event.frame),
-            What::Other => match event.frame.event_type.as_str() {
-                "agui.messages_snapshot" => {
-                    (self.said, self.bytes) = (VecDeque::new(), 0);
-                    self.push(event.frame);
-                }
-                "agui.state_snapshot" => self.state = vec![Arc::clone(event.frame)],
-                "agui.state_delta" => self.state.push(Arc::clone(event.frame)),
-                "agui.activity_snapshot" | "agui.activity_delta" => self.activities.push(Arc::clone(event.frame)),
-                _ => {}
-            },
-            _ => {}
-        }
-    }
-
-    fn push(&mut self, frame: &Arc<Frame>) {
-        self.bytes += frame.block().len();
-        self.said.push_back(Arc::clone(frame));
-        while self.bytes > AGUI_HISTORY_BYTES_MAX
-            && let Some(oldest) = self.said.pop_front()
-        {
-            self.bytes = self.bytes.saturating_sub(oldest.block().len());
-        }
-    }
-
-    /// The conversation so far: what came with the run's input, or else the thread's earlier messages, and those of the
-    /// run.
-    pub(super) fn messages(&self) -> Messages {
-        let mut messages = Messages::new();
-        let input = self.earlier.input.clone().or_else(|| self.created.as_ref().and_then(input));
-        messages.begin(&self.names, if self.has_own_ids { &[] } else { &self.earlier.messages }, input.as_ref());
-        let mut calls = HashSet::new();
-        for frame in &self.said {
-            let event = Event::of(frame);
-            match event.what {
-                What::Text { text, content, .. } => {
-                    let content = content.as_deref().unwrap_or_default();
-                    messages.text(&self.id(text.span.as_str()), role(text), content, event.payload);
-                }
-                What::ToolStarted { tool_call_id, name, args, .. } if calls.insert(tool_call_id.clone()) => {
-                    self.call(tool_call_id, name, args.as_ref(), frame.parent_span_id.as_ref(), &mut messages);
-                }
-                What::ToolCompleted { tool_call_id, result, message_id, .. } => {
-                    let content = result.as_ref().map(plain).unwrap_or_default();
-                    messages.result(message_id.as_deref(), &self.id(tool_call_id), &content);
-                }
-                What::ToolFailed { tool_call_id, error, message_id, .. } => {
-                    messages.result(message_id.as_deref(), &self.id(tool_call_id), &failure(error.as_ref()));
-                }
-                What::InterruptRequested { .. } => {
-                    let payload = event.payload.members();
-                    let (call, tool) = (payload.read::<String>("tool_call_id"), payload.read::<String>("tool"));
-                    if let (Some(call), Some(tool)) = (call, tool)
-                        && calls.insert(call.clone())
-                    {
-                        self.call(&call, &tool, payload.raw("args").as_ref(), None, &mut messages);
-                    }
-                }
-                What::Other => messages.replace(event.payload.member("messages").unwrap_or_default()),
-                _ => {}
-            }
-        }
-        messages
-    }
-
-    fn call(&self, call: &str, name: &str, args: Option<&Json>, parent: Option<&SpanId>, messages: &mut Messages) {
-        let args = args.map_or_else(|| "{}".to_owned(), plain);
-        messages.call(&self.id(call), name, &args, self.parent_of(call, parent).as_deref());
-    }
-
-    /// The events that bring a reader with nothing to here.
-    pub(super) fn prelude(&self) -> Vec<Value> {
-        let state = self.state.iter().map(|frame| said(frame));
-        let mut activities: Vec<Value> = Vec::new();
-        for frame in &self.activities {
-            let said = said(frame);
-            if said["type"] == "ACTIVITY_SNAPSHOT" {
-                activities.retain(|other| other["messageId"] != said["messageId"]);
-            }
-            activities.push(said);
-        }
-        state.chain([self.messages().snapshot()]).chain(activities).collect()
-    }
-}
-
-/// A kept event of the family `agui` in AG-UI's words.
-fn said(frame: &Frame) -> Value {
-    let word = frame.event_type.as_str().strip_prefix("agui.").unwrap_or_default();
-    renamed(word, &frame.meaning().payload)
-}
-
-fn input(created: &Arc<Frame>) -> Option<Json> {
-    created.meaning().payload.raw_member("input")
 }

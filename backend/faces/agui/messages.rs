@@ -1,132 +1,286 @@
 //! The messages of a conversation as `MESSAGES_SNAPSHOT` has them. It replaces what its client has, so it holds all of
 //! them, the newest within a bound.
+//!
+//! Each step costs what it adds, however many messages there are: they are found by their ids, and what changes of one is
+//! kept beside it until the snapshot is written.
 
-use std::collections::VecDeque;
+use std::{
+    collections::{HashMap, VecDeque},
+    fmt,
+    hash::{BuildHasher as _, RandomState},
+};
 
-use serde_json::{Value, json};
+use serde::{
+    Deserialize, Deserializer,
+    de::{SeqAccess, Visitor},
+};
+use serde_json::{Value, json, value::RawValue};
 
-use super::Names;
-use crate::domain::{json::Json, limits::AGUI_HISTORY_BYTES_MAX};
+use crate::domain::{
+    id::RunId,
+    json::JsonSlice,
+    limits::{AGUI_HISTORY_BYTES_MAX, AGUI_HISTORY_MESSAGES_MAX},
+};
+
+/// About what a message takes beside its texts, bytes.
+const MESSAGE_BYTES: usize = 64;
 
 #[derive(Debug)]
-pub(super) struct Messages {
-    messages: VecDeque<Value>,
-    bytes: usize,
-    /// Role and text of the messages of the run's input that the log has not said yet.
-    brought: Vec<(Value, String)>,
+struct Message {
+    id: String,
+    /// As it began: an object.
+    json: String,
+    /// Its agent goes on with it: what is said of it later takes the place of its content.
+    role: Role,
+    content: Option<String>,
+    /// Calls that were added, as elements of a list.
+    calls: String,
 }
 
-/// A message of the snapshot.
-pub(super) fn message(id: &str, role: &str, content: &str) -> Value {
-    json!({"id": id, "role": role, "content": content})
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Role {
+    Assistant,
+    Reasoning,
+    Other,
+}
+
+impl Role {
+    fn of(role: &str) -> Self {
+        match role {
+            "assistant" => Self::Assistant,
+            "reasoning" => Self::Reasoning,
+            _ => Self::Other,
+        }
+    }
+}
+
+#[derive(Debug, Default)]
+pub(super) struct Messages {
+    messages: VecDeque<Message>,
+    /// How many were removed from the front.
+    removed: usize,
+    bytes: usize,
+    /// The place of the newest message with an id, counted from the first that there was.
+    by_id: HashMap<String, usize>,
+    /// How many messages of the run's input, by hashes of role and text, the log has not said yet.
+    brought: HashMap<u64, usize>,
+    hasher: RandomState,
+}
+
+impl Message {
+    fn new(id: &str, role: &str, json: String) -> Self {
+        Self { id: id.to_owned(), json, role: Role::of(role), content: None, calls: String::new() }
+    }
+
+    fn bytes(&self) -> usize {
+        let content = self.content.as_ref().map_or(0, String::len);
+        2 * self.id.len() + self.json.len() + content + self.calls.len() + MESSAGE_BYTES
+    }
+
+    /// Writes it as it is in the end.
+    fn write(self, out: &mut String) {
+        if self.content.is_none() {
+            if self.calls.is_empty() {
+                return out.push_str(&self.json);
+            }
+            let open = self.json.strip_suffix('}').filter(|open| !open.contains("\"toolCalls\""));
+            if let Some(open) = open {
+                // It has at least an id.
+                return out.extend([open, ",\"toolCalls\":[", &self.calls, "]}"]);
+            }
+        }
+        let Ok(mut message) = serde_json::from_str::<Value>(&self.json) else { return out.push_str(&self.json) };
+        if let Some(content) = self.content {
+            message["content"] = json!(content);
+        }
+        let calls: Vec<Value> = serde_json::from_str(&format!("[{}]", self.calls)).unwrap_or_default();
+        if !calls.is_empty() {
+            match message["toolCalls"].as_array_mut() {
+                Some(known) => known.extend(calls),
+                None => message["toolCalls"] = Value::Array(calls),
+            }
+        }
+        out.push_str(&message.to_string());
+    }
 }
 
 impl Messages {
-    pub(super) fn new() -> Self {
-        Self { messages: VecDeque::new(), bytes: 0, brought: Vec::new() }
-    }
-
-    /// Begins with earlier messages and those of the run's input.
-    pub(super) fn begin(&mut self, names: &Names, earlier: &[Value], input: Option<&Json>) {
-        for message in earlier {
-            self.push(message.clone());
-        }
-        let messages: Vec<Value> = input.and_then(|input| input.member("messages")).unwrap_or_default();
-        for (n, mut message) in messages.into_iter().enumerate() {
-            if !message["id"].is_string() && message.is_object() {
-                message["id"] = json!(format!("{}/input.{n}", names.run));
+    /// Adds the messages of a run's input, under its client's ids.
+    pub(super) fn bring(&mut self, run: RunId, input: JsonSlice<'_>) {
+        for (number, message) in newest(input) {
+            let members = message.members();
+            let role: String = members.read("role").unwrap_or_default();
+            if matches!(&*role, "user" | "tool") {
+                let text = members.slice("content").map(text_of).unwrap_or_default();
+                *self.brought.entry(self.hasher.hash_one((&*role, &*text))).or_default() += 1;
             }
-            self.brought.push((message["role"].clone(), text_of(&message["content"])));
-            self.push(message);
+            match members.read::<String>("id") {
+                Some(id) => self.push(Message::new(&id, &role, message.to_string())),
+                None => {
+                    let Ok(mut named) = serde_json::from_str::<Value>(message.as_str()) else { continue };
+                    let id = format!("{run}/input.{number}");
+                    named["id"] = json!(id);
+                    self.push(Message::new(&id, &role, named.to_string()));
+                }
+            }
         }
     }
 
-    fn push(&mut self, message: Value) {
-        self.bytes += message.to_string().len();
+    fn push(&mut self, message: Message) {
+        self.bytes += message.bytes();
+        self.by_id.insert(message.id.clone(), self.removed + self.messages.len());
         self.messages.push_back(message);
-        while self.bytes > AGUI_HISTORY_BYTES_MAX
+        self.fit();
+    }
+
+    /// Removes the oldest that have no room.
+    fn fit(&mut self) {
+        while (self.bytes > AGUI_HISTORY_BYTES_MAX || self.messages.len() > AGUI_HISTORY_MESSAGES_MAX)
             && let Some(oldest) = self.messages.pop_front()
         {
-            self.bytes = self.bytes.saturating_sub(oldest.to_string().len());
+            self.bytes = self.bytes.saturating_sub(oldest.bytes());
+            if self.by_id.get(&oldest.id) == Some(&self.removed) {
+                self.by_id.remove(&oldest.id);
+            }
+            self.removed += 1;
         }
     }
 
-    fn find(&mut self, id: &str) -> Option<&mut Value> {
-        self.messages.iter_mut().rev().find(|message| message["id"] == id)
+    fn find(&self, id: &str) -> Option<usize> {
+        self.by_id.get(id)?.checked_sub(self.removed)
     }
 
-    /// A message, in place of the one with its id.
-    pub(super) fn message(&mut self, id: &str, message: Value) {
-        match self.find(id) {
-            Some(known) => *known = message,
-            None => self.push(message),
-        }
+    fn change(&mut self, index: usize, change: impl FnOnce(&mut Message)) {
+        let Some(message) = self.messages.get_mut(index) else { return };
+        let before = message.bytes();
+        change(message);
+        self.bytes = self.bytes - before + message.bytes();
+        self.fit();
     }
 
-    /// A complete text. What the client sent stays as the client sent it.
-    pub(super) fn text(&mut self, id: &str, role: &str, content: &str, payload: &Json) {
-        if let Some(known) = self.find(id) {
-            if known["role"] == role && matches!(role, "assistant" | "reasoning") {
-                known["content"] = json!(content);
+    /// A complete text; one of a tool with the call that it is the result of. What the client sent stays as the client
+    /// sent it.
+    pub(super) fn text(&mut self, id: &str, role: &str, content: &str, call: Option<&str>) {
+        if let Some(index) = self.find(id) {
+            let known = self.messages.get(index).map(|message| message.role);
+            if known == Some(Role::of(role)) && known != Some(Role::Other) {
+                self.change(index, |message| message.content = Some(content.to_owned()));
             }
             return;
         }
         if matches!(role, "user" | "tool") && self.is_brought(role, content) {
             return;
         }
-        let mut message = message(id, role, content);
-        if role == "tool" {
-            message["toolCallId"] = json!(payload.member::<String>("tool_call_id").unwrap_or_default());
+        let mut message = json!({"id": id, "role": role, "content": content});
+        if let Some(call) = call {
+            message["toolCallId"] = json!(call);
         }
-        self.push(message);
+        self.push(Message::new(id, role, message.to_string()));
     }
 
     /// Whether the run's input brought this message, under its client's id.
     fn is_brought(&mut self, role: &str, content: &str) -> bool {
-        let found = self.brought.iter().position(|(of, text)| of == role && text == content);
-        found.map(|index| self.brought.remove(index)).is_some()
+        let left = self.brought.get_mut(&self.hasher.hash_one((role, content))).filter(|left| **left > 0);
+        left.map(|left| *left -= 1).is_some()
     }
 
     pub(super) fn call(&mut self, id: &str, name: &str, args: &str, parent: Option<&str>) {
-        let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}});
+        let call = json!({"id": id, "type": "function", "function": {"name": name, "arguments": args}}).to_string();
         let parent = parent.unwrap_or(id);
-        match self.find(parent) {
-            Some(message) if message["toolCalls"].is_array() => {
-                if let Some(calls) = message["toolCalls"].as_array_mut() {
-                    calls.push(call);
-                }
+        let add = |message: &mut Message| {
+            if !message.calls.is_empty() {
+                message.calls.push(',');
             }
-            Some(message) => message["toolCalls"] = json!([call]),
-            None => self.push(json!({"id": parent, "role": "assistant", "toolCalls": [call]})),
+            message.calls.push_str(&call);
+        };
+        if let Some(index) = self.find(parent) {
+            return self.change(index, add);
         }
+        let mut message = Message::new(parent, "assistant", json!({"id": parent, "role": "assistant"}).to_string());
+        add(&mut message);
+        self.push(message);
     }
 
     /// The result of a call, as a message of its own.
-    pub(super) fn result(&mut self, id: Option<&str>, call: &str, content: &str) {
-        let id = id.map_or_else(|| result_id(call), ToOwned::to_owned);
-        self.message(&id, json!({"id": id, "role": "tool", "toolCallId": call, "content": content}));
-    }
-
-    /// The agent's own snapshot.
-    pub(super) fn replace(&mut self, messages: Vec<Value>) {
-        (self.messages, self.bytes) = (VecDeque::new(), 0);
-        for message in messages {
-            self.push(message);
+    pub(super) fn result(&mut self, id: &str, call: &str, content: &str) {
+        let json = json!({"id": id, "role": "tool", "toolCallId": call, "content": content}).to_string();
+        let message = Message::new(id, "tool", json);
+        match self.find(id) {
+            Some(index) => self.change(index, |known| *known = message),
+            None => self.push(message),
         }
     }
 
-    pub(super) fn snapshot(&self) -> Value {
-        json!({"type": "MESSAGES_SNAPSHOT", "messages": self.messages})
+    /// The agent's own snapshot, `{messages}`.
+    pub(super) fn replace(&mut self, run: RunId, snapshot: JsonSlice<'_>) {
+        let brought = std::mem::take(&mut self.brought);
+        self.messages.clear();
+        self.by_id.clear();
+        (self.removed, self.bytes) = (0, 0);
+        self.bring(run, snapshot);
+        self.brought = brought;
+    }
+
+    /// The event that tells all of them.
+    pub(super) fn snapshot(self) -> String {
+        let mut json = String::with_capacity(self.bytes);
+        json.push_str("{\"type\":\"MESSAGES_SNAPSHOT\",\"messages\":[");
+        for (n, message) in self.messages.into_iter().enumerate() {
+            if n > 0 {
+                json.push(',');
+            }
+            message.write(&mut json);
+        }
+        json.push_str("]}");
+        json
     }
 }
 
-/// The id of the message that a call's result is, where its producer gave it none.
-pub(super) fn result_id(call: &str) -> String {
-    format!("{call}/result")
-}
-
 /// The text of a content: a text, or a list of parts.
-fn text_of(content: &Value) -> String {
+fn text_of(content: JsonSlice<'_>) -> String {
+    let content: Value = serde_json::from_str(content.as_str()).unwrap_or_default();
     let parts = content.as_array().into_iter().flatten().filter_map(|part| part["text"].as_str());
     content.as_str().map_or_else(|| parts.collect(), ToOwned::to_owned)
+}
+
+/// The newest objects in the list of messages of an input or a snapshot, each with its place in the list.
+fn newest(of: JsonSlice<'_>) -> VecDeque<(usize, JsonSlice<'_>)> {
+    let list = of.members().slice("messages");
+    let newest = list.and_then(|list| serde_json::from_str::<Newest<'_>>(list.as_str()).ok());
+    newest.map_or_else(VecDeque::new, |newest| newest.0)
+}
+
+struct Newest<'a>(VecDeque<(usize, JsonSlice<'a>)>);
+
+impl<'de> Deserialize<'de> for Newest<'de> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct List;
+
+        impl<'de> Visitor<'de> for List {
+            type Value = Newest<'de>;
+
+            fn expecting(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+                f.write_str("a list of messages")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut list: A) -> Result<Self::Value, A::Error> {
+                let (mut newest, mut bytes, mut number) = (VecDeque::new(), 0, 0);
+                while let Some(message) = list.next_element::<&'de RawValue>()? {
+                    let message = JsonSlice::trusted(message.get());
+                    if message.as_str().starts_with('{') {
+                        bytes += message.as_str().len();
+                        newest.push_back((number, message));
+                    }
+                    number += 1;
+                    while bytes > AGUI_HISTORY_BYTES_MAX || newest.len() > AGUI_HISTORY_MESSAGES_MAX {
+                        let oldest: Option<(usize, JsonSlice<'_>)> = newest.pop_front();
+                        bytes -= oldest.map_or(0, |(_, message)| message.as_str().len());
+                    }
+                }
+                Ok(Newest(newest))
+            }
+        }
+
+        deserializer.deserialize_seq(List)
+    }
 }

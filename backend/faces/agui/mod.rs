@@ -12,28 +12,30 @@
 
 mod calls;
 mod history;
+mod ids;
 pub mod input;
 mod messages;
+mod recent;
 mod texts;
 mod words;
 
-use std::{
-    collections::{BTreeMap, HashSet},
-    fmt::Write as _,
-};
+use std::{collections::BTreeMap, fmt::Write as _};
 
 use bytes::{BufMut as _, Bytes, BytesMut};
 use serde::Serialize;
 use serde_json::{Value, json};
 
 pub use self::history::Earlier;
-use self::{calls::plain, history::History, words::Word};
+use self::{calls::plain, history::History, ids::Ids, recent::Recent, words::Word};
 use super::{
     conversation::{Dialect, Event, Part},
     position::Position,
     sse,
 };
-use crate::domain::{id::RunId, limits::AGUI_STEPS_MAX, meaning::What, run::Status};
+use crate::{
+    domain::{id::RunId, json::Json, limits::AGUI_STEPS_MAX, meaning::What, run::Status},
+    quota::Share,
+};
 
 /// The version of the protocol.
 const VERSION: &str = "1.0";
@@ -50,7 +52,11 @@ pub struct Said {
 
 impl Said {
     fn new(event: &impl Serialize) -> Self {
-        Self { json: serde_json::to_string(event).unwrap_or_default(), at_ms: None, is_last: false }
+        Self::of_json(serde_json::to_string(event).unwrap_or_default())
+    }
+
+    fn of_json(json: String) -> Self {
+        Self { json, at_ms: None, is_last: false }
     }
 
     fn last(event: &Value) -> Self {
@@ -66,30 +72,28 @@ pub struct Names {
     pub run: RunId,
 }
 
-/// How a reader comes to the run.
-struct Reader {
-    /// `RUN_STARTED` is the first thing that it is told.
-    announces: bool,
-    /// It has nothing of the run.
-    is_joining: bool,
-}
-
 /// How a run's conversation is said in AG-UI.
 pub struct AgUi {
     names: Names,
-    reader: Reader,
+    /// `RUN_STARTED` is the first thing that the reader is told.
+    announces: bool,
     is_over: bool,
-    history: History,
+    /// What one that joins is going to be told.
+    history: Option<Box<History>>,
+    /// For what it was told, until that is written.
+    room: Option<Share>,
+    ids: Ids,
     /// Open steps by name: how many have it.
     steps: BTreeMap<String, usize>,
-    calls: HashSet<String>,
+    /// Calls that were said.
+    calls: Recent,
     /// The text that ends next was said again as another message.
     is_again: bool,
     /// Calls that the client is to make.
     pending: Vec<String>,
     /// Questions without an answer, in order, by their ids.
-    asked: Vec<(String, Value)>,
-    usage: Option<Value>,
+    asked: Vec<(String, Json)>,
+    usage: Option<Json>,
     /// How the run ended, until it is said.
     finish: Option<Said>,
     is_interrupted: bool,
@@ -97,14 +101,16 @@ pub struct AgUi {
 
 impl AgUi {
     /// For a reader that begins a run, at its start or after an answer.
-    pub fn beginning(names: Names, earlier: Earlier) -> Self {
+    pub fn beginning(names: Names) -> Self {
         Self {
-            history: History::new(names.clone(), earlier),
+            ids: Ids::new(names.run),
             names,
-            reader: Reader { announces: true, is_joining: false },
+            announces: true,
             is_over: false,
+            history: None,
+            room: None,
             steps: BTreeMap::new(),
-            calls: HashSet::new(),
+            calls: Recent::default(),
             is_again: false,
             pending: Vec::new(),
             asked: Vec::new(),
@@ -116,19 +122,17 @@ impl AgUi {
 
     /// For a reader that joins in the middle and has nothing of the run.
     pub fn joining(names: Names, earlier: Earlier) -> Self {
-        let reader = Reader { announces: true, is_joining: true };
-        Self { reader, ..Self::beginning(names, earlier) }
+        Self { history: Some(Box::new(History::after(earlier))), ..Self::beginning(names) }
     }
 
     /// For a reader that was cut off.
-    pub fn resuming(names: Names, earlier: Earlier) -> Self {
-        let reader = Reader { announces: false, is_joining: false };
-        Self { reader, ..Self::beginning(names, earlier) }
+    pub fn resuming(names: Names) -> Self {
+        Self { announces: false, ..Self::beginning(names) }
     }
 
     /// Whether the reader joins.
     pub fn is_joining(&self) -> bool {
-        self.reader.is_joining
+        self.history.is_some()
     }
 
     fn started(&self) -> Value {
@@ -142,12 +146,12 @@ impl AgUi {
     }
 
     fn event(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
-        self.history.keep(event);
+        self.ids.keep(event);
         match event.what {
             What::RunResumed => {
                 if std::mem::take(&mut self.is_interrupted) {
                     // The first reader after an answer was told so before anything else.
-                    let is_told = std::mem::take(&mut self.reader.announces);
+                    let is_told = std::mem::take(&mut self.announces);
                     out.extend(Some(Said::new(&self.started())).filter(|_| !is_told));
                     // They ended with the run of AG-UI that asked.
                     out.extend(self.open_steps());
@@ -191,7 +195,7 @@ impl AgUi {
 
     /// The end of the run of AG-UI, if somebody has to answer.
     fn interrupted(&self) -> Vec<Said> {
-        let interrupts: Vec<&Value> = self.asked.iter().map(|(_, interrupt)| interrupt).collect();
+        let interrupts: Vec<&Json> = self.asked.iter().map(|(_, interrupt)| interrupt).collect();
         if !self.is_interrupted {
             return Vec::new();
         }
@@ -236,11 +240,11 @@ impl AgUi {
             _ => return,
         };
         if let Some(usage) = &self.usage {
-            finish["usage"] = usage.clone();
+            finish["usage"] = json!(usage);
         }
         let is_error = finish["type"] == "RUN_ERROR";
         let finish = Said { at_ms: Some(event.frame.at.timestamp_millis()), ..Said::last(&finish) };
-        if self.reader.is_joining {
+        if self.is_joining() {
             self.finish = Some(finish);
         } else {
             out.extend(self.finished_steps().filter(|_| !is_error));
@@ -250,12 +254,18 @@ impl AgUi {
 
     /// Events that AG-UI has another word for, or none.
     fn other(&mut self, event: &Event<'_>, out: &mut Vec<Said>) {
-        let (name, payload) = (event.frame.event_type.as_str(), event.payload);
-        let Some(word) = name.strip_prefix("agui.") else {
+        let (name, payload) = (event.frame.event_type.as_str(), event.payload());
+        let word = name.strip_prefix("agui.");
+        if let Some(history) = &mut self.history
+            && word != Some("usage")
+        {
+            return history.event(word.unwrap_or_default(), payload);
+        }
+        let Some(word) = word else {
             return out.push(Said::new(&json!({"type": "CUSTOM", "name": name, "value": payload})));
         };
         let said = match word {
-            "usage" => return self.usage = payload.member("usage"),
+            "usage" => return self.usage = payload.members().raw("usage"),
             "custom" => json!({
                 "type": "CUSTOM", "name": payload.member::<String>("name").unwrap_or_default(),
                 "value": payload.member::<Value>("value"),
@@ -276,8 +286,8 @@ impl AgUi {
     }
 
     /// What one that joins is told: the state, the messages, the open steps, and the end if there is one.
-    fn prelude(&mut self, out: &mut Vec<Said>) {
-        out.extend(self.history.prelude().iter().map(Said::new));
+    fn prelude(&mut self, history: History, out: &mut Vec<Said>) {
+        self.room = Some(history.tell(out));
         let finish = self.finish.take();
         let interrupted = self.interrupted();
         if finish.is_none() && interrupted.is_empty() {
@@ -296,8 +306,8 @@ impl Dialect for AgUi {
         match part {
             Part::Event(event) => self.event(event, out),
             Part::CaughtUp => {
-                if std::mem::take(&mut self.reader.is_joining) {
-                    self.prelude(out);
+                if let Some(history) = self.history.take() {
+                    self.prelude(*history, out);
                 }
             }
             Part::Gap | Part::Ended(_) | Part::SentAway { .. } => {}
@@ -324,15 +334,22 @@ impl Dialect for AgUi {
         chunk.put_slice(b"\n\n");
     }
 
+    fn written(&mut self) {
+        self.room = None;
+    }
+
     fn is_over(&self) -> bool {
         self.is_over
     }
 
     fn opening(&self) -> Bytes {
         let mut opening = BytesMut::from(&*sse::opening());
-        if self.reader.announces {
+        if self.announces {
             opening.put_slice(format!("data: {}\n\n", self.started()).as_bytes());
         }
         opening.freeze()
     }
 }
+
+#[cfg(test)]
+mod tests;

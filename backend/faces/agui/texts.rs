@@ -12,13 +12,19 @@ impl AgUi {
             return;
         };
         if let Part::Closed(_, Some(event)) = part {
-            self.history.keep(event);
+            self.ids.keep(event);
+            if let Some(history) = &mut self.history {
+                history.text(&self.ids, event);
+            }
+        }
+        if self.history.is_some() {
+            return;
         }
         // What people and tools said came from the client.
         if matches!(&*text.role, "user" | "tool") {
             return;
         }
-        let (id, role) = (self.history.id(text.span.as_str()), role(text));
+        let (id, role) = (self.ids.of(text.span.as_str()), role(text));
         let again = || format!("{id}~");
         let mut word = |word: Word<'_>| out.push(Said::new(&word));
         match part {

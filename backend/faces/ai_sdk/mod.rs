@@ -24,7 +24,7 @@ use super::{
 use crate::domain::{
     id::SpanId,
     interrupt::Decision,
-    json::Json,
+    json::{Json, JsonSlice},
     meaning::{Kind, Text, What},
     run::Status,
 };
@@ -156,8 +156,8 @@ impl AiSdk {
             What::StepStarted { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "start-step"})),
             What::StepEnded { .. } if event.frame.parent_span_id.is_none() => out.push(json!({"type": "finish-step"})),
             What::ToolStarted { .. } | What::ToolCompleted { .. } | What::ToolFailed { .. } => self.tool(event, out),
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload, out),
-            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, event.payload, out),
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload(), out),
+            What::InterruptResolved { interrupt_id } => self.answered(interrupt_id, event.payload(), out),
             What::Other => data_part(event, out),
             _ => {}
         }
@@ -170,7 +170,7 @@ impl AiSdk {
             }
             What::ToolCompleted { tool_call_id, name, result, .. } => {
                 self.call(tool_call_id, name, None, true, out);
-                let output = result.as_ref().unwrap_or(event.payload);
+                let output = result.as_ref().map_or_else(|| event.payload(), Json::slice);
                 out.push(json!({"type": "tool-output-available", "toolCallId": tool_call_id, "output": output,
                     "providerExecuted": true, "dynamic": true}));
                 self.calls.remove(tool_call_id);
@@ -204,7 +204,7 @@ impl AiSdk {
         out.push(input);
     }
 
-    fn asked(&mut self, id: &str, payload: &Json, out: &mut Chunks) {
+    fn asked(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Chunks) {
         if payload.member::<String>("kind").as_deref() != Some("approval") {
             let data = json!({"status": "open", "request": payload});
             out.push(json!({"type": "data-interrupt", "id": id, "data": data}));
@@ -213,7 +213,7 @@ impl AiSdk {
         }
         let tool_call_id: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
         let tool: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
-        self.call(&tool_call_id, &tool, payload.raw_member("args").as_ref(), true, out);
+        self.call(&tool_call_id, &tool, payload.members().raw("args").as_ref(), true, out);
         let mut request = json!({"type": "tool-approval-request", "approvalId": id, "toolCallId": tool_call_id});
         if let Some(prompt) = payload.member::<String>("prompt") {
             request["reason"] = json!(prompt);
@@ -222,7 +222,7 @@ impl AiSdk {
         self.open.insert(id.to_owned(), Question::Approval { tool_call_id });
     }
 
-    fn answered(&mut self, id: &str, payload: &Json, out: &mut Chunks) {
+    fn answered(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Chunks) {
         let decision: Decision = payload.member("decision").unwrap_or(Decision::Cancelled);
         match self.open.remove(id) {
             Some(Question::Approval { tool_call_id }) => {
@@ -239,7 +239,7 @@ impl AiSdk {
             Some(Question::Other(mut data)) => {
                 data["status"] = json!("resolved");
                 data["decision"] = json!(decision);
-                data["value"] = json!(payload.raw_member("value"));
+                data["value"] = json!(payload.members().raw("value"));
                 out.push(json!({"type": "data-interrupt", "id": id, "data": data}));
             }
             None => {}
@@ -349,7 +349,7 @@ fn data_part(event: &Event<'_>, out: &mut Chunks) {
     if event_type.starts_with("log.") || event_type.starts_with("state.") {
         return;
     }
-    let mut part = json!({"type": format!("data-{event_type}"), "data": event.payload});
+    let mut part = json!({"type": format!("data-{event_type}"), "data": event.payload()});
     if let Some(span) = &event.frame.span_id {
         part["id"] = json!(span);
     }

@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use crate::{
     bus::Frame,
-    domain::{json::Json, meaning::What, open::Closes, run::Status},
+    domain::{json::JsonSlice, meaning::What, open::Closes, run::Status},
     faces::position::Live,
 };
 
@@ -12,14 +12,16 @@ use crate::{
 #[derive(Clone, Copy, Debug)]
 pub struct Event<'a> {
     pub frame: &'a Arc<Frame>,
-    pub payload: &'a Json,
     pub what: &'a What,
 }
 
 impl<'a> Event<'a> {
     pub fn of(frame: &'a Arc<Frame>) -> Self {
-        let meaning = frame.meaning();
-        Self { frame, payload: &meaning.payload, what: &meaning.what }
+        Self { frame, what: frame.meaning() }
+    }
+
+    pub fn payload(&self) -> JsonSlice<'a> {
+        self.frame.payload()
     }
 
     /// Whether a reader that is here has all that the run says until somebody answers, or for ever.

@@ -123,7 +123,7 @@ impl<D: Dialect> Conversation<D> {
     }
 
     fn token(&mut self, frame: &Frame) {
-        let What::Token { text, offset, piece } = &frame.meaning().what else { return };
+        let What::Token { text, offset, piece } = frame.meaning() else { return };
         let Some(index) = self.live(text, *offset == 0 && !piece.is_empty()) else { return };
         if !self.texts.is_whole(index) {
             return;
@@ -358,7 +358,11 @@ impl<D: Dialect> Encoder for Conversation<D> {
             let Some(item) = self.waiting.next() else { break };
             self.hear(&item);
         }
-        (!self.chunk.is_empty()).then(|| self.chunk.split().freeze())
+        if self.chunk.is_empty() {
+            self.dialect.written();
+            return None;
+        }
+        Some(self.chunk.split().freeze())
     }
 
     fn is_over(&self) -> bool {

@@ -43,6 +43,9 @@ pub trait Dialect: Send {
     /// Writes an event. `at` is the position after it; `None` where no reader can resume.
     fn write(&mut self, chunk: &mut BytesMut, said: Self::Said, at: Option<&Position>);
 
+    /// All that was said has gone to the connection.
+    fn written(&mut self) {}
+
     /// Whether nothing more is to be said, although the run has not ended.
     fn is_over(&self) -> bool {
         false
@@ -66,6 +69,6 @@ pub struct Shown {
     /// are numbers.
     pub texts_max: usize,
     pub reasoning: bool,
-}
     /// Whether messages without a text that announce calls are shown as texts.
     pub announcements: bool,
+}

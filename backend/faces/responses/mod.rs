@@ -23,7 +23,7 @@ use super::{
 };
 use crate::domain::{
     id::SpanId,
-    json::Json,
+    json::{Json, JsonSlice},
     meaning::{Kind, Text, Usage, What},
 };
 
@@ -202,7 +202,7 @@ impl Responses {
             }
             What::RunCompleted { .. } => self.ended(event, "completed", "response.completed", out),
             What::RunFailed { error } => {
-                self.error = json!({"code": "server_error", "message": words(error.as_ref(), "the run failed")});
+                self.error = json!({"code": "server_error", "message": words(error.as_ref().map(Json::slice), "the run failed")});
                 self.ended(event, "failed", "response.failed", out);
             }
             // The protocol has no event of its own for it.
@@ -216,13 +216,18 @@ impl Responses {
                 }
             }
             What::ToolCompleted { tool_call_id, name, result, .. } => {
-                let result = result.as_ref().unwrap_or(event.payload);
+                let result = result.as_ref().map_or_else(|| event.payload(), Json::slice);
                 self.call_ends(tool_call_id, name, Ok(&words(Some(result), "")), out);
             }
             What::ToolFailed { tool_call_id, name, error, .. } => {
-                self.call_ends(tool_call_id, name, Err(&words(error.as_ref(), "the call failed")), out);
+                self.call_ends(
+                    tool_call_id,
+                    name,
+                    Err(&words(error.as_ref().map(Json::slice), "the call failed")),
+                    out,
+                );
             }
-            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload, out),
+            What::InterruptRequested { interrupt_id } => self.asked(interrupt_id, event.payload(), out),
             _ => {}
         }
     }
@@ -285,12 +290,12 @@ impl Responses {
         self.output.done(index, &item, out);
     }
 
-    fn asked(&mut self, id: &str, payload: &Json, out: &mut Vec<Said>) {
+    fn asked(&mut self, id: &str, payload: JsonSlice<'_>, out: &mut Vec<Said>) {
         if payload.member::<String>("kind").as_deref() != Some("approval") {
             return;
         }
         let name: String = payload.member("tool").unwrap_or_else(|| "approval".to_owned());
-        let args = payload.raw_member("args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
+        let args = payload.members().raw("args").map_or_else(|| "{}".to_owned(), |args| args.to_string());
         let call: String = payload.member("tool_call_id").unwrap_or_else(|| id.to_owned());
         self.approvals.insert(call, id.to_owned());
         let item = json!({"id": id, "type": "mcp_approval_request", "server_label": SERVER_LABEL, "name": name,
@@ -366,7 +371,7 @@ fn output_text(text: &str) -> Value {
 }
 
 /// A text as it is, an error's message, or JSON.
-fn words(value: Option<&Json>, otherwise: &str) -> String {
+fn words(value: Option<JsonSlice<'_>>, otherwise: &str) -> String {
     let Some(value) = value else { return otherwise.to_owned() };
     let text: Option<String> = serde_json::from_str(value.as_str()).ok();
     text.or_else(|| value.member("message")).unwrap_or_else(|| value.to_string())

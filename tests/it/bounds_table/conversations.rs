@@ -16,7 +16,15 @@ pub fn rows() -> Rows {
         ("`RunAgentInput` of a client", vec![bytes(AGUI_INPUT_BYTES_MAX)]),
         (
             "open steps, messages and answers of AG-UI",
-            vec![n(AGUI_STEPS_MAX), bytes(AGUI_HISTORY_BYTES_MAX), n(AGUI_RESUME_MAX)],
+            vec![n(AGUI_STEPS_MAX), bytes(AGUI_HISTORY_BYTES_MAX), n(AGUI_HISTORY_MESSAGES_MAX), n(AGUI_RESUME_MAX)],
+        ),
+        (
+            "state, activities and open questions that a reader of AG-UI is told",
+            vec![bytes(AGUI_KEPT_BYTES_MAX), n(AGUI_RESUME_MAX), bytes(AGUI_QUESTIONS_BYTES_MAX)],
+        ),
+        (
+            "messages and calls of a run that a stream for chat clients remembers; calls that a message announces",
+            vec![n(CHAT_RECENT_MAX)],
         ),
         (
             "further ids that clients gave to what follows the answers of a run",

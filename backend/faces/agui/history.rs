@@ -167,7 +167,8 @@ impl Activities {
     }
 }
 
-/// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`.
+/// An event of the family `agui` in AG-UI's own spelling: `tool_call_id` is `toolCallId`. What it is and when it happened
+/// is not for its payload to say.
 pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Value {
     let mut event = Map::from_iter([("type".to_owned(), json!(word.to_ascii_uppercase()))]);
     let members: Map<String, Value> = serde_json::from_str(payload.as_str()).unwrap_or_default();
@@ -179,7 +180,9 @@ pub(super) fn renamed(word: &str, payload: JsonSlice<'_>) -> Value {
             let initial = letters.next().map(|letter| letter.to_ascii_uppercase());
             name + &initial.into_iter().chain(letters).collect::<String>()
         });
-        event.insert(name, value);
+        if !matches!(&*name, "type" | "timestamp") {
+            event.insert(name, value);
+        }
     }
     Value::Object(event)
 }

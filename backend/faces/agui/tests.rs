@@ -225,3 +225,11 @@ fn open_calls_and_questions_are_bounded() {
     assert_eq!((interrupts.len(), &interrupts[63]["id"]), (64, &json!("i63")));
     assert!(finished.to_string().len() < 1_100_000);
 }
+
+#[test]
+fn a_payload_does_not_say_what_the_event_is_or_when_it_happened() {
+    let payload =
+        json!({"type": "RUN_FINISHED", "type_": 1, "timestamp": 1, "snapshot": {"type": "x"}, "raw_event": 2});
+    let said = history::renamed("state_snapshot", Json::of(&payload).slice());
+    assert_eq!(said, json!({"type": "STATE_SNAPSHOT", "snapshot": {"type": "x"}, "rawEvent": 2}));
+}

@@ -49,6 +49,9 @@ const OWN: u8 = 16;
 const REPLACED: u8 = 20;
 const REPLACED_END: u8 = 26;
 
+/// A larger chunk takes its memory along; of smaller ones it is the room for the next.
+const CHUNK_ROOM_BYTES: usize = 4 * STREAM_CHUNK_BYTES;
+
 /// About what a protocol says of an item.
 const SAID_BYTES: usize = 256;
 
@@ -362,7 +365,9 @@ impl<D: Dialect> Encoder for Conversation<D> {
             self.dialect.written();
             return None;
         }
-        Some(self.chunk.split().freeze())
+        let is_large = self.chunk.len() > CHUNK_ROOM_BYTES;
+        let chunk = if is_large { std::mem::take(&mut self.chunk) } else { self.chunk.split() };
+        Some(chunk.freeze())
     }
 
     fn is_over(&self) -> bool {

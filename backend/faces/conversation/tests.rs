@@ -299,6 +299,19 @@ fn a_text_that_was_replaced_is_said_whole() {
 }
 
 #[test]
+fn a_reader_that_was_sent_something_large_does_not_keep_the_room_for_it() {
+    let world = world(&[Act::Complete(0, Some("x".repeat(1_000_000)))]);
+    let at = Position { sub: WHOLE, ..Position::default() };
+    let shown = Shown { texts_max: 1, reasoning: true, announcements: true };
+    let mut conversation = Conversation::new(Lines { numbers: false }, at, shown, 1);
+    conversation.take(world.moments.iter().map(|(frame, _)| StreamItem::Frame(Arc::clone(frame))).collect());
+    while let Some(chunk) = conversation.chunk() {
+        drop(chunk);
+    }
+    assert!(!conversation.chunk.try_reclaim(500_000), "an idle reader holds half a megabyte");
+}
+
+#[test]
 fn one_that_joins_is_told_nothing_before_the_end_of_what_is_stored() {
     let world = world(&[Act::Tool, Act::Complete(0, Some("a".into()))]);
     let at = Position { sub: WHOLE, ..Position::default() };

@@ -39,10 +39,10 @@ pub(super) async fn decide(
     let asker = caller.needs_run(server, Scope::Approve, run).await?.owner();
     let context = answerable(server, asker, run).await?;
     let runs: Vec<RunId> = earlier.iter().copied().chain([run]).collect();
-    let asked = server.timeline.store().interrupts().asked(&context.owner_id, &runs).await?;
+    let questions = server.timeline.store().interrupts().asked(&context.owner_id, &runs).await?;
     let mut answers = Vec::new();
     for Decided { interrupt_id, approved, reason } in decided {
-        let mut askers = asked.iter().filter(|asked| asked.interrupt_id == *interrupt_id).map(|asked| asked.run_id);
+        let mut askers = questions.iter().filter(|asked| asked.interrupt_id == *interrupt_id).map(|asked| asked.run_id);
         if askers.clone().any(|asker| asker == run) {
             let decision = if *approved { Decision::Approve } else { Decision::Reject };
             let value = reason.as_ref().filter(|_| !approved).map(Json::of);

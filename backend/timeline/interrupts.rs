@@ -160,8 +160,10 @@ impl Timeline {
         let nobody = (Answer::of_nobody(open.interrupt_id, Decision::Expired), requested);
         match self.resolve(&context, &[&nobody], &nobody, None).await {
             Ok(_) => Ok(true),
-            Err(AnswerError::Emit(EmitError::KeyTaken | EmitError::Refused(Refusal::Ended { .. })))
-            | Err(AnswerError::NotFound) => Ok(false),
+            Err(
+                AnswerError::Emit(EmitError::KeyTaken | EmitError::Refused(Refusal::Ended { .. }))
+                | AnswerError::NotFound,
+            ) => Ok(false),
             Err(AnswerError::Store(error)) => Err(error),
             Err(error) => {
                 tracing::warn!(%error, "interrupt not expired yet; will retry");

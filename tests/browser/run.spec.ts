@@ -9,7 +9,7 @@ test("a run is followed live: events and tokens appear by themselves", async ({ 
   await producer.emit(run_id, { type: "tool.started", span_id: "t1", payload: { name: "search" } });
   await expect(page.getByRole("row").filter({ hasText: "tool.started" })).toContainText("search");
 
-  await page.getByRole("tab", { name: "Output" }).click();
+  await page.getByRole("tab", { name: "Conversation" }).click();
   await producer.emit(run_id, producer.token("m1", "Hello "));
   await expect(cardText(page, "m1")).toHaveText("Hello ");
   await producer.emit(run_id, producer.token("m1", "wörld 😀"));

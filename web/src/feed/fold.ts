@@ -27,6 +27,8 @@ export class RunView {
   readonly facts = new Facts();
   readonly interrupts = new Interrupts();
   readonly gaps: Gap[] = [];
+  /** How many events each family has. */
+  readonly families = new Map<string, number>();
   status: RunStatus | null = null;
   last_seq = 0;
   started_ms: number | null = null;
@@ -87,10 +89,12 @@ export class RunView {
     this.facts.take(event);
     this.last_seq = event.seq;
     this.last_at_ms = Math.max(this.last_at_ms, row.at_ms);
+    const family = familyOf(row.type);
+    this.families.set(family, (this.families.get(family) ?? 0) + 1);
     if (row.tone === "error") this.errors += 1;
     if (event.type === "tool.started") this.tools += 1;
     if (event.type === "message.completed") this.messages += 1;
-    if (familyOf(event.type) === "worker") this.children += 1;
+    if (family === "worker") this.children += 1;
     // A run that is told of late began with the first thing that happened in it.
     if (this.started_ms !== null) this.started_ms = Math.min(this.started_ms, row.at_ms);
     const status = statusAfter(event.type);

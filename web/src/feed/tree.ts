@@ -4,6 +4,8 @@ import type { SpanStatus } from "@runreel/client";
 export interface Span {
   /** Its place in the order of starts; what the tree is linked by, since producers may repeat a span_id. */
   index: number;
+  /** Its place among those below the same parent. */
+  place: number;
   span_id: string;
   parent_span_id: string | null;
   kind: string;
@@ -22,7 +24,7 @@ export interface Span {
   error: string;
 }
 
-export type NewSpan = Omit<Span, "index" | "preview" | "error"> & { preview?: string };
+export type NewSpan = Omit<Span, "index" | "place" | "preview" | "error"> & { preview?: string };
 
 /** The key of spans that hang below nothing in this run. */
 const top = -1;
@@ -35,13 +37,15 @@ export class SpanTree {
   readonly spans: Span[] = [];
   /** Grows when the tree changes; a span that merely ends does not change it. */
   shape = 0;
+  /** Grows when spans that were there moved in it. */
+  moves = 0;
   root: Span | null = null;
   readonly #byId = new Map<string, Span>();
   readonly #children = new Map<number, Span[]>();
   readonly #missingParents = new Set<string>();
 
   add(from: NewSpan): Span {
-    const span: Span = { preview: "", error: "", ...from, index: this.spans.length };
+    const span: Span = { preview: "", error: "", ...from, place: 0, index: this.spans.length };
     this.spans.push(span);
     this.shape += 1;
     if (span.kind === "run" && this.root === null) this.#takeRoot(span);
@@ -67,8 +71,13 @@ export class SpanTree {
     return named === undefined || named === span ? this.root : named;
   }
 
+  siblingsOf(span: Span): readonly Span[] {
+    return this.#children.get(this.parentOf(span)?.index ?? top) ?? [];
+  }
+
   #takeRoot(span: Span): void {
     this.root = span;
+    this.moves += 1;
     const before = this.#children.get(top) ?? [];
     this.#children.delete(top);
     this.#children.set(span.index, before);
@@ -80,7 +89,7 @@ export class SpanTree {
     if (isMissing) this.#missingParents.add(span.parent_span_id as string);
     const siblings = this.#children.get(parent?.index ?? top);
     if (siblings === undefined) this.#children.set(parent?.index ?? top, [span]);
-    else siblings.push(span);
+    else span.place = siblings.push(span) - 1;
   }
 
   /** Children that were written before their parent move below it. Rare: producers write parents first. */
@@ -88,10 +97,10 @@ export class SpanTree {
     const key = this.root?.index ?? top;
     const strays = this.#children.get(key) ?? [];
     const mine = strays.filter((span) => span.parent_span_id === parent.span_id && span !== parent);
-    this.#children.set(
-      key,
-      strays.filter((span) => !mine.includes(span)),
-    );
+    const others = strays.filter((span) => !mine.includes(span));
+    for (const list of [others, mine]) list.forEach((span, place) => (span.place = place));
+    this.#children.set(key, others);
     this.#children.set(parent.index, mine);
+    this.moves += 1;
   }
 }

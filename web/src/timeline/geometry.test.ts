@@ -1,6 +1,6 @@
 import fc from "fast-check";
 import { describe, expect, test } from "vitest";
-import { barOf, tickLabel, ticksOf, windowOf } from "./geometry";
+import { barOf, cutsOf, tickLabel, ticksOf, timeAt, windowOf, zoomed } from "./geometry";
 
 const time = fc.double({ min: 0, max: 1e9, noNaN: true });
 
@@ -52,5 +52,42 @@ describe("the waterfall's geometry", () => {
     expect(labels(9000)).toEqual(["0", "2 s", "4 s", "6 s", "8 s"]);
     expect(labels(150_000)).toEqual(["0", "30 s", "1 m", "1 m 30 s", "2 m"]);
     expect(labels(5 * 3_600_000)).toEqual(["0", "1 h", "2 h", "3 h", "4 h"]);
+  });
+
+  test("a night in which nothing happened takes a twentieth of the width, and ticks leave it out", () => {
+    const night = { from_ms: 10_000, to_ms: 10_000_000 };
+    const whole = { from_ms: 0, to_ms: 10_010_000 };
+    const times = [0, 2_000, 10_000, 9_000, 10_010_000, 10_000_000, 20_000_000];
+    const window = {
+      ...whole,
+      cuts: cutsOf(
+        times.map((at_ms) => ({ at_ms })),
+        whole,
+      ),
+    };
+    expect(window.cuts).toEqual([night]);
+    expect(barOf(night.from_ms, night.to_ms, window)).toEqual({ left: 47.5, width: 5 });
+    expect(barOf(0, 10_000, window)).toEqual({ left: 0, width: 47.5 });
+    expect(barOf(night.to_ms, whole.to_ms, window)).toEqual({ left: 52.5, width: 47.5 });
+    for (const { offset_ms } of ticksOf(window, 6)) {
+      expect(offset_ms < night.from_ms || offset_ms >= night.to_ms).toBe(true);
+    }
+  });
+
+  test("the time at a place is the time that is drawn there", () => {
+    const lull = { from_ms: 30_000, to_ms: 70_000 };
+    fc.assert(
+      fc.property(fc.double({ min: 0, max: 100_000, noNaN: true }), fc.boolean(), (ms, isCut) => {
+        const window = { from_ms: 0, to_ms: 100_000, cuts: isCut ? [lull] : [] };
+        expect(timeAt(barOf(ms, ms, window).left / 100, window)).toBeCloseTo(ms, -1);
+      }),
+    );
+  });
+
+  test("a zoom stays within the run", () => {
+    const whole = { from_ms: 0, to_ms: 1000 };
+    expect(zoomed(whole, -200, 300)).toEqual([0, 500]);
+    expect(zoomed(whole, 900, 1400)).toEqual([500, 1000]);
+    expect(zoomed(whole, -500, 5000)).toEqual([0, 1000]);
   });
 });

@@ -3,6 +3,13 @@
 export interface Window {
   from_ms: number;
   to_ms: number;
+  /** Stretches in which nothing happened, in order, each drawn with a small width of its own. */
+  cuts?: readonly Lull[];
+}
+
+export interface Lull {
+  from_ms: number;
+  to_ms: number;
 }
 
 export interface Bar {
@@ -22,22 +29,101 @@ export function windowOf(start_ms: number, end_ms: number | null, now_ms: number
   return { from_ms: start_ms, to_ms: Math.max(to, start_ms + 1) };
 }
 
+/** The part of the width that a cut has. */
+const cut_share = 0.05;
+const cuts_max = 4;
+/** A stretch is cut when it is that long, and that part of what is drawn. */
+const cut_ms_min = 20_000;
+const cut_share_min = 0.2;
+
+const buckets = 256;
+
+/** The stretches of a window in which nothing happened, as far as they are worth cutting out. */
+export function cutsOf(events: readonly { at_ms: number }[], window: Window): Lull[] {
+  const total = window.to_ms - window.from_ms;
+  const least_ms = Math.max(cut_ms_min, total * cut_share_min);
+  if (total < least_ms) return [];
+  // Events are not in the order of their times: the first and the last one of each bucket are enough.
+  const firsts = new Float64Array(buckets).fill(Infinity);
+  const lasts = new Float64Array(buckets).fill(-Infinity);
+  for (const { at_ms } of events) {
+    if (at_ms < window.from_ms || at_ms > window.to_ms) continue;
+    const at = Math.min(buckets - 1, Math.floor(((at_ms - window.from_ms) / total) * buckets));
+    if (at_ms < (firsts[at] as number)) firsts[at] = at_ms;
+    if (at_ms > (lasts[at] as number)) lasts[at] = at_ms;
+  }
+  const lulls: Lull[] = [];
+  let from_ms = window.from_ms;
+  for (let at = 0; at < buckets; at += 1) {
+    const first = firsts[at] as number;
+    if (first === Infinity) continue;
+    if (first - from_ms >= least_ms) lulls.push({ from_ms, to_ms: first });
+    from_ms = lasts[at] as number;
+  }
+  return lulls
+    .sort((a, b) => b.to_ms - b.from_ms - (a.to_ms - a.from_ms))
+    .slice(0, cuts_max)
+    .sort((a, b) => a.from_ms - b.from_ms);
+}
+
+/** Where a time is drawn, 0 to 1. */
+function placeOf(ms: number, { from_ms, to_ms, cuts = [] }: Window): number {
+  let shown_ms = to_ms - from_ms;
+  let past_ms = clampTo(ms, from_ms, to_ms) - from_ms;
+  let past = 0;
+  for (const cut of cuts) {
+    const length = cut.to_ms - cut.from_ms;
+    const inside = clampTo(ms - cut.from_ms, 0, length);
+    shown_ms -= length;
+    past_ms -= inside;
+    past += (cut_share * inside) / length;
+  }
+  return clamp((past_ms / Math.max(shown_ms, 1e-6)) * (1 - cuts.length * cut_share) + past);
+}
+
+/** The time that is drawn at a place, 0 to 1. */
+export function timeAt(place: number, window: Window): number {
+  // Places grow with time, so halving finds it.
+  let [low, high] = [window.from_ms, window.to_ms];
+  for (let step = 0; step < 50; step += 1) {
+    const middle = (low + high) / 2;
+    if (placeOf(middle, window) < place) low = middle;
+    else high = middle;
+  }
+  return high;
+}
+
 /** The bar of a stretch of time, cut to the window. A running stretch reaches to the window's end. */
 export function barOf(start_ms: number, end_ms: number | null, window: Window): Bar {
-  const total = window.to_ms - window.from_ms;
-  const from = clamp((start_ms - window.from_ms) / total);
-  const to = clamp(((end_ms ?? window.to_ms) - window.from_ms) / total);
+  const from = placeOf(start_ms, window);
+  const to = placeOf(end_ms ?? window.to_ms, window);
   return { left: percent(from), width: percent(Math.max(0, to - from)) };
 }
 
-/** Round steps of 1, 2 or 5, as many as fit into `ticks_max`, beginning at zero. */
-export function ticksOf(window: Window, ticks_max: number): Tick[] {
-  const total = window.to_ms - window.from_ms;
-  const step = stepOf(total, ticks_max);
+/** A part of the window, moved so that it stays within the whole and keeps a length. */
+export function zoomed(whole: Window, from_ms: number, to_ms: number): [number, number] {
+  const total = whole.to_ms - whole.from_ms;
+  const length = Math.min(total, Math.max(to_ms - from_ms, total / 100_000, 0.01));
+  const from = clampTo(from_ms, whole.from_ms, whole.to_ms - length);
+  return [from, from + length];
+}
+
+/** Round steps of 1, 2 or 5 after the origin, as many as fit into `ticks_max`; none where time is cut out. */
+export function ticksOf(window: Window, ticks_max: number, origin_ms = window.from_ms): Tick[] {
+  const cuts = window.cuts ?? [];
+  const cut_ms = cuts.reduce((sum, cut) => sum + cut.to_ms - cut.from_ms, 0);
+  const step = stepOf(window.to_ms - window.from_ms - cut_ms, ticks_max);
   const ticks: Tick[] = [];
-  for (let count = 0; count * step < total * 0.97; count += 1) {
-    const offset_ms = count * step;
-    ticks.push({ at: percent(offset_ms / total), offset_ms });
+  let from = window.from_ms;
+  for (const end of [...cuts, { from_ms: window.to_ms, to_ms: window.to_ms }]) {
+    for (let count = Math.max(0, Math.ceil((from - origin_ms) / step - 1e-9)); ; count += 1) {
+      const offset_ms = count * step;
+      const at = percent(placeOf(origin_ms + offset_ms, window));
+      if (origin_ms + offset_ms >= end.from_ms || at >= 97) break;
+      const before = ticks.at(-1);
+      if (before === undefined || at - before.at > 55 / ticks_max) ticks.push({ at, offset_ms });
+    }
+    from = end.to_ms;
   }
   return ticks;
 }
@@ -72,5 +158,6 @@ export function tickLabel(offset_ms: number): string {
 }
 
 const trim = (value: number) => String(Number(value.toFixed(3)));
-const clamp = (value: number) => Math.min(1, Math.max(0, value));
+const clampTo = (value: number, least: number, most: number) => Math.min(most, Math.max(least, value));
+const clamp = (value: number) => clampTo(value, 0, 1);
 const percent = (value: number) => Math.round(value * 1_000_000) / 10_000;

@@ -1,25 +1,38 @@
+import { familyOf } from "@runreel/client/fold";
 import type { EventRow } from "../feed/fold";
 import type { Span, SpanTree } from "../feed/tree";
 
 /** Rows of the log that match a filter; looks at each row once while rows are only added. */
 export class EventFilter {
   #query = "";
+  #hidden: ReadonlySet<string> = all.hidden;
   #looked = 0;
   #found: number[] = [];
   #rows: readonly EventRow[] | null = null;
 
-  /** Indices into `rows`, or `null` when everything matches. */
-  update(rows: readonly EventRow[], query: string): readonly number[] | null {
-    if (query !== this.#query || rows !== this.#rows) {
+  /**
+   * Indices into `rows`, or `null` when everything matches. `bodyOf` is the event's JSON, as far as it is kept: words
+   * are looked for there too.
+   */
+  update(
+    rows: readonly EventRow[],
+    query: string,
+    hidden: ReadonlySet<string> = all.hidden,
+    bodyOf: (seq: number) => string | null = () => null,
+  ): readonly number[] | null {
+    if (query !== this.#query || rows !== this.#rows || hidden !== this.#hidden) {
       this.#query = query;
+      this.#hidden = hidden;
       this.#rows = rows;
       this.#looked = 0;
       this.#found = [];
     }
     const words = wordsOf(query);
-    if (words.length === 0) return null;
+    if (words.length === 0 && hidden.size === 0) return null;
     for (; this.#looked < rows.length; this.#looked += 1) {
-      if (matches(rows[this.#looked] as EventRow, words)) this.#found.push(this.#looked);
+      const row = rows[this.#looked] as EventRow;
+      if (hidden.has(familyOf(row.type)) || !matches(row, words, bodyOf)) continue;
+      this.#found.push(this.#looked);
     }
     return this.#found;
   }
@@ -31,9 +44,14 @@ const wordsOf = (query: string): string[] =>
     .split(/\s+/)
     .filter((word) => word !== "");
 
-function matches(row: EventRow, words: string[]): boolean {
+function matches(row: EventRow, words: string[], bodyOf: (seq: number) => string | null): boolean {
   const text = `${row.type} ${row.title} ${row.span_id ?? ""}`.toLowerCase();
-  return words.every((word) => text.includes(word));
+  const missing = words.filter((word) => !text.includes(word));
+  if (missing.length === 0) return true;
+  // The payload is the envelope's last member; an id or a time is nothing that somebody wrote.
+  const whole = bodyOf(row.seq);
+  const body = whole?.slice(whole.indexOf('"payload":') + 10).toLowerCase();
+  return body !== undefined && missing.every((word) => body.includes(word));
 }
 
 /** A row of the waterfall. `position` and `siblings` are for screen readers. */
@@ -46,43 +64,131 @@ export interface SpanRow {
   hasChildren: boolean;
 }
 
-/** The tree as rows, parents before children, closed ones skipped; with a query, matches and their parents. */
-export function spanRows(tree: SpanTree, closed: ReadonlySet<number>, query: string): SpanRow[] {
-  const words = wordsOf(query);
-  const kept = words.length === 0 ? null : keptSpans(tree, words);
-  const rows: SpanRow[] = [];
-  // An own stack: a chain of spans may be deeper than the engine's.
-  const stack: { siblings: readonly Span[]; next: number; depth: number }[] = [
-    { siblings: tree.roots(), next: 0, depth: 0 },
-  ];
-  while (stack.length > 0) {
-    const frame = stack.at(-1) as (typeof stack)[number];
-    const span = frame.siblings[frame.next];
-    frame.next += 1;
-    if (span === undefined) {
-      stack.pop();
-      continue;
-    }
-    if (kept !== null && !kept.has(span.index)) continue;
-    const children = tree.childrenOf(span);
-    const isOpen = kept !== null || !closed.has(span.index);
-    rows.push({
-      span,
-      depth: frame.depth,
-      position: frame.next,
-      siblings: frame.siblings.length,
-      isOpen,
-      hasChildren: children.length > 0,
-    });
-    if (isOpen && children.length > 0) stack.push({ siblings: children, next: 0, depth: frame.depth + 1 });
+/** What decides which spans are rows. */
+export interface Shown {
+  closed: ReadonlySet<number>;
+  query: string;
+  /** Kinds that are left out; what is below them stays. */
+  hidden: ReadonlySet<string>;
+}
+
+export const all: Shown = { closed: new Set(), query: "", hidden: new Set() };
+
+/** How far up the tree it is looked whether a row is the last one. */
+const steps_max = 500;
+
+/**
+ * The tree as rows, parents before children, closed ones skipped; with a query, matches and their parents. While
+ * spans are only added at the end, the rows are only added too.
+ */
+export class SpanRows {
+  #spans: Span[] = [];
+  #depths: number[] = [];
+  #tree: SpanTree | null = null;
+  #shown: Shown = all;
+  #counted = 0;
+  #moves = 0;
+  #kept: Set<number> | null = null;
+
+  get length(): number {
+    return this.#spans.length;
   }
-  return rows;
+
+  update(tree: SpanTree, shown: Shown): void {
+    const isSame = tree === this.#tree && shown === this.#shown && tree.moves === this.#moves;
+    if (isSame && tree.spans.length === this.#counted) return;
+    const isAdded = isSame && shown.query === "" && this.#counted > 0;
+    const first = this.#counted;
+    this.#tree = tree;
+    this.#shown = shown;
+    this.#moves = tree.moves;
+    this.#counted = tree.spans.length;
+    if (!isAdded || !tree.spans.slice(first).every((span) => this.#append(span))) this.#build();
+  }
+
+  spanAt(index: number): Span | undefined {
+    return this.#spans[index];
+  }
+
+  at(index: number): SpanRow | undefined {
+    const [span, tree] = [this.#spans[index], this.#tree];
+    if (span === undefined || tree === null) return undefined;
+    return {
+      span,
+      depth: this.#depths[index] ?? 0,
+      position: span.place + 1,
+      siblings: Math.max(1, tree.siblingsOf(span).length),
+      isOpen: this.#isOpen(span),
+      hasChildren: tree.childrenOf(span).length > 0,
+    };
+  }
+
+  /** The row that has the event; -1 when none has. */
+  indexOf(seq: number): number {
+    return this.#spans.findIndex((span) => span.start_seq === seq || span.end_seq === seq);
+  }
+
+  #isOpen(span: Span): boolean {
+    return this.#kept !== null || !this.#shown.closed.has(span.index);
+  }
+
+  /** Adds the row of a span that is below the last row or beside it; false when it belongs in between. */
+  #append(span: Span): boolean {
+    const tree = this.#tree as SpanTree;
+    const parent = tree.parentOf(span);
+    let depth = 0;
+    let steps = 0;
+    for (let above = parent; above !== null; above = tree.parentOf(above)) {
+      // Producers can name each other's spans as parents, in a circle.
+      if ((steps += 1) > steps_max) return false;
+      if (this.#shown.closed.has(above.index)) return true;
+      if (!this.#shown.hidden.has(above.kind)) depth += 1;
+    }
+    if (this.#shown.hidden.has(span.kind)) return true;
+    let last: Span | null = this.#spans.at(-1) ?? null;
+    for (; last !== null && last !== parent && steps <= 2 * steps_max; steps += 1) last = tree.parentOf(last);
+    if (last !== parent) return false;
+    this.#spans.push(span);
+    this.#depths.push(depth);
+    return true;
+  }
+
+  #build(): void {
+    const tree = this.#tree as SpanTree;
+    const words = wordsOf(this.#shown.query);
+    this.#kept = words.length === 0 ? null : keptSpans(tree, words);
+    this.#spans = [];
+    this.#depths = [];
+    // An own stack: a chain of spans may be deeper than the engine's.
+    const stack: { siblings: readonly Span[]; next: number; depth: number }[] = [
+      { siblings: tree.roots(), next: 0, depth: 0 },
+    ];
+    while (stack.length > 0) {
+      const frame = stack.at(-1) as (typeof stack)[number];
+      const span = frame.siblings[frame.next];
+      frame.next += 1;
+      if (span === undefined) {
+        stack.pop();
+        continue;
+      }
+      if (this.#kept !== null && !this.#kept.has(span.index)) continue;
+      const isHidden = this.#shown.hidden.has(span.kind);
+      if (!isHidden) {
+        this.#spans.push(span);
+        this.#depths.push(frame.depth);
+      }
+      const children = tree.childrenOf(span);
+      if (children.length > 0 && this.#isOpen(span))
+        stack.push({ siblings: children, next: 0, depth: frame.depth + (isHidden ? 0 : 1) });
+    }
+  }
 }
 
 function keptSpans(tree: SpanTree, words: string[]): Set<number> {
   const kept = new Set<number>();
   for (const span of tree.spans) {
-    const text = `${span.kind} ${span.name} ${span.span_id} ${span.status}`.toLowerCase();
+    const text =
+      `${span.kind} ${span.name} ${span.preview} ${span.error} ${span.span_id} ${span.status}`.toLowerCase();
     if (!words.every((word) => text.includes(word))) continue;
     for (let at: Span | null = span; at !== null && !kept.has(at.index); at = tree.parentOf(at)) {
       kept.add(at.index);

@@ -4,7 +4,8 @@ import { RunView } from "../feed/fold";
 import { event, told } from "../feed/testing";
 import { pillOf } from "./connection";
 import { detached, following, newRows, step } from "./follow";
-import { EventFilter, spanRows } from "./rows";
+import type { SpanTree } from "../feed/tree";
+import { all, EventFilter, SpanRows, type Shown } from "./rows";
 import { rowHeight_px, rowsInView, topToShow } from "./window";
 
 describe("following the end of a list", () => {
@@ -59,7 +60,57 @@ function viewOf(...events: Parameters<typeof event>[]): RunView {
   return view;
 }
 
+function spanRows(tree: SpanTree, closed: ReadonlySet<number>, query: string, over: Partial<Shown> = {}) {
+  const rows = new SpanRows();
+  rows.update(tree, { ...all, closed, query, ...over });
+  return drawn(rows);
+}
+
+const drawn = (rows: SpanRows) =>
+  Array.from({ length: rows.length }, (_, index) => rows.at(index)).flatMap((row) => row ?? []);
+
 describe("rows", () => {
+  test("a filter finds words in payloads too, and leaves families out", () => {
+    const view = viewOf(
+      [1, "tool.started", { span_id: "t1", payload: { name: "fetch", args: { Page: "Seven" } } }],
+      [2, "log.info", { payload: { message: "page seven" } }],
+    );
+    const filter = new EventFilter();
+    const bodyOf = (seq: number) => view.bodies.get(seq);
+    expect(filter.update(view.rows, "seven", all.hidden, bodyOf)).toEqual([0, 1]);
+    expect(filter.update(view.rows, "seven", new Set(["log"]), bodyOf)).toEqual([0]);
+    expect(filter.update(view.rows, "eight", all.hidden, bodyOf)).toEqual([]);
+  });
+
+  test("kinds that are left out leave what is below them", () => {
+    expect(
+      spanRows(nested(), new Set(), "", { hidden: new Set(["step"]) }).map((row) => [
+        row.span.name,
+        row.depth,
+      ]),
+    ).toEqual([
+      ["tester", 0],
+      ["search", 1],
+    ]);
+  });
+
+  test("rows that grow with the run are those of the whole run, whatever the order", () => {
+    fc.assert(
+      fc.property(fc.array(fc.tuple(fc.nat(12), fc.boolean()), { maxLength: 40 }), (spans) => {
+        const view = new RunView();
+        const grown = new SpanRows();
+        view.take(told(event(1, "run.created")));
+        spans.forEach(([parent, isStep], at) => {
+          const over = { span_id: `s${at}`, parent_span_id: `s${parent}` };
+          view.take(told(event(at + 2, isStep ? "step.started" : "tool.started", over)));
+          if (at % 3 === 0) grown.update(view.spans.tree, all);
+        });
+        grown.update(view.spans.tree, all);
+        expect(drawn(grown)).toEqual(spanRows(view.spans.tree, all.closed, ""));
+      }),
+    );
+  });
+
   test("a filter finds words in type, title and span, and looks only at new rows", () => {
     const view = viewOf(
       [1, "tool.started", { span_id: "t1", payload: { name: "Search web" } }],

@@ -47,3 +47,16 @@ export const count = (value: number): string => grouped.format(value);
 
 /** A UUID's tail: its head is a time, the same for all runs of a day. */
 export const shortId = (id: string): string => (id.length > 12 ? `…${id.slice(-8)}` : id);
+
+/** `812 B`, `4.1 KB`, `2.0 MB`. */
+export function bytes(size: number): string {
+  if (size < 1000) return `${size} B`;
+  const units = ["KB", "MB", "GB"];
+  let at = -1;
+  let value = size;
+  do {
+    value /= 1000;
+    at += 1;
+  } while (value >= 999.95 && at < units.length - 1);
+  return `${value.toFixed(1)} ${units[at]}`;
+}

@@ -1,0 +1,147 @@
+import { violations } from "./axe.ts";
+import { expect, test } from "./fixtures.ts";
+import { expectState, upTo } from "./page.ts";
+import { tripRun } from "./trip.ts";
+
+const rowOf = (page: import("@playwright/test").Page, text: string) =>
+  page.getByRole("treegrid").getByRole("row").filter({ hasText: text });
+
+test("a tool's call is one thing: what it was given, what came out, why it failed, its events", async ({
+  page,
+  context,
+  server,
+  producer,
+}) => {
+  await context.grantPermissions(["clipboard-read", "clipboard-write"]);
+  const run_id = await tripRun(producer, true);
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await expectState(page, "ended");
+  // Arguments and errors are read without opening anything.
+  await expect(rowOf(page, "weather")).toContainText("city: Lisbon, days: 2");
+  await expect(rowOf(page, "search_flights").first()).toContainText("the airline's service answered 503");
+
+  await rowOf(page, "weather").click();
+  const detail = page.getByRole("complementary");
+  await expect(detail.getByRole("region", { name: "Input" })).toContainText("Lisbon");
+  await expect(detail.getByRole("region", { name: "Output" })).toContainText("celsius");
+  await expect(detail.getByRole("region", { name: "Error" })).toHaveCount(0);
+  await expect(detail.getByRole("region", { name: "Events" })).toContainText("tool.completed");
+  expect(await violations(page)).toEqual([]);
+  await page.keyboard.press("c");
+  await expect(detail.getByText("Copied")).toBeVisible();
+  const copied = JSON.parse(await page.evaluate(() => navigator.clipboard.readText())) as { type: string }[];
+  expect(copied.map((event) => event.type)).toEqual(["tool.started", "tool.completed"]);
+
+  await page.keyboard.press("e");
+  await expect(detail.getByRole("region", { name: "Error" })).toContainText("answered 503");
+  await expect(detail.getByRole("region", { name: "Input" })).toContainText("BER");
+});
+
+test("kinds are left out and come back, and the address keeps it", async ({ page, server, producer }) => {
+  const run_id = await tripRun(producer, true);
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const rows = page.getByRole("treegrid").locator("[aria-level]");
+  await expect(rows).toHaveCount(8);
+  await page.getByRole("button", { name: "step" }).click();
+  await expect(rows).toHaveCount(6);
+  await expect(rowOf(page, "weather")).toHaveAttribute("aria-level", "2");
+  await page.reload();
+  await expect(rows).toHaveCount(6);
+  await page.getByRole("button", { name: "step" }).click();
+  await expect(rows).toHaveCount(8);
+});
+
+test("what is searched is found in payloads too, and what is nowhere is said", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Pages" });
+  await producer.emit(
+    run_id,
+    { type: "tool.started", span_id: "t", payload: { name: "fetch", args: { page: "Needle-77" } } },
+    { type: "custom.thing", payload: { deep: { words: "the haystack has it" } } },
+  );
+  await page.goto(`${server.url}/runs/${run_id}?tab=log`);
+  await page.keyboard.press("/");
+  await page.keyboard.type("haystack");
+  await expect(page.locator("[data-seq]")).toHaveCount(1);
+  await page.getByLabel("Search in this run").fill("nowhere at all");
+  await expect(page.getByText("No event has “nowhere at all”.")).toBeVisible();
+  await page.getByRole("button", { name: "Clear the search" }).click();
+  await expect(page.locator("[data-seq]").first()).toBeVisible();
+});
+
+test("a night in which nothing happened does not squeeze the rest; zoom stays in the address", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const start_ms = Date.now() - 10 * 3_600_000;
+  const at = (ms: number) => new Date(start_ms + ms).toISOString();
+  const run_id = await producer.createRun({ title: "Over night", start: false });
+  const tool = (n: number, ms: number) => [
+    { type: "tool.started", span_id: `t${n}`, at: at(ms), payload: { name: `call_${n}` } },
+    { type: "tool.completed", span_id: `t${n}`, at: at(ms + 2_000), payload: {} },
+  ];
+  await producer.emit(run_id, { type: "run.started", at: at(0) }, ...tool(1, 1_000), ...tool(2, 36_000_000 - 4_000));
+  await producer.emit(run_id, { type: "run.completed", at: at(36_000_000 - 1_000) });
+  await page.goto(`${server.url}/runs/${run_id}`);
+  const width = (name: string) =>
+    rowOf(page, name).locator(".bar").evaluate((bar) => bar.getBoundingClientRect().width);
+  await expect(page.getByTitle(/Nothing happened for 9 h/)).toBeVisible();
+  expect(await width("call_1")).toBeGreaterThan(60);
+  await rowOf(page, "call_2").click();
+  const before = await width("call_2");
+  await page.keyboard.press("w");
+  await expect(page).toHaveURL(/zoom=/);
+  await expect.poll(() => width("call_2")).toBeGreaterThan(before * 1.2);
+  await page.getByRole("button", { name: "See all" }).click();
+  await expect.poll(() => width("call_2")).toBe(before);
+});
+
+test("artifacts are shown as what they are and downloaded whole; markup in them runs nothing", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const run_id = await producer.createRun({ title: "Report" });
+  const upload = (name: string, type: string, body: string | Uint8Array<ArrayBuffer>) =>
+    fetch(`${server.url}/api/runs/${run_id}/artifacts?name=${name}`, {
+      method: "POST",
+      headers: { "content-type": type },
+      body,
+    });
+  const evil = "<script>document.title = 'run'</script><img src=x onerror=\"document.title = 'run'\">";
+  await upload("page.html", "text/html", evil);
+  await upload("prices.csv", "text/csv", 'airline,price\n"Air, Europa",120\n');
+  await upload("notes.md", "text/markdown", `# Notes\n\n${evil}\n`);
+  await page.goto(`${server.url}/runs/${run_id}?tab=artifacts`);
+  const list = page.getByRole("region", { name: "Artifacts of the run" });
+  await expect(list.getByRole("article")).toHaveCount(3);
+  await expect(list.getByRole("cell", { name: "Air, Europa" })).toBeVisible();
+  await expect(list.getByRole("heading", { name: "Notes" })).toBeVisible();
+  await expect(list.locator("img, script, iframe")).toHaveCount(0);
+  await expect(page).toHaveTitle("● Report · Runreel");
+  expect(await violations(page)).toEqual([]);
+  // Live: a new one is there without a reload.
+  const png =
+    "iVBORw0KGgoAAAANSUhEUgAAAAEAAAABCAYAAAAfFcSJAAAADUlEQVR42mNk+M9QDwADhgGAWjR9awAAAABJRU5ErkJggg==";
+  await upload("dot.png", "image/png", Uint8Array.from(Buffer.from(png, "base64")));
+  await expect(list.getByRole("article")).toHaveCount(4);
+  await expect.poll(() => list.locator("canvas").first().evaluate((each) => (each as HTMLCanvasElement).width)).toBe(1);
+  const download = page.waitForEvent("download");
+  await list.locator("article", { hasText: "page.html" }).getByRole("button", { name: "Download" }).click();
+  expect((await download).suggestedFilename()).toBe("page.html");
+});
+
+test("a payload that became an artifact is opened where it stands", async ({ page, server, producer }) => {
+  const run_id = await producer.createRun({ title: "Large" });
+  const rows = upTo(9_000).map((n) => `row ${n}`);
+  await producer.emit(
+    run_id,
+    { type: "tool.started", span_id: "t", payload: { name: "read" } },
+    { type: "tool.completed", span_id: "t", payload: { name: "read", result: rows } },
+  );
+  await page.goto(`${server.url}/runs/${run_id}`);
+  await rowOf(page, "read").click();
+  const output = page.getByRole("complementary").getByRole("region", { name: "Output" });
+  await output.getByRole("button", { name: "Show" }).click();
+  await expect(output).toContainText("[9000]");
+});

@@ -1,3 +1,4 @@
+import { violations } from "./axe.ts";
 import { expect, test } from "./fixtures.ts";
 import { expectState } from "./page.ts";
 import { Program } from "./producer.ts";
@@ -54,7 +55,7 @@ test("filter and search stand in the address and survive a reload", async ({ pag
   const going = await producer.createRun({ title: "Fine trip" });
   await page.goto(server.url);
   await expect(page.locator("[data-run]")).toHaveCount(2);
-  await page.getByLabel("Status").selectOption("failed");
+  await page.getByRole("group", { name: "Status" }).getByRole("button", { name: "failed" }).click();
   await expect(page.locator("[data-run]")).toHaveCount(1);
   expect(new URL(page.url()).search).toBe("?status=failed");
   await producer.emit(going, { type: "run.failed" });
@@ -68,6 +69,51 @@ test("filter and search stand in the address and survive a reload", async ({ pag
   await expect(page.getByRole("heading", { name: "Broken trip" })).toBeVisible();
   await page.goBack();
   await expect(page.getByLabel("Search runs")).toHaveValue("Broken");
+});
+
+test("a row says how its run went, and a click leaves only its agent or tag", async ({ page, server, producer }) => {
+  const failed = await producer.createRun({ title: "Import", agent: "importer", tags: ["nightly"] });
+  await producer.emit(failed, { type: "run.failed", payload: { error: { message: "429 from the ledger" } } });
+  const done = await producer.createRun({ title: "Report", agent: "reporter", tags: ["nightly"] });
+  await producer.emit(done, { type: "run.completed", payload: { output: { text: "12 rows" } } });
+  await page.goto(server.url);
+  const row = (run_id: string) => page.locator(`[data-run="${run_id}"]`);
+  await expect(row(failed)).toContainText("429 from the ledger");
+  await expect(row(done)).toContainText("12 rows");
+  await row(failed).getByRole("button", { name: "importer" }).click();
+  await expect(page.locator("[data-run]")).toHaveCount(1);
+  await expect(page).toHaveURL(`${server.url}/?agent=importer`);
+  await page.getByRole("button", { name: "agent: importer" }).click();
+  await expect(page.locator("[data-run]")).toHaveCount(2);
+  await page.getByLabel("Search runs").fill("tag:nightly agent:reporter");
+  await page.keyboard.press("Enter");
+  await expect(page.locator("[data-run]")).toHaveCount(1);
+  expect(new URL(page.url()).searchParams.get("tag")).toBe("nightly");
+  await page.getByRole("button", { name: "Clear" }).click();
+  await expect(page.locator("[data-run]")).toHaveCount(2);
+});
+
+test("runs below another are folded, opened and walked through with the keyboard", async ({
+  page,
+  server,
+  producer,
+}) => {
+  const parent_run_id = await producer.createRun({ title: "Supervise", role: "supervisor" });
+  for (const n of [1, 2, 3]) {
+    const child = await producer.createRun({ title: `Work ${n}`, role: "worker", parent_run_id });
+    if (n === 2) await producer.emit(child, { type: "run.failed" });
+  }
+  await page.goto(server.url);
+  const rows = page.locator("[data-run]");
+  await expect(rows).toHaveCount(1);
+  await expect(page.getByTitle("3 below it, the worst failed")).toBeVisible();
+  await page.keyboard.press("j");
+  await page.keyboard.press("ArrowRight");
+  await expect(rows).toHaveCount(4);
+  expect(await violations(page)).toEqual([]);
+  await page.keyboard.press("j");
+  await page.keyboard.press("Enter");
+  await expect(page.getByRole("heading", { name: "Work 1" })).toBeVisible();
 });
 
 test.describe("through a bad way", () => {

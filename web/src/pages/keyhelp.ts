@@ -1,6 +1,6 @@
 /** The keys and what they do, for the dialog. */
 export const keyHelp: readonly [string, string][] = [
-  ["j, k or ↓, ↑", "next, previous row"],
+  ["j, k or ↓, ↑", "next, previous row, of the runs too"],
   ["Enter", "open the row's detail"],
   ["Esc", "close the detail, leave the search"],
   ["←, →", "close, open a span"],

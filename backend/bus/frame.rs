@@ -11,6 +11,7 @@ use crate::domain::{
     event::{EventType, Recorded},
     history::Tag,
     id::{EventId, SpanId},
+    index::IndexedEvent,
     json::JsonSlice,
     meaning::What,
     run::Status,
@@ -41,6 +42,7 @@ pub struct Frame {
     /// Where the payload begins, the last member of the JSON.
     payload_at: usize,
     meaning: OnceLock<What>,
+    indexed: OnceLock<Bytes>,
 }
 
 impl Frame {
@@ -76,6 +78,7 @@ impl Frame {
             json_at,
             payload_at,
             meaning: OnceLock::new(),
+            indexed: OnceLock::new(),
         }
     }
 
@@ -87,6 +90,11 @@ impl Frame {
     /// The frame without its `id:` line, for feeds, whose ids are cursors.
     pub fn block_without_id(&self) -> Bytes {
         self.block.slice(self.event_at..)
+    }
+
+    /// The `id:` line of a run's own stream; empty for an ephemeral event.
+    pub fn id_line(&self) -> &[u8] {
+        &self.block[..self.event_at]
     }
 
     /// Its size in memory: its bytes and its ids, and what its readers have read of its payload, which is at most about
@@ -104,6 +112,18 @@ impl Frame {
             let spans = (self.span_id.as_ref(), self.parent_span_id.as_ref());
             What::of(&self.event_type, spans, self.place.map(|place| place.seq), self.payload())
         })
+    }
+
+    /// A durable event as the JSON of an index, without its payload; read by the first reader that asks and shared by
+    /// all. `None` for an ephemeral event.
+    pub fn indexed(&self) -> Option<&Bytes> {
+        let seq = self.place?.seq;
+        Some(self.indexed.get_or_init(|| {
+            let spans = (self.span_id.as_ref(), self.parent_span_id.as_ref());
+            let payload = self.payload().as_str();
+            let row = IndexedEvent::of((self.context.run_id, seq, self.at), &self.event_type, spans, payload);
+            serde_json::to_vec(&row).unwrap_or_default().into()
+        }))
     }
 
     /// The payload alone, as it was sent.

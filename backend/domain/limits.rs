@@ -4,11 +4,12 @@ mod agui;
 mod artifacts;
 mod chats;
 mod conversations;
+mod pages;
 mod retention;
 mod saved;
 mod shares;
 
-pub use self::{agui::*, artifacts::*, chats::*, conversations::*, retention::*, saved::*, shares::*};
+pub use self::{agui::*, artifacts::*, chats::*, conversations::*, pages::*, retention::*, saved::*, shares::*};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -305,7 +305,8 @@ fn text(event: &Recorded, member: &str) -> Option<String> {
     event.payload.member::<String>(member).map(|text| cut(&text).to_owned())
 }
 
-fn cut(name: &str) -> &str {
+/// A name of at most the longest length.
+pub(super) fn cut(name: &str) -> &str {
     &name[..name.floor_char_boundary(SPAN_NAME_BYTES_MAX)]
 }
 

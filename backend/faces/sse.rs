@@ -11,6 +11,7 @@ use serde_json::json;
 
 use super::Encoder;
 use crate::{
+    bus::Frame,
     domain::{
         cursor::FeedCursor,
         limits::{RETRY_MS, STREAM_CHUNK_BYTES},
@@ -27,6 +28,8 @@ pub struct Sse {
     text: Option<(Box<dyn Iterator<Item = String> + Send>, String)>,
     /// How long this reader has to wait before it reconnects.
     retry_ms: u64,
+    /// Whether durable events are sent without their payloads.
+    is_index: bool,
 }
 
 impl Sse {
@@ -36,7 +39,13 @@ impl Sse {
             ReadPosition::Run(_) => None,
             ReadPosition::Feed(cursor) => Some(cursor.clone()),
         };
-        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms }
+        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms, is_index: false }
+    }
+
+    /// Sends durable events as rows of an index, if so asked.
+    #[must_use]
+    pub fn index(self, is_index: bool) -> Self {
+        Self { is_index, ..self }
     }
 }
 
@@ -55,7 +64,9 @@ impl Encoder for Sse {
     }
 
     fn chunk(&mut self) -> Option<Bytes> {
-        if let ([StreamItem::Frame(frame)], None, None) = (self.waiting.as_slice(), &self.feed, &self.text) {
+        if let ([StreamItem::Frame(frame)], None, None, false) =
+            (self.waiting.as_slice(), &self.feed, &self.text, self.is_index)
+        {
             let block = frame.block().clone();
             self.waiting = Vec::new().into_iter();
             return Some(block);
@@ -84,14 +95,7 @@ impl Encoder for Sse {
 impl Sse {
     fn write(&mut self, chunk: &mut BytesMut, signal: &StreamItem) {
         match signal {
-            StreamItem::Frame(frame) => match (&mut self.feed, frame.place) {
-                (Some(cursor), Some(place)) => {
-                    cursor.advance(place.lane, place.position);
-                    chunk.put_slice(format!("id: {cursor}\n").as_bytes());
-                    chunk.put_slice(&frame.block_without_id());
-                }
-                _ => chunk.put_slice(frame.block()),
-            },
+            StreamItem::Frame(frame) => self.write_frame(chunk, frame),
             StreamItem::Snapshot(open) => self.begin_snapshot(chunk, open),
             StreamItem::CaughtUp { last_seq, cursor } => {
                 // What a feed skipped counts as seen: the following ids continue from there.
@@ -114,6 +118,24 @@ impl Sse {
                 control(chunk, "stream.reset", &json!({ "retry_ms": self.retry_ms }));
             }
             StreamItem::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
+        }
+    }
+
+    fn write_frame(&mut self, chunk: &mut BytesMut, frame: &Frame) {
+        match (&mut self.feed, frame.place) {
+            (Some(cursor), Some(place)) => {
+                cursor.advance(place.lane, place.position);
+                chunk.put_slice(format!("id: {cursor}\n").as_bytes());
+            }
+            _ => chunk.put_slice(frame.id_line()),
+        }
+        match self.is_index.then(|| frame.indexed()).flatten() {
+            Some(row) => {
+                chunk.put_slice(format!("event: {}\ndata: ", frame.event_type).as_bytes());
+                chunk.put_slice(row);
+                chunk.put_slice(b"\n\n");
+            }
+            None => chunk.put_slice(&frame.block_without_id()),
         }
     }
 

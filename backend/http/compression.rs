@@ -21,7 +21,9 @@ pub(super) struct Text;
 
 impl Predicate for Text {
     fn should_compress<B: Body>(&self, response: &Response<B>) -> bool {
-        let size = response.body().size_hint().exact();
+        // A reply that is sent in pieces has its size in its head only.
+        let told = || response.headers().get(header::CONTENT_LENGTH)?.to_str().ok()?.parse().ok();
+        let size = response.body().size_hint().exact().or_else(told);
         size.is_some_and(|size| (COMPRESSED_BYTES_MIN..=COMPRESSED_BYTES_MAX).contains(&size))
             // Artifacts have ranges and are sent as stored, whatever they are.
             && !response.headers().contains_key(header::ACCEPT_RANGES)

@@ -19,11 +19,11 @@ use super::{
     Server,
     body::misread,
     extract::{Body, Caller, Query, RunPath},
+    index::{self, EventIndex, EventPage},
     problem::{Code, Problem, invalid_event},
     replies,
 };
 use crate::{
-    bus::Frame,
     domain::{
         context::{Role, RunContext},
         cursor::RunCursor,
@@ -37,7 +37,6 @@ use crate::{
             PAYLOAD_BYTES_MAX, REPLAY_ROWS,
         },
         principal::{OwnerId, Scope},
-        splice::LogPosition,
     },
     quota::Share,
     store,
@@ -249,20 +248,6 @@ fn whole_micros(index: usize, at: DateTime<Utc>) -> Result<DateTime<Utc>, Proble
     cut.filter(|_| within).ok_or_else(|| invalid_event(index, "at", "must be a time between the years 1970 and 9999"))
 }
 
-/// A page of a run's events.
-#[derive(Debug, Serialize, ToSchema)]
-struct EventPage {
-    #[schema(value_type = Vec<RunEvent>)]
-    events: Vec<Json>,
-    /// The seq of the last event of the page.
-    next_after: i64,
-    /// Its id in the run's stream: send it back as `after` for the next page, or to follow the run from here.
-    last_id: String,
-    last_seq: i64,
-    /// Whether there is a next page; this one may hold fewer events than were asked for.
-    has_more: bool,
-}
-
 /// The envelope of an event: the same bytes in the table, on this page and in every stream.
 #[derive(Debug, Serialize, ToSchema)]
 pub(super) struct RunEvent {
@@ -286,12 +271,24 @@ pub(super) struct RunEvent {
     payload: Json,
 }
 
-/// Read a page of events, or with `Accept: application/x-ndjson` all of them.
+/// What the route of events returns.
+#[derive(Debug, Serialize, ToSchema)]
+#[serde(untagged)]
+#[expect(dead_code, reason = "it describes two replies")]
+enum Events {
+    Page(EventPage),
+    Index(EventIndex),
+}
+
+/// Read a page of events, or of their index, or with `Accept: application/x-ndjson` all of them.
 #[utoipa::path(get, operation_id = "list_events", path = "/api/runs/{run_id}/events", tag = "events", params(("run_id" = uuid::Uuid, Path),
     ("after" = Option<String>, Query, description = "Events after this id (`last_id`, or a frame's); default 0"),
-    ("limit" = Option<i64>, Query, description = "1 to 1000, default 500"),
-    ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`")),
-    responses((status = 200, description = "A page, or all events as NDJSON", content((EventPage = "application/json"), (RunEvent = "application/x-ndjson"))),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 500; of an index 1 to 5000, default 1000"),
+    ("types" = Option<String>, Query, description = "Such as `tool.*,run.completed`"),
+    ("seqs" = Option<String>, Query, description = "Only these events, such as `7,40-52`; at most 1000"),
+    ("view" = Option<String>, Query, description = "`index`: no payloads, newest page first"),
+    ("before" = Option<i64>, Query, description = "Of an index: events before this seq")),
+    responses((status = 200, description = "A page, or all events as NDJSON", content((Events = "application/json"), (RunEvent = "application/x-ndjson"))),
     (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 404, body = Problem, description = "Not found, or of another owner"),
     (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn page(
@@ -302,6 +299,12 @@ async fn page(
     headers: HeaderMap,
 ) -> Result<Response, Problem> {
     let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
+    if index::is_index(&query)? {
+        return index::page(&server, &owner, run, &query).await;
+    }
+    if query.text("seqs").is_some() {
+        return index::picked(&server, &owner, run, &query).await;
+    }
     let after = query.text("after").map(str::parse::<RunCursor>).transpose();
     let cursor = after.map_err(|rule| Problem::new(Code::InvalidCursor, rule.0).field("after"))?.unwrap_or_default();
     let after = cursor.seq;
@@ -321,15 +324,8 @@ async fn page(
         let room = replies::paged(&server, &owner)?;
         return Ok(ndjson(server.timeline.clone(), (owner, room), run, (after, page.history), filter));
     }
-    let next_after = page.events.last().map_or(after, |(place, _)| place.seq);
-    let id =
-        |place: LogPosition| RunCursor { seq: place.seq, history: histories.of_position(place.lane, place.position) };
-    let last_id = page.events.last().map_or(cursor, |(place, _)| id(*place)).to_string();
-    let wanted = page.events.into_iter().filter(|(_, event)| filter.admits(&event.event_type));
-    let frames = wanted.map(|(place, event)| Frame::new(context.clone(), &event, Some(place), Tag::FIRST).json());
-    let events = frames.map(|json| Json::trusted(String::from_utf8_lossy(&json).into_owned())).collect();
-    let has_more = next_after < page.last_seq;
-    let page = EventPage { events, next_after: next_after.get(), last_id, last_seq: page.last_seq.get(), has_more };
+    let (last, end) = (page.last_seq, page.events.last().map_or(after, |(place, _)| place.seq));
+    let page = EventPage::of(&context, page, (cursor, &histories), end < last, |kind| filter.admits(kind));
     Ok(Reply(page).into_response())
 }
 

@@ -21,6 +21,7 @@ mod events;
 mod export;
 mod extract;
 mod health;
+mod index;
 mod interrupts;
 mod lasting;
 mod model;

@@ -14,6 +14,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
+    index::is_index,
     lasting::Lasting,
     problem::{Code, Problem},
 };
@@ -46,6 +47,8 @@ struct Asked {
     /// `Last-Event-ID` takes precedence over `?after=`, and both over `?tail=`.
     begin: Begin,
     options: StreamOptions,
+    /// Whether durable events are sent without their payloads.
+    is_index: bool,
 }
 
 impl Asked {
@@ -68,7 +71,8 @@ impl Asked {
             (None, Some(tail)) => Begin::Tail(tail),
             (None, None) => Begin::Start,
         };
-        Ok(Self { begin, options: StreamOptions { filter, tokens, roles: query.roles()? } })
+        let options = StreamOptions { filter, tokens, roles: query.roles()? };
+        Ok(Self { begin, options, is_index: is_index(query)? })
     }
 }
 
@@ -153,6 +157,7 @@ impl From<ResumeError> for Problem {
     ("tail" = Option<i64>, Query, description = "Start with this many of the last events, at most 1000"),
     ("types" = Option<String>, Query, description = "Such as `tool.*,run.*`; ids remain true seqs"),
     ("tokens" = Option<bool>, Query, description = "`false` omits deltas"),
+    ("view" = Option<String>, Query, description = "`index`: durable events without their payloads"),
     ("tree" = Option<bool>, Query, description = "Include every descendant; ids are then opaque cursors")),
     responses((status = 200, description = "Frames; see docs/protocol.md", content_type = "text/event-stream"),
     (status = 204, description = "The run has ended and you have seen all of it"), (status = 400, body = Problem, description = "`invalid_cursor`"),
@@ -174,13 +179,14 @@ async fn run(
     } else {
         server.timeline.resume_run(&owner, run, &asked.begin, asked.options).await?
     };
-    Ok(respond(&server, &caller, (place, outflow), resumed))
+    Ok(respond(&server, &caller, (place, outflow), resumed, asked.is_index))
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
 #[utoipa::path(get, operation_id = "follow_thread", path = "/api/stream/threads/{thread_id}", tag = "streams", params(("thread_id" = String, Path),
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
-    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
+    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query),
+    ("view" = Option<String>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
     (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn thread(
@@ -201,7 +207,8 @@ async fn thread(
 /// Follow everything the caller owns.
 #[utoipa::path(get, operation_id = "follow_runs", path = "/api/stream/runs", tag = "streams", params(
     ("Last-Event-ID" = Option<String>, Header), ("after" = Option<String>, Query), ("tail" = Option<i64>, Query),
-    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query)),
+    ("types" = Option<String>, Query), ("role" = Option<String>, Query), ("tokens" = Option<bool>, Query),
+    ("view" = Option<String>, Query)),
     responses((status = 200, description = "Frames; ids are opaque cursors", content_type = "text/event-stream"),
     (status = 400, body = Problem, description = "`invalid_cursor`"), (status = 409, body = Problem, description = "`cursor_ahead`")))]
 async fn everything(
@@ -226,13 +233,19 @@ async fn many(
     let place = place(server, &owner, headers)?;
     let asked = Asked::read(query, headers)?;
     let resumed = server.timeline.resume_feed(&owner, scope, &asked.begin, asked.options).await?;
-    Ok(respond(server, caller, (place, outflow), resumed))
+    Ok(respond(server, caller, (place, outflow), resumed, asked.is_index))
 }
 
-fn respond(server: &Server, caller: &Caller, connection: (Share, Outflow), resumed: Resumed) -> Response {
+fn respond(
+    server: &Server,
+    caller: &Caller,
+    connection: (Share, Outflow),
+    resumed: Resumed,
+    is_index: bool,
+) -> Response {
     match resumed {
         Resumed::Stream(follower) => {
-            let encoder = Sse::at(follower.position(), jitter(server, DRAINED_RETRY_MS));
+            let encoder = Sse::at(follower.position(), jitter(server, DRAINED_RETRY_MS)).index(is_index);
             stream(server, caller, connection, *follower, encoder)
         }
         Resumed::Ended => StatusCode::NO_CONTENT.into_response(),

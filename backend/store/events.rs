@@ -4,6 +4,7 @@ use std::sync::Arc;
 
 use chrono::{DateTime, Utc};
 use futures::{Stream, TryStreamExt};
+use sqlx::PgConnection;
 use uuid::Uuid;
 
 use super::{Error, error::known};
@@ -30,7 +31,7 @@ const FIRST_PASS_ROWS: i64 = 16;
 pub struct RunPage {
     /// At most as many as requested, and at most `EVENT_PAGE_BYTES_MAX` of them, but at least one if there is one.
     pub events: Vec<PositionedEvent>,
-    /// Whether the log ended here when the page was read.
+    /// Whether nothing of what was asked for is left.
     pub complete: bool,
     pub last_seq: Seq,
     pub lane: u8,
@@ -38,6 +39,52 @@ pub struct RunPage {
     pub lane_position: i64,
     /// The history in which the lane was written at that time.
     pub history: Tag,
+}
+
+/// The state of a run and its lane, read before a page.
+#[derive(Debug)]
+pub(super) struct Head {
+    last_seq: Seq,
+    lane: u8,
+    lane_position: i64,
+    history: Tag,
+}
+
+impl Head {
+    /// `None` if the owner has no such run.
+    pub(super) async fn read(
+        connection: &mut PgConnection,
+        owner: &OwnerId,
+        run: RunId,
+    ) -> Result<Option<Self>, sqlx::Error> {
+        let row = sqlx::query!(
+            r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
+               where r.run_id = $1 and r.owner_id = $2"#,
+            run.uuid(),
+            owner.as_str()
+        )
+        .fetch_optional(connection)
+        .await?;
+        Ok(row.map(|row| Self {
+            last_seq: Seq::new(row.last_seq).unwrap_or_default(),
+            lane: u8::try_from(row.lane).unwrap_or(0),
+            lane_position: row.position,
+            history: Tag::stored(row.history),
+        }))
+    }
+
+    /// A page that was read after this.
+    pub(super) fn page(self, filled: Filling) -> RunPage {
+        let newest = filled.events.iter().map(|(place, _)| *place).max_by_key(|place| place.seq);
+        RunPage {
+            last_seq: self.last_seq.max(newest.map_or(Seq::ZERO, |place| place.seq)),
+            lane: self.lane,
+            lane_position: self.lane_position.max(newest.map_or(0, |place| place.position)),
+            history: self.history,
+            complete: filled.is_exhausted,
+            events: filled.events,
+        }
+    }
 }
 
 /// The columns of an event, in every query that reads events.
@@ -103,7 +150,7 @@ impl Filling {
     }
 
     /// How many rows the next pass requests, from the size of those already read; `None` if none is needed.
-    fn next_pass(&self) -> Option<i64> {
+    pub(super) fn next_pass(&self) -> Option<i64> {
         let rows = self.events.len();
         let left = self.rows_left();
         // A pass for the little that is left costs more than it yields.
@@ -161,15 +208,7 @@ impl Events<'_> {
     ) -> Result<Option<RunPage>, Error> {
         self.scoped(owner, async |mut connection| {
             // The head first: events committed after it only make the page longer than the head states, never shorter.
-            let head = sqlx::query!(
-                r#"select r.last_seq, r.lane, l.position, l.history from store.run r join store.lane l using (lane)
-                   where r.run_id = $1 and r.owner_id = $2"#,
-                run.uuid(),
-                owner.as_str()
-            )
-            .fetch_optional(&mut *connection)
-            .await?;
-            let Some(head) = head else { return Ok(None) };
+            let Some(head) = Head::read(&mut connection, owner, run).await? else { return Ok(None) };
             let mut page = Filling::new(limit, bytes_max);
             while let Some(rows) = page.next_pass() {
                 let after = page.events.last().map_or(after, |(place, _)| place.seq);
@@ -185,20 +224,12 @@ impl Events<'_> {
                 );
                 page.take(rows, pass.fetch(&mut *connection)).await?;
             }
-            let last = page.events.last().map(|(place, _)| *place);
-            let seen = last.map_or(after, |place| place.seq).max(after);
-            if page.is_exhausted && seen.get() < head.last_seq {
+            let seen = page.events.last().map_or(after, |(place, _)| place.seq).max(after);
+            if page.is_exhausted && seen < head.last_seq {
                 // The log ends before the head's last seq: the run was deleted between the two reads.
                 return Ok(None);
             }
-            Ok(Some(RunPage {
-                last_seq: Seq::new(head.last_seq).unwrap_or_default().max(last.map_or(Seq::ZERO, |place| place.seq)),
-                lane: u8::try_from(head.lane).unwrap_or(0),
-                history: Tag::stored(head.history),
-                lane_position: head.position.max(last.map_or(0, |place| place.position)),
-                complete: page.is_exhausted,
-                events: page.events,
-            }))
+            Ok(Some(head.page(page)))
         })
         .await
     }

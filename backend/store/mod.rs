@@ -15,6 +15,7 @@ mod repository;
 
 pub mod append;
 pub mod artifacts;
+mod browse;
 pub mod checkpoints;
 pub mod codes;
 pub mod content;

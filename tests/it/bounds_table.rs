@@ -202,6 +202,12 @@ fn reads() -> Rows {
         ("page of a list", vec![bytes(LIST_PAGE_BYTES_MAX), bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
         ("page of events", vec![bytes(EVENT_PAGE_BYTES_MAX), bytes(EVENT_PAGE_SHARED_BYTES_MAX)]),
         ("patterns in `types`", vec![n(TYPE_PATTERNS_MAX)]),
+        (
+            "page of a run's index",
+            vec![format!("{} rows", n(INDEX_ROWS_MAX)), n(INDEX_ROWS_DEFAULT), bytes(INDEX_PAGE_BYTES_MAX)],
+        ),
+        ("title in an index", vec![format!("{} characters", n(INDEX_TITLE_CHARS_MAX))]),
+        ("seqs in one request for events", vec![n(SEQS_MAX)]),
         ("spans in a timeline", vec![n(SPANS_MAX)]),
         ("name in a timeline", vec![bytes(SPAN_NAME_BYTES_MAX)]),
         ("names in each table of a timeline's `summary`", vec![n(SUMS_MAX)]),
@@ -226,6 +232,10 @@ fn reads() -> Rows {
         ("wait for a read", vec![s(READ_WAIT_MS_MAX), s(READ_STATEMENT_MS_MAX)]),
         ("reads of one principal at a time", vec![n(OWN_CONNECTIONS_MIN), s(READ_SHARE_WAIT_MS_MAX)]),
         ("open streams of a process", vec![n(STREAMS_MAX), n(STREAMS_OWN_DEFAULT)]),
+        (
+            "subscriptions of one connection",
+            vec![n(SUBSCRIPTIONS_MAX), format!("{} characters", n(SUBSCRIPTION_NAME_CHARS_MAX))],
+        ),
         ("frames kept for a reader that is behind", vec![n(BUS_FRAMES_DEFAULT), bytes(BUS_OWN_BYTES_MAX)]),
         ("silence before a ping", vec![s(PING_MS)]),
         (

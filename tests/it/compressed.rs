@@ -29,6 +29,9 @@ async fn pages_of_events_are_compressed_for_those_who_accept_it_and_streams_neve
         assert_eq!((reply.status, coding(&reply)), (200, expected), "{codings}");
     }
     assert_eq!(coding(&accepting(&server, &format!("/api/runs/{run}"), "gzip").await), None, "a small one");
+    server.emit_many(&run, 100, 500).await;
+    let long = accepting(&server, &format!("{path}?limit=1000"), "gzip").await;
+    assert_eq!((long.status, coding(&long)), (200, Some("gzip")), "one that is sent in pieces");
     let request = server.request(Method::GET, &format!("/api/stream/runs/{run}")).header("accept-encoding", "gzip");
     let mut stream = Stream::of(request.header("accept", "text/event-stream").send().await.unwrap());
     assert!(!stream.response.headers().contains_key("content-encoding"));

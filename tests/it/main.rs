@@ -46,6 +46,7 @@ mod feeds;
 mod first_contact;
 mod frames;
 mod guide;
+mod index;
 mod interrupts;
 mod isolation;
 #[cfg(feature = "agents")]

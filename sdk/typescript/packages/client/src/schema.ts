@@ -218,6 +218,44 @@ export interface components {
          * @enum {string}
          */
         EndReason: "idle" | "reset" | "ended";
+        /** @description The index of some consecutive events of a run, in columns: entry `i` of each is that of the seq `first_seq + i`. */
+        EventIndex: {
+            at_ms: number[];
+            /** @description The time of the page's first event, which `at_ms` counts from. */
+            began_at?: string | null;
+            /** @description The run that a `worker` event is about. */
+            child_run_id: (string | null)[];
+            duration_ms: (number | null)[];
+            /**
+             * Format: int64
+             * @description Null if the page has no events.
+             */
+            first_seq?: number | null;
+            /** @description The id of the page's last event in the run's stream. */
+            last_id?: string | null;
+            /**
+             * Format: int64
+             * @description Of the run.
+             */
+            last_seq: number;
+            level: components["schemas"]["Level"][];
+            /** @description The payload's `name`, else its `title`. */
+            name: (string | null)[];
+            /**
+             * Format: int64
+             * @description The `before` of the page before this one; null if there is none.
+             */
+            next_before?: number | null;
+            parent_span_id: (string | null)[];
+            /** Format: uuid */
+            run_id: string;
+            /** @description Of the payload, bytes. */
+            size: number[];
+            span_id: (string | null)[];
+            /** @description At most 120 characters. */
+            title: string[];
+            type: string[];
+        };
         /** @description A page of a run's events. */
         EventPage: {
             events: components["schemas"]["RunEvent"][];
@@ -233,6 +271,27 @@ export interface components {
              */
             next_after: number;
         };
+        /** @description An event in a stream with `view=index`. Members that are null in an index are absent. */
+        EventRow: {
+            at: string;
+            child_run_id?: string;
+            /** Format: double */
+            duration_ms?: number;
+            level: components["schemas"]["Level"];
+            name?: string;
+            parent_span_id?: string;
+            /** Format: uuid */
+            run_id: string;
+            /** Format: int64 */
+            seq: number;
+            /** Format: int64 */
+            size: number;
+            span_id?: string;
+            title: string;
+            type: string;
+        };
+        /** @description What the route of events returns. */
+        Events: components["schemas"]["EventPage"] | components["schemas"]["EventIndex"];
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */
@@ -257,6 +316,11 @@ export interface components {
             /** @description Events that were not there before. */
             stored: number;
         };
+        /**
+         * @description How much an event is to be noticed.
+         * @enum {string}
+         */
+        Level: "debug" | "info" | "warn" | "error";
         /** @description How long a code is valid. */
         MakeCode: {
             /**

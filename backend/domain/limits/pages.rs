@@ -1,0 +1,17 @@
+//! What a page shows of many events, runs and streams.
+
+/// Events in one page of a run's index, and by default.
+pub const INDEX_ROWS_MAX: i64 = 5_000;
+pub const INDEX_ROWS_DEFAULT: i64 = 1_000;
+/// Payloads that one page of a run's index is made from, bytes; at least one event is returned.
+pub const INDEX_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Longest title in a run's index, characters.
+pub const INDEX_TITLE_CHARS_MAX: usize = 120;
+/// Longest part of a title, and longest title on a terminal, characters.
+pub const TITLE_PART_CHARS_MAX: usize = 400;
+/// Most seqs in one request for events.
+pub const SEQS_MAX: usize = 1_000;
+/// Most subscriptions on one connection.
+pub const SUBSCRIPTIONS_MAX: usize = 64;
+/// Longest name of a subscription, characters.
+pub const SUBSCRIPTION_NAME_CHARS_MAX: usize = 64;

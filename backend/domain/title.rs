@@ -1,0 +1,138 @@
+//! The title of an event: what a person wants to know of its payload, in one line.
+//!
+//! It is derived here and nowhere else: the index of a run and the lines that commands print are made of its parts.
+//! Payloads have shapes that nobody promised, so every member is optional and every part is cut.
+
+use serde_json::Value;
+
+use super::{
+    limits::TITLE_PART_CHARS_MAX,
+    readable::{clean, clip},
+};
+
+/// Longest arguments of a tool call inside a title, characters.
+const ARGS_CHARS_MAX: usize = 120;
+
+/// A part of a title.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Part {
+    Text(String),
+    /// How long the payload says it took, milliseconds.
+    DurationMs(f64),
+    /// Tokens that a model was sent, and that it made.
+    Tokens(u64, u64),
+    /// The payload is an artifact of so many bytes.
+    Stored(u64),
+}
+
+/// The parts of an event's title, in order.
+pub fn parts(event_type: &str, payload: &Value) -> Vec<Part> {
+    // A large payload is in an artifact; the event keeps the beginning of it.
+    if payload["$artifact"].is_object() {
+        let size = payload["$artifact"]["size"].as_u64().unwrap_or_default();
+        return some([Some(Part::Stored(size)), text(payload, &["preview"])]);
+    }
+    let (family, action) = event_type.split_once('.').unwrap_or((event_type, ""));
+    let told = payload["duration_ms"].as_f64().map(Part::DurationMs);
+    let error = || words(payload, &["error", "message", "reason"]).map(|error| Part::Text(format!("error: {error}")));
+    match (family, action) {
+        ("run", "created") => some([text(payload, &["title", "input"])]),
+        ("run", "completed") => some([text(payload, &["output"])]),
+        ("run" | "step", "failed") => some([text(payload, &["name"]), error(), told]),
+        ("run", _) => some([text(payload, &["reason", "message"])]),
+        ("tool", "started") => vec![Part::Text(call(payload))],
+        ("tool", "completed") => {
+            let result = words(payload, &["result", "output"]).map(|result| Part::Text(format!("→ {result}")));
+            some([text(payload, &["name"]), told, result])
+        }
+        ("tool", "failed") => some([text(payload, &["name"]), told, error()]),
+        ("step", _) => some([text(payload, &["name", "title"]), told]),
+        ("worker", _) => {
+            let child = words(payload, &["run_id"]).map(|run_id| Part::Text(format!("run {run_id}")));
+            some([text(payload, &["agent", "name", "title"]), told, text(payload, &["summary"]), error(), child])
+        }
+        ("message" | "reasoning", "completed") => {
+            // What people, tools and prompts said reads like an answer otherwise.
+            let who = words(payload, &["role"]).filter(|role| role != "assistant");
+            let who = who.map(|role| Part::Text(format!("{role}:")));
+            some([who, text(payload, &["content", "text", "parts"]), tokens(payload)])
+        }
+        ("artifact", _) => {
+            let size = payload["size"].as_u64().map(|size| Part::Text(format!("{size} bytes")));
+            some([text(payload, &["name"]), text(payload, &["media_type"]), size])
+        }
+        ("interrupt", "requested") => {
+            or_json(some([text(payload, &["message", "prompt", "question", "reason", "value"])]), payload)
+        }
+        ("interrupt", _) => some([text(payload, &["decision"]), text(payload, &["value"])]),
+        ("log", _) => or_json(some([text(payload, &["message", "text"])]), payload),
+        _ => or_json(Vec::new(), payload),
+    }
+}
+
+/// The texts of some parts as one clean line of at most so many characters.
+pub fn line(parts: impl IntoIterator<Item = String>, chars_max: usize) -> String {
+    let parts: Vec<String> = parts.into_iter().filter(|part| !part.trim().is_empty()).collect();
+    clip(clean(&parts.join(" ")).trim(), chars_max)
+}
+
+/// The payload itself if there is no better title.
+fn or_json(parts: Vec<Part>, payload: &Value) -> Vec<Part> {
+    let bare = payload.is_null() || payload.as_object().is_some_and(serde_json::Map::is_empty);
+    if parts.is_empty() && !bare { vec![Part::Text(short(payload))] } else { parts }
+}
+
+fn some<const N: usize>(parts: [Option<Part>; N]) -> Vec<Part> {
+    parts.into_iter().flatten().collect()
+}
+
+/// `search(q: "x", limit: 3)`
+fn call(payload: &Value) -> String {
+    let name = words(payload, &["name"]).unwrap_or_else(|| "tool".to_owned());
+    let args = match &payload["args"] {
+        Value::Null => String::new(),
+        Value::Object(args) => {
+            let args: Vec<String> = args.iter().map(|(name, value)| format!("{name}: {}", short(value))).collect();
+            args.join(", ")
+        }
+        other => short(other),
+    };
+    format!("{name}({})", clip(&args, ARGS_CHARS_MAX))
+}
+
+fn text(payload: &Value, names: &[&str]) -> Option<Part> {
+    words(payload, names).map(Part::Text)
+}
+
+/// The first of these members that is not empty, as text.
+fn words(payload: &Value, names: &[&str]) -> Option<String> {
+    names.iter().map(|name| plain(&payload[*name])).find(|text| !text.trim().is_empty())
+}
+
+/// Text as text, content parts as their texts, an error as its message, anything else as JSON.
+fn plain(value: &Value) -> String {
+    let told = match value {
+        Value::Null => String::new(),
+        Value::String(text) => clip(text, TITLE_PART_CHARS_MAX),
+        Value::Array(parts) if parts.iter().any(|part| part["text"].is_string()) => {
+            let texts: Vec<&str> = parts.iter().filter_map(|part| part["text"].as_str()).collect();
+            clip(&texts.join(" "), TITLE_PART_CHARS_MAX)
+        }
+        Value::Object(_) => match ["message", "text", "detail"].iter().find_map(|name| value[*name].as_str()) {
+            Some(text) => clip(text, TITLE_PART_CHARS_MAX),
+            None => short(value),
+        },
+        other => short(other),
+    };
+    if told == "{}" || told == "[]" { String::new() } else { told }
+}
+
+fn short(value: &Value) -> String {
+    clip(&value.to_string(), TITLE_PART_CHARS_MAX)
+}
+
+fn tokens(payload: &Value) -> Option<Part> {
+    let counted = |names: [&str; 2]| names.iter().find_map(|name| payload["usage"][*name].as_u64());
+    let (sent, made) = (counted(["input_tokens", "prompt_tokens"]), counted(["output_tokens", "completion_tokens"]));
+    (sent.is_some() || made.is_some()).then(|| Part::Tokens(sent.unwrap_or_default(), made.unwrap_or_default()))
+}

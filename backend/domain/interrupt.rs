@@ -8,6 +8,7 @@ use super::{
     event::Recorded,
     id::{EventId, SpanId},
     json::Json,
+    principal::OwnerId,
 };
 
 /// The prefix of the server's own event ids; no producer's id may begin with it.
@@ -39,19 +40,39 @@ pub struct Answer {
     pub interrupt_id: SpanId,
     pub decision: Decision,
     pub value: Option<Json>,
+    /// Who answered; nobody if the server did.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub resolved_by: Option<OwnerId>,
 }
 
 impl Answer {
+    /// A person's answer; [`Answer::by`] says whose.
+    pub fn new(interrupt_id: SpanId, decision: Decision, value: Option<Json>) -> Self {
+        Self { interrupt_id, decision, value, resolved_by: None }
+    }
+
+    #[must_use]
+    pub fn by(self, principal: &OwnerId) -> Self {
+        Self { resolved_by: Some(principal.clone()), ..self }
+    }
+
+    /// Whether a recorded answer is the same, whoever gave it.
+    pub fn is_told_by(&self, payload: &Json) -> bool {
+        payload.member("decision") == Some(self.decision) && payload.raw_member("value") == self.value
+    }
+
     /// The server's answer when no person answered.
     pub fn of_nobody(interrupt_id: SpanId, decision: Decision) -> Self {
-        Self { interrupt_id, decision, value: None }
+        Self::new(interrupt_id, decision, None)
     }
 
     /// Reads it back from the event that records it; `None` if no server recorded it so.
     pub fn recorded(event: &Recorded) -> Option<Self> {
         let payload = &event.payload;
         let interrupt_id: SpanId = payload.member("interrupt_id")?;
-        let answer = Self { interrupt_id, decision: payload.member("decision")?, value: payload.raw_member("value") };
+        let resolved_by = payload.member("resolved_by");
+        let answer =
+            Self { resolved_by, ..Self::new(interrupt_id, payload.member("decision")?, payload.raw_member("value")) };
         let is_own =
             event.span_id.as_ref() == Some(&answer.interrupt_id) && event.event_id.as_ref() == Some(&answer.event_id());
         is_own.then_some(answer)

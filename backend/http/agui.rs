@@ -193,6 +193,7 @@ async fn answer(server: &Server, caller: &Caller, agent: Name, input: &Input) ->
     let owner = caller.needs(Scope::Approve)?.owner();
     let (run, answers) = asker(server, owner, agent, input).await?;
     let context = answerable(server, owner, run).await?;
+    let answers: Vec<_> = answers.into_iter().map(|answer| answer.by(owner)).collect();
     let accepted = server.timeline.answer_interrupts(&context, &answers, Some(&input.run_id)).await?;
     Ok((run, accepted.answered))
 }

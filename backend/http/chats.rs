@@ -46,7 +46,7 @@ pub(super) async fn decide(
         if askers.clone().any(|asker| asker == run) {
             let decision = if *approved { Decision::Approve } else { Decision::Reject };
             let value = reason.as_ref().filter(|_| !approved).map(Json::of);
-            answers.push(Answer { interrupt_id: interrupt_id.clone(), decision, value });
+            answers.push(Answer::new(interrupt_id.clone(), decision, value).by(asker));
         } else if askers.next().is_none() {
             return Err(Problem::not_found());
         }

@@ -1,4 +1,4 @@
-//! Answers to interrupts.
+//! Interrupts: what all runs ask, and answers.
 
 use std::sync::Arc;
 
@@ -9,25 +9,29 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    extract::{Body, Caller, RunPath},
+    extract::{Body, Caller, Query, RunPath},
     model::Run,
+    page::next_cursor,
     problem::{Code, Problem},
 };
 use crate::{
     domain::{
-        context::RunContext,
+        context::{Role, RunContext},
+        event::timestamp,
         id::RunId,
         id::SpanId,
         interrupt::{Answer, Decision},
         json::Json,
         principal::{OwnerId, Scope},
+        run::Status,
     },
+    store::interrupts::{InterruptKey, ListedInterrupt},
     timeline::interrupts::AnswerError,
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
-    OpenApiRouter::new().routes(routes!(resume))
+    OpenApiRouter::new().routes(routes!(resume)).routes(routes!(list))
 }
 
 /// An answer to an interrupt.
@@ -64,12 +68,107 @@ async fn resume(
     }
     let timeline = &server.timeline;
     let context = answerable(&server, asker, run).await?;
-    timeline.answer_interrupt(&context, &Answer { interrupt_id, decision, value }).await?;
+    timeline.answer_interrupt(&context, &Answer::new(interrupt_id, decision, value).by(asker)).await?;
     let mut record = timeline.run(&context.owner_id, run).await?.ok_or_else(Problem::not_found)?;
     if context.owner_id != *asker {
         record.conceal();
     }
     Ok((StatusCode::ACCEPTED, Reply(Run::of(record, timeline.clock().now()))))
+}
+
+/// A question that nobody has answered.
+#[derive(Debug, Serialize, ToSchema)]
+struct OpenInterrupt {
+    run_id: uuid::Uuid,
+    interrupt_id: String,
+    /// Of its `interrupt.requested`.
+    seq: i64,
+    /// `approval`, `question`, or what the producer says.
+    kind: Option<String>,
+    /// What the person reads.
+    prompt: Option<String>,
+    /// After it the answer is `expired`.
+    expires_at: Option<String>,
+    /// RFC 3339, UTC, microseconds.
+    requested_at: String,
+    /// Whether the caller may answer it.
+    may_answer: bool,
+    /// Everything the run said, as it was sent.
+    #[schema(value_type = serde_json::Value)]
+    payload: Json,
+    run: AskingRun,
+}
+
+/// The run that asks.
+#[derive(Debug, Serialize, ToSchema)]
+struct AskingRun {
+    title: Option<String>,
+    agent: Option<String>,
+    role: Role,
+    status: Status,
+    thread_id: Option<String>,
+    root_run_id: uuid::Uuid,
+    parent_run_id: Option<uuid::Uuid>,
+}
+
+impl OpenInterrupt {
+    fn of(listed: ListedInterrupt, may_answer: bool) -> Self {
+        let members = listed.payload.members();
+        let text = |name: &str| members.read::<String>(name);
+        Self {
+            run_id: listed.run_id.uuid(),
+            interrupt_id: listed.interrupt_id.as_str().to_owned(),
+            seq: listed.seq.get(),
+            kind: text("kind"),
+            prompt: text("prompt"),
+            expires_at: text("expires_at"),
+            requested_at: timestamp(listed.requested_at),
+            may_answer,
+            payload: listed.payload.clone(),
+            run: AskingRun {
+                title: listed.title,
+                agent: listed.agent.map(|agent| agent.as_str().to_owned()),
+                role: listed.role,
+                status: listed.status,
+                thread_id: listed.thread_id,
+                root_run_id: listed.root_run_id,
+                parent_run_id: listed.parent_run_id,
+            },
+        }
+    }
+}
+
+/// A page of what the caller's runs ask, newest first.
+#[derive(Debug, Serialize, ToSchema)]
+struct InterruptList {
+    interrupts: Vec<OpenInterrupt>,
+    /// Send it back as `cursor` for the next page; null on the last.
+    next_cursor: Option<String>,
+    /// Where the owner's feed was just before the page was read.
+    stream_cursor: String,
+}
+
+/// List the open interrupts of all runs, newest first.
+#[utoipa::path(get, operation_id = "list_interrupts", path = "/api/interrupts", tag = "runs", params(
+    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
+    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
+    responses((status = 200, body = InterruptList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
+async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<InterruptList>, Problem> {
+    let owner = caller.needs_all(Scope::Read)?.owner();
+    let page = query.page::<InterruptKey>()?;
+    let store = server.timeline.store();
+    // The tail first: a change in between is on the page, in the stream, or in both.
+    let stream_cursor = store.feeds().tail(owner).await?.to_string();
+    let (listed, more) = store.interrupts().list(owner, &page).await?;
+    let next_cursor = next_cursor(more, listed.last().map(|last| (last.requested_at, last.run_id, last.seq)));
+    let admission = server.authenticator.admission();
+    let approves = caller.0.principal.allows(Scope::Approve);
+    let may = |listed: &ListedInterrupt| approves && admission.may_answer(owner, listed.agent.as_ref(), owner);
+    let interrupts = listed.into_iter().map(|listed| {
+        let may_answer = may(&listed);
+        OpenInterrupt::of(listed, may_answer)
+    });
+    Ok(Reply(InterruptList { interrupts: interrupts.collect(), next_cursor, stream_cursor }))
 }
 
 /// A run for which `asker` may answer: one of its own, or of an agent whose approver it is.

@@ -181,7 +181,7 @@ impl Server {
 fn api() -> OpenApiRouter<Server> {
     OpenApiRouter::with_openapi(openapi::document())
         .merge(runs::routes()) //        /api/runs, /api/runs/{run_id}, …/cancel, …/heartbeat
-        .merge(interrupts::routes()) //  /api/runs/{run_id}/resume
+        .merge(interrupts::routes()) //  /api/runs/{run_id}/resume, /api/interrupts
         .merge(events::routes()) //      /api/runs/{run_id}/events
         .merge(export::routes()) //      /api/runs/{run_id}/export, …/import
         .merge(timeline::routes()) //    /api/runs/{run_id}/timeline

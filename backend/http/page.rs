@@ -15,7 +15,7 @@ use crate::{
         session::inbound::UserId,
         transcript::SavedName,
     },
-    store::{checkpoints::CheckpointsAfter, page::Page},
+    store::{checkpoints::CheckpointsAfter, interrupts::InterruptKey, page::Page},
 };
 
 /// A key that a cursor can encode.
@@ -71,6 +71,20 @@ impl PageKey for (RunId, Seq) {
     fn read(text: &str) -> Option<Self> {
         let (run, seq) = text.split_once('.')?;
         Some((run.parse().ok()?, Seq::new(seq.parse().ok()?)?))
+    }
+}
+
+impl PageKey for InterruptKey {
+    const LETTER: char = 'i';
+
+    fn spell(&self) -> String {
+        format!("{}.{}.{}", self.0.timestamp_micros(), self.1, self.2)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (at, seq) = text.rsplit_once('.')?;
+        let (at, run) = <(DateTime<Utc>, RunId)>::read(at)?;
+        Some((at, run, Seq::new(seq.parse().ok()?)?))
     }
 }
 

@@ -1,15 +1,23 @@
 //! Interrupts, for everyone but the run that asked them.
 
+use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{Error, append::IMPORTED};
+use super::{
+    Error,
+    append::IMPORTED,
+    error::known,
+    page::{Page, page},
+};
 use crate::domain::{
     checkpoint::{CheckpointId, Namespace},
-    id::{RunId, SpanId, ThreadId},
+    context::Role,
+    id::{Name, RunId, Seq, SpanId, ThreadId},
     interrupt::OWN_EVENT_IDS,
     json::Json,
     limits::INTERRUPT_ROWS,
     principal::OwnerId,
+    run::Status,
 };
 
 /// An interrupt without an answer.
@@ -21,6 +29,26 @@ pub struct OpenInterrupt {
     /// As the producer wrote it.
     pub expires_at: Option<String>,
 }
+
+/// What a run asks a person now, for whoever looks at all of an owner's.
+#[derive(Debug)]
+pub struct ListedInterrupt {
+    pub run_id: RunId,
+    pub interrupt_id: SpanId,
+    pub seq: Seq,
+    pub requested_at: DateTime<Utc>,
+    pub payload: Json,
+    pub agent: Option<Name>,
+    pub role: Role,
+    pub title: Option<String>,
+    pub status: Status,
+    pub thread_id: Option<String>,
+    pub root_run_id: Uuid,
+    pub parent_run_id: Option<Uuid>,
+}
+
+/// Where a list of interrupts continues: after this time, run and seq.
+pub type InterruptKey = (DateTime<Utc>, RunId, Seq);
 
 /// An interrupt of a run, as its executor needs it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,6 +96,59 @@ impl Interrupts<'_> {
                 resumed: row.resumed.map(Json::trusted),
             });
             Ok(asked.collect())
+        })
+        .await
+    }
+
+    /// A page of the open interrupts of an owner's runs, newest first, and whether there are more.
+    pub async fn list(
+        self,
+        owner: &OwnerId,
+        Page { after, limit }: &Page<InterruptKey>,
+    ) -> Result<(Vec<ListedInterrupt>, bool), Error> {
+        self.scoped(owner, async |mut connection| {
+            let rows = sqlx::query!(
+                r#"select q.run_id as "run_id!", q.span_id as "span_id!", q.seq as "seq!", q.at as "at!",
+                          q.payload::text as "payload!", r.agent, r.role,
+                          r.title, r.status, r.thread_id, r.root_run_id, r.parent_run_id
+                   from store.run r
+                   cross join lateral (
+                       select distinct on (e.span_id) e.run_id, e.span_id, e.seq, e.at, e.payload from store.run_event e
+                       where e.run_id = r.run_id and e.owner_id = $1 and e.span_id is not null
+                         and e.type = 'interrupt.requested' and e.type like 'interrupt.%'
+                         and not exists (
+                             select from store.run_event a
+                             where a.run_id = e.run_id and a.owner_id = $1 and a.span_id = e.span_id
+                               and a.type = 'interrupt.resolved' and a.type like 'interrupt.%')
+                       order by e.span_id, e.seq
+                   ) q
+                   where r.owner_id = $1 and not store.has_ended(r.status) and r.role <> 'router'
+                     and ($2::timestamptz is null or (q.at, q.run_id, q.seq) < ($2, $3::uuid, $4::bigint))
+                   order by q.at desc, q.run_id desc, q.seq desc limit $5"#,
+                owner.as_str(),
+                after.map(|(at, ..)| at),
+                after.map(|(_, run, _)| run.uuid()),
+                after.map(|(.., seq)| seq.get()),
+                limit + 1
+            );
+            let (rows, more) = page(*limit, rows.fetch(&mut *connection), |row| row.payload.len()).await?;
+            let listed = rows.into_iter().map(|row| {
+                Ok(ListedInterrupt {
+                    run_id: RunId::trusted(row.run_id),
+                    interrupt_id: SpanId::trusted(&row.span_id),
+                    seq: Seq::new(row.seq).unwrap_or_default(),
+                    requested_at: row.at,
+                    payload: Json::trusted(row.payload),
+                    agent: row.agent.as_deref().map(Name::trusted),
+                    role: known(Role::parse(&row.role), &row.role)?,
+                    title: row.title,
+                    status: known(Status::parse(&row.status), &row.status)?,
+                    thread_id: row.thread_id,
+                    root_run_id: row.root_run_id,
+                    parent_run_id: row.parent_run_id,
+                })
+            });
+            Ok((listed.collect::<Result<_, Error>>()?, more))
         })
         .await
     }

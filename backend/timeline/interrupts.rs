@@ -120,7 +120,7 @@ impl Timeline {
             first.get_or_insert_with(|| (answer.clone(), requested.clone()));
             match known.iter().find(|event| event.event_type.as_str() == "interrupt.resolved") {
                 None => open.push((answer.clone(), requested.clone())),
-                Some(given) if given.payload == Json::of(answer) => {
+                Some(given) if answer.is_told_by(&given.payload) => {
                     accepted.answered = accepted.answered.max(given.seq.unwrap_or_default());
                 }
                 Some(given) if given.payload.member("decision") == Some(Decision::Expired) => {

@@ -80,6 +80,11 @@ fn protocol_rows() -> Vec<Row> {
     ]
 }
 
+/// What a page shows of many runs at once.
+fn page_rows() -> Vec<Row> {
+    vec![row("get", "/api/interrupts", [200, 200, 403, 200, 401])]
+}
+
 fn rows() -> Vec<Row> {
     let body = |row: Row, body: Value| Row { body: Some(body), ..row };
     let mut rows = vec![
@@ -150,6 +155,7 @@ fn rows() -> Vec<Row> {
         row("get", "/metrics", [200, 200, 200, 200, 200]),
     ];
     rows.extend(session_rows());
+    rows.extend(page_rows());
     rows.extend(protocol_rows());
     rows
 }

@@ -1,6 +1,7 @@
 //! Interrupts: one answer each, by a person, by the clock or by a cancel, and where the run goes on.
 
 mod ends;
+mod lists;
 
 use std::time::Duration;
 
@@ -73,7 +74,9 @@ async fn an_answer_is_recorded_and_the_run_goes_on() {
         assert_eq!(names(&live.durable(2).await), ANSWERED[2..]);
         let log = log(&server, &run).await;
         assert_eq!(log.iter().map(|event| event.0.as_str()).collect::<Vec<_>>(), ANSWERED);
-        assert_eq!((&log[0].2, &log[2].1, &log[2].2), (&asked, &json!("i"), &body));
+        let mut recorded = body.clone();
+        recorded["resolved_by"] = server.run(&run).await["owner_id"].clone();
+        assert_eq!((&log[0].2, &log[2].1, &log[2].2), (&asked, &json!("i"), &recorded));
         assert_eq!(log[3].2["interrupt_id"], "i");
     }
 }

@@ -36,7 +36,7 @@ pub const VIEWS: &[(&str, &str)] = &[
     ("token_usage", "run_id, seq, owner_id, agent, model, kind, tokens, at"),
     (
         "interrupts",
-        "run_id, interrupt_id, owner_id, thread_id, role, agent, kind, prompt, status, decision, value, request_seq, answer_seq, requested_at, answered_at, waited_ms",
+        "run_id, interrupt_id, owner_id, thread_id, role, agent, kind, prompt, status, decision, value, request_seq, answer_seq, requested_at, answered_at, waited_ms, resolved_by",
     ),
     (
         "sessions",

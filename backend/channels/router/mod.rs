@@ -214,8 +214,7 @@ impl RoutedMessage {
         }
         let value = Json::of(&json!({ "verified": self.is_verified().await? }));
         for interrupt_id in asked {
-            let (interrupt_id, value) = (interrupt_id.clone(), Some(value.clone()));
-            let answer = Answer { interrupt_id, decision: Decision::Respond, value };
+            let answer = Answer::new(interrupt_id.clone(), Decision::Respond, Some(value.clone()));
             match self.router.timeline.answer_interrupt(self.telemetry.host.context(), &answer).await {
                 // Already answered by another party, or expired: the run resumes all the same.
                 Ok(()) | Err(AnswerError::AnsweredOtherwise | AnswerError::Expired) => {}

@@ -110,7 +110,7 @@ impl Input {
 /// An entry of `resume`. An object with nothing but `approved`, and a `reason` or `value`, decides; anything else is the
 /// answer itself. `None` if its status is unknown.
 fn answer(Entry { interrupt_id, status, payload }: Entry) -> Option<Answer> {
-    let of = |decision, value| Some(Answer { interrupt_id: interrupt_id.clone(), decision, value });
+    let of = |decision, value| Some(Answer::new(interrupt_id.clone(), decision, value));
     match status.as_str() {
         "cancelled" => return of(Decision::Reject, None),
         "resolved" => {}

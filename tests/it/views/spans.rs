@@ -71,7 +71,7 @@ async fn every_start_has_the_first_end_after_it_however_the_events_lie() {
                 [pg_temp.dice(n, r.run_id::text, 2, 28)],
             (array['a', 'b', 'c', 'd', 'é', null])[pg_temp.dice(n, r.run_id::text, 3, 6)],
             (array['{\"name\":\"n\",\"args\":1}', '{\"duration_ms\":1.5e1,\"result\":2}', '{\"title\":\"t\",\"result\":[1],\"error\":{}}', '1',
-                   '{\"decision\":\"approve\",\"value\":1,\"kind\":\"k\"}'])[pg_temp.dice(n, r.run_id::text, 4, 5)]::json";
+                   '{\"decision\":\"approve\",\"value\":1,\"kind\":\"k\",\"resolved_by\":\"w\"}'])[pg_temp.dice(n, r.run_id::text, 4, 5)]::json";
         fill(&server.db, &run, 400, columns).await;
     }
     let tools = format!(
@@ -100,7 +100,7 @@ async fn every_start_has_the_first_end_after_it_however_the_events_lie() {
     let asked = "select q.run_id, q.span_id, q.owner_id, r.thread_id, q.role, q.agent, q.payload ->> 'kind',
             q.payload ->> 'prompt', case when a.seq is not null then 'answered' else 'open' end,
             a.payload ->> 'decision', a.payload -> 'value', q.seq, a.seq, q.at, a.at,
-            (extract(epoch from a.at - q.at) * 1000)::float8
+            (extract(epoch from a.at - q.at) * 1000)::float8, a.payload ->> 'resolved_by'
         from store.run_event q join store.run r using (run_id)
         left join lateral (
             select a.* from store.run_event a where a.run_id = q.run_id and a.span_id = q.span_id and a.seq > q.seq

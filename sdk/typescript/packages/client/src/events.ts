@@ -79,7 +79,7 @@ export interface Payloads {
   "state.checkpointed": Fields;
   "state.compacted": Fields;
   "interrupt.requested": Fields & { kind?: string; prompt?: string; expires_at?: string };
-  "interrupt.resolved": Fields & { decision?: Schemas["Decision"]; value?: unknown };
+  "interrupt.resolved": Fields & { decision?: Schemas["Decision"]; value?: unknown; resolved_by?: string };
   "log.debug": Log;
   "log.info": Log;
   "log.warn": Log;

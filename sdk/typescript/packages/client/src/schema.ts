@@ -29,6 +29,18 @@ export interface components {
             /** @description Send it back as `cursor` for the next page; null on the last. */
             next_cursor?: string | null;
         };
+        /** @description The run that asks. */
+        AskingRun: {
+            agent?: string | null;
+            /** Format: uuid */
+            parent_run_id?: string | null;
+            role: components["schemas"]["Role"];
+            /** Format: uuid */
+            root_run_id: string;
+            status: components["schemas"]["Status"];
+            thread_id?: string | null;
+            title?: string | null;
+        };
         /** @description A channel's value at a version. */
         Blob: {
             b?: string;
@@ -316,6 +328,14 @@ export interface components {
             /** @description Events that were not there before. */
             stored: number;
         };
+        /** @description A page of what the caller's runs ask, newest first. */
+        InterruptList: {
+            interrupts: components["schemas"]["OpenInterrupt"][];
+            /** @description Send it back as `cursor` for the next page; null on the last. */
+            next_cursor?: string | null;
+            /** @description Where the owner's feed was just before the page was read. */
+            stream_cursor: string;
+        };
         /**
          * @description How much an event is to be noticed.
          * @enum {string}
@@ -369,6 +389,30 @@ export interface components {
         NewToken: components["schemas"]["Token"] & {
             /** @description `rr_` and 64 hexadecimal digits, for `Authorization: Bearer`. */
             token: string;
+        };
+        /** @description A question that nobody has answered. */
+        OpenInterrupt: {
+            /** @description After it the answer is `expired`. */
+            expires_at?: string | null;
+            interrupt_id: string;
+            /** @description `approval`, `question`, or what the producer says. */
+            kind?: string | null;
+            /** @description Whether the caller may answer it. */
+            may_answer: boolean;
+            /** @description Everything the run said, as it was sent. */
+            payload: unknown;
+            /** @description What the person reads. */
+            prompt?: string | null;
+            /** @description RFC 3339, UTC, microseconds. */
+            requested_at: string;
+            run: components["schemas"]["AskingRun"];
+            /** Format: uuid */
+            run_id: string;
+            /**
+             * Format: int64
+             * @description Of its `interrupt.requested`.
+             */
+            seq: number;
         };
         /** @description Where a message that started a run came from. */
         Origin: {

@@ -7,6 +7,7 @@
 use std::vec;
 
 use bytes::{BufMut, Bytes, BytesMut};
+use serde::Serialize;
 use serde_json::json;
 
 use super::Encoder;
@@ -30,6 +31,8 @@ pub struct Sse {
     retry_ms: u64,
     /// Whether durable events are sent without their payloads.
     is_index: bool,
+    /// What is before the event of each frame: a subscription's name on a connection of many.
+    prefix: String,
 }
 
 impl Sse {
@@ -39,13 +42,19 @@ impl Sse {
             ReadPosition::Run(_) => None,
             ReadPosition::Feed(cursor) => Some(cursor.clone()),
         };
-        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms, is_index: false }
+        Self { feed, waiting: Vec::new().into_iter(), text: None, retry_ms, is_index: false, prefix: String::new() }
     }
 
     /// Sends durable events as rows of an index, if so asked.
     #[must_use]
     pub fn index(self, is_index: bool) -> Self {
         Self { is_index, ..self }
+    }
+
+    /// For one subscription of many on a connection.
+    #[must_use]
+    pub fn named(self, name: &str) -> Self {
+        Self { prefix: format!("{name}/"), ..self }
     }
 }
 
@@ -64,8 +73,9 @@ impl Encoder for Sse {
     }
 
     fn chunk(&mut self) -> Option<Bytes> {
-        if let ([StreamItem::Frame(frame)], None, None, false) =
-            (self.waiting.as_slice(), &self.feed, &self.text, self.is_index)
+        let is_plain = !self.is_index && self.prefix.is_empty();
+        if let ([StreamItem::Frame(frame)], None, None, true) =
+            (self.waiting.as_slice(), &self.feed, &self.text, is_plain)
         {
             let block = frame.block().clone();
             self.waiting = Vec::new().into_iter();
@@ -103,21 +113,26 @@ impl Sse {
                     own.clone_from(cursor);
                 }
                 let cursor = cursor.as_ref().map(ToString::to_string);
-                control(chunk, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
+                control(chunk, &self.prefix, "stream.caught_up", &json!({ "last_seq": last_seq, "cursor": cursor }));
             }
             StreamItem::Gap { requested_after, first_seq } => {
                 let requested_after =
                     requested_after.parse::<i64>().map_or_else(|_| json!(requested_after), |seq| json!(seq));
-                control(chunk, "stream.gap", &json!({ "requested_after": requested_after, "first_seq": first_seq }));
+                control(
+                    chunk,
+                    &self.prefix,
+                    "stream.gap",
+                    &json!({ "requested_after": requested_after, "first_seq": first_seq }),
+                );
             }
             StreamItem::End { status, last_seq } => {
-                control(chunk, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
+                control(chunk, &self.prefix, "stream.end", &json!({ "status": status, "last_seq": last_seq }));
             }
             StreamItem::Reset => {
                 chunk.put_slice(format!("retry: {}\n", self.retry_ms).as_bytes());
-                control(chunk, "stream.reset", &json!({ "retry_ms": self.retry_ms }));
+                control(chunk, &self.prefix, "stream.reset", &json!({ "retry_ms": self.retry_ms }));
             }
-            StreamItem::Draining => chunk.put_slice(&sent_away(self.retry_ms, "draining")),
+            StreamItem::Draining => put_sent_away(chunk, &self.prefix, self.retry_ms, "draining"),
         }
     }
 
@@ -129,14 +144,13 @@ impl Sse {
             }
             _ => chunk.put_slice(frame.id_line()),
         }
-        match self.is_index.then(|| frame.indexed()).flatten() {
-            Some(row) => {
-                chunk.put_slice(format!("event: {}\ndata: ", frame.event_type).as_bytes());
-                chunk.put_slice(row);
-                chunk.put_slice(b"\n\n");
-            }
-            None => chunk.put_slice(&frame.block_without_id()),
-        }
+        chunk.put_slice(b"event: ");
+        chunk.put_slice(self.prefix.as_bytes());
+        chunk.put_slice(frame.event_type.as_str().as_bytes());
+        chunk.put_slice(b"\ndata: ");
+        let row = if self.is_index { frame.indexed() } else { None };
+        chunk.put_slice(row.unwrap_or(&frame.json()));
+        chunk.put_slice(b"\n\n");
     }
 
     /// Writes the frame of a snapshot up to its text, and keeps the rest for the following chunks.
@@ -148,7 +162,8 @@ impl Sse {
         });
         let head = head.to_string();
         let head = head.strip_suffix('}').unwrap_or(&head);
-        chunk.put_slice(format!("event: message.snapshot\ndata: {head},\"text\":\"").as_bytes());
+        let event = format!("event: {}message.snapshot\ndata: {head},\"text\":\"", self.prefix);
+        chunk.put_slice(event.as_bytes());
         self.text = Some((Box::new(open.pieces()), format!("\",\"type\":\"{}\"}}\n\n", open.event_type)));
     }
 }
@@ -171,12 +186,25 @@ pub fn ping() -> Bytes {
 
 /// Everything sent to a reader that has to come back later. `EventSource` reads line one, others the frame.
 pub fn sent_away(retry_ms: u64, reason: &str) -> Bytes {
-    let mut chunk = BytesMut::from(format!("retry: {retry_ms}\n").as_bytes());
-    control(&mut chunk, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
+    let mut chunk = BytesMut::new();
+    put_sent_away(&mut chunk, "", retry_ms, reason);
+    chunk.freeze()
+}
+
+fn put_sent_away(chunk: &mut BytesMut, prefix: &str, retry_ms: u64, reason: &str) {
+    chunk.put_slice(format!("retry: {retry_ms}\n").as_bytes());
+    control(chunk, prefix, "stream.draining", &json!({ "retry_ms": retry_ms, "reason": reason }));
+}
+
+/// What a subscription is told that has no stream.
+pub fn control_of(name: &str, event: &str, data: &impl Serialize) -> Bytes {
+    let mut chunk = BytesMut::new();
+    control(&mut chunk, &format!("{name}/"), event, data);
     chunk.freeze()
 }
 
 /// A frame that is not an event: it has no id, so no reader resumes from it.
-fn control(chunk: &mut BytesMut, event: &str, data: &serde_json::Value) {
-    chunk.put_slice(format!("event: {event}\ndata: {data}\n\n").as_bytes());
+fn control(chunk: &mut BytesMut, prefix: &str, event: &str, data: &impl Serialize) {
+    let data = serde_json::to_string(data).unwrap_or_default();
+    chunk.put_slice(format!("event: {prefix}{event}\ndata: {data}\n\n").as_bytes());
 }

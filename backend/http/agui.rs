@@ -14,7 +14,8 @@ use super::{
     model::CreateRun,
     problem::{Code, Problem},
     replies, runs,
-    stream::{Refused, event_stream, jitter, place, stream},
+    stream::{Refused, jitter, place},
+    stream_body::{event_stream, stream},
 };
 use crate::{
     domain::{
@@ -268,7 +269,7 @@ async fn follow(
     };
     let follower = match server.timeline.resume_run(owner, run, &begin, options).await? {
         Resumed::Stream(follower) => *follower,
-        Resumed::Ended => return Ok(StatusCode::NO_CONTENT.into_response()),
+        Resumed::Ended { .. } => return Ok(StatusCode::NO_CONTENT.into_response()),
     };
     let start = Position { sub: WHOLE, ..Position::default() };
     let (dialect, at) = match reading {

@@ -17,7 +17,8 @@ use super::{
     model::CreateRun,
     problem::{Code, Problem},
     runs,
-    stream::{jitter, stream},
+    stream::jitter,
+    stream_body::stream,
 };
 use crate::{
     domain::{

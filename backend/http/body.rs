@@ -1,6 +1,6 @@
 //! Bodies that are read whole: within their bound, their sender's share of memory, and a time limit.
 
-use std::{pin::Pin, time::Duration};
+use std::{marker::PhantomData, pin::Pin, time::Duration};
 
 use axum::{
     extract::{FromRequest, Request},
@@ -9,7 +9,10 @@ use axum::{
 use bytes::{Bytes, BytesMut};
 use futures::{Stream, StreamExt as _};
 use http_body_util::{BodyExt, LengthLimitError, Limited};
-use serde::de::DeserializeOwned;
+use serde::{
+    Deserialize, Deserializer,
+    de::{DeserializeOwned, IgnoredAny, SeqAccess, Visitor},
+};
 use tokio::time::Instant;
 
 use super::{
@@ -176,6 +179,37 @@ impl<const BYTES_MAX: usize> Body<BYTES_MAX> {
             return Err(Problem::new(Code::InvalidRequest, "the body must be a JSON object"));
         }
         serde_json::from_str(text).map_err(|error| misread::<T>(Code::InvalidRequest, text, &error))
+    }
+}
+
+/// An array of which at most one element more than `MAX` is kept, so that a small body cannot take much memory.
+#[derive(Debug)]
+pub(super) struct AtMost<T, const MAX: usize>(pub(super) Vec<T>);
+
+impl<'de, T: Deserialize<'de>, const MAX: usize> Deserialize<'de> for AtMost<T, MAX> {
+    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
+        struct Array<T, const MAX: usize>(PhantomData<T>);
+
+        impl<'de, T: Deserialize<'de>, const MAX: usize> Visitor<'de> for Array<T, MAX> {
+            type Value = AtMost<T, MAX>;
+
+            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+                f.write_str("an array")
+            }
+
+            fn visit_seq<A: SeqAccess<'de>>(self, mut seq: A) -> Result<Self::Value, A::Error> {
+                let mut kept = Vec::new();
+                while kept.len() <= MAX
+                    && let Some(element) = seq.next_element()?
+                {
+                    kept.push(element);
+                }
+                while seq.next_element::<IgnoredAny>()?.is_some() {}
+                Ok(AtMost(kept))
+            }
+        }
+
+        deserializer.deserialize_seq(Array(PhantomData))
     }
 }
 

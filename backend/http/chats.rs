@@ -59,7 +59,7 @@ pub(super) async fn follow(server: &Server, owner: &OwnerId, run: RunId) -> Resu
     let options = StreamOptions { tokens: true, ..StreamOptions::default() };
     match server.timeline.resume_run(owner, run, &Begin::Start, options).await? {
         Resumed::Stream(follower) => Ok(*follower),
-        Resumed::Ended => Err(Problem::not_found()),
+        Resumed::Ended { .. } => Err(Problem::not_found()),
     }
 }
 

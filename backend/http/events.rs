@@ -17,7 +17,7 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    body::misread,
+    body::{AtMost, misread},
     extract::{Body, Caller, Query, RunPath},
     index::{self, EventIndex, EventPage},
     problem::{Code, Problem, invalid_event},
@@ -150,35 +150,7 @@ pub(super) fn read(context: &RunContext, text: &str, is_ndjson: bool) -> Result<
     events.into_iter().enumerate().map(|(index, event)| check(context, index, event)).collect()
 }
 
-/// An array of events. Those over the bound are skipped, so that a small body cannot take much memory.
-struct EmitEvents(Vec<EmitEvent>);
-
-impl<'de> Deserialize<'de> for EmitEvents {
-    fn deserialize<D: serde::Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Array;
-
-        impl<'de> serde::de::Visitor<'de> for Array {
-            type Value = EmitEvents;
-
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("an array of events")
-            }
-
-            fn visit_seq<A: serde::de::SeqAccess<'de>>(self, mut seq: A) -> Result<EmitEvents, A::Error> {
-                let mut events = Vec::new();
-                while events.len() <= EMIT_EVENTS_MAX
-                    && let Some(event) = seq.next_element()?
-                {
-                    events.push(event);
-                }
-                while seq.next_element::<serde::de::IgnoredAny>()?.is_some() {}
-                Ok(EmitEvents(events))
-            }
-        }
-
-        deserializer.deserialize_seq(Array)
-    }
-}
+type EmitEvents = AtMost<EmitEvent, EMIT_EVENTS_MAX>;
 
 fn read_events(text: &str, is_ndjson: bool) -> Result<Vec<EmitEvent>, Problem> {
     let invalid = |detail: String| Problem::new(Code::InvalidEvent, detail);

@@ -187,6 +187,11 @@ impl FromRequestParts<Server> for Query {
 }
 
 impl Query {
+    /// Parameters that came another way.
+    pub(super) fn of(given: impl IntoIterator<Item = (String, String)>) -> Self {
+        Self(given.into_iter().collect())
+    }
+
     /// The names of the parameters that were given.
     pub(super) fn names(&self) -> impl Iterator<Item = &str> {
         self.0.keys().map(String::as_str)

@@ -24,6 +24,7 @@ mod health;
 mod index;
 mod interrupts;
 mod lasting;
+mod many_streams;
 mod model;
 mod openapi;
 mod page;
@@ -37,6 +38,7 @@ mod saved_sessions;
 pub mod serve;
 mod sessions;
 mod stream;
+mod stream_body;
 mod suggestion;
 mod threads;
 mod timeline;
@@ -192,6 +194,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(sessions::routes()) //    /api/sessions, /api/sessions/{session_id}/end, …/log.jsonl
         .merge(saved_sessions::routes()) // /api/saved-sessions, /api/saved-sessions/{name}, …/restore
         .merge(stream::routes()) //      /api/stream/runs, /api/stream/runs/{run_id}, /api/stream/threads/{thread_id}
+        .merge(many_streams::routes()) // /api/stream
         .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{run_id}
         .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
         .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items

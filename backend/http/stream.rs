@@ -3,36 +3,31 @@
 use std::ops::Range;
 
 use axum::{
-    body::Body as ReplyBody,
     extract::{Extension, Path, State},
-    http::{HeaderMap, HeaderValue, StatusCode, header},
+    http::{HeaderMap, StatusCode, header},
     response::{IntoResponse, Response},
 };
-use bytes::Bytes;
 use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
     extract::{Caller, Query, RunPath},
     index::is_index,
-    lasting::Lasting,
     problem::{Code, Problem},
+    stream_body::{event_stream, stream},
 };
 use crate::{
     domain::{
-        id::ThreadId,
-        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, REFUSED_RETRY_MS, STREAM_FREE_BYTES},
+        id::{Malformed, RunId, ThreadId},
+        limits::{DRAINED_RETRY_MS, PAGE_ROWS_MAX, REFUSED_RETRY_MS},
         principal::{OwnerId, Scope},
     },
-    faces::{
-        Encoder,
-        sse::{Sse, sent_away},
-    },
+    faces::sse::{Sse, sent_away},
     paced::Outflow,
     quota::{Full, Share},
     store::feed,
     timeline::{
-        follow::{Follower, StreamOptions},
+        follow::StreamOptions,
         resume::{Begin, ResumeError, Resumed},
     },
 };
@@ -43,16 +38,16 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 }
 
 /// What a reader requests, from header and query.
-struct Asked {
+pub(super) struct Asked {
     /// `Last-Event-ID` takes precedence over `?after=`, and both over `?tail=`.
     begin: Begin,
     options: StreamOptions,
     /// Whether durable events are sent without their payloads.
-    is_index: bool,
+    pub(super) is_index: bool,
 }
 
 impl Asked {
-    fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Problem> {
+    pub(super) fn read(query: &Query, headers: &HeaderMap) -> Result<Self, Problem> {
         let last = match headers.get("last-event-id") {
             None => None,
             Some(value) => Some(value.to_str().map_err(|_| invalid_cursor("Last-Event-ID is not plain text"))?),
@@ -73,6 +68,51 @@ impl Asked {
         };
         let options = StreamOptions { filter, tokens, roles: query.roles()? };
         Ok(Self { begin, options, is_index: is_index(query)? })
+    }
+}
+
+/// What is followed.
+pub(super) enum Followed {
+    Run(RunId),
+    /// A run and all its descendants.
+    Tree(RunId),
+    Thread(ThreadId),
+    /// Everything the caller owns.
+    Runs,
+}
+
+impl Followed {
+    /// The stream of a thread, which need not exist.
+    pub(super) fn thread(id: &str) -> Result<Self, Problem> {
+        let rule = |rule: Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id");
+        id.parse().map(Self::Thread).map_err(rule)
+    }
+
+    /// Rejects what the caller's credential does not cover.
+    pub(super) async fn permit(&self, server: &Server, caller: &Caller) -> Result<(), Problem> {
+        match self {
+            Self::Run(run) => caller.needs_run(server, Scope::Read, *run).await?,
+            Self::Tree(run) => caller.needs_run(server, Scope::Read, *run).await?.needs_tree(Scope::Read, *run)?,
+            Self::Thread(thread) => caller.needs_thread(Scope::Read, thread)?,
+            Self::Runs => caller.needs_all(Scope::Read)?,
+        };
+        Ok(())
+    }
+
+    /// Where its stream begins.
+    pub(super) async fn resume(
+        self,
+        server: &Server,
+        owner: &OwnerId,
+        Asked { begin, options, .. }: Asked,
+    ) -> Result<Resumed, ResumeError> {
+        let timeline = &server.timeline;
+        match self {
+            Self::Run(run) => timeline.resume_run(owner, run, &begin, options).await,
+            Self::Tree(run) => timeline.resume_tree(owner, run, &begin, options).await,
+            Self::Thread(thread) => timeline.resume_feed(owner, feed::Scope::Thread(thread), &begin, options).await,
+            Self::Runs => timeline.resume_feed(owner, feed::Scope::Everything, &begin, options).await,
+        }
     }
 }
 
@@ -100,7 +140,12 @@ impl IntoResponse for Refused {
 
 /// A share for one more stream.
 pub(super) fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Result<Share, Refused> {
-    server.streams.try_take(owner, 1).map_err(|full| {
+    places(server, owner, headers, 1)
+}
+
+/// A share for so many more streams.
+pub(super) fn places(server: &Server, owner: &OwnerId, headers: &HeaderMap, count: u32) -> Result<Share, Refused> {
+    server.streams.try_take(owner, count).map_err(|full| {
         let accepts = headers.get(header::ACCEPT).and_then(|value| value.to_str().ok()).unwrap_or_default();
         if !accepts.contains("text/event-stream") {
             return Problem::busy(full, "streams").into();
@@ -117,16 +162,6 @@ pub(super) fn place(server: &Server, owner: &OwnerId, headers: &HeaderMap) -> Re
 pub(super) fn jitter(server: &Server, range: Range<u64>) -> u64 {
     let (_, random) = server.timeline.ids().uuid().as_u64_pair();
     range.start + random % (range.end - range.start)
-}
-
-/// The response of a stream.
-pub(super) fn event_stream(body: ReplyBody) -> Response {
-    let mut response = body.into_response();
-    let headers = response.headers_mut();
-    headers.insert(header::CONTENT_TYPE, HeaderValue::from_static("text/event-stream"));
-    headers.insert(header::CACHE_CONTROL, HeaderValue::from_static("no-cache, no-transform"));
-    headers.insert("x-accel-buffering", HeaderValue::from_static("no"));
-    response
 }
 
 fn invalid_cursor(detail: &str) -> Problem {
@@ -170,16 +205,9 @@ async fn run(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    let owner = caller.needs_run(&server, Scope::Read, run).await?.owner().clone();
-    let place = place(&server, &owner, &headers)?;
-    let asked = Asked::read(&query, &headers)?;
-    let resumed = if matches!(query.text("tree"), Some("true" | "1")) {
-        caller.needs_tree(Scope::Read, run)?;
-        server.timeline.resume_tree(&owner, run, &asked.begin, asked.options).await?
-    } else {
-        server.timeline.resume_run(&owner, run, &asked.begin, asked.options).await?
-    };
-    Ok(respond(&server, &caller, (place, outflow), resumed, asked.is_index))
+    let is_tree = matches!(query.text("tree"), Some("true" | "1"));
+    let followed = if is_tree { Followed::Tree(run) } else { Followed::Run(run) };
+    follow(&server, &caller, followed, (&query, &headers), outflow).await
 }
 
 /// Follow every run of a thread, also later ones; valid before the thread exists.
@@ -197,11 +225,7 @@ async fn thread(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    let thread: ThreadId = thread
-        .parse()
-        .map_err(|rule: crate::domain::id::Malformed| Problem::new(Code::InvalidRequest, rule.0).field("thread_id"))?;
-    caller.needs_thread(Scope::Read, &thread)?;
-    many(&server, &caller, feed::Scope::Thread(thread), (&query, &headers), outflow).await
+    follow(&server, &caller, Followed::thread(&thread)?, (&query, &headers), outflow).await
 }
 
 /// Follow everything the caller owns.
@@ -218,98 +242,26 @@ async fn everything(
     headers: HeaderMap,
     Extension(outflow): Extension<Outflow>,
 ) -> Result<Response, Refused> {
-    caller.needs_all(Scope::Read)?;
-    many(&server, &caller, feed::Scope::Everything, (&query, &headers), outflow).await
+    follow(&server, &caller, Followed::Runs, (&query, &headers), outflow).await
 }
 
-async fn many(
+async fn follow(
     server: &Server,
     caller: &Caller,
-    scope: feed::Scope,
+    followed: Followed,
     (query, headers): (&Query, &HeaderMap),
     outflow: Outflow,
 ) -> Result<Response, Refused> {
-    let owner = caller.owner().clone();
-    let place = place(server, &owner, headers)?;
+    followed.permit(server, caller).await?;
+    let owner = caller.owner();
+    let place = place(server, owner, headers)?;
     let asked = Asked::read(query, headers)?;
-    let resumed = server.timeline.resume_feed(&owner, scope, &asked.begin, asked.options).await?;
-    Ok(respond(server, caller, (place, outflow), resumed, asked.is_index))
-}
-
-fn respond(
-    server: &Server,
-    caller: &Caller,
-    connection: (Share, Outflow),
-    resumed: Resumed,
-    is_index: bool,
-) -> Response {
-    match resumed {
+    let is_index = asked.is_index;
+    match followed.resume(server, owner, asked).await? {
         Resumed::Stream(follower) => {
             let encoder = Sse::at(follower.position(), jitter(server, DRAINED_RETRY_MS)).index(is_index);
-            stream(server, caller, connection, *follower, encoder)
+            Ok(stream(server, caller, (place, outflow), *follower, encoder))
         }
-        Resumed::Ended => StatusCode::NO_CONTENT.into_response(),
-    }
-}
-
-/// Turns a follower into a response in a protocol, which ends when the follower, the protocol, the credential or the
-/// server does.
-pub(super) fn stream(
-    server: &Server,
-    caller: &Caller,
-    (place, outflow): (Share, Outflow),
-    mut follower: Follower,
-    mut encoder: impl Encoder + 'static,
-) -> Response {
-    let lasting = Lasting::of(server, caller);
-    let open = metrics::gauge!("runreel_streams_open");
-    open.increment(1.0);
-    let close = OnDrop(move || open.decrement(1.0));
-    let chunks = async_stream::stream! {
-        let (_place, _close, mut unflushed) = (place, close, 0);
-        yield Ok::<Bytes, std::convert::Infallible>(encoder.opening());
-        loop {
-            if lasting.is_over() {
-                return;
-            }
-            if let Some(chunk) = encoder.chunk() {
-                unflushed += chunk.len();
-                yield Ok(chunk);
-                if unflushed > STREAM_FREE_BYTES {
-                    // Lets hyper write what it has before it asks for more.
-                    tokio::task::yield_now().await;
-                    unflushed = 0;
-                }
-                continue;
-            }
-            if encoder.is_over() {
-                return;
-            }
-            // While the peer does not read, nothing more is taken for it.
-            let next = async {
-                outflow.clear().await;
-                follower.next().await
-            };
-            tokio::select! {
-                signals = next => match signals {
-                    Some(signals) => encoder.take(signals),
-                    None => return,
-                },
-                () = lasting.pause() => {
-                    if !lasting.is_over() {
-                        yield Ok(encoder.ping());
-                    }
-                }
-            }
-        }
-    };
-    event_stream(ReplyBody::from_stream(chunks))
-}
-
-struct OnDrop<F: FnMut()>(F);
-
-impl<F: FnMut()> Drop for OnDrop<F> {
-    fn drop(&mut self) {
-        (self.0)();
+        Resumed::Ended { .. } => Ok(StatusCode::NO_CONTENT.into_response()),
     }
 }

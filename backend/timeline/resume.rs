@@ -16,6 +16,7 @@ use crate::{
         history::{Histories, Tag},
         id::{Malformed, RunId, Seq},
         principal::OwnerId,
+        run::Status,
     },
     store::{self, feed},
 };
@@ -37,7 +38,10 @@ pub enum Begin {
 pub enum Resumed {
     Stream(Box<Follower>),
     /// The run, or the whole tree, has ended and the reader has seen all of it.
-    Ended,
+    Ended {
+        status: Status,
+        last_seq: Seq,
+    },
 }
 
 /// Why a stream does not begin.
@@ -99,7 +103,7 @@ impl Timeline {
         let has_all = after == last_seq && status.is_terminal();
         if has_all && matches!(begin, Begin::After(_) | Begin::Again(_)) {
             self.check_history(owner, &histories).await?;
-            return Ok(Resumed::Ended);
+            return Ok(Resumed::Ended { status, last_seq });
         }
         let after = if matches!(begin, Begin::Again(_)) { Seq::ZERO } else { after };
         let contexts = &self.shared.contexts;
@@ -127,7 +131,7 @@ impl Timeline {
             let all_ended = self.store().feeds().tree(owner, root).await?.iter().all(|(_, ended)| *ended);
             if all_ended && self.store().feeds().page(owner, &scope, &after, 1).await?.events.is_empty() {
                 self.check_history(owner, &histories).await?;
-                return Ok(Resumed::Ended);
+                return Ok(Resumed::Ended { status: head.status, last_seq: head.last_seq });
             }
         }
         let mut follower = self.feed(owner, scope, after, histories, options).await?;

@@ -82,7 +82,13 @@ fn protocol_rows() -> Vec<Row> {
 
 /// What a page shows of many runs at once.
 fn page_rows() -> Vec<Row> {
-    vec![row("get", "/api/interrupts", [200, 200, 403, 200, 401])]
+    let subscription = json!({ "name": "a", "stream": "runs" });
+    let all = row("post", "/api/stream", [200, 200, 200, 200, 401]);
+    vec![
+        row("get", "/api/interrupts", [200, 200, 403, 200, 401]),
+        // What the credential does not cover fails there, and opens nothing.
+        Row { body: Some(json!({ "subscriptions": [subscription] })), ..all },
+    ]
 }
 
 fn rows() -> Vec<Row> {

@@ -49,6 +49,7 @@ mod guide;
 mod index;
 mod interrupts;
 mod isolation;
+mod many_streams;
 #[cfg(feature = "agents")]
 mod mcp;
 #[cfg(feature = "agents")]

@@ -50,6 +50,7 @@ fn body(route: &str) -> Option<Value> {
         "put /api/saved-sessions/{name}" => json!({ "description": "x",
             "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "state": state } } }),
         "post /api/channels/{channel}/codes" | "post /api/saved-sessions/{name}/restore" => json!({}),
+        "post /api/stream" => json!({ "subscriptions": [{ "name": "a", "stream": "thread", "thread_id": "t" }] }),
         "post /api/tokens" => json!({ "name": "ci", "scopes": ["read"], "ttl_s": 60 }),
         "post /api/runs/{run_id}/tokens" => json!({ "ttl_s": 60, "tree": true }),
         "post /api/threads/{thread_id}/tokens" => json!({ "ttl_s": 60 }),

@@ -414,6 +414,11 @@ export interface components {
              */
             seq: number;
         };
+        /** @description The streams to open on one connection. */
+        OpenStreams: {
+            /** @description 1 to 64. */
+            subscriptions: components["schemas"]["Subscription"][];
+        };
         /** @description Where a message that started a run came from. */
         Origin: {
             channel: string;
@@ -845,6 +850,33 @@ export interface components {
          * @enum {string}
          */
         Strategy: "keep_latest" | "delete";
+        /** @enum {string} */
+        StreamKind: "run" | "tree" | "thread" | "runs" | "interrupts";
+        /** @description One of the streams. */
+        Subscription: {
+            /** @description The last id that was seen. */
+            after?: string | null;
+            /** @description The client's own, before the event of each frame: 1–64 of `A–Z a–z 0–9 _ -`, unique in the request. */
+            name: string;
+            /** @description Roles of runs in a feed, separated by commas. */
+            role?: string | null;
+            /** @description Of `run` and `tree`. */
+            run_id?: string | null;
+            stream: components["schemas"]["StreamKind"];
+            /**
+             * Format: int64
+             * @description Without `after`: start with so many of the last events, 0 to 1000.
+             */
+            tail?: number | null;
+            /** @description Of `thread`. */
+            thread_id?: string | null;
+            /** @description `false` omits deltas. */
+            tokens?: boolean | null;
+            /** @description Such as `tool.*,run.*`. */
+            types?: string | null;
+            /** @description `index`: durable events without their payloads. */
+            view?: string | null;
+        };
         /** @description Totals of one run. */
         Summary: {
             /** @description Events by type. Each of these tables has at most 1 000 names; the rest is summed up as `(others)`. */

@@ -23,7 +23,12 @@ use tokio::sync::broadcast::{
 
 pub use self::frame::Frame;
 use self::queue::{OwnerQueue, QueuedFrame};
-use crate::domain::{id::RunId, limits::BUS_OWN_BYTES_MAX, principal::OwnerId};
+use crate::domain::{
+    context::RunContext,
+    id::{RunId, Seq},
+    limits::BUS_OWN_BYTES_MAX,
+    principal::OwnerId,
+};
 
 /// What can be subscribed to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -34,10 +39,20 @@ pub enum Topic {
     Everything,
 }
 
+/// That a run with a lease has fallen silent, or is heard again.
+#[derive(Debug)]
+pub struct Stall {
+    pub context: Arc<RunContext>,
+    /// What was the run's last event then: a reader that has a later one knows better.
+    pub last_seq: Seq,
+    pub is_stalled: bool,
+}
+
 /// What a subscriber receives.
 #[derive(Clone, Debug)]
 pub enum BusMessage {
     Frame(Arc<Frame>),
+    Stalled(Arc<Stall>),
     /// Frames were missed; the database has the durable ones.
     Lagged,
     /// The log was set back: what was received may no longer exist.
@@ -47,6 +62,7 @@ pub enum BusMessage {
 #[derive(Clone, Debug)]
 enum Note {
     Frame(Arc<QueuedFrame>),
+    Stalled(Arc<Stall>),
     /// The publisher itself skipped ahead.
     Skipped,
     /// The log was set back.
@@ -100,6 +116,11 @@ impl Bus {
             .is_some_and(|senders| senders.contains_key(&Topic::Run(run)) || senders.contains_key(&Topic::Everything))
     }
 
+    /// The owners whose runs have subscribers.
+    pub fn listeners(&self) -> Vec<OwnerId> {
+        self.owners().keys().cloned().collect()
+    }
+
     /// Topics with subscribers.
     pub fn topics_count(&self) -> usize {
         self.owners().values().map(|topics| topics.senders.len()).sum()
@@ -116,6 +137,17 @@ impl Publisher {
         for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
             // An error means that the last subscriber is just being dropped.
             let _ = sender.send(Note::Frame(backlog.keep(Arc::clone(&frame), self.0.bytes_max)));
+        }
+    }
+
+    /// Tells the subscribers of a run and of its owner of its silence.
+    pub fn tell(&self, stall: Stall) {
+        let owners = self.0.owners();
+        let Some(Topics { senders, .. }) = owners.get(&stall.context.owner_id) else { return };
+        let run = Topic::Run(stall.context.run_id);
+        let stall = Arc::new(stall);
+        for sender in [senders.get(&run), senders.get(&Topic::Everything)].into_iter().flatten() {
+            let _ = sender.send(Note::Stalled(Arc::clone(&stall)));
         }
     }
 
@@ -168,6 +200,7 @@ impl Subscription {
     fn hear(&mut self, note: &Note) -> BusMessage {
         let kept = match note {
             Note::Frame(kept) => kept,
+            Note::Stalled(stall) => return BusMessage::Stalled(Arc::clone(stall)),
             Note::Skipped => return BusMessage::Lagged,
             Note::Reset => return BusMessage::Reset,
         };

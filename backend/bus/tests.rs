@@ -42,7 +42,7 @@ fn seqs(subscription: &mut Subscription) -> Vec<Option<i64>> {
     std::iter::from_fn(|| subscription.try_next())
         .map(|heard| match heard {
             BusMessage::Frame(frame) => frame.place.map(|place| place.seq.get()),
-            BusMessage::Lagged | BusMessage::Reset => None,
+            BusMessage::Lagged | BusMessage::Reset | BusMessage::Stalled(_) => None,
         })
         .collect()
 }

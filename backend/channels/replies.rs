@@ -72,6 +72,7 @@ impl Channels {
                     StreamItem::Draining | StreamItem::Reset => return Ok(false),
                     StreamItem::Frame(_)
                     | StreamItem::Snapshot(_)
+                    | StreamItem::Stalled(_)
                     | StreamItem::CaughtUp { .. }
                     | StreamItem::Gap { .. } => {}
                 }

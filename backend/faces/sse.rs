@@ -12,7 +12,7 @@ use serde_json::json;
 
 use super::Encoder;
 use crate::{
-    bus::Frame,
+    bus::{Frame, Stall},
     domain::{
         cursor::FeedCursor,
         limits::{RETRY_MS, STREAM_CHUNK_BYTES},
@@ -124,6 +124,11 @@ impl Sse {
                     "stream.gap",
                     &json!({ "requested_after": requested_after, "first_seq": first_seq }),
                 );
+            }
+            StreamItem::Stalled(stall) => {
+                let Stall { context, last_seq, is_stalled } = &**stall;
+                let data = json!({ "run_id": context.run_id, "stalled": is_stalled, "last_seq": last_seq });
+                control(chunk, &self.prefix, "stream.stalled", &data);
             }
             StreamItem::End { status, last_seq } => {
                 control(chunk, &self.prefix, "stream.end", &json!({ "status": status, "last_seq": last_seq }));

@@ -46,6 +46,7 @@ mod run_aliases;
 pub mod runs;
 pub mod sessions;
 mod shares;
+mod stalls;
 pub mod threads;
 mod time;
 pub mod tokens;

@@ -5,6 +5,8 @@
 //! [`Follower::next`] may be dropped and called again at any time: nothing is lost, because everything received is
 //! applied at once.
 
+mod shown;
+
 use std::{collections::HashSet, sync::Arc, time::Duration};
 
 pub use super::signal::{StreamItem, StreamOptions};
@@ -269,6 +271,7 @@ impl Follower {
         let input = match heard {
             BusMessage::Lagged => Input::Lagged,
             BusMessage::Reset => return self.reset(),
+            BusMessage::Stalled(stall) => return self.hear_stall(stall),
             BusMessage::Frame(frame) => {
                 self.grow(&frame.context);
                 if !self.wants(&frame.context) {
@@ -294,40 +297,6 @@ impl Follower {
             signals.extend(self.end());
         }
         signals
-    }
-
-    /// A run whose parent belongs to the tree also belongs to it.
-    fn grow(&mut self, context: &RunContext) {
-        if !matches!(self.scope, Scope::Feed(feed::Scope::Tree(_))) || self.members.contains(&context.run_id) {
-            return;
-        }
-        if context.parent_run_id.is_some_and(|parent| self.members.contains(&parent)) {
-            self.members.insert(context.run_id);
-            self.live.insert(context.run_id);
-        }
-    }
-
-    fn wants(&self, context: &RunContext) -> bool {
-        match &self.scope {
-            Scope::Run(own) => own.run_id == context.run_id,
-            Scope::Feed(feed::Scope::Everything) => true,
-            Scope::Feed(feed::Scope::Thread(thread)) => context.thread_id.as_ref() == Some(thread),
-            Scope::Feed(feed::Scope::Tree(_)) => self.members.contains(&context.run_id),
-        }
-    }
-
-    /// Whether the reader is sent the run's events, or only advances past them.
-    fn shows(&self, context: &RunContext) -> bool {
-        match self.scope {
-            Scope::Run(_) | Scope::Feed(feed::Scope::Tree(_)) => true,
-            Scope::Feed(feed::Scope::Everything | feed::Scope::Thread(_)) => self.options.admits(context.role),
-        }
-    }
-
-    fn is_sent(&self, frame: &Frame) -> bool {
-        self.options.filter.admits(&frame.event_type)
-            && (frame.place.is_some() || self.options.tokens)
-            && self.shows(&frame.context)
     }
 
     fn apply(&mut self, steps: Vec<Step<Arc<Frame>>>) -> Vec<StreamItem> {

@@ -31,6 +31,7 @@ mod recover;
 mod relay;
 pub mod resume;
 mod signal;
+mod stalls;
 mod write_queue;
 mod writer;
 
@@ -179,8 +180,12 @@ impl Timeline {
         };
         let timeline = Self { shared: Arc::new(shared) };
         supervisor.keep("interrupts", {
-            let timeline = timeline.clone();
+            let (timeline, stop) = (timeline.clone(), stop.clone());
             move || timeline.clone().watch_interrupts(stop.clone())
+        });
+        supervisor.keep("stalled runs", {
+            let timeline = timeline.clone();
+            move || timeline.clone().watch_stalls(stop.clone())
         });
         Ok(timeline)
     }

@@ -219,6 +219,11 @@ impl Gate {
         }
     }
 
+    /// Tells readers of a run whether it has stalled.
+    pub(super) fn tell(&self, stall: bus::Stall) {
+        self.state().bus.tell(stall);
+    }
+
     /// Skips a piece of a lane that is not published event by event; every reader pages the database instead.
     pub(crate) fn skip(&self, _turn: &Turn, lane: u8, up_to: i64) {
         let mut state = self.state();

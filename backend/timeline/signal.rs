@@ -4,7 +4,7 @@ use std::sync::Arc;
 
 use super::open::OpenText;
 use crate::{
-    bus::Frame,
+    bus::{Frame, Stall},
     domain::{context::Role, cursor::FeedCursor, event::TypeFilter, id::Seq, run::Status},
 };
 
@@ -17,6 +17,8 @@ pub enum StreamItem {
     Snapshot(OpenText),
     /// Everything stored has been delivered: up to a run's last seq, or to a feed's cursor.
     CaughtUp { last_seq: Option<Seq>, cursor: Option<FeedCursor> },
+    /// A run has fallen silent, or is heard again.
+    Stalled(Arc<Stall>),
     /// Retention deleted what was asked for; the stream continues from here.
     Gap { requested_after: String, first_seq: Option<Seq> },
     /// The run (or the whole tree) has ended; nothing follows.

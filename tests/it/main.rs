@@ -73,6 +73,7 @@ mod saved;
 mod secrets;
 mod set_back;
 mod sql;
+mod stalled;
 mod stream;
 mod support;
 mod threads;

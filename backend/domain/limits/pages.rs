@@ -11,6 +11,10 @@ pub const INDEX_TITLE_CHARS_MAX: usize = 120;
 pub const TITLE_PART_CHARS_MAX: usize = 400;
 /// Most seqs in one request for events.
 pub const SEQS_MAX: usize = 1_000;
+/// Interval between two looks for runs that have fallen silent, milliseconds.
+pub const STALL_SWEEP_MS: u64 = 2_000;
+/// Silent runs of the readers' owners that are known at a time.
+pub const STALLED_ROWS: i64 = 10_000;
 /// Most subscriptions on one connection.
 pub const SUBSCRIPTIONS_MAX: usize = 64;
 /// Longest name of a subscription, characters.

@@ -109,6 +109,8 @@ impl<D: Dialect> Conversation<D> {
                 self.is_joining = false;
                 self.note(&Part::CaughtUp);
             }
+            // No protocol of chat clients has a word for it.
+            StreamItem::Stalled(_) => {}
             StreamItem::Gap { .. } => self.note(&Part::Gap),
             StreamItem::End { status, .. } => self.note(&Part::Ended(*status)),
             StreamItem::Reset | StreamItem::Draining => self.note(&Part::SentAway { retry_ms: self.retry_ms }),

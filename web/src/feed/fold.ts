@@ -59,6 +59,7 @@ export class RunView {
       case "stream.caught_up":
         this.caughtUp = true;
         return;
+      case "stream.stalled":
       case "stream.draining":
       case "stream.reset":
         return;

@@ -146,6 +146,14 @@ export interface End {
 
 type RunEnd = "completed" | "failed" | "cancelled";
 
+/** A run with a lease has fallen silent after `last_seq`, or no longer is; a later event of the run takes precedence. */
+export interface Stalled {
+  type: "stream.stalled";
+  run_id: string;
+  stalled: boolean;
+  last_seq: number;
+}
+
 /** The server asks to come back later, which happens by itself. */
 export interface Draining {
   type: "stream.draining" | "stream.reset";
@@ -154,7 +162,7 @@ export interface Draining {
 }
 
 /** What the server says about the stream itself. */
-export type Control = CaughtUp | Gap | End | Draining;
+export type Control = CaughtUp | Gap | End | Stalled | Draining;
 
 /** Everything a stream hands on, told apart by `type`; {@link isEvent} tells what is in the log. */
 export type StreamEvent = RunEvent | DeltaEvent | Snapshot | Control;
@@ -185,6 +193,6 @@ export function decode(type: string, id: string | null, data: string): Received 
     return { event, id: null, data };
   }
   if (!type.startsWith("stream.")) return { event: told as DeltaEvent, id: null, data };
-  if (!/^stream\.(caught_up|gap|end|draining|reset)$/.test(type)) return null;
+  if (!/^stream\.(caught_up|gap|end|stalled|draining|reset)$/.test(type)) return null;
   return { event: { ...told, type } as Control, id: null, data };
 }

@@ -1,0 +1,70 @@
+//! Silence: readers that are there are told when a run with a lease stalls, and when it no longer does.
+//!
+//! Neither makes an event, and a heartbeat makes none, so each process looks at the leases of the runs whose owners have
+//! readers here.
+
+use std::{collections::HashMap, time::Duration};
+
+use tokio_util::sync::CancellationToken;
+
+use super::Timeline;
+use crate::{
+    bus::Stall,
+    domain::{
+        id::{RunId, Seq},
+        limits::STALL_SWEEP_MS,
+        principal::OwnerId,
+    },
+    store,
+};
+
+/// The runs that were silent at the last look.
+type Silent = HashMap<RunId, (OwnerId, Seq)>;
+
+impl Timeline {
+    /// Tells of stalled runs until `stop`.
+    pub(super) async fn watch_stalls(self, stop: CancellationToken) {
+        let work = async {
+            let mut silent = Silent::new();
+            let mut every = tokio::time::interval(Duration::from_millis(STALL_SWEEP_MS));
+            loop {
+                every.tick().await;
+                if let Err(error) = Box::pin(self.tell_stalls(&mut silent)).await {
+                    tracing::debug!(error = &error as &dyn std::error::Error, "no look for stalled runs");
+                }
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    async fn tell_stalls(&self, silent: &mut Silent) -> Result<(), store::Error> {
+        let owners = self.bus().listeners();
+        let mut found = Silent::new();
+        if !owners.is_empty() {
+            let stalled = self.store().runs().stalled(&owners, self.clock().now()).await?;
+            found.extend(stalled.into_iter().map(|(run, owner, seq)| (run, (owner, seq))));
+        }
+        for (run, (owner, last_seq)) in found.iter().filter(|(run, _)| !silent.contains_key(run)) {
+            self.tell_stall(*run, owner, *last_seq, true).await?;
+        }
+        for (run, (owner, last_seq)) in silent.iter().filter(|(run, _)| !found.contains_key(run)) {
+            self.tell_stall(*run, owner, *last_seq, false).await?;
+        }
+        *silent = found;
+        Ok(())
+    }
+
+    async fn tell_stall(
+        &self,
+        run: RunId,
+        owner: &OwnerId,
+        last_seq: Seq,
+        is_stalled: bool,
+    ) -> Result<(), store::Error> {
+        // A run that was deleted has nothing more to tell.
+        if let Some(context) = self.context(owner, run).await? {
+            self.shared.gate.tell(Stall { context, last_seq, is_stalled });
+        }
+        Ok(())
+    }
+}

@@ -4,7 +4,6 @@ mod error;
 mod format;
 mod psql;
 mod signals;
-mod values;
 
 use std::{
     io::{IsTerminal, Read},

@@ -5,11 +5,14 @@ mod artifacts;
 mod chats;
 mod conversations;
 mod pages;
+mod queries;
 mod retention;
 mod saved;
 mod shares;
 
-pub use self::{agui::*, artifacts::*, chats::*, conversations::*, pages::*, retention::*, saved::*, shares::*};
+pub use self::{
+    agui::*, artifacts::*, chats::*, conversations::*, pages::*, queries::*, retention::*, saved::*, shares::*,
+};
 
 /// Largest request body, bytes.
 pub const BODY_BYTES_MAX: usize = 8 * 1024 * 1024;

@@ -9,6 +9,7 @@
 //! Start reading at [`event`], then [`run`] (what may happen to a run) and [`splice`] (how a reader sees it).
 
 pub mod artifact;
+pub mod cell;
 pub mod checkpoint;
 pub mod context;
 pub mod cursor;
@@ -28,6 +29,7 @@ pub mod misread;
 pub mod open;
 pub mod pace;
 pub mod principal;
+pub mod query;
 pub mod readable;
 pub mod retention;
 pub mod run;

@@ -37,6 +37,7 @@ mod runs;
 mod saved_sessions;
 pub mod serve;
 mod sessions;
+mod sql;
 mod stream;
 mod stream_body;
 mod suggestion;
@@ -80,6 +81,7 @@ use crate::{
     retention::Retention,
     runners::Runners,
     saved::SavedSessions,
+    store::queries::Queries,
     threads::Threads,
     timeline::Timeline,
 };
@@ -96,6 +98,7 @@ pub struct Shared {
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
+    pub queries: Queries,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
@@ -132,6 +135,7 @@ pub struct Parts {
     pub channels: Channels,
     pub saved: SavedSessions,
     pub runners: Runners,
+    pub queries: Queries,
     pub authenticator: Authenticator,
     pub revocations: Revocations,
     pub metrics: PrometheusHandle,
@@ -152,7 +156,7 @@ impl std::ops::Deref for Server {
 impl Server {
     pub fn new(parts: Parts) -> Self {
         let Parts { timeline, threads, retention, channels, saved, runners, authenticator, revocations, .. } = parts;
-        let Parts { metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
+        let Parts { queries, metrics, bounds, cors_origins, stopwatch, draining, .. } = parts;
         Self(Arc::new(Shared {
             timeline,
             threads,
@@ -160,6 +164,7 @@ impl Server {
             channels,
             saved,
             runners,
+            queries,
             authenticator,
             revocations,
             metrics,
@@ -198,6 +203,7 @@ fn api() -> OpenApiRouter<Server> {
         .merge(agui::routes()) //        /api/agui/agents/{agent}, /api/agui/runs/{run_id}
         .merge(ai_sdk::routes()) //      /api/ai-sdk/agents/{agent}, …/{chat_id}/stream
         .merge(responses::routes()) //   /v1/responses, /v1/responses/{response_id}, …/cancel, …/input_items
+        .merge(sql::routes()) //         /api/sql, /api/sql/schema
         .merge(tokens::routes()) //      /api/tokens, /api/tokens/{token_id}, /api/runs/{run_id}/tokens, /api/threads/…/tokens
         .merge(runners::routes()) //     /api/runners/connect
         .merge(health::routes()) //      /livez, /readyz, /metrics

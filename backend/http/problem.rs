@@ -1,6 +1,8 @@
 //! Errors as RFC 9457 problem documents: a stable code, what was wrong, what to do. Never SQL, a path, a backtrace.
 
-use std::time::Duration;
+mod emit;
+
+use std::{borrow::Cow, time::Duration};
 
 use axum::{
     Json,
@@ -13,10 +15,9 @@ use utoipa::ToSchema;
 use super::refusals::Refused;
 use crate::{
     auth,
-    domain::{id::Malformed, json::InvalidJson, limits::PROVIDER_PAUSE_S, run::Refusal},
+    domain::{id::Malformed, json::InvalidJson, limits::PROVIDER_PAUSE_S},
     quota::Full,
     store,
-    timeline::emit::EmitError,
 };
 
 /// The error codes. A code never changes its meaning.
@@ -58,6 +59,9 @@ pub enum Code {
     ProviderUnavailable,
     StorageFull,
     UnreadableSession,
+    QueryRefused,
+    QueryFailed,
+    QueryTooSlow,
 }
 
 impl Code {
@@ -95,7 +99,9 @@ impl Code {
             }
             Self::RangeNotSatisfiable => StatusCode::RANGE_NOT_SATISFIABLE,
             Self::StorageFull => StatusCode::INSUFFICIENT_STORAGE,
-            Self::UnreadableSession => StatusCode::UNPROCESSABLE_ENTITY,
+            Self::UnreadableSession | Self::QueryRefused | Self::QueryFailed | Self::QueryTooSlow => {
+                StatusCode::UNPROCESSABLE_ENTITY
+            }
         }
     }
 
@@ -136,6 +142,9 @@ impl Code {
             Self::ProviderUnavailable => "Identity provider unavailable",
             Self::StorageFull => "Storage full",
             Self::UnreadableSession => "Saved session is unreadable",
+            Self::QueryRefused => "Query not available",
+            Self::QueryFailed => "Query failed",
+            Self::QueryTooSlow => "Query took too long",
         }
     }
 
@@ -168,10 +177,16 @@ pub struct Problem {
     code: Code,
     /// What to do about it.
     #[serde(skip_serializing_if = "Option::is_none")]
-    hint: Option<&'static str>,
+    hint: Option<Cow<'static, str>>,
     /// The member or parameter concerned.
     #[serde(skip_serializing_if = "Option::is_none")]
     field: Option<String>,
+    /// Of a query: the character where it is wrong, from 1.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    position: Option<usize>,
+    /// Of a query: the error code of Postgres.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    sqlstate: Option<String>,
     /// When another try makes sense, where the code alone does not say.
     #[serde(skip)]
     retry_after_s: Option<u32>,
@@ -209,6 +224,8 @@ impl Problem {
             code,
             hint: None,
             field: None,
+            position: None,
+            sqlstate: None,
             retry_after_s: code.retry_after_s(),
         }
     }
@@ -226,8 +243,14 @@ impl Problem {
     }
 
     #[must_use]
-    pub fn hint(self, hint: &'static str) -> Self {
-        Self { hint: Some(hint), ..self }
+    pub fn hint(self, hint: impl Into<Cow<'static, str>>) -> Self {
+        Self { hint: Some(hint.into()), ..self }
+    }
+
+    /// Of a query: where it is wrong, and the error code of Postgres.
+    #[must_use]
+    pub fn in_query(self, position: Option<usize>, sqlstate: Option<String>) -> Self {
+        Self { position, sqlstate, ..self }
     }
 
     #[must_use]
@@ -322,49 +345,6 @@ impl Problem {
         tracing::warn!(error = &error as &dyn std::error::Error, "the database did not answer a write");
         Self::new(Code::OutcomeUnknown, "the database did not answer in time; the change may or may not have been made")
             .hint("send the same request again: it is safe to repeat")
-    }
-}
-
-impl From<EmitError> for Problem {
-    fn from(error: EmitError) -> Self {
-        let detail = error.to_string();
-        match error {
-            EmitError::NotFound => Self::not_found(),
-            EmitError::Refused(Refusal::Ended { .. }) => {
-                Self::new(Code::RunEnded, detail).hint("nothing can follow a run's terminal event; create a new run")
-            }
-            EmitError::Refused(Refusal::Transition { .. }) => Self::new(Code::InvalidTransition, detail)
-                .hint("queued → running → (waiting | interrupted → running)* → completed | failed | cancelled"),
-            EmitError::RunExists => {
-                Self::new(Code::RunExists, detail).field("run_id").hint("choose another run_id or omit it")
-            }
-            EmitError::ExternalIdTaken(_) => Self::new(Code::ExternalIdTaken, detail).field("external_id").hint(
-                "to get it, send PUT /api/runs/by-external-id/{external_id}; else choose another id or delete that run",
-            ),
-            EmitError::TooManyAliases => Self::new(Code::Busy, detail).field("runId"),
-            EmitError::TooDeep => Self::new(Code::TooLarge, detail).field("parent_run_id"),
-            EmitError::Misplaced(_) => Self::new(Code::InvalidRequest, detail).field("parent_run_id"),
-            EmitError::OpenText(_) => {
-                Self::new(Code::TooLarge, detail).hint("close the span with its durable event, then start another")
-            }
-            EmitError::Busy => Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After"),
-            EmitError::Unavailable(_) => {
-                Self::new(Code::Unavailable, detail).hint("nothing was stored; try again after Retry-After")
-            }
-            EmitError::OutcomeUnknown => Self::new(Code::OutcomeUnknown, detail)
-                .hint("send the same events with the same event_id again: stored events are not stored twice"),
-            EmitError::Broken => Self::new(Code::Internal, detail),
-            EmitError::Elsewhere => {
-                Self::new(Code::Busy, detail).hint("nothing was stored; try again after Retry-After")
-            }
-            EmitError::KeyTaken => Self::new(Code::InvalidEvent, detail).field("event_id"),
-            EmitError::StorageFull => {
-                Self::new(Code::StorageFull, detail).hint("nothing was stored; free space, or send smaller payloads")
-            }
-            EmitError::StorageUnavailable => {
-                Self::new(Code::StorageUnavailable, detail).hint("nothing was stored; try again after Retry-After")
-            }
-        }
     }
 }
 

@@ -40,6 +40,7 @@ pub mod page;
 pub mod pepper;
 mod pieces;
 pub mod prune;
+pub mod queries;
 pub mod query;
 pub mod retention;
 mod run_aliases;

@@ -15,6 +15,8 @@ use crate::domain::principal::OwnerId;
 
 /// The role that can read all owners' data.
 pub const READER: &str = "runreel_reader";
+/// The role that sees one owner's data, or nothing: that of [`super::queries`].
+pub const SCOPED: &str = "runreel_scoped";
 
 /// How a query is run: how to connect, as which role, and how long it may take.
 #[derive(Clone, Debug)]
@@ -77,6 +79,7 @@ impl RowSink for Table {
 
 /// Lets the reading roles log in on the embedded cluster, with the password of the role that executes this: their
 /// sessions then have no other role to fall back to. The verifier is copied, so no statement contains the password.
+/// Queries over HTTP get a bound on temporary files, which only a superuser can set.
 const LET_READERS_LOG_IN: &str = "do $$
 declare
     reader name;
@@ -84,15 +87,20 @@ declare
 begin
     for reader in
         select rolname from pg_authid
-        where rolname in ('runreel_reader', current_setting('runreel.reader', true))
+        where rolname in ('runreel_reader', 'runreel_scoped', current_setting('runreel.reader', true))
           and not (rolcanlogin and rolpassword is not distinct from verifier)
     loop
         execute format('alter role %I login password %L', reader, verifier);
     end loop;
+    if exists (select from pg_roles where rolname = 'runreel_scoped')
+       and not exists (select from pg_db_role_setting s join pg_roles r on r.oid = s.setrole
+                       where r.rolname = 'runreel_scoped' and 'temp_file_limit=1GB' = any (s.setconfig)) then
+        alter role runreel_scoped set temp_file_limit = '1GB';
+    end if;
 end
 $$";
 
-/// Lets the reading role log in on the embedded cluster.
+/// Lets the reading roles log in on the embedded cluster.
 pub async fn enable_reader_login(options: &PgConnectOptions) -> Result<(), sqlx::Error> {
     let mut owner = PgConnection::connect_with(options).await?;
     sqlx::raw_sql(LET_READERS_LOG_IN).execute(&mut owner).await?;

@@ -116,6 +116,8 @@ fn rows() -> Vec<Row> {
         row("post", "/api/runs/{run_id}/artifacts", [201, 404, 201, 403, 401]),
         row("put", "/api/runs/{run_id}/artifacts/{artifact_id}", [409, 404, 403, 403, 401]),
         row("get", "/api/artifacts/{artifact_id}", [200, 404, 200, 200, 401]),
+        body(row("post", "/api/sql", [200, 200, 403, 200, 401]), json!({ "query": "select 1" })),
+        row("get", "/api/sql/schema", [200, 200, 403, 200, 401]),
         row("get", "/api/threads", [200, 200, 403, 200, 401]),
         row("get", "/api/threads/{thread_id}", [200, 404, 403, 200, 401]),
         body(row("put", "/api/threads/{thread_id}", [200, 201, 403, 403, 401]), json!({})),

@@ -216,6 +216,19 @@ fn reads() -> Rows {
             vec![n(TIMELINES_MAX), n(TIMELINES_OWN_MAX), s(TIMELINE_WAIT_MS_MAX)],
         ),
         (
+            "text of a query; its result",
+            vec![
+                bytes(QUERY_BYTES_MAX),
+                n(QUERY_ROWS_MAX),
+                bytes(u64::try_from(QUERY_RESULT_BYTES_MAX).unwrap()),
+                n(QUERY_ROWS_DEFAULT),
+            ],
+        ),
+        (
+            "queries in progress in a process",
+            vec![n(QUERIES_MAX), n(QUERIES_OWN_MAX), s(QUERY_MS_MAX), s(QUERY_WAIT_MS_MAX)],
+        ),
+        (
             "replies over 64 KiB that wait for their readers",
             vec![
                 bytes(u64::try_from(REPLIES_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),

@@ -61,6 +61,7 @@ mod pages;
 mod plans;
 mod processes;
 mod providers;
+mod queries;
 mod read_tokens;
 mod readme;
 mod refusals;

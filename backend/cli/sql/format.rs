@@ -5,9 +5,9 @@ use std::{collections::HashSet, io};
 use comfy_table::{Table, presets};
 use serde_json::Value;
 
-use super::values::json;
 use crate::{
     cli::render::{clean, hand_out, print, say},
+    domain::cell::{csv_line, json},
     store::query::{Column, RowSink},
 };
 
@@ -38,7 +38,7 @@ impl RowSink for Form {
     fn columns(&mut self, columns: &[Column]) -> io::Result<()> {
         match self {
             Self::Table(drawn) => drawn.columns(columns),
-            Self::Csv(csv) => csv.line(columns.iter().map(|column| Some(column.name.as_str()))),
+            Self::Csv(csv) => csv_line(&mut csv.text, columns.iter().map(|column| Some(column.name.as_str()))),
             Self::Json(json) => json.columns(columns),
         }
         Ok(())
@@ -51,7 +51,7 @@ impl RowSink for Form {
                 Ok(())
             }
             Self::Csv(csv) => {
-                csv.line(cells.iter().copied());
+                csv_line(&mut csv.text, cells.iter().copied());
                 hand_on(&mut csv.text)
             }
             Self::Json(json) => {
@@ -106,29 +106,9 @@ impl Drawn {
     }
 }
 
-/// RFC 4180: a field with a comma, a quote or a line break is quoted, and a quote is doubled. Null is empty.
 #[derive(Default)]
 pub(super) struct Csv {
     text: String,
-}
-
-impl Csv {
-    fn line<'a>(&mut self, cells: impl Iterator<Item = Option<&'a str>>) {
-        for (index, cell) in cells.enumerate() {
-            if index > 0 {
-                self.text.push(',');
-            }
-            let cell = cell.unwrap_or_default();
-            if cell.contains([',', '"', '\n', '\r']) {
-                self.text.push('"');
-                self.text.push_str(&cell.replace('"', "\"\""));
-                self.text.push('"');
-            } else {
-                self.text.push_str(cell);
-            }
-        }
-        self.text.push_str("\r\n");
-    }
 }
 
 /// Objects, one per line; in an array or one after the other.
@@ -195,15 +175,6 @@ impl Json {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn csv_quotes_what_would_break_a_line() {
-        let mut csv = Csv::default();
-        csv.line([Some("a"), Some("b,c")].into_iter());
-        csv.line([Some("say \"hi\""), None].into_iter());
-        csv.line([Some("x\ny"), Some("1")].into_iter());
-        assert_eq!(csv.text, "a,\"b,c\"\r\n\"say \"\"hi\"\"\",\r\n\"x\ny\",1\r\n");
-    }
 
     #[test]
     fn an_object_has_each_name_once_and_an_array_of_none_is_an_array() {

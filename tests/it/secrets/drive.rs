@@ -51,6 +51,7 @@ fn body(route: &str) -> Option<Value> {
             "thread": { "messages": [{ "role": "user", "content": ["x"] }], "metadata": { "state": state } } }),
         "post /api/channels/{channel}/codes" | "post /api/saved-sessions/{name}/restore" => json!({}),
         "post /api/stream" => json!({ "subscriptions": [{ "name": "a", "stream": "thread", "thread_id": "t" }] }),
+        "post /api/sql" => json!({ "query": "select 'x' as x" }),
         "post /api/tokens" => json!({ "name": "ci", "scopes": ["read"], "ttl_s": 60 }),
         "post /api/runs/{run_id}/tokens" => json!({ "ttl_s": 60, "tree": true }),
         "post /api/threads/{thread_id}/tokens" => json!({ "ttl_s": 60 }),

@@ -1,12 +1,12 @@
-//! A value of Postgres, from the text that psql shows, as JSON.
+//! A value of Postgres, from the text that psql shows, as JSON or in a line of CSV.
 
 use serde_json::Value;
 
 /// Appends a value. Numbers keep their digits; what JSON cannot represent (`NaN`, a timestamp) is a string.
-pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
+pub fn json(out: &mut String, kind: &str, text: Option<&str>) {
     let Some(text) = text else { return out.push_str("null") };
     match kind {
-        "BOOL" => out.push_str(if text == "t" { "true" } else { "false" }),
+        "BOOL" => out.push_str(if text.starts_with('t') { "true" } else { "false" }),
         "INT2" | "INT4" | "INT8" | "OID" | "FLOAT4" | "FLOAT8" | "NUMERIC" if is_finite(text) => out.push_str(text),
         // In JSON a line end is only between tokens, and an object must be one line.
         "JSON" | "JSONB" => out.extend(text.chars().map(|c| if matches!(c, '\n' | '\r') { ' ' } else { c })),
@@ -17,6 +17,25 @@ pub(super) fn json(out: &mut String, kind: &str, text: Option<&str>) {
             None => out.push_str(&Value::from(text).to_string()),
         },
     }
+}
+
+/// Appends a line of RFC 4180: a field with a comma, a quote or a line break is quoted, and a quote is doubled. Null is
+/// empty.
+pub fn csv_line<'a>(out: &mut String, cells: impl Iterator<Item = Option<&'a str>>) {
+    for (index, cell) in cells.enumerate() {
+        if index > 0 {
+            out.push(',');
+        }
+        let cell = cell.unwrap_or_default();
+        if cell.contains([',', '"', '\n', '\r']) {
+            out.push('"');
+            out.push_str(&cell.replace('"', "\"\""));
+            out.push('"');
+        } else {
+            out.push_str(cell);
+        }
+    }
+    out.push_str("\r\n");
 }
 
 /// Postgres writes numbers as JSON does, except for these words.
@@ -91,6 +110,7 @@ mod tests {
             ("FLOAT8", "NaN", "\"NaN\""),
             ("NUMERIC", "-Infinity", "\"-Infinity\""),
             ("BOOL", "f", "false"),
+            ("BOOL", "true", "true"),
             ("JSON", "{\"a\" :\n 1e400}", "{\"a\" :  1e400}"),
             ("TEXT", "12", "\"12\""),
             ("TIMESTAMPTZ", "2026-05-05 10:00:00+00", "\"2026-05-05 10:00:00+00\""),
@@ -106,5 +126,12 @@ mod tests {
             assert_eq!(written, expected, "{kind} {text}");
             assert!(serde_json::from_str::<Box<serde_json::value::RawValue>>(&written).is_ok(), "{written}");
         }
+    }
+
+    #[test]
+    fn csv_quotes_what_would_break_a_line() {
+        let mut text = String::new();
+        csv_line(&mut text, [Some("a"), None, Some("b,c"), Some("say \"hi\"\n"), Some("")].into_iter());
+        assert_eq!(text, "a,,\"b,c\",\"say \"\"hi\"\"\n\",\r\n");
     }
 }

@@ -1,0 +1,15 @@
+//! Queries of principals over HTTP.
+
+/// Largest text of a query, bytes.
+pub const QUERY_BYTES_MAX: usize = 64 * 1024;
+/// Most rows of a result, and how many when the request does not say.
+pub const QUERY_ROWS_MAX: i64 = 10_000;
+pub const QUERY_ROWS_DEFAULT: i64 = 1_000;
+/// Largest result, bytes of its values; then it is cut off after a whole row.
+pub const QUERY_RESULT_BYTES_MAX: i64 = 4 * 1024 * 1024;
+/// Longest time a query takes, milliseconds.
+pub const QUERY_MS_MAX: i64 = 10_000;
+/// Queries at once in a process, and of one principal; how long others wait for a turn, milliseconds.
+pub const QUERIES_MAX: usize = 4;
+pub const QUERIES_OWN_MAX: usize = 2;
+pub const QUERY_WAIT_MS_MAX: u64 = 5_000;

@@ -29,6 +29,21 @@ export interface components {
             /** @description Send it back as `cursor` for the next page; null on the last. */
             next_cursor?: string | null;
         };
+        /** @description A query. */
+        AskQuery: {
+            /** @description One `select`, `with`, `values` or `table`. */
+            query: string;
+            /**
+             * Format: int64
+             * @description 1 to 10 000, default 1 000.
+             */
+            rows_max?: number | null;
+            /**
+             * Format: int64
+             * @description 1 to 10 000, which is the default.
+             */
+            timeout_ms?: number | null;
+        };
         /** @description The run that asks. */
         AskingRun: {
             agent?: string | null;
@@ -98,7 +113,7 @@ export interface components {
          * @description The error codes. A code never changes its meaning.
          * @enum {string}
          */
-        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "external_id_taken" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "provider_unavailable" | "storage_full" | "unreadable_session";
+        Code: "invalid_request" | "invalid_event" | "invalid_cursor" | "role_mismatch" | "token_in_url" | "credential_in_body" | "unauthorized" | "forbidden" | "host_not_allowed" | "not_found" | "method_not_allowed" | "run_exists" | "external_id_taken" | "thread_exists" | "run_ended" | "run_not_ended" | "import_conflict" | "log_incomplete" | "artifact_exists" | "invalid_transition" | "interrupt_closed" | "cursor_ahead" | "too_large" | "too_slow" | "unsupported_media_type" | "range_not_satisfiable" | "upgrade_required" | "busy" | "internal" | "unavailable" | "outcome_unknown" | "storage_unavailable" | "provider_unavailable" | "storage_full" | "unreadable_session" | "query_refused" | "query_failed" | "query_too_slow";
         /** @description Where a copy goes. */
         CopyThread: {
             /** @description A thread without checkpoints of its own, or one that does not exist yet. */
@@ -304,10 +319,31 @@ export interface components {
         };
         /** @description What the route of events returns. */
         Events: components["schemas"]["EventPage"] | components["schemas"]["EventIndex"];
+        Example: {
+            /** @description `questions` or `insights`. */
+            group: string;
+            /** @description Stable for those of the group `insights`. */
+            id: string;
+            query: string;
+            title: string;
+        };
         /** @description The runs whose checkpoints to remove. */
         ForRuns: {
             /** @description At most 1 000. */
             run_ids: string[];
+        };
+        /** @description A function of the schema `runreel`; those of Postgres for numbers, texts, times, JSON and arrays are not listed. */
+        Function: {
+            description: string;
+            name: string;
+            signature: string;
+        };
+        /** @description What a query can use. */
+        Guide: {
+            examples: components["schemas"]["Example"][];
+            functions: components["schemas"]["Function"][];
+            limits: components["schemas"]["Limits"];
+            views: components["schemas"]["View"][];
         };
         Health: {
             /** @description Why no event can be stored. */
@@ -341,6 +377,14 @@ export interface components {
          * @enum {string}
          */
         Level: "debug" | "info" | "warn" | "error";
+        Limits: {
+            /** Format: int64 */
+            bytes_max: number;
+            /** Format: int64 */
+            rows_max: number;
+            /** Format: int64 */
+            timeout_ms: number;
+        };
         /** @description How long a code is valid. */
         MakeCode: {
             /**
@@ -462,6 +506,10 @@ export interface components {
             field?: string | null;
             /** @description What to do about it. */
             hint?: string | null;
+            /** @description Of a query: the character where it is wrong, from 1. */
+            position?: number | null;
+            /** @description Of a query: the error code of Postgres. */
+            sqlstate?: string | null;
             /**
              * Format: int32
              * @description The HTTP status.
@@ -543,6 +591,22 @@ export interface components {
             upsert?: boolean;
             /** @description At most 10 000. */
             writes: components["schemas"]["PutWrite"][];
+        };
+        /** @description A column of a result; names may repeat. */
+        QueryColumn: {
+            name: string;
+            /** @description The type as Postgres names it, in lower case: `int8`, `timestamptz`, `text[]`. */
+            type: string;
+        };
+        /** @description The rows of a query. */
+        QueryResult: {
+            columns: components["schemas"]["QueryColumn"][];
+            /** Format: double */
+            elapsed_ms: number;
+            /** @description Whether there are more rows. */
+            is_truncated: boolean;
+            /** @description Numbers, booleans, `json` and arrays are JSON, everything else is text. */
+            rows: unknown[][];
         };
         /**
          * @description Why a message starts no run.
@@ -992,6 +1056,16 @@ export interface components {
             line: number;
             name: string;
             reason: string;
+        };
+        View: {
+            columns: components["schemas"]["ViewColumn"][];
+            description: string;
+            name: string;
+        };
+        ViewColumn: {
+            description: string;
+            name: string;
+            type: string;
         };
         /** @description A write of a task of a checkpoint, identified by `(task_id, idx)`. */
         Write: {

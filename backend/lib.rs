@@ -46,6 +46,7 @@ pub mod emitters;
 pub mod engine;
 pub mod faces;
 pub mod http;
+pub mod indexer;
 pub mod paced;
 pub mod postgres;
 pub mod quota;

@@ -64,6 +64,9 @@ fn describe() {
         "runreel_retention_failures_total",
         "Trees of runs, or months, whose removal by age failed"
     );
+    metrics::describe_counter!("runreel_search_indexed_events_total", "Events this process added to the search index");
+    metrics::describe_gauge!("runreel_search_lag_events", "Events that the search index does not have yet");
+    metrics::describe_gauge!("runreel_search_lag_seconds", "Age of the log's part that the search index has");
     metrics::describe_counter!("runreel_threads_removed_total", "Threads removed by this process, by reason");
     metrics::describe_counter!("runreel_checkpoints_removed_total", "Checkpoints removed by this process, by reason");
     metrics::describe_counter!(

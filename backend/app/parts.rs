@@ -24,6 +24,7 @@ use crate::{
         session::inbound::ChannelName,
     },
     http::{self, Server},
+    indexer::Indexer,
     retention::Retention,
     runners::Runners,
     saved::{SavedSessions, Talk},
@@ -98,6 +99,8 @@ pub(super) async fn build(
     let retention = Retention::new(timeline.clone(), threads.clone(), policy);
     keep(&supervisor, "retention", retention.clone(), Retention::run);
     keep(&supervisor, "artifacts", artifacts.clone(), Artifacts::run);
+    let indexer = Indexer { store: store.clone(), clock: plan.clock.clone(), poll };
+    keep(&supervisor, "indexer", indexer, Indexer::run);
     keep(&supervisor, "channels", channels.clone(), Channels::run);
     keep(&supervisor, "housekeeping", (timeline.clone(), metrics.clone()), |(timeline, metrics), stop| {
         super::look_after(timeline, metrics, stop)

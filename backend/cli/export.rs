@@ -9,6 +9,7 @@ use super::{
     archive::progress::{Progress, count},
     connection::Connection,
     exit::{CliError, FAILED, INTERRUPTED},
+    moment::{Moment, moment},
     render::{clean, say},
     run_arg::RunArg,
 };
@@ -57,8 +58,8 @@ struct What {
     #[arg(long, value_name = "THREAD_ID")]
     thread: Option<ThreadId>,
     /// Runs created since this time (RFC 3339), or within an age, such as 7d
-    #[arg(long, value_name = "TIME", value_parser = select::since)]
-    since: Option<select::Since>,
+    #[arg(long, value_name = "TIME", value_parser = moment)]
+    since: Option<Moment>,
     /// All runs
     #[arg(long)]
     all: bool,

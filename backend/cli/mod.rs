@@ -23,6 +23,7 @@ pub mod exit;
 mod export;
 mod import;
 mod man;
+mod moment;
 pub mod render;
 mod retention;
 mod run_arg;

@@ -1,21 +1,17 @@
 //! `runreel runs`: the newest runs as a table, one run in full or in the browser, answers to interrupts, cancellation
 //! and deletion.
 
-use std::{io::IsTerminal as _, process::ExitCode};
+use std::process::ExitCode;
 
 use super::{
     connection::Connection,
-    render::{print, say, terminal_width},
+    render::{print, say},
     run_arg::RunArg,
 };
-use crate::clock::Clock;
-use crate::domain::{
-    id::{ExternalId, Name, ThreadId, Title},
-    limits::PAGE_ROWS_MAX,
-    run::Status,
-};
+use crate::{clock::Clock, domain::id::Title};
 
 pub(super) mod answer;
+mod list;
 mod open;
 mod table;
 
@@ -27,8 +23,10 @@ mod table;
 #[command(args_conflicts_with_subcommands = true)]
 #[command(after_help = "Examples:
   runreel runs                                   the newest runs
-  runreel runs --status running --agent coder
-  runreel runs --search invoice --json | jq -r .run_id
+  runreel runs --status running,waiting --agent coder --since 1d
+  runreel runs --status failed --sort duration --min-duration 10s
+  runreel runs --roots                           with the number of runs below each
+  runreel runs --search 'invoice timeout*' --json | jq -r .run_id
   runreel runs show last
   runreel runs open 0198c0de-0000
   runreel runs answer 0198c0de-0000              its open interrupts
@@ -39,13 +37,13 @@ pub(super) struct Args {
     #[command(subcommand)]
     action: Option<Action>,
     #[command(flatten)]
-    list: List,
+    list: list::List,
 }
 
 #[derive(Clone, Debug, clap::Subcommand)]
 enum Action {
     /// List the newest runs, as without a command
-    List(List),
+    List(list::List),
     /// Show one run: its state, input, output or error
     Show(Show),
     /// Answer an interrupt of a run, or list the open ones
@@ -56,36 +54,6 @@ enum Action {
     Cancel(Cancel),
     /// Delete an ended run with its events; runs below it stay
     Delete(One),
-}
-
-#[derive(Clone, Debug, clap::Args)]
-struct List {
-    /// Only runs with this status
-    #[arg(long, value_parser = Status::ALL.map(Status::as_str))]
-    status: Option<String>,
-    /// Only runs of this thread
-    #[arg(long, value_name = "THREAD_ID")]
-    thread: Option<ThreadId>,
-    /// Only runs of this agent
-    #[arg(long, value_name = "NAME")]
-    agent: Option<Name>,
-    /// Only runs with this tag
-    #[arg(long, value_name = "TAG")]
-    tag: Option<Name>,
-    /// Only the run with this id in your own system
-    #[arg(long, value_name = "ID")]
-    external_id: Option<ExternalId>,
-    /// Only runs with this role; default: all except routers
-    #[arg(long, value_parser = ["supervisor", "worker", "agent", "router"])]
-    role: Option<String>,
-    /// Only runs with this text in their title, agent or id
-    #[arg(long, value_name = "TEXT")]
-    search: Option<String>,
-    /// Maximum number of runs
-    #[arg(long, value_name = "N", default_value_t = 20, value_parser = clap::value_parser!(i64).range(1..=PAGE_ROWS_MAX))]
-    limit: i64,
-    #[command(flatten)]
-    common: Common,
 }
 
 #[derive(Clone, Debug, clap::Args)]
@@ -126,8 +94,8 @@ struct Common {
 
 pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     match args.action {
-        None => list(&args.list).await?,
-        Some(Action::List(chosen)) => list(&chosen).await?,
+        None => list::list(&args.list).await?,
+        Some(Action::List(chosen)) => list::list(&chosen).await?,
         Some(Action::Show(show)) => {
             let client = show.common.connection.client()?;
             let run = client.run(&show.run.resolve(&client).await?.to_string()).await?;
@@ -160,36 +128,6 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-async fn list(list: &List) -> anyhow::Result<()> {
-    let page = list.common.connection.client()?.runs(&query(list)).await?;
-    let runs = page["runs"].as_array().map(Vec::as_slice).unwrap_or_default();
-    if list.common.json {
-        print(&runs.iter().fold(String::new(), |lines, run| lines + &run.to_string() + "\n"))?;
-    } else if runs.is_empty() {
-        say("no runs");
-    } else {
-        print(&table::list(runs, Clock::System.now(), terminal_width()))?;
-    }
-    if !page["next_cursor"].is_null() && std::io::stderr().is_terminal() {
-        say(format!("more runs exist; use --limit {}", (list.limit * 5).min(PAGE_ROWS_MAX)));
-    }
-    Ok(())
-}
-
-fn query(list: &List) -> Vec<(&'static str, String)> {
-    let filters = [
-        ("status", list.status.clone()),
-        ("thread_id", list.thread.as_ref().map(ToString::to_string)),
-        ("agent", list.agent.as_ref().map(ToString::to_string)),
-        ("tag", list.tag.as_ref().map(ToString::to_string)),
-        ("external_id", list.external_id.as_ref().map(ToString::to_string)),
-        ("role", list.role.clone()),
-        ("q", list.search.clone()),
-        ("limit", Some(list.limit.to_string())),
-    ];
-    filters.into_iter().filter_map(|(name, value)| Some((name, value?))).collect()
-}
-
 #[cfg(test)]
 mod tests {
     use clap::Parser as _;
@@ -204,13 +142,6 @@ mod tests {
 
     fn parse(words: &[&str]) -> Result<Args, clap::Error> {
         Command::try_parse_from(["runs"].iter().chain(words)).map(|command| command.args)
-    }
-
-    #[test]
-    fn filters_become_the_query() {
-        let args = parse(&["--status", "failed", "--thread", "t:1", "--search", "a b", "--limit", "3"]).unwrap();
-        let expected = [("status", "failed"), ("thread_id", "t:1"), ("q", "a b"), ("limit", "3")];
-        assert_eq!(query(&args.list), expected.map(|(name, value)| (name, value.to_owned())));
     }
 
     #[test]

@@ -23,7 +23,7 @@ use crate::{
         principal::{OwnerId, Reach, Scope},
     },
     postgres::STOP_MAX,
-    store::{Settings, Store, page::Page, runs::RunFilter},
+    store::{Settings, Store, runs::filter::RunFilter},
 };
 
 #[derive(Debug, clap::Args)]
@@ -151,11 +151,10 @@ pub(super) async fn run(args: Args) -> anyhow::Result<ExitCode> {
 
 /// The run of a subject that is meant.
 async fn find(store: &Store, owner: &OwnerId, named: RunArg, subject: &str) -> anyhow::Result<RunId> {
-    let newest = Page { after: None, limit: 1 };
     let found = match named {
         RunArg::Id(run) => store.runs().get(owner, run).await?.into_iter().collect(),
         RunArg::Prefix(prefix) => store.runs().with_prefix(owner, prefix, 2).await?,
-        RunArg::Last => store.runs().list(owner, &RunFilter::default(), &newest).await?.0,
+        RunArg::Last => store.runs().newest(owner, &RunFilter::default(), 1).await?,
     };
     match found.as_slice() {
         [] => {

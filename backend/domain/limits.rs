@@ -8,10 +8,12 @@ mod pages;
 mod queries;
 mod retention;
 mod saved;
+mod search;
 mod shares;
 
 pub use self::{
-    agui::*, artifacts::*, chats::*, conversations::*, pages::*, queries::*, retention::*, saved::*, shares::*,
+    agui::*, artifacts::*, chats::*, conversations::*, pages::*, queries::*, retention::*, saved::*, search::*,
+    shares::*,
 };
 
 /// Largest request body, bytes.

@@ -40,8 +40,7 @@ use crate::{
     paced::Outflow,
     store::{
         interrupts::AskedInterrupt,
-        page::Page,
-        runs::{RunFilter, RunRecord},
+        runs::{RunRecord, filter::RunFilter},
     },
     timeline::{
         follow::StreamOptions,
@@ -204,7 +203,7 @@ async fn open_questions(server: &Server, owner: &OwnerId, thread: &ThreadId) -> 
     let store = server.timeline.store();
     let filter =
         RunFilter { thread_id: Some(thread.clone()), statuses: vec![Status::Interrupted], ..RunFilter::default() };
-    let (runs, _) = store.runs().list(owner, &filter, &Page { after: None, limit: PAGE_ROWS_MAX }).await?;
+    let runs = store.runs().newest(owner, &filter, PAGE_ROWS_MAX).await?;
     if runs.is_empty() {
         return Ok(String::new());
     }
@@ -220,9 +219,9 @@ async fn asker(server: &Server, owner: &OwnerId, agent: Name, input: &Input) -> 
     let store = server.timeline.store();
     for statuses in [vec![Status::Interrupted], Vec::new()] {
         let waits = !statuses.is_empty();
-        let (thread_id, agent) = (Some(input.thread_id.clone()), Some(agent.clone()));
-        let filter = RunFilter { thread_id, agent, statuses, ..RunFilter::default() };
-        let (runs, _) = store.runs().list(owner, &filter, &Page { after: None, limit: PAGE_ROWS_MAX }).await?;
+        let (thread_id, agents) = (Some(input.thread_id.clone()), vec![agent.clone()]);
+        let filter = RunFilter { thread_id, agents, statuses, ..RunFilter::default() };
+        let runs = store.runs().newest(owner, &filter, PAGE_ROWS_MAX).await?;
         let ids: Vec<RunId> = runs.iter().map(|record| record.context.run_id).collect();
         let asked = store.interrupts().asked(owner, &ids).await?;
         // Oldest first: of equal ones the last is taken.

@@ -42,10 +42,7 @@ use crate::{
         position::Position,
     },
     paced::Outflow,
-    store::{
-        page::Page,
-        runs::{RunFilter, RunRecord},
-    },
+    store::runs::{RunRecord, filter::RunFilter},
 };
 
 /// The routes of this file.
@@ -153,12 +150,11 @@ impl Chat<'_> {
     async fn latest(&self) -> Result<Option<RunRecord>, Problem> {
         let filter = RunFilter {
             thread_id: Some(self.thread.clone()),
-            agent: Some(self.agent.clone()),
+            agents: vec![self.agent.clone()],
             roles: vec![Role::Agent, Role::Supervisor],
             ..RunFilter::default()
         };
-        let page = Page { after: None, limit: 1 };
-        let (runs, _) = self.server.timeline.store().runs().list(self.owner(), &filter, &page).await?;
+        let runs = self.server.timeline.store().runs().newest(self.owner(), &filter, 1).await?;
         Ok(runs.into_iter().next())
     }
 

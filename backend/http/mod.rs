@@ -32,6 +32,8 @@ pub mod problem;
 mod refusals;
 mod replies;
 mod responses;
+mod run_lists;
+mod run_search;
 mod runners;
 mod runs;
 mod saved_sessions;
@@ -188,6 +190,8 @@ impl Server {
 fn api() -> OpenApiRouter<Server> {
     OpenApiRouter::with_openapi(openapi::document())
         .merge(runs::routes()) //        /api/runs, /api/runs/{run_id}, …/cancel, …/heartbeat
+        .merge(run_lists::routes()) //   /api/runs/histogram
+        .merge(run_search::routes()) //  /api/runs/{run_id}/search
         .merge(interrupts::routes()) //  /api/runs/{run_id}/resume, /api/interrupts
         .merge(events::routes()) //      /api/runs/{run_id}/events
         .merge(export::routes()) //      /api/runs/{run_id}/export, …/import

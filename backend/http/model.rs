@@ -17,7 +17,10 @@ use crate::{
         principal::OwnerId,
         run::{Spec, Status},
     },
-    store::runs::RunRecord,
+    store::runs::{
+        RunRecord,
+        excerpt::{Descendants, Excerpt},
+    },
 };
 
 /// A new run. Everything is optional.
@@ -188,6 +191,12 @@ pub(super) struct Run {
     /// The remaining time between the starts and ends of these steps: waiting for people, and commits.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub node_waiting_ms: Option<BTreeMap<String, f64>>,
+    /// A line about how it went, if there is one; only in lists.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub excerpt: Option<Excerpt>,
+    /// What is below it; only in lists of runs without a parent (`roots=true`).
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub descendants: Option<Descendants>,
 }
 
 impl Run {
@@ -223,24 +232,8 @@ impl Run {
             stream_url: format!("/api/stream/runs/{}", context.run_id),
             node_durations_ms: None,
             node_waiting_ms: None,
+            excerpt: None,
+            descendants: None,
         }
     }
-}
-
-/// A page of runs, newest first.
-#[derive(Debug, Serialize, ToSchema)]
-pub(super) struct RunList {
-    pub runs: Vec<Run>,
-    /// Send it back as `cursor` for the next page; absent on the last.
-    pub next_cursor: Option<String>,
-    /// Follow `/api/stream/runs?after=` from here to miss nothing that this page does not show.
-    pub stream_cursor: String,
-}
-
-/// The statuses that filter a list.
-pub(super) fn statuses(text: &str) -> Result<Vec<Status>, Problem> {
-    let status = |word: &str| {
-        Status::parse(word).ok_or_else(|| Problem::new(Code::InvalidRequest, "unknown status").field("status"))
-    };
-    text.split(',').filter(|word| !word.is_empty()).map(status).collect()
 }

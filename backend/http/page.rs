@@ -15,7 +15,12 @@ use crate::{
         session::inbound::UserId,
         transcript::SavedName,
     },
-    store::{checkpoints::CheckpointsAfter, interrupts::InterruptKey, page::Page},
+    store::{
+        checkpoints::CheckpointsAfter,
+        interrupts::InterruptKey,
+        page::Page,
+        runs::list::{Order, Place, Sort},
+    },
 };
 
 /// A key that a cursor can encode.
@@ -30,10 +35,6 @@ pub(super) trait PageKey: Sized {
 /// An id whose lists are sorted by when a row was created, and then by the id.
 trait NewestFirst: Display + FromStr {
     const LETTER: char;
-}
-
-impl NewestFirst for RunId {
-    const LETTER: char = 'r';
 }
 
 impl NewestFirst for ThreadId {
@@ -54,11 +55,54 @@ impl<I: NewestFirst> PageKey for (DateTime<Utc>, I) {
 
     fn read(text: &str) -> Option<Self> {
         let (micros, id) = text.split_once('.')?;
-        let at = DateTime::from_timestamp_micros(micros.parse().ok()?);
-        // A cursor with a time that no row can have was not issued by this server.
-        let at = at.filter(|at| (1970..=9999).contains(&at.year()))?;
-        Some((at, id.parse().ok()?))
+        Some((time_of(micros.parse().ok()?)?, id.parse().ok()?))
     }
+}
+
+/// A place in a list of runs of some order.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct RunPlace {
+    pub order: Order,
+    pub place: Place,
+}
+
+/// How a cursor spells orders; the usual one is not spelled.
+const ORDERS: [(Sort, bool, &str); 8] = [
+    (Sort::Created, false, ""),
+    (Sort::Created, true, "c"),
+    (Sort::Updated, false, "U"),
+    (Sort::Updated, true, "u"),
+    (Sort::Duration, false, "D"),
+    (Sort::Duration, true, "d"),
+    (Sort::Events, false, "E"),
+    (Sort::Events, true, "e"),
+];
+
+impl PageKey for RunPlace {
+    const LETTER: char = 'r';
+
+    fn spell(&self) -> String {
+        let Order { sort, is_ascending } = self.order;
+        let order = ORDERS.iter().find(|(of, ascends, _)| (*of, *ascends) == (sort, is_ascending));
+        format!("{}{}.{}", order.map_or("", |(.., word)| word), self.place.key, self.place.run)
+    }
+
+    fn read(text: &str) -> Option<Self> {
+        let (before, run) = text.split_once('.')?;
+        let key = before.trim_start_matches(|c: char| c.is_ascii_alphabetic());
+        let (sort, is_ascending, _) =
+            ORDERS.into_iter().find(|(.., word)| *word == &before[..before.len() - key.len()])?;
+        let key: i64 = key.parse().ok()?;
+        if matches!(sort, Sort::Created | Sort::Updated) {
+            time_of(key)?;
+        }
+        Some(Self { order: Order { sort, is_ascending }, place: Place { key, run: run.parse().ok()? } })
+    }
+}
+
+/// The time of a cursor; one that no row can have was not issued by this server.
+fn time_of(micros: i64) -> Option<DateTime<Utc>> {
+    DateTime::from_timestamp_micros(micros).filter(|at| (1970..=9999).contains(&at.year()))
 }
 
 impl PageKey for (RunId, Seq) {

@@ -1,4 +1,4 @@
-//! Runs: create, list, get, cancel, delete.
+//! Runs: create, get, cancel, delete.
 
 use std::collections::BTreeMap;
 
@@ -15,31 +15,27 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 
 use super::{
     Server,
-    extract::{Body, Caller, ExternalIdPath, Query, RunPath, Trace},
-    model::{CreateRun, Run, RunList, statuses},
-    page::next_cursor,
+    extract::{Body, Caller, ExternalIdPath, RunPath, Trace},
+    model::{CreateRun, Run},
     problem::{Code, Problem},
+    run_lists,
     threads::created_or_ok,
 };
 use crate::{
     domain::{
-        id::{ExternalId, RunId, ThreadId, Title},
-        id_prefix::RunIdPrefix,
-        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, PAGE_ROWS_DEFAULT, PAGE_ROWS_MAX, RUN_ID_SKEW_MS_MAX},
+        id::{ExternalId, RunId, Title},
+        limits::{JOBS_OWN_MAX, NODE_DURATIONS_EVENTS_MAX, RUN_ID_SKEW_MS_MAX},
         principal::{OwnerId, Scope},
         run::{Refusal, Status},
     },
-    store::{
-        retention::Removal,
-        runs::{RunFilter, RunRecord},
-    },
+    store::{retention::Removal, runs::RunRecord},
     timeline::emit::{EmitError, Opening},
 };
 
 /// The routes of this file.
 pub(super) fn routes() -> OpenApiRouter<Server> {
     OpenApiRouter::new()
-        .routes(routes!(create, list))
+        .routes(routes!(create, run_lists::list))
         .routes(routes!(show, delete))
         .routes(routes!(find, put))
         .routes(routes!(cancel))
@@ -165,81 +161,6 @@ pub(super) async fn open(
     let hash = spec.content_hash();
     let ack = timeline.open_run_with(spec, hash, Opening { began_at, ..Opening::default() }).await?;
     Ok((run, !ack.already_open))
-}
-
-/// List runs, newest first.
-#[utoipa::path(get, operation_id = "list_runs", path = "/api/runs", tag = "runs", params(
-    ("status" = Option<String>, Query, description = "One or more statuses, separated by commas"),
-    ("thread_id" = Option<String>, Query, description = "Runs of this thread"),
-    ("agent" = Option<String>, Query, description = "Runs of this agent"),
-    ("tag" = Option<String>, Query, description = "Runs with this tag"),
-    ("role" = Option<String>, Query, description = "One or more roles, separated by commas; all but `router` when absent"),
-    ("q" = Option<String>, Query, description = "Text in the title, the agent or the id"),
-    ("id_prefix" = Option<String>, Query, description = "The beginning of the id, at least 4 hexadecimal digits; takes only `limit` beside it, includes every role, and has one page"),
-    ("external_id" = Option<String>, Query, description = "The run with this external id"),
-    ("parent_run_id" = Option<uuid::Uuid>, Query, description = "Children of this run"),
-    ("since" = Option<DateTime<Utc>>, Query, description = "Created at or after"),
-    ("until" = Option<DateTime<Utc>>, Query, description = "Created before"),
-    ("cursor" = Option<String>, Query, description = "`next_cursor` of the previous page"),
-    ("limit" = Option<i64>, Query, description = "1 to 1000, default 100")),
-    responses((status = 200, body = RunList, description = "A page"), (status = 400, body = Problem, description = "Invalid")))]
-async fn list(State(server): State<Server>, caller: Caller, query: Query) -> Result<Reply<RunList>, Problem> {
-    let owner = caller.needs_all(Scope::Read)?.owner();
-    if let Some(prefix) = query.parsed("id_prefix")? {
-        return by_prefix(&server, owner, prefix, &query).await;
-    }
-    let thread_id = query.parsed("thread_id")?;
-    run_list(&server, owner, thread_id, &query).await
-}
-
-/// The runs that a typed beginning of an id may mean.
-async fn by_prefix(
-    server: &Server,
-    owner: &OwnerId,
-    prefix: RunIdPrefix,
-    query: &Query,
-) -> Result<Reply<RunList>, Problem> {
-    if query.names().any(|name| !matches!(name, "id_prefix" | "limit")) {
-        let detail = "id_prefix takes no other filter and no cursor beside it, only limit";
-        return Err(Problem::new(Code::InvalidRequest, detail).field("id_prefix"));
-    }
-    let limit = query.number("limit", PAGE_ROWS_DEFAULT, 1, PAGE_ROWS_MAX)?;
-    let store = server.timeline.store();
-    let stream_cursor = store.feeds().tail(owner).await?.to_string();
-    let records = store.runs().with_prefix(owner, prefix, limit).await?;
-    let now = server.timeline.clock().now();
-    let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
-    Ok(Reply(RunList { runs, next_cursor: None, stream_cursor }))
-}
-
-/// A page of runs, of one thread or of all.
-pub(super) async fn run_list(
-    server: &Server,
-    owner: &OwnerId,
-    thread_id: Option<ThreadId>,
-    query: &Query,
-) -> Result<Reply<RunList>, Problem> {
-    let page = query.page()?;
-    let filter = RunFilter {
-        statuses: statuses(query.text("status").unwrap_or_default())?,
-        thread_id,
-        agent: query.parsed("agent")?,
-        tag: query.parsed("tag")?,
-        parent_run_id: query.parsed("parent_run_id")?,
-        external_id: query.parsed("external_id")?,
-        roles: query.roles()?,
-        search: query.parsed::<Title>("q")?.map(|text| text.as_str().to_owned()),
-        since: query.parsed("since")?,
-        until: query.parsed("until")?,
-    };
-    let store = server.timeline.store();
-    // The tail first: a run created in between appears on the page, in the stream, or in both.
-    let stream_cursor = store.feeds().tail(owner).await?.to_string();
-    let (records, more) = store.runs().list(owner, &filter, &page).await?;
-    let next_cursor = next_cursor(more, records.last().map(|last| (last.head.created_at, last.context.run_id)));
-    let now = server.timeline.clock().now();
-    let runs = records.into_iter().map(|record| Run::of(record, now)).collect();
-    Ok(Reply(RunList { runs, next_cursor, stream_cursor }))
 }
 
 /// Get a run.

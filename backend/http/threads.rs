@@ -14,10 +14,9 @@ use utoipa_axum::{router::OpenApiRouter, routes};
 use super::{
     Server,
     extract::{Body, Caller, PRUNE, Query, ThreadPath},
-    model::RunList,
     page::next_cursor,
     problem::{Code, Problem},
-    runs::run_list,
+    run_lists::{RunList, run_list},
 };
 use crate::{
     domain::{

@@ -45,6 +45,7 @@ pub mod query;
 pub mod retention;
 mod run_aliases;
 pub mod runs;
+pub mod search;
 pub mod sessions;
 mod shares;
 mod stalls;
@@ -55,7 +56,12 @@ mod transaction;
 pub mod trees;
 pub mod verified;
 
-use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
+use std::{
+    future::Future,
+    ops::Deref,
+    sync::{Arc, atomic::AtomicI64},
+    time::Duration,
+};
 
 use sqlx::{
     Connection, PgConnection, PgPool, Postgres,
@@ -113,6 +119,8 @@ pub struct Database {
     claims: Quota,
     /// Deletions of runs, each with a connection of its own.
     removals: Quota,
+    /// When this process last saw that the index of words has everything, microseconds since the Unix epoch.
+    searched_until: AtomicI64,
     /// Connections being returned to their pool.
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
@@ -192,6 +200,7 @@ impl Store {
             heartbeats: Quota::new(1, 1),
             claims: Quota::new(2, 1),
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
+            searched_until: AtomicI64::new(i64::MIN),
             returns: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
             options,

@@ -5,15 +5,10 @@ use std::collections::BTreeMap;
 use chrono::{DateTime, Utc};
 use uuid::Uuid;
 
-use super::{
-    Error,
-    error::known,
-    page::{Page, page},
-    wait_for_share,
-};
+use super::{Error, error::known, wait_for_share};
 use crate::domain::{
     context::{Origin, Role, RunContext},
-    id::{ExternalId, Name, RunId, Seq, ThreadId},
+    id::{Name, RunId, Seq, ThreadId},
     json::Json,
     principal::OwnerId,
     run::{Head, Status},
@@ -60,23 +55,6 @@ pub struct NodeTimes {
     pub duration_ms: f64,
     /// The rest of the time between their starts and ends.
     pub waiting_ms: f64,
-}
-
-/// The filter of a list.
-#[derive(Clone, Debug, Default)]
-pub struct RunFilter {
-    pub statuses: Vec<Status>,
-    pub thread_id: Option<ThreadId>,
-    pub agent: Option<Name>,
-    pub tag: Option<Name>,
-    pub parent_run_id: Option<RunId>,
-    pub external_id: Option<ExternalId>,
-    /// If empty, all but routers.
-    pub roles: Vec<Role>,
-    /// Text that the title, the agent or the id contains.
-    pub search: Option<String>,
-    pub since: Option<DateTime<Utc>>,
-    pub until: Option<DateTime<Utc>>,
 }
 
 #[derive(Debug)]
@@ -131,6 +109,10 @@ macro_rules! runs {
     };
 }
 
+pub mod excerpt;
+pub mod filter;
+pub mod histogram;
+pub mod list;
 mod prefix;
 
 impl TryFrom<Row> for RunRecord {
@@ -268,59 +250,6 @@ impl Runs<'_> {
                 (node, NodeTimes { duration_ms: ms(&duration), waiting_ms: ms(&waiting) })
             });
             Ok(Some((RunRecord::try_from(row)?, times.collect())))
-        })
-        .await
-    }
-
-    /// Runs of this owner, newest first, and whether there are more.
-    pub async fn list(
-        self,
-        owner: &OwnerId,
-        filter: &RunFilter,
-        wanted: &Page<(DateTime<Utc>, RunId)>,
-    ) -> Result<(Vec<RunRecord>, bool), Error> {
-        let roles: Vec<&str> = filter.roles.iter().map(|role| role.as_str()).collect();
-        let statuses: Vec<String> = filter.statuses.iter().map(|status| status.as_str().to_owned()).collect();
-        self.scoped(owner, async |mut connection| {
-            let rows = runs!(
-                r#"from store.run
-                   left join (select run_id, lease_ms as j_lease_ms,
-                                     lease_until - lease_ms * interval '1 millisecond' as j_heard_at
-                              from store.job) j using (run_id)
-                   cross join (select null::text as node_times) n
-                   where owner_id = $1
-                     and (cardinality($2::text[]) = 0 or status = any ($2))
-                     and ($3::text is null or thread_id = $3)
-                     and ($4::text is null or agent = $4)
-                     and ($5::text is null or $5 = any (tags))
-                     and ($6::uuid is null or parent_run_id = $6)
-                     and ($7::text is null or position(lower($7) in lower(coalesce(title, ''))) > 0
-                          or position(lower($7) in lower(coalesce(agent, ''))) > 0
-                          or position(lower($7) in run_id::text) > 0)
-                     and ($8::timestamptz is null or created_at >= $8)
-                     and ($9::timestamptz is null or created_at < $9)
-                     and ($10::timestamptz is null or (created_at, run_id) < ($10, $11::uuid))
-                     and (role = any ($13) or cardinality($13::text[]) = 0 and role <> 'router')
-                     and ($14::text is null or external_id = $14)
-                   order by created_at desc, run_id desc
-                   limit $12"#,
-                owner.as_str(),
-                &statuses,
-                filter.thread_id.as_ref().map(ThreadId::as_str),
-                filter.agent.as_ref().map(Name::as_str),
-                filter.tag.as_ref().map(Name::as_str),
-                filter.parent_run_id.map(RunId::uuid),
-                filter.search,
-                filter.since,
-                filter.until,
-                wanted.after.map(|(created_at, _)| created_at),
-                wanted.after.map(|(_, run)| run.uuid()),
-                wanted.limit + 1,
-                &roles as &[&str],
-                filter.external_id.as_ref().map(ExternalId::as_str)
-            );
-            let (rows, more) = page(wanted.limit, rows.fetch(&mut *connection), prefix::texts_bytes).await?;
-            Ok((rows.into_iter().map(RunRecord::try_from).collect::<Result<_, _>>()?, more))
         })
         .await
     }

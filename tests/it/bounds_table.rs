@@ -2,6 +2,7 @@
 
 mod agents;
 mod conversations;
+mod lists;
 mod protocols;
 mod spelled;
 
@@ -24,6 +25,7 @@ fn bounds() -> BTreeMap<&'static str, Vec<Vec<String>>> {
         sessions(),
         agents::agents(),
         reads(),
+        lists::lists(),
         writes(),
         runners(),
         moves(),

@@ -49,6 +49,7 @@ mod guide;
 mod index;
 mod interrupts;
 mod isolation;
+mod lists;
 mod many_streams;
 #[cfg(feature = "agents")]
 mod mcp;
@@ -71,6 +72,7 @@ mod runners;
 mod runs;
 #[cfg(feature = "agents")]
 mod saved;
+mod search;
 mod secrets;
 mod set_back;
 mod sql;

@@ -185,11 +185,11 @@ async fn a_list_is_narrowed_by_everything_it_offers() {
     check("agent=scout", &[]).await;
     check("tag=y", &[&child, &parent]).await;
     check("tag=x", &[&parent]).await;
-    check("q=NIGHT%20surv", &[&parent]).await;
+    check("q=NIGHT%20survey", &[&parent]).await;
     check("q=100%25", &[&parent]).await;
-    check("q=%25", &[&parent]).await;
-    check("q=_", &[]).await;
-    check("q=scou", &[&parent]).await;
+    check("q=scou", &[]).await;
+    check("q=scou*", &[&parent]).await;
+    check("q=survey%20rome", &[]).await;
     check(&format!("q={}", &child[24..]), &[&child]).await;
     check(&format!("parent_run_id={parent}"), &[&child]).await;
     check(&format!("until={after}"), &[&parent]).await;

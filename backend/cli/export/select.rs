@@ -2,12 +2,10 @@
 
 use std::collections::{BTreeMap, HashSet, VecDeque};
 
-use chrono::{DateTime, Utc};
 use serde::Deserialize;
 
 use super::{PATIENCE, What};
 use crate::{
-    cli::exit::CliError,
     client::Client,
     clock::Clock,
     domain::{context::Role, event::timestamp, id::RunId, limits::PAGE_ROWS_MAX},
@@ -18,31 +16,6 @@ use crate::{
 pub(super) struct Chosen {
     pub(super) run_id: RunId,
     pub(super) parent_run_id: Option<RunId>,
-}
-
-/// A point in time.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Since {
-    Time(DateTime<Utc>),
-    Ago(std::time::Duration),
-}
-
-pub(super) fn since(text: &str) -> Result<Since, String> {
-    if let Ok(time) = DateTime::parse_from_rfc3339(text) {
-        return Ok(Since::Time(time.to_utc()));
-    }
-    let ago = humantime::parse_duration(text).map(Since::Ago);
-    ago.map_err(|_| "must be a time such as 2026-11-22T00:00:00Z or an age such as 7d".to_owned())
-}
-
-impl Since {
-    fn time(self, now: DateTime<Utc>) -> anyhow::Result<DateTime<Utc>> {
-        let time = match self {
-            Self::Time(time) => Some(time),
-            Self::Ago(ago) => chrono::TimeDelta::from_std(ago).ok().and_then(|ago| now.checked_sub_signed(ago)),
-        };
-        Ok(time.ok_or_else(|| CliError::usage("--since is too far in the past"))?)
-    }
 }
 
 #[derive(Deserialize)]
@@ -136,17 +109,5 @@ mod tests {
         let runs = [chosen(1, Some(5)), chosen(2, None), chosen(3, Some(2)), chosen(5, Some(9)), chosen(6, Some(1))];
         let order: Vec<RunId> = in_order(&runs.into()).iter().map(|run| run.run_id).collect();
         assert_eq!(order, [5, 1, 2, 3, 6].map(id));
-    }
-
-    #[test]
-    fn since_is_a_time_or_an_age() {
-        let now = DateTime::parse_from_rfc3339("2026-11-22T00:00:00Z").unwrap().to_utc();
-        let of = |text: &str| timestamp(since(text).unwrap().time(now).unwrap());
-        assert_eq!(of("7d"), "2026-11-15T00:00:00.000000Z");
-        assert_eq!(of("2026-11-01T01:00:00+01:00"), "2026-11-01T00:00:00.000000Z");
-        for bad in ["", "yesterday", "7", "2026-11-01"] {
-            assert!(since(bad).is_err(), "{bad}");
-        }
-        assert!(since("900000years").unwrap().time(now).is_err());
     }
 }

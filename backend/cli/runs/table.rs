@@ -40,7 +40,7 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
             Cell::new(text(run, "run_id").chars().take(id_chars).collect::<String>()),
             status(run),
             Cell::new(clip(&text(run, "agent"), if is_narrow { AGENT_CHARS_MAX / 2 } else { AGENT_CHARS_MAX })),
-            Cell::new(clip(&text(run, "title"), TITLE_CHARS_MAX)),
+            Cell::new(clip(&about(run), TITLE_CHARS_MAX)),
             Cell::new(if is_narrow { short_age(run, now) } else { age(run, now) }),
             Cell::new(took(run, now)),
             Cell::new(text(run, "last_seq")),
@@ -60,6 +60,16 @@ pub(super) fn list(runs: &[Value], now: DateTime<Utc>, width: Option<usize>) -> 
         }
     }
     format!("{}\n", table.trim_fmt())
+}
+
+/// The title of a run, how many are below it, and how it went.
+fn about(run: &Value) -> String {
+    let below = run["descendants"]["count"].as_i64().filter(|count| *count > 0);
+    let below = below.map(|count| format!("(+{count} {})", if count == 1 { "run" } else { "runs" }));
+    let named = [Some(text(run, "title")), below].into_iter().flatten().filter(|text| !text.is_empty());
+    let named = named.collect::<Vec<_>>().join(" ");
+    let all = [named, text(&run["excerpt"], "text")].into_iter().filter(|text| !text.is_empty());
+    all.collect::<Vec<_>>().join(" · ")
 }
 
 /// How much of the ids tells these runs apart.
@@ -196,6 +206,17 @@ mod tests {
             lines[1].join(" "),
             "0198c0de-0000-7000-8000-000000000001 running, stalled coder Fix the build 5 m 00 s ago 4 m 50 s 12"
         );
+    }
+
+    #[test]
+    fn the_title_is_followed_by_what_is_below_and_how_it_went() {
+        let mut one = run();
+        one["descendants"] = json!({"count": 2, "worst_status": "failed"});
+        one["excerpt"] = json!({"kind": "error", "text": "it\nbroke"});
+        assert_eq!(about(&one), "Fix the build (+2 runs) · it broke");
+        one["title"] = Value::Null;
+        one["descendants"] = json!({"count": 0, "worst_status": null});
+        assert_eq!(about(&one), "it broke");
     }
 
     #[test]

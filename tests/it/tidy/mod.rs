@@ -22,7 +22,7 @@ const RANKS: &[&[&str]] = &[
     &["store", "bus"],
     &["auth", "artifacts"],
     &["timeline", "threads"],
-    &["emitters", "dispatch", "retention", "saved"],
+    &["emitters", "dispatch", "indexer", "retention", "saved"],
     &["engine"],
     &["agents"],
     &["channels", "runners", "faces"],

@@ -161,26 +161,44 @@ class BaseClient:
         thread_id: str | None = None,
         agent: str | None = None,
         tag: str | None = None,
+        model: str | None = None,
         q: str | None = None,
         parent_run_id: str | None = None,
         external_id: str | None = None,
+        roots: bool | None = None,
         since: str | None = None,
         until: str | None = None,
+        updated_since: str | None = None,
+        updated_until: str | None = None,
+        duration_min_ms: int | None = None,
+        duration_max_ms: int | None = None,
+        sort: Literal["created", "updated", "duration", "events"] | None = None,
+        order: Literal["asc", "desc"] | None = None,
     ) -> Generator[RunRecord, None, None]:
         """Runs, newest first, fetched page by page on demand.
 
-        `q` searches title, agent and id. `since` (inclusive) and `until` (exclusive) are RFC 3339.
+        `q` are words that are all in the run: in its title, messages, tool calls, errors or payloads. What was
+        emitted a moment ago may not be found yet. `since` (inclusive) and `until` (exclusive) are RFC 3339. Several
+        agents, and several tags that a run must all have, are separated by commas.
         """
         call = _routes.runs(
             status=_routes.words(status),
             thread_id=thread_id,
             agent=agent,
             tag=tag,
+            model=model,
             q=q,
             parent_run_id=parent_run_id,
             external_id=external_id,
+            roots=None if roots is None else str(roots).lower(),
             since=since,
             until=until,
+            updated_since=updated_since,
+            updated_until=updated_until,
+            duration_min_ms=duration_min_ms,
+            duration_max_ms=duration_max_ms,
+            sort=sort,
+            order=order,
         )
         return pages(self._transport, call, "runs")
 

@@ -1,0 +1,38 @@
+//! Bounds on lists of runs, and on the search in what they say.
+
+/// Longest word that is searched for, characters; a longer one is cut.
+pub const WORD_CHARS_MAX: usize = 64;
+/// Most words of one search.
+pub const SEARCH_WORDS_MAX: usize = 16;
+/// Shortest beginning of a word that finds words, characters.
+pub const PREFIX_CHARS_MIN: usize = 3;
+/// Different words of one event that can be found.
+pub const EVENT_WORDS_MAX: usize = 2_000;
+/// Words of one document of the index; a run with more has several.
+pub const DOCUMENT_WORDS_MAX: usize = 2_000;
+/// Events, and bytes of their payloads, that are indexed in one transaction.
+pub const INDEX_EVENTS_MAX: i64 = 2_000;
+pub const INDEX_BYTES_MAX: usize = 2 * 1024 * 1024;
+/// While somebody emits, the indexer rests so many times as long as it worked.
+pub const INDEX_REST: u32 = 7;
+/// Longest such rest, milliseconds.
+pub const INDEX_REST_MS_MAX: u64 = 5_000;
+/// Runs, and events of them, that a search in the order of a list looks at before it asks the index.
+pub const SEARCH_WALK_RUNS: i64 = 1_000;
+pub const SEARCH_WALK_EVENTS: i64 = 100_000;
+/// Values in one filter of a list.
+pub const FILTER_VALUES_MAX: usize = 32;
+/// Last events of a run among which its last message is looked for.
+pub const EXCERPT_EVENTS_MAX: i64 = 50;
+/// Longest line about how a run went, characters.
+pub const EXCERPT_CHARS_MAX: usize = 300;
+/// Descendants of a run that a list counts.
+pub const DESCENDANTS_MAX: i64 = 10_000;
+/// Buckets of a histogram, by default and at most.
+pub const BUCKETS_DEFAULT: i64 = 60;
+pub const BUCKETS_MAX: i64 = 200;
+/// Events, and bytes of their payloads, that one search in a run reads.
+pub const RUN_SEARCH_EVENTS_MAX: i64 = 20_000;
+pub const RUN_SEARCH_BYTES_MAX: usize = 16 * 1024 * 1024;
+/// Text around the first word of a hit, characters.
+pub const HIT_CHARS_MAX: usize = 200;

@@ -1,0 +1,87 @@
+//! The task that fills the index of words.
+//!
+//! It works behind the log and never beside it: nobody who emits waits for it, and while somebody emits it rests seven
+//! times as long as it worked. How far it is behind is in `/metrics` and in every answer to a search. Several servers on
+//! one database take turns.
+
+use std::time::Duration;
+
+use tokio::time::Instant;
+use tokio_util::sync::CancellationToken;
+
+use crate::{
+    clock::Clock,
+    domain::limits::{INDEX_REST, INDEX_REST_MS_MAX},
+    store::{
+        self, Store,
+        search::{Indexed, Indexing},
+    },
+};
+
+/// A handle on the indexer. Cheap to clone.
+#[derive(Clone, Debug)]
+pub struct Indexer {
+    pub store: Store,
+    pub clock: Clock,
+    /// Pause between two looks at a log of which everything is indexed, and after a failure.
+    pub poll: Duration,
+}
+
+impl Indexer {
+    /// Indexes until `stop`.
+    pub async fn run(self, stop: CancellationToken) {
+        let work = async {
+            let mut indexing = None;
+            loop {
+                if let Err(error) = Box::pin(self.follow(&mut indexing)).await {
+                    indexing = None;
+                    tracing::warn!(error = &error as &dyn std::error::Error, "the search index is not filled");
+                }
+                tokio::time::sleep(self.poll).await;
+            }
+        };
+        stop.run_until_cancelled(work).await;
+    }
+
+    /// Indexes until nothing is left.
+    async fn follow(&self, indexing: &mut Option<Indexing>) -> Result<(), store::Error> {
+        let mut connection = match indexing.take() {
+            Some(connection) => connection,
+            None => self.store.indexing().await?,
+        };
+        let lanes = connection.lanes().await?;
+        let mut before = i64::MAX;
+        loop {
+            let (began, now) = (Instant::now(), self.clock.now());
+            let mut steps = Vec::new();
+            for lane in &lanes {
+                steps.push(connection.step(*lane, now).await?);
+            }
+            self.tell(&steps);
+            let head: i64 = steps.iter().map(|step| step.head).sum();
+            if steps.iter().all(|step| step.position >= step.head) {
+                self.store.note_searched(now);
+                break;
+            }
+            if head > before {
+                let rest = (began.elapsed() * INDEX_REST).min(Duration::from_millis(INDEX_REST_MS_MAX));
+                tokio::time::sleep(rest).await;
+            }
+            before = head;
+        }
+        *indexing = Some(connection);
+        Ok(())
+    }
+
+    /// Tells the metrics how far it is.
+    fn tell(&self, steps: &[Indexed]) {
+        let events: u64 = steps.iter().map(|step| step.events).sum();
+        metrics::counter!("runreel_search_indexed_events_total").increment(events);
+        let left: i64 = steps.iter().map(|step| (step.head - step.position).max(0)).sum();
+        metrics::gauge!("runreel_search_lag_events").set(left as f64);
+        if let Some(up_to) = steps.iter().map(|step| step.up_to).min().flatten() {
+            let lag_ms = if left == 0 { 0 } else { (self.clock.now() - up_to).num_milliseconds().max(0) };
+            metrics::gauge!("runreel_search_lag_seconds").set(lag_ms as f64 / 1_000.0);
+        }
+    }
+}

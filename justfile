@@ -196,6 +196,12 @@ bench-tail *args: postgres python
     cargo build --release --bin runreel
     .tools/python/bin/python benches/tail.py --server target/release/runreel {{ args }}
 
+# Search in a large log, and emitting with and without its index (release build; a million events, 10 000 000 with
+# `--events 10000000`).
+bench-search *args: postgres python
+    cargo build --release --bin runreel
+    .tools/python/bin/python benches/search.py --server target/release/runreel {{ args }}
+
 # What a step of the engine costs, beside bare insert-and-commits (release build).
 bench-engine *args: postgres
     cargo bench --bench engine -- {{ args }}

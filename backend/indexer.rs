@@ -11,7 +11,7 @@ use tokio_util::sync::CancellationToken;
 
 use crate::{
     clock::Clock,
-    domain::limits::{INDEX_REST, INDEX_REST_MS_MAX},
+    domain::limits::{INDEXER_REST, INDEXER_REST_MS_MAX},
     store::{
         self, Store,
         search::{Indexed, Indexing},
@@ -64,7 +64,7 @@ impl Indexer {
                 break;
             }
             if head > before {
-                let rest = (began.elapsed() * INDEX_REST).min(Duration::from_millis(INDEX_REST_MS_MAX));
+                let rest = (began.elapsed() * INDEXER_REST).min(Duration::from_millis(INDEXER_REST_MS_MAX));
                 tokio::time::sleep(rest).await;
             }
             before = head;

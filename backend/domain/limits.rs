@@ -58,12 +58,6 @@ pub const TAGS_MAX: usize = 32;
 pub const METADATA_BYTES_MAX: usize = 64 * 1024;
 /// Deepest tree of runs, levels below the root.
 pub const RUN_DEPTH_MAX: u16 = 32;
-/// Longest list page, rows.
-pub const PAGE_ROWS_MAX: i64 = 1_000;
-/// Largest list page, bytes of its rows; at least one row is returned.
-pub const LIST_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
-/// Default size of a list page, rows.
-pub const PAGE_ROWS_DEFAULT: i64 = 100;
 /// Default size of an event page, rows.
 pub const EVENT_PAGE_ROWS_DEFAULT: i64 = 500;
 /// Rows read from the database in one step of a replay.

@@ -42,14 +42,14 @@ pub(super) fn routes() -> OpenApiRouter<Server> {
 
 /// How far the search index was.
 #[derive(Debug, Serialize, ToSchema)]
-pub(super) struct IndexState {
+pub(super) struct SearchState {
     /// Whatever was committed before was searched; null while the index of an older log is filled.
     up_to: Option<String>,
     /// Milliseconds from then to now; 0 when nothing was left to index.
     lag_ms: Option<i64>,
 }
 
-impl IndexState {
+impl SearchState {
     fn of(searched: Searched, now: DateTime<Utc>) -> Self {
         let lag_ms = searched.up_to.map(|up_to| (now - up_to).num_milliseconds().max(0));
         Self { up_to: searched.up_to.map(timestamp), lag_ms }
@@ -65,7 +65,7 @@ pub(super) struct RunList {
     /// Follow `/api/stream/runs?after=` from here to miss nothing that this page does not show.
     stream_cursor: String,
     /// How far the search was, if there was one (`q`, `model`).
-    searched: Option<IndexState>,
+    searched: Option<SearchState>,
 }
 
 /// Numbers of runs over time.
@@ -81,7 +81,7 @@ struct RunHistogram {
     /// Of all buckets together, by status.
     totals: BTreeMap<&'static str, i64>,
     /// How far the search was, if there was one (`q`, `model`).
-    searched: Option<IndexState>,
+    searched: Option<SearchState>,
 }
 
 #[derive(Debug, Serialize, ToSchema)]
@@ -173,7 +173,7 @@ pub(super) async fn run_list(
         next_cursor: next_cursor(page.has_more, last),
         runs: page.runs.into_iter().map(shown).collect(),
         stream_cursor,
-        searched: page.searched.map(|searched| IndexState::of(searched, now)),
+        searched: page.searched.map(|searched| SearchState::of(searched, now)),
     }))
 }
 
@@ -203,7 +203,7 @@ async fn histogram(State(server): State<Server>, caller: Caller, query: Query) -
             *totals.entry(status.as_str()).or_default() += runs;
         }
     }
-    let searched = searched.map(|searched| IndexState::of(searched, now));
+    let searched = searched.map(|searched| SearchState::of(searched, now));
     Ok(Reply(RunHistogram { since: timestamp(since), until: timestamp(until), bucket_ms, buckets, totals, searched }))
 }
 

@@ -56,12 +56,7 @@ mod transaction;
 pub mod trees;
 pub mod verified;
 
-use std::{
-    future::Future,
-    ops::Deref,
-    sync::{Arc, atomic::AtomicI64},
-    time::Duration,
-};
+use std::{future::Future, ops::Deref, sync::Arc, time::Duration};
 
 use sqlx::{
     Connection, PgConnection, PgPool, Postgres,
@@ -120,7 +115,7 @@ pub struct Database {
     /// Deletions of runs, each with a connection of its own.
     removals: Quota,
     /// When this process last saw that the index of words has everything, microseconds since the Unix epoch.
-    searched_until: AtomicI64,
+    searched_until: std::sync::atomic::AtomicI64,
     /// Connections being returned to their pool.
     returns: TaskTracker,
     /// Connections as `runreel_writer` for what serves all owners at once: the relay, leases, the readiness probe.
@@ -200,7 +195,7 @@ impl Store {
             heartbeats: Quota::new(1, 1),
             claims: Quota::new(2, 1),
             removals: Quota::new(REMOVALS_MAX, REMOVALS_OWN_MAX),
-            searched_until: AtomicI64::new(i64::MIN),
+            searched_until: i64::MIN.into(),
             returns: TaskTracker::new(),
             upkeep: pool(as_role(&options, "runreel_writer"), UPKEEP_CONNECTIONS, true),
             options,

@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Error, Store};
 use crate::domain::{
-    limits::{DOCUMENT_WORDS_MAX, EVENT_WORDS_MAX, INDEX_BYTES_MAX, INDEX_EVENTS_MAX},
+    limits::{DOCUMENT_WORDS_MAX, EVENT_WORDS_MAX, INDEXED_BYTES_MAX, INDEXED_EVENTS_MAX},
     search::{index_payload, index_text},
 };
 
@@ -168,7 +168,7 @@ async fn read(
         lane,
         progress.position,
         progress.head,
-        INDEX_EVENTS_MAX
+        INDEXED_EVENTS_MAX
     )
     .fetch(tx);
     while let Some(row) = rows.try_next().await? {
@@ -181,7 +181,7 @@ async fn read(
                 index_text(&mut news.words, &news.owner_id, &text, &mut left);
             }
         }
-        if bytes >= INDEX_BYTES_MAX || events >= INDEX_EVENTS_MAX.unsigned_abs() {
+        if bytes >= INDEXED_BYTES_MAX || events >= INDEXED_EVENTS_MAX.unsigned_abs() {
             return Ok((runs, row.position, events));
         }
     }

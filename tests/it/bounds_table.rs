@@ -200,46 +200,6 @@ fn sessions() -> Rows {
 
 fn reads() -> Rows {
     vec![
-        ("page of a list", vec![n(PAGE_ROWS_MAX), n(PAGE_ROWS_DEFAULT), n(EVENT_PAGE_ROWS_DEFAULT)]),
-        ("page of a list", vec![bytes(LIST_PAGE_BYTES_MAX), bytes(CHECKPOINT_PAGE_BYTES_MAX)]),
-        ("page of events", vec![bytes(EVENT_PAGE_BYTES_MAX), bytes(EVENT_PAGE_SHARED_BYTES_MAX)]),
-        ("patterns in `types`", vec![n(TYPE_PATTERNS_MAX)]),
-        (
-            "page of a run's index",
-            vec![format!("{} rows", n(INDEX_ROWS_MAX)), n(INDEX_ROWS_DEFAULT), bytes(INDEX_PAGE_BYTES_MAX)],
-        ),
-        ("title in an index", vec![format!("{} characters", n(INDEX_TITLE_CHARS_MAX))]),
-        ("seqs in one request for events", vec![n(SEQS_MAX)]),
-        ("spans in a timeline", vec![n(SPANS_MAX)]),
-        ("name in a timeline", vec![bytes(SPAN_NAME_BYTES_MAX)]),
-        ("names in each table of a timeline's `summary`", vec![n(SUMS_MAX)]),
-        (
-            "timelines made or sent at once in a process",
-            vec![n(TIMELINES_MAX), n(TIMELINES_OWN_MAX), s(TIMELINE_WAIT_MS_MAX)],
-        ),
-        (
-            "text of a query; its result",
-            vec![
-                bytes(QUERY_BYTES_MAX),
-                n(QUERY_ROWS_MAX),
-                bytes(u64::try_from(QUERY_RESULT_BYTES_MAX).unwrap()),
-                n(QUERY_ROWS_DEFAULT),
-            ],
-        ),
-        (
-            "queries in progress in a process",
-            vec![n(QUERIES_MAX), n(QUERIES_OWN_MAX), s(QUERY_MS_MAX), s(QUERY_WAIT_MS_MAX)],
-        ),
-        (
-            "replies over 64 KiB that wait for their readers",
-            vec![
-                bytes(u64::try_from(REPLIES_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
-                bytes(u64::try_from(REPLIES_OWN_STEPS_MAX).unwrap() * REPLY_FREE_BYTES),
-                bytes(u64::from(REPLY_PAGE_STEPS) * REPLY_FREE_BYTES),
-                bytes(u64::from(AGUI_JOIN_STEPS) * REPLY_FREE_BYTES),
-                s(AGUI_JOIN_WAIT_MS_MAX),
-            ],
-        ),
         (
             "readers that are being given a page of the log, or more live frames at once",
             vec![n(REPLAYS_MAX), n(REPLAYS_OWN_MAX), bytes(STREAM_FREE_BYTES)],

@@ -1,5 +1,11 @@
-//! Bounds on lists of runs, and on the search in what they say.
+//! Bounds on lists, and on the search in what runs say.
 
+/// Longest list page, rows.
+pub const PAGE_ROWS_MAX: i64 = 1_000;
+/// Largest list page, bytes of its rows; at least one row is returned.
+pub const LIST_PAGE_BYTES_MAX: usize = 4 * 1024 * 1024;
+/// Default size of a list page, rows.
+pub const PAGE_ROWS_DEFAULT: i64 = 100;
 /// Longest word that is searched for, characters; a longer one is cut.
 pub const WORD_CHARS_MAX: usize = 64;
 /// Most words of one search.
@@ -11,12 +17,12 @@ pub const EVENT_WORDS_MAX: usize = 2_000;
 /// Words of one document of the index; a run with more has several.
 pub const DOCUMENT_WORDS_MAX: usize = 2_000;
 /// Events, and bytes of their payloads, that are indexed in one transaction.
-pub const INDEX_EVENTS_MAX: i64 = 2_000;
-pub const INDEX_BYTES_MAX: usize = 2 * 1024 * 1024;
+pub const INDEXED_EVENTS_MAX: i64 = 2_000;
+pub const INDEXED_BYTES_MAX: usize = 2 * 1024 * 1024;
 /// While somebody emits, the indexer rests so many times as long as it worked.
-pub const INDEX_REST: u32 = 7;
+pub const INDEXER_REST: u32 = 7;
 /// Longest such rest, milliseconds.
-pub const INDEX_REST_MS_MAX: u64 = 5_000;
+pub const INDEXER_REST_MS_MAX: u64 = 5_000;
 /// Runs, and events of them, that a search in the order of a list looks at before it asks the index.
 pub const SEARCH_WALK_RUNS: i64 = 1_000;
 pub const SEARCH_WALK_EVENTS: i64 = 100_000;

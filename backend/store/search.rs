@@ -16,7 +16,7 @@ use uuid::Uuid;
 
 use super::{Error, Store};
 use crate::domain::{
-    limits::{DOCUMENT_WORDS_MAX, EVENT_WORDS_MAX, INDEXED_BYTES_MAX, INDEXED_EVENTS_MAX},
+    limits::{DOCUMENT_WORDS_MAX, EVENT_WORDS_MAX, INDEXED_BYTES_MAX, INDEXED_EVENTS_MAX, INDEXER_MS_MAX},
     search::{index_payload, index_text},
 };
 
@@ -77,6 +77,10 @@ impl Store {
         let mut connection = self.dedicated("runreel_writer").await?;
         // What is lost in a crash of the database is indexed again, since the progress is lost with it.
         sqlx::query_scalar!("select set_config('synchronous_commit', 'off', false)").fetch_one(&mut connection).await?;
+        // Postgres puts new words in order from time to time, which may take longer than a request may.
+        let longer =
+            sqlx::query_scalar!("select set_config('statement_timeout', $1, false)", INDEXER_MS_MAX.to_string());
+        longer.fetch_one(&mut connection).await?;
         sqlx::query!(
             "insert into store.search_progress (lane) select lane from store.lane on conflict (lane) do nothing"
         )

@@ -23,6 +23,8 @@ pub const INDEXED_BYTES_MAX: usize = 2 * 1024 * 1024;
 pub const INDEXER_REST: u32 = 7;
 /// Longest such rest, milliseconds.
 pub const INDEXER_REST_MS_MAX: u64 = 5_000;
+/// Longest a statement of the indexer may take, milliseconds.
+pub const INDEXER_MS_MAX: u64 = 30_000;
 /// Runs, and events of them, that a search in the order of a list looks at before it asks the index.
 pub const SEARCH_WALK_RUNS: i64 = 1_000;
 pub const SEARCH_WALK_EVENTS: i64 = 100_000;

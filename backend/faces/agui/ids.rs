@@ -4,6 +4,7 @@ use super::recent::Recent;
 use crate::{
     domain::{
         id::{RunId, SpanId},
+        json::JsonSlice,
         meaning::What,
     },
     faces::conversation::Event,
@@ -42,7 +43,7 @@ impl Ids {
         match event.what {
             What::RunCreated => {
                 let payload = event.payload().members();
-                let Some(input) = payload.slice("input").map(|input| input.members()) else { return };
+                let Some(input) = payload.slice("input").map(JsonSlice::members) else { return };
                 // A pointer to a large input has its ids beside it.
                 let has_messages = input.slice("messages").or_else(|| input.slice("$artifact")).is_some();
                 self.is_agents = has_messages && input.slice("runId").is_some();

@@ -114,14 +114,12 @@ impl Messages {
                 let text = members.slice("content").map(text_of).unwrap_or_default();
                 *self.brought.entry(self.hasher.hash_one((&*role, &*text))).or_default() += 1;
             }
-            match members.read::<String>("id") {
-                Some(id) => self.push(Message::new(&id, &role, message.to_string())),
-                None => {
-                    let Ok(mut named) = serde_json::from_str::<Value>(message.as_str()) else { continue };
-                    let id = format!("{run}/input.{number}");
-                    named["id"] = json!(id);
-                    self.push(Message::new(&id, &role, named.to_string()));
-                }
+            if let Some(id) = members.read::<String>("id") {
+                self.push(Message::new(&id, &role, message.to_string()));
+            } else if let Ok(mut named) = serde_json::from_str::<Value>(message.as_str()) {
+                let id = format!("{run}/input.{number}");
+                named["id"] = json!(id);
+                self.push(Message::new(&id, &role, named.to_string()));
             }
         }
     }

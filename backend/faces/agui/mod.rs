@@ -33,7 +33,13 @@ use super::{
     sse,
 };
 use crate::{
-    domain::{id::RunId, json::Json, limits::AGUI_STEPS_MAX, meaning::What, run::Status},
+    domain::{
+        id::{RunId, SpanId},
+        json::Json,
+        limits::AGUI_STEPS_MAX,
+        meaning::What,
+        run::Status,
+    },
     quota::Share,
 };
 
@@ -87,8 +93,8 @@ pub struct AgUi {
     steps: BTreeMap<String, usize>,
     /// Calls that were said.
     calls: Recent,
-    /// The text that ends next was said again as another message.
-    is_again: bool,
+    /// The text that was said again as another message, until it ends.
+    replaced: Option<SpanId>,
     /// Calls that the client is to make.
     pending: Vec<String>,
     /// Questions without an answer, in order, by their ids.
@@ -111,7 +117,7 @@ impl AgUi {
             room: None,
             steps: BTreeMap::new(),
             calls: Recent::default(),
-            is_again: false,
+            replaced: None,
             pending: Vec::new(),
             asked: Vec::new(),
             usage: None,

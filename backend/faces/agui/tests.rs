@@ -12,7 +12,7 @@ use crate::{
         context::{Role, RunContext},
         event::{NewEvent, Recorded},
         history::Tag,
-        id::{Seq, SpanId},
+        id::Seq,
         limits::{AGUI_HISTORY_MESSAGES_MAX, AGUI_JOIN_STEPS, AGUI_KEPT_BYTES_MAX, LIVE_TEXTS_MAX},
         principal::OwnerId,
         splice::LogPosition,

@@ -38,9 +38,11 @@ impl AgUi {
                 if !whole.is_empty() {
                     goes_on(text.kind, &again, whole, &mut word);
                 }
-                self.is_again = true;
+                self.replaced = Some(text.span.clone());
             }
-            _ if std::mem::take(&mut self.is_again) => ends(text.kind, &again(), &mut word),
+            _ if self.replaced.take_if(|replaced| *replaced == text.span).is_some() => {
+                ends(text.kind, &again(), &mut word);
+            }
             _ => ends(text.kind, &id, &mut word),
         }
     }

@@ -155,6 +155,16 @@ impl AppendRequest {
         }
     }
 
+    /// Events with these seqs; with `birth` they open the run.
+    pub(crate) fn numbered(self, birth: Option<Box<NewRunRow>>, first_seq: Seq) -> Self {
+        Self { birth, first_seq: Some(first_seq), ..self }
+    }
+
+    /// Refused if the log has one of the events; stored with the alias.
+    pub(crate) fn whole(self, alias: Option<NewAlias>) -> Self {
+        Self { is_whole: true, alias, ..self }
+    }
+
     pub(crate) fn answer(&mut self, answer: Result<Ack, EmitError>) {
         if let Some(reply) = self.reply.take() {
             // The caller may be gone; the events are stored regardless.

@@ -105,8 +105,8 @@ impl Timeline {
             if is_new || fresh.iter().any(moves) {
                 self.renew_thread(&context).await?;
             }
-            let numbered = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
-            match self.submit(AppendRequest { birth, first_seq: Some(first_seq), ..numbered }).await {
+            let emission = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
+            match self.submit(emission.numbered(birth, first_seq)).await {
                 Ok(ack) if !ack.already_open => {
                     if is_new {
                         self.shared.contexts.remember((*context).clone());

@@ -217,7 +217,7 @@ impl Timeline {
                 events.push(NewEvent::new("run.resumed", Json::of(&resumed)).event_id(answer.resumed_event_id()));
             }
             let emission = AppendRequest::new(Arc::clone(context), events);
-            match self.submit(AppendRequest { is_whole: true, alias: alias.clone(), ..emission }).await {
+            match self.submit(emission.whole(alias.clone())).await {
                 // The answer to another interrupt has resumed the run in the meantime.
                 Err(EmitError::Refused(Refusal::Transition { .. })) if !is_last => {}
                 Err(error) => return Err(error.into()),

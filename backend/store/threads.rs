@@ -87,11 +87,11 @@ repository! {
 }
 
 impl Threads<'_> {
-    /// Records that a thread is in use, if it exists. A run that names it first writes its row, see
+    /// Records that a thread is in use; `false` if there is none. A run that names it first writes its row, see
     /// [`Appender::append`](super::append::Appender::append).
-    pub async fn renew(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+    pub async fn renew(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<bool, Error> {
         self.scoped(owner, async |mut connection| {
-            sqlx::query!(
+            let renewed = sqlx::query!(
                 r#"update store.thread set updated_at = greatest(updated_at, $3)
                    where owner_id = $1 and thread_id = $2"#,
                 owner.as_str(),
@@ -100,6 +100,24 @@ impl Threads<'_> {
             )
             .execute(&mut *connection)
             .await?;
+            Ok(renewed.rows_affected() > 0)
+        })
+        .await
+    }
+
+    /// Waits for others who are writing a thread that is not there yet, so that the lane does not have to.
+    pub async fn wait_for_others(self, owner: &OwnerId, thread: &ThreadId, now: DateTime<Utc>) -> Result<(), Error> {
+        self.transaction(owner, async |mut tx| {
+            sqlx::query!(
+                r#"insert into store.thread (owner_id, thread_id, created_at, updated_at) values ($1, $2, $3, $3)
+                   on conflict (owner_id, thread_id) do nothing"#,
+                owner.as_str(),
+                thread.as_str(),
+                now
+            )
+            .execute(&mut *tx)
+            .await?;
+            // Not committed: the row is written with the run.
             Ok(())
         })
         .await

@@ -231,7 +231,7 @@ impl Timeline {
         mut opening: Opening,
     ) -> Result<Ack, EmitError> {
         let depth = if spec.context.parent_run_id.is_some() { self.depth_below(&spec.context).await? } else { 0 };
-        self.renew_thread(&spec.context).await?;
+        self.begin_thread(&spec.context).await?;
         let kept = Box::pin(self.spill_input(&mut spec, &mut opening.events)).await?;
         let mut events = spec.events();
         for event in &mut events {
@@ -263,10 +263,19 @@ impl Timeline {
         depth_at(place)
     }
 
-    /// Records that the run's thread is in use, if it is there; the lane writes the row of a new one with the run.
-    pub(super) async fn renew_thread(&self, context: &RunContext) -> Result<(), store::Error> {
-        let Some(thread) = &context.thread_id else { return Ok(()) };
+    /// Records that the run's thread is in use; `true` if it is there.
+    pub(super) async fn renew_thread(&self, context: &RunContext) -> Result<bool, store::Error> {
+        let Some(thread) = &context.thread_id else { return Ok(true) };
         self.store().threads().renew(&context.owner_id, thread, self.clock().now()).await
+    }
+
+    /// The same before a run begins. The lane writes the row of a new thread with the run, and is not to wait for others.
+    pub(super) async fn begin_thread(&self, context: &RunContext) -> Result<(), store::Error> {
+        let Some(thread) = &context.thread_id else { return Ok(()) };
+        if !self.renew_thread(context).await? {
+            self.store().threads().wait_for_others(&context.owner_id, thread, self.clock().now()).await?;
+        }
+        Ok(())
     }
 
     /// Hands work to the run's lane and waits for its answer.

@@ -102,7 +102,9 @@ impl Timeline {
             };
             let is_new = birth.is_some();
             let moves = |event: &Recorded| Status::after(&event.event_type).is_some();
-            if is_new || fresh.iter().any(moves) {
+            if is_new {
+                self.begin_thread(&context).await?;
+            } else if fresh.iter().any(moves) {
                 self.renew_thread(&context).await?;
             }
             let emission = AppendRequest::new(Arc::clone(&context), fresh.iter().map(numbered).collect());
